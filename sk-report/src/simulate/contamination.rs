@@ -1,10 +1,10 @@
-//! How far contaminated scores move a choice (`thm:robust`).
+//! How far contaminated scores move the selection (`thm:robust`).
 //!
-//! For batches with μ and log σ drawn from normal distributions, an audit searches for the
-//! contamination ‖δ‖_∞ ≤ D that moves the distribution of the choice most. Under argmax the choice
-//! flips wholly as soon as D passes half the gap between the two best, and not before (i). Under a
-//! member of the family with softmax the total variation stays below the sharpened bound, that
-//! below the uniform one, and that below the published (ii).
+//! Batches have standard normal μ and normal log σ. An audit searches for the contamination ‖δ‖_∞ ≤
+//! D that changes the selection probabilities most. Under argmax, the selection flips if and only
+//! if D exceeds half the gap between the two highest scores (i). Under a member of the family with
+//! softmax, the total variation is at most the sharpened bound, which is at most the uniform bound,
+//! which is at most the published bound (ii).
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -19,52 +19,52 @@ const ARGMAX: &str = "Theorem 2(i) (thm:robust): argmax flips wholly past half t
 const PUBLISHED: &str = "Theorem 2(ii) (thm:robust): TV ≤ 2(N−1)·L_g·D/(T·s_min)";
 const SHARPENED: &str = "Theorem 2(ii), sharpened: TV ≤ tanh(L_g·D·C(σ)/2T) ≤ tanh(N·L_g·D/(2T·s_min)) ≤ the published bound";
 
-/// Rounding of ratings of order N and of a softmax over them, a hundredfold.
+/// The rounding error of ratings of order N and of a softmax over them, with a factor of 100.
 const ROUNDING: f64 = 1e-12;
 
-/// What is drawn and how long is searched.
+/// The settings of the study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContaminationSettings {
-    /// N, candidates of a batch.
+    /// N, candidates per batch.
     pub candidates: usize,
-    /// Batches.
+    /// The number of batches.
     pub batches: usize,
-    /// D, in the units of scores, whose standard deviation is 1.
+    /// D, in the unit of the scores, whose standard deviation is 1.
     pub radii: Vec<f64>,
-    /// T of the softmax.
+    /// T, the softmax temperature.
     pub temperature: f64,
-    /// Distributions computed per search.
+    /// The number of selection distributions computed per search.
     pub evaluations: usize,
-    /// Seeds the batches and the searches.
+    /// The seed of the batches and the searches.
     pub seed: u64,
 }
 
-/// One operator, one D: means over the batches.
+/// The results for one operator at one D: means over the batches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     /// D.
     pub radius: f64,
-    /// The largest total variation that was found.
+    /// The largest total variation found.
     pub found: f64,
-    /// The largest share of its sharpened bound that was found in any batch; NaN where the bounds
-    /// are zero.
+    /// The largest ratio of the total variation found to its sharpened bound, over the batches; NaN
+    /// if the bounds are zero.
     pub closest: f64,
     /// The sharpened bound.
     pub sharpened: f64,
-    /// The bound from N and s_min alone.
+    /// The bound that uses only N and s_min.
     pub uniform: f64,
-    /// The published bound, which says nothing past 1.
+    /// The published bound, which is vacuous above 1.
     pub published: f64,
 }
 
-/// What was found of argmax at one D.
+/// The results for argmax at one D.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flip {
     /// D.
     pub radius: f64,
-    /// The share of batches whose choice was flipped.
+    /// The share of batches whose selection flipped.
     pub flipped: f64,
-    /// The share of batches with half a gap below D.
+    /// The share of batches whose half gap is below D.
     pub predicted: f64,
 }
 
@@ -90,8 +90,8 @@ impl DrawnBatch {
     }
 }
 
-/// The batches of a study: μ standard normal, σ log-normal about 1 with a deviation of ½ in its
-/// logarithm.
+/// Draws the batches of a study: μ standard normal, log σ normal with mean 0 and standard deviation
+/// ½.
 pub fn batches(settings: &ContaminationSettings) -> Vec<DrawnBatch> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut drawn = || {
@@ -101,10 +101,11 @@ pub fn batches(settings: &ContaminationSettings) -> Vec<DrawnBatch> {
     (0..settings.batches).map(|_| drawn()).collect()
 }
 
-/// Contaminates the choice of argmax.
+/// Contaminates selection by argmax.
 ///
 /// # Errors
-/// When the choice of a batch flips before half its gap, or does not past it, or a radius is none.
+/// If a batch flips although D is at most half its gap, if it does not flip although D exceeds it,
+/// or if a radius is invalid.
 pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Result<Vec<Flip>, SimulationError> {
     let flip = |&radius: &f64| {
         let audit = audit(radius, settings)?;
@@ -125,11 +126,12 @@ pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Resul
     settings.radii.iter().map(flip).collect()
 }
 
-/// Contaminates the choice of an operator of the family under softmax; `name` stands for it in
+/// Contaminates selection by a member of the family with softmax. `name` identifies the operator in
 /// errors.
 ///
 /// # Errors
-/// When a total variation exceeds a bound, the bounds are out of order, or the operator has none.
+/// If a total variation exceeds a bound, the bounds are not in ascending order, the operator has no
+/// bound, or a parameter is invalid.
 pub fn member(
     name: &str,
     operator: &dyn Certify,
@@ -147,8 +149,8 @@ pub fn member(
         let mut sums = [0.0; 4];
         let mut closest = f64::NAN;
         for (number, (drawn, certificate)) in batches.iter().zip(&certificates).enumerate() {
-            // From any scores at these dispersions, which is what a bound that does not look at
-            // scores is about.
+            // The bound does not depend on the scores, so the search starts from any scores at
+            // these dispersions.
             let found = audit.anywhere(operator, &selector, &drawn.batch()).total_variation;
             let bounds = [certificate.bound(radius), certificate.uniform(radius), certificate.published(radius)];
             let where_ = || format!("{name}, batch {number}, D = {radius:.6}");
@@ -186,7 +188,7 @@ mod tests {
         ContaminationSettings { candidates: 5, batches: 4, radii, temperature: 0.5, evaluations: 400, seed }
     }
 
-    /// A member that claims a modulus of its own.
+    /// A member that claims a given modulus.
     struct Claiming<A>(A, f64);
 
     impl<A: Aggregator> Aggregator for Claiming<A> {
@@ -210,7 +212,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// What is found lies below the bounds from any seed, and grows with D.
+        /// The total variation found lies below the bounds for any seed, and grows with D.
         #[test]
         fn members_keep_to_their_bounds(seed in any::<u64>()) {
             let members: [&dyn Certify; 3] = [&RoundRobin::thurstone(), &RoundRobin::weakest_link(), &RoundRobin::asinh()];
@@ -229,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_bound_that_is_too_small_is_caught_with_the_datum() {
-        // The sharpened bound is attained to within a few per cent, so a tenth less of it is
-        // already too little.
+        // The search attains the sharpened bound up to a few per cent, so that a bound smaller by a
+        // tenth is violated.
         let error = with(&Claiming(RoundRobin::thurstone(), 0.5), 1).unwrap_err();
         let SimulationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, SHARPENED);

@@ -1,10 +1,10 @@
-//! What dispersions are for: real, shuffled and zero σ as σ-informativeness grows
+//! What dispersions contribute: real, shuffled and zero σ under increasing σ-informativeness
 //! (`app:cor:decomp`, `cor:multiset`).
 //!
-//! A candidate's reward errs by a normal draw of its own deviation. What a blade reports as σ is
-//! that deviation with probability `coupling` and another candidate's, drawn apart from all else,
-//! otherwise. Shuffling σ keeps its scale and takes its coupling; zero takes both. The bounds of
-//! Theorem 2 look at σ as a multiset, so that shuffling leaves them as they are.
+//! The reward of a candidate has a normal error with its own standard deviation. The reported σ is
+//! that standard deviation with probability `coupling`, and an independent draw otherwise.
+//! Shuffling σ keeps its scale and removes the coupling; zero σ removes both. The bounds of Theorem
+//! 2 depend on σ only as a multiset, so shuffling does not change them.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -24,19 +24,19 @@ const COUPLED: &str = "the decomposition (app:cor:decomp): the coupling of an in
 const PAIRING: &str = "real less shuffled";
 const SCALE: &str = "shuffled less zero";
 
-/// Standard errors at which an expectation is taken to differ from what it must be: a chance of
-/// 6·10⁻⁷ in one comparison.
+/// The number of standard errors from which an expectation counts as different. A single comparison
+/// exceeds it by chance with probability 6·10⁻⁷.
 pub(super) const LIMIT: f64 = 5.0;
-/// Worlds below which a standard error is itself too little known to be counted in.
+/// The number of worlds below which the standard error itself is too uncertain.
 pub const FEWEST_WORLDS: usize = 1000;
-/// Rounding of an expectation; a difference that stays below is none.
+/// The rounding error of an expectation; a smaller difference counts as zero.
 const NOTHING: f64 = 1e-12;
-/// Rounding of a bound, which is a sum of N terms whose order a permutation changes; relative.
+/// The relative rounding error of a bound, a sum of N terms whose order a permutation changes.
 const ROUNDING: f64 = 1e-12;
-/// The two deviations of an error: reliable and unreliable candidates are equally many.
+/// The two standard deviations of errors. Reliable and unreliable candidates are equally frequent.
 const DEVIATIONS: [f64; 2] = [0.2, 3.0];
 
-/// Candidates with the quality that their rewards err about.
+/// A batch of candidates with known quality, which their rewards measure with an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct World {
     /// q.
@@ -47,11 +47,12 @@ pub struct World {
     pub sigma: Vec<f64>,
 }
 
-/// Draws a world of so many candidates, in which σ tells the error's deviation with a probability.
+/// Draws a world of the given number of candidates, in which σ equals the error's standard
+/// deviation with the given probability.
 pub type Draw = fn(&mut dyn Rng, usize, f64) -> World;
 
-/// Errors are normal with deviations of 0.2 or 3, and σ is the own deviation with probability
-/// `coupling`: exchangeable at 0, honest at 1.
+/// Draws a world with normal errors of standard deviation 0.2 or 3. σ is the candidate's own with
+/// probability `coupling`: exchangeable at 0, honest at 1.
 pub fn honest(rng: &mut dyn Rng, candidates: usize, coupling: f64) -> World {
     let deviation = |rng: &mut dyn Rng| DEVIATIONS[usize::from(rng.random_bool(0.5))];
     let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
@@ -65,8 +66,9 @@ pub fn honest(rng: &mut dyn Rng, candidates: usize, coupling: f64) -> World {
     World { quality, mu, sigma }
 }
 
-/// σ is large where the reward is too high and small where it is too low, whatever the `coupling`,
-/// and tells nothing of the size of the error: 𝓘(σ) = 0, and yet σ is not exchangeable.
+/// Draws a world in which σ is large where the reward is too high and small where it is too low,
+/// whatever the `coupling`. σ carries no information on the size of the error, so 𝓘(σ) = 0, and yet
+/// σ is not exchangeable.
 pub fn signed(rng: &mut dyn Rng, candidates: usize, _: f64) -> World {
     let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..candidates {
@@ -78,46 +80,49 @@ pub fn signed(rng: &mut dyn Rng, candidates: usize, _: f64) -> World {
     World { quality, mu, sigma }
 }
 
-/// What is drawn.
+/// The settings of the study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DispersionSettings {
-    /// N, candidates of a world.
+    /// N, candidates per world.
     pub candidates: usize,
-    /// Worlds per coupling, [`FEWEST_WORLDS`] or more.
+    /// The number of worlds per coupling, at least [`FEWEST_WORLDS`].
     pub worlds: usize,
-    /// Probabilities that σ is the deviation of the candidate's own error. The first is 0, the last
-    /// the highest.
+    /// The probabilities that σ is the standard deviation of the candidate's own error. The first
+    /// must be 0, the last the highest.
     pub couplings: Vec<f64>,
-    /// T of the softmax.
+    /// T, the softmax temperature.
     pub temperature: f64,
-    /// Seeds the worlds.
+    /// The seed of the worlds.
     pub seed: u64,
 }
 
-/// What dispersions are worth at one coupling.
+/// The contribution of dispersions at one coupling.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Worth {
-    /// The probability that σ is the own deviation.
+    /// The probability that σ is the standard deviation of the candidate's own error.
     pub coupling: f64,
     /// 𝓘(σ), over the candidates of all worlds.
     pub informativeness: f64,
-    /// E[q of the choice] under real, shuffled and zero σ, in standard deviations of quality.
+    /// E[q of the selected candidate] under real, shuffled and zero σ, in standard deviations of
+    /// quality.
     pub outcomes: [Mean; 3],
-    /// The difference of real and shuffled σ in the same worlds: the coupling.
+    /// The paired difference of real minus shuffled σ over the same worlds: the value of the
+    /// coupling.
     pub coupling_worth: Mean,
-    /// The difference of shuffled and zero σ in the same worlds: the scale.
+    /// The paired difference of shuffled minus zero σ over the same worlds: the value of the scale.
     pub scale_worth: Mean,
 }
 
 /// Compares the three arms at each coupling.
 ///
-/// That a difference is there is shown by five standard errors, and contradicted where it is
-/// nothing in every world or as far on the wrong side. What lies between is neither.
+/// A difference counts as present from five standard errors on. The claim that it is present is
+/// contradicted if it is zero in every world, or if it has the wrong sign by five standard errors.
+/// Anything else is unresolved.
 ///
 /// # Errors
-/// When a bound changes with a permutation, shuffling an exchangeable σ changes the outcome,
-/// dropping it does not, or the coupling of the most informative σ is worth nothing; and when the
-/// worlds are too few to tell.
+/// If a permutation changes a bound, if shuffling an exchangeable σ changes the outcome, if
+/// dropping it does not, if the coupling of the most informative σ has no value, or if the worlds
+/// are too few to decide.
 pub fn study(operator: &dyn Certify, draw: Draw, settings: &DispersionSettings) -> Result<Vec<Worth>, SimulationError> {
     let worths = settings.couplings.iter().map(|&coupling| at(operator, draw, coupling, settings));
     let worths: Vec<Worth> = worths.collect::<Result<_, _>>()?;
@@ -148,14 +153,14 @@ pub fn study(operator: &dyn Certify, draw: Draw, settings: &DispersionSettings) 
     Ok(worths)
 }
 
-/// What an estimate says of a difference.
+/// The outcome of testing a difference against zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Gain,
     Loss,
-    /// None in any world.
+    /// Zero in every world.
     Nothing,
-    /// Some difference or none: too few worlds.
+    /// Too few worlds to decide.
     Unresolved,
 }
 
@@ -171,18 +176,18 @@ impl Found {
     }
 }
 
-/// The three arms in worlds of one coupling.
+/// Computes the three arms in worlds of one coupling.
 ///
 /// # Errors
-/// When a bound changes with a permutation, the operator has none, or the worlds are fewer than
-/// [`FEWEST_WORLDS`].
+/// If a permutation changes a bound, if the operator has no bound, or if there are fewer than
+/// [`FEWEST_WORLDS`] worlds.
 pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &DispersionSettings) -> Result<Worth, SimulationError> {
     let selector = Softmax::new(settings.temperature)?;
     if settings.worlds < FEWEST_WORLDS {
         return Err(SimulationError::TooFewWorlds { worlds: settings.worlds });
     }
-    // The same stream at every coupling, so that neighbours differ by the coupling and not by their
-    // luck.
+    // Every coupling uses the same random stream, so that neighbours differ by the coupling and not
+    // by chance.
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut outcomes: [Vec<f64>; 3] = Default::default();
     let (mut mu, mut quality, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
@@ -211,7 +216,7 @@ pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &Dispersi
     })
 }
 
-/// E[q of the choice] from the scores of a world and these dispersions.
+/// Returns E[q of the selected candidate] for the scores of a world and these dispersions.
 fn outcome(operator: &(impl Aggregator + ?Sized), selector: &dyn Selector, world: &World, sigma: &[f64]) -> f64 {
     let batch = Batch::trusted(&world.mu, sigma);
     let (mut ratings, mut probabilities) = (vec![0.0; sigma.len()], vec![0.0; sigma.len()]);
@@ -241,9 +246,9 @@ mod tests {
 
     use super::*;
 
-    /// Of exchangeable worlds under Thurstone at this temperature, shuffled less zero is −0.0229,
-    /// with a deviation of 0.38 between worlds: twelve standard errors at 40,000 worlds, so that
-    /// five show in all but one of 10¹² seeds.
+    /// For exchangeable worlds under Thurstone at this temperature, shuffled minus zero is −0.0229
+    /// with a standard deviation of 0.38 between worlds. At 40,000 worlds that is twelve standard
+    /// errors, so the limit of five is exceeded in all but one of 10¹² seeds.
     fn settings(seed: u64) -> DispersionSettings {
         DispersionSettings { candidates: 7, worlds: 40_000, couplings: vec![0.0, 0.5, 1.0], temperature: 0.3, seed }
     }
@@ -252,7 +257,8 @@ mod tests {
         DispersionSettings { worlds: FEWEST_WORLDS, ..settings(seed) }
     }
 
-    /// Seeds are fixed, since five standard errors are still passed by chance once in two million.
+    /// Seeds are fixed, since five standard errors are exceeded by chance once in two million
+    /// comparisons.
     #[test]
     fn the_coupling_is_worth_more_the_more_it_tells() {
         for seed in [1, 2] {
@@ -292,14 +298,14 @@ mod tests {
         assert_eq!([found(0.0, 0.0), found(1e-17, 1e-19), found(0.0, 1e-6)], [Found::Nothing, Found::Nothing, Found::Unresolved]);
     }
 
-    /// σ is the other deviation wherever the coupling has it the own one.
+    /// Draws the world of `honest` with the two dispersions swapped.
     fn inverted(rng: &mut dyn Rng, candidates: usize, coupling: f64) -> World {
         let mut world = honest(rng, candidates, coupling);
         world.sigma.iter_mut().for_each(|sigma| *sigma = DEVIATIONS[0] + DEVIATIONS[1] - *sigma);
         world
     }
 
-    /// σ tells nothing at any coupling.
+    /// Reports an uninformative σ at any coupling.
     fn unmoved(rng: &mut dyn Rng, candidates: usize, _: f64) -> World {
         honest(rng, candidates, 0.0)
     }
@@ -325,7 +331,7 @@ mod tests {
         assert!(found.datum.starts_with("at a coupling of 0, real less shuffled is "), "{found}");
     }
 
-    /// An operator whose bound looks at who has the first dispersion.
+    /// An operator whose bound depends on which candidate has the first dispersion.
     struct Partial(RoundRobin<sk_aggregate::Probit, sk_aggregate::PNorm>);
 
     impl Aggregator for Partial {

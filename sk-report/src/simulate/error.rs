@@ -5,43 +5,43 @@ use sk_core::ParameterError;
 use super::Mean;
 use super::dispersion::{FEWEST_WORLDS, LIMIT, told};
 
-/// A datum that a theorem says cannot be.
+/// A datum that contradicts a theorem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the data contradict {theorem}: {datum}")]
 pub struct Contradiction {
     /// The theorem, by its label in the paper or its name in the book.
     pub theorem: &'static str,
-    /// What was found, where, and what would have had to be.
+    /// The datum: what was found, where, and the required value.
     pub datum: String,
 }
 
 impl Contradiction {
-    /// Refuses `datum` in the name of `theorem` unless `holds`.
+    /// Returns a contradiction of `theorem` by `datum` unless `holds`.
     pub(super) fn unless(holds: bool, theorem: &'static str, datum: impl FnOnce() -> String) -> Result<(), Self> {
         if holds { Ok(()) } else { Err(Self { theorem, datum: datum() }) }
     }
 }
 
-/// A study that cannot be done, whose data contradict a theorem, or whose worlds are too few to show
-/// what they should.
+/// The reason why a study failed: invalid settings, a contradiction of a theorem, or too few worlds
+/// to decide.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
-    /// A datum against a theorem.
+    /// A datum contradicts a theorem.
     #[error(transparent)]
     Contradiction(#[from] Contradiction),
-    /// A member of the family without a certificate.
+    /// A member of the family has no certificate.
     #[error("{operator}: {source}")]
     Uncertified {
         /// The operator.
         operator: String,
-        /// Why it has none.
+        /// The reason.
         source: NoCertificate,
     },
-    /// A bound that an operator does not have.
+    /// The operator has no bound.
     #[error(transparent)]
     NoBound(#[from] NoCertificate),
-    /// A difference that a claim implies, and that the worlds neither show nor exclude.
+    /// The worlds neither confirm nor contradict a difference that a claim implies.
     #[error(
         "{worlds} worlds do not resolve {claim}: at a coupling of {coupling}, {what} is {}, and a difference shows from {:.5} on",
         told(*.difference), LIMIT * .difference.error
@@ -51,23 +51,23 @@ pub enum SimulationError {
         claim: &'static str,
         /// The coupling of the worlds.
         coupling: f64,
-        /// Which difference.
+        /// The name of the difference.
         what: &'static str,
-        /// As far as it is known.
+        /// The estimated difference.
         difference: Mean,
-        /// Worlds.
+        /// The number of worlds.
         worlds: usize,
     },
-    /// Too few worlds for a standard error to go by.
+    /// The worlds are too few to estimate a standard error.
     #[error("{worlds} worlds are too few to know a standard error by; draw {FEWEST_WORLDS} or more")]
     TooFewWorlds {
-        /// Worlds.
+        /// The number of worlds.
         worlds: usize,
     },
-    /// A temperature or a radius that is none.
+    /// A temperature or a radius is invalid.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// Too few worlds to tell 𝓘.
+    /// The worlds are too few to estimate 𝓘.
     #[error(transparent)]
     Informativeness(#[from] InformativenessError),
 }

@@ -1,4 +1,4 @@
-//! What the studies found, as tables and figures.
+//! The results of the studies, as tables and figures.
 
 pub(super) mod contamination;
 pub(super) mod dispersion;
@@ -8,7 +8,7 @@ pub(super) mod influence;
 use crate::page::{Page, Section};
 use crate::table::Table;
 
-/// What a study shows: one section of the page, with the tables of its figures.
+/// The results of a study: a section of the page, and the tables of its figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exhibit {
     /// The section.
@@ -17,7 +17,7 @@ pub struct Exhibit {
     pub tables: Vec<Table>,
 }
 
-/// The page of all exhibits.
+/// Builds the page of all exhibits.
 pub fn page(exhibits: &[Exhibit], seed: u64) -> Page {
     let lead = "The theory without a model: batches are drawn from stated distributions, and every datum that is drawn was held against the \
                 theorem named beside it. Nothing here contradicts one; a datum that did would have ended the program with its name.";

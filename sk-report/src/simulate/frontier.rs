@@ -1,9 +1,10 @@
-//! Which weights reach which candidates of the frontier (`thm:cbn` iii).
+//! Which candidates of the frontier weights can select (`thm:cbn` iii).
 //!
-//! Weights select the candidate whose composite is greatest. Whatever is selected is on the Pareto
-//! front; what lies on the front but inside the convex hull is selected by no weights, with or
-//! without CBN. CBN changes which weights select a candidate, not which can be selected: w̃ after
-//! it and weights in proportion to w̃_k/std(μ^(k)) before it select alike.
+//! Weights select the candidate with the highest composite. A selected candidate is always on the
+//! Pareto front. A candidate that is on the front but inside the convex hull is selected by no
+//! weights, with or without CBN. CBN changes which weights select a candidate, not which candidates
+//! can be selected: weights w̃ after CBN select the same candidate as weights proportional to
+//! w̃_k/std(μ^(k)) without it.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -19,47 +20,48 @@ const PREIMAGE: &str = "Theorem 3(iii) (thm:cbn): w̃ after CBN selects what w̃
 const HULL: &str =
     "Theorem 3(iii) (thm:cbn): what two objectives can select is the Pareto part of the convex hull, and all of it";
 
-/// Two candidates whose composites differ by less, in units of the largest, are a tie that rounding
-/// decides.
+/// The relative difference below which two composites count as tied, since rounding decides between
+/// them. Relative to the largest composite.
 const TIE: f64 = 1e-9;
 
-/// What is drawn.
+/// The settings of the study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrontierSettings {
-    /// N, candidates of the batch.
+    /// N, candidates in the batch.
     pub candidates: usize,
-    /// The deviation of each blade's scores.
+    /// The standard deviation of each blade's scores.
     pub spreads: Vec<f64>,
     /// m: weights are the points whose coordinates are multiples of 1/m.
     pub density: usize,
-    /// Seeds the batch.
+    /// The seed of the batch.
     pub seed: u64,
 }
 
-/// Where weights lead.
+/// The candidates that a weight vector selects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reach {
     /// The weights.
     pub weights: Vec<f64>,
-    /// The candidate that they select from raw scores.
+    /// The candidate selected from raw scores.
     pub raw: usize,
-    /// The candidate that they select after CBN.
+    /// The candidate selected after CBN.
     pub normalized: usize,
 }
 
-/// A batch, and what can be reached in it.
+/// A batch, and the candidates that weights select from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frontier {
-    /// Scores of each candidate under each blade.
+    /// The scores, by candidate and blade.
     pub scores: Vec<Vec<f64>>,
     /// The candidates on the Pareto front.
     pub front: Vec<usize>,
-    /// What each point of the lattice selects.
+    /// The selection at each point of the lattice.
     pub reached: Vec<Reach>,
 }
 
 impl Frontier {
-    /// How many candidates a way of weighing reaches on the lattice.
+    /// Returns the number of distinct candidates that the lattice selects, raw or normalised as
+    /// `of` chooses.
     pub fn count(&self, of: fn(&Reach) -> usize) -> usize {
         let mut reached: Vec<usize> = self.reached.iter().map(of).collect();
         reached.sort_unstable();
@@ -68,24 +70,24 @@ impl Frontier {
     }
 }
 
-/// The batch of a study: candidates normal about the origin, with the spread of each blade.
+/// Draws the batch of a study: normal scores around zero, with the spread of each blade.
 fn table(settings: &FrontierSettings) -> ScoreTable {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
-    // Candidate by candidate, so that a larger batch begins with the smaller one.
+    // Drawn candidate by candidate, so that a larger batch starts with the smaller one.
     let scores: Vec<Vec<f64>> =
         (0..settings.candidates).map(|_| settings.spreads.iter().map(|spread| spread * normal(&mut rng)).collect()).collect();
     let row = |k: usize| (scores.iter().map(|s| s[k]).collect::<Vec<_>>(), vec![0.0; scores.len()]);
     ScoreTable::new((0..settings.spreads.len()).map(row)).expect("finite scores")
 }
 
-/// Selects with every point of the lattice, before and after normalisation.
+/// Selects at every point of the lattice, before and after normalisation.
 ///
 /// # Errors
-/// When what is selected is dominated, the preimage of weights selects another candidate, or, with
-/// two objectives, what can be selected is not the Pareto part of the convex hull.
+/// If a selected candidate is dominated, if the preimage of weights selects another candidate, or
+/// if, with two objectives, the selectable candidates are not the Pareto part of the convex hull.
 ///
 /// # Panics
-/// When there is no objective or no candidate.
+/// If there is no objective or no candidate.
 pub fn study(raw: &dyn Normalizer, normalized: &dyn Normalizer, settings: &FrontierSettings) -> Result<Frontier, Contradiction> {
     let table = table(settings);
     let blades = settings.spreads.len();
@@ -113,8 +115,8 @@ fn composites(normalizer: &dyn Normalizer, table: &ScoreTable, weights: &[f64]) 
     out.mu
 }
 
-/// At a vertex a blade without weight breaks no tie, so that only what is better everywhere that
-/// counts dominates.
+/// Checks that the selected candidate is not dominated. Only blades of positive weight count, since
+/// a blade without weight breaks no tie.
 fn undominated(scores: &[Vec<f64>], selected: usize, weights: &[f64], how: &str) -> Result<(), Contradiction> {
     let counted = |s: &[f64]| -> Vec<f64> { s.iter().zip(weights).filter(|(_, w)| **w > 0.0).map(|(s, _)| *s).collect() };
     let own = counted(&scores[selected]);
@@ -139,8 +141,9 @@ fn same_preimage(raw: &dyn Normalizer, table: &ScoreTable, reach: &Reach, after:
     })
 }
 
-/// With two objectives the hull is exact: what the lattice selects lies on it, and the weights
-/// between the normals of its edges select each of its corners.
+/// With two objectives the hull is computed exactly. Every candidate selected on the lattice must
+/// be one of its corners, and weights between the normals of adjacent edges must select the corner
+/// between them.
 fn all_of_the_hull(
     normalizer: &dyn Normalizer,
     table: &ScoreTable,
@@ -157,8 +160,7 @@ fn all_of_the_hull(
     }
     let spreads = [0, 1].map(|k| Moments::of(table.mu(k), Deviation::Sample).std());
     for (place, &corner) in corners.iter().enumerate() {
-        // The angle of the weights at which two neighbours tie, in raw scores; (1, 0) and (0, 1) at
-        // the ends.
+        // The angle of the raw-score weights at which two neighbours tie; 0 and π/2 at the ends.
         let tie = |a: usize, b: usize| (scores[a][0] - scores[b][0]).atan2(scores[b][1] - scores[a][1]);
         let from = if place == 0 { 0.0 } else { tie(corners[place - 1], corner) };
         let to = corners.get(place + 1).map_or(std::f64::consts::FRAC_PI_2, |&next| tie(corner, next));
@@ -172,8 +174,8 @@ fn all_of_the_hull(
     Ok(())
 }
 
-/// The corners of the convex hull of points of the plane that some weights of the simplex select,
-/// by falling first coordinate.
+/// Returns the corners of the convex hull of points in the plane that some weights on the simplex
+/// select, in descending order of the first coordinate.
 fn pareto_hull(points: &[Vec<f64>]) -> Vec<usize> {
     let mut order = front(points);
     order.sort_by(|&a, &b| points[b][0].total_cmp(&points[a][0]));
@@ -182,7 +184,8 @@ fn pareto_hull(points: &[Vec<f64>]) -> Vec<usize> {
     for next in order {
         while let [.., a, b] = hull[..] {
             let (p, q, r) = (&points[a], &points[b], &points[next]);
-            // From a over b to next the hull turns left; a corner that does not is under the chord.
+            // The hull turns left at b on the way from a to next. A corner that does not turn left
+            // lies under the chord.
             if (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0]) > 0.0 {
                 break;
             }
@@ -236,7 +239,7 @@ mod tests {
         assert!(2 * totals[0] < 2 * totals[1] && totals[0] + 20 < totals[1], "{totals:?}");
     }
 
-    /// Composites of cube roots of scores: what is selected stays on the front, and w̃/std(μ)
+    /// Composites of cube roots of scores. Selected candidates stay on the front, and w̃/std(μ)
     /// without `unit` selects what w̃ selects with it.
     struct Rooted {
         unit: bool,
@@ -264,12 +267,12 @@ mod tests {
 
     #[test]
     fn a_normaliser_that_is_not_affine_is_caught_with_the_datum() {
-        // Ranks keep the front and lose the hull.
+        // Ranks preserve the front but not the hull.
         let found = (0..20).find_map(|seed| study(&Raw::default(), &Rank::default(), &settings(&[1.0, 1.0], seed)).err());
         let found = found.expect("ranks select from under the hull");
         assert_eq!(found.theorem, PREIMAGE);
         assert!(found.datum.contains("selects candidate"), "{found}");
-        // A normaliser that turns scores over selects what is dominated.
+        // A normaliser that negates scores selects dominated candidates.
         struct Upside;
         impl Normalizer for Upside {
             fn combine(&self, scores: &ScoreTable, weights: &Simplex, out: &mut Composite) {

@@ -1,8 +1,8 @@
-//! Who decides when one blade is rescaled (`thm:cbn` i and ii).
+//! Which blade decides when one blade is rescaled (`thm:cbn` i and ii).
 //!
-//! Training leaves the scale of an implicit reward open. Without CBN a blade's influence is its
-//! weight times its spread, so that whoever happens to have the larger scale decides. With CBN it
-//! is the weight.
+//! Training leaves the scale of an implicit reward undetermined. Without CBN, the influence of a
+//! blade is its weight times its spread, so that the blade with the larger scale decides. With CBN,
+//! the influence is the weight.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -15,33 +15,33 @@ use super::sampling::{largest, normal};
 const COEFFICIENTS: &str = "Theorem 3(i) (thm:cbn): raw composites weigh blade k by w_k·std(μ^(k))";
 const INVARIANCE: &str = "Theorem 3(ii) (thm:cbn): CBN composites do not change under μ ↦ aμ + b, σ ↦ aσ of a blade";
 
-/// Rounding of a share: quotients of sums of N numbers.
+/// The rounding error of a share, a quotient of sums of N numbers.
 const ROUNDING: f64 = 1e-12;
-/// Rounding of a composite when a blade is scaled by up to 10⁴ and shifted by as much, in units of
-/// standard deviations.
+/// The rounding error of a composite, in standard deviations, when a blade is scaled by up to 10⁴
+/// and shifted by as much.
 const CANCELLATION: f64 = 1e-9;
 
 /// The spreads std(μ^(k)) that the paper reports of its blades: harmlessness, helpfulness, honesty.
 pub const PUBLISHED_SPREADS: [f64; 3] = [0.0050, 0.0035, 0.0008];
 
-/// What is drawn.
+/// The settings of the study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InfluenceSettings {
-    /// N, candidates of a batch.
+    /// N, candidates per batch.
     pub candidates: usize,
-    /// Batches.
+    /// The number of batches.
     pub batches: usize,
-    /// The deviation of each blade's scores.
+    /// The standard deviation of each blade's scores.
     pub spreads: Vec<f64>,
     /// The blade that is rescaled.
     pub rescaled: usize,
-    /// What its scores and dispersions are multiplied by.
+    /// The factors of its scores and dispersions.
     pub scales: Vec<f64>,
-    /// Seeds the batches.
+    /// The seed of the batches.
     pub seed: u64,
 }
 
-/// What a blade has to say at one scale, under one normaliser: means over the batches.
+/// The influence of a blade at one scale under one normaliser: means over the batches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Voice {
     /// a, the factor of the rescaled blade.
@@ -50,12 +50,12 @@ pub struct Voice {
     pub blade: usize,
     /// Its share of the composite (see [`influence_shares`]).
     pub share: f64,
-    /// How often its own best candidate is the composite's best.
+    /// The share of batches in which the blade's best candidate has the highest composite.
     pub decides: f64,
 }
 
-/// The batches of a study: every blade's scores normal with its spread, its dispersions uniform on
-/// up to twice of it.
+/// Draws the batches of a study: each blade's scores are normal with its spread, its dispersions
+/// uniform up to twice the spread.
 fn tables(settings: &InfluenceSettings) -> Vec<Vec<(Vec<f64>, Vec<f64>)>> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut blade = |&spread: &f64| {
@@ -66,7 +66,8 @@ fn tables(settings: &InfluenceSettings) -> Vec<Vec<(Vec<f64>, Vec<f64>)>> {
     (0..settings.batches).map(|_| settings.spreads.iter().map(&mut blade).collect()).collect()
 }
 
-/// The table of a batch, one blade rescaled by `a` and shifted by as much.
+/// Builds the score table of a batch, with one blade rescaled by `a` and shifted by `a` times its
+/// first dispersion.
 fn rescaled(rows: &[(Vec<f64>, Vec<f64>)], blade: usize, a: f64) -> ScoreTable {
     let row = |(k, (mu, sigma)): (usize, &(Vec<f64>, Vec<f64>))| {
         let (a, b) = if k == blade { (a, a * sigma[0]) } else { (1.0, 0.0) };
@@ -81,10 +82,10 @@ fn composite(normalizer: &dyn Normalizer, table: &ScoreTable, weights: &Simplex)
     out
 }
 
-/// Shares at equal weights without normalisation.
+/// Computes the shares at equal weights without normalisation.
 ///
 /// # Errors
-/// When a share is not w_k·std(μ^(k)) in proportion.
+/// If the shares are not proportional to w_k·std(μ^(k)).
 pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
     voices(normalizer, settings, |table, weights, shares, label| {
         let spread = |k| Moments::of(table.mu(k), Deviation::Sample).std();
@@ -100,10 +101,10 @@ pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<
     })
 }
 
-/// Shares at equal weights under candidate-batch normalisation.
+/// Computes the shares at equal weights under candidate-batch normalisation.
 ///
 /// # Errors
-/// When a share is not its weight, or a composite depends on the scale.
+/// If a share differs from its weight, or if a composite depends on the scale.
 pub fn normalized(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
     let tables = tables(settings);
     let weights = Simplex::uniform(settings.spreads.len()).expect("there is a blade");
@@ -177,10 +178,10 @@ mod tests {
             let settings = InfluenceSettings { rescaled, ..settings(seed) };
             let raw = raw(&Raw::default(), &settings).unwrap();
             let even = normalized(&CandidateBatch::sound(), &settings).unwrap();
-            // Ten thousandfold, the blade is all there is; with CBN nothing has happened.
+            // At a factor of 10⁴ the blade dominates without CBN; with CBN nothing changes.
             let loud = |voices: &[Voice]| voices.iter().find(|v| v.scale == 1e4 && v.blade == rescaled).cloned().unwrap();
-            // The other blades decide a batch whose two best differ by a thousandth of the loud
-            // one's deviation or less: one in two thousand.
+            // Another blade decides only if the two best candidates differ by at most a thousandth
+            // of the rescaled blade's standard deviation: one batch in two thousand.
             prop_assert!(loud(&raw).share > 0.99 && loud(&raw).decides > 0.5);
             prop_assert!((loud(&even).share - 1.0 / 3.0).abs() < 1e-12);
         }
@@ -190,8 +191,8 @@ mod tests {
     fn published_spreads_give_published_shares() {
         let settings = InfluenceSettings { batches: 4000, scales: vec![1.0], ..settings(3) };
         let shares: Vec<f64> = raw(&Raw::default(), &settings).unwrap().iter().map(|voice| voice.share).collect();
-        // .0050 : .0035 : .0008 is 53.8 : 37.6 : 8.6 per cent; the mean over batches of seven
-        // candidates is drawn to the middle a little.
+        // .0050 : .0035 : .0008 is 53.8 : 37.6 : 8.6 per cent. Means over batches of seven
+        // candidates are slightly closer to equal shares.
         for (share, expected) in shares.iter().zip([0.538, 0.376, 0.086]) {
             assert!((share - expected).abs() < 0.015, "{shares:?}");
         }
@@ -199,8 +200,7 @@ mod tests {
 
     #[test]
     fn a_broken_normaliser_is_caught_with_the_datum() {
-        // The published ε of 1e-6 is no longer small beside a spread of .0008 that is scaled by a
-        // hundredth.
+        // The published ε of 1e-6 is not negligible beside a spread of .0008 scaled by a hundredth.
         let broken = CandidateBatch { standardize: Standardize::PAPER_CBN, ..CandidateBatch::sound() };
         let found = normalized(&broken, &settings(1)).unwrap_err();
         assert_eq!(found.theorem, INVARIANCE);

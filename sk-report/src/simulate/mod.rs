@@ -1,9 +1,9 @@
-//! Simulation: the theory made visible without a model.
+//! Simulation: checks of the theory without a model.
 //!
-//! Each study draws batches from a stated generator with a stated seed, computes what a theorem
-//! speaks of, and checks the theorem on every datum it shows. What contradicts it is a
-//! [`Contradiction`], which names both. A study that passes has found no counterexample in its
-//! batches; it proves nothing.
+//! Each study draws batches from a stated distribution with a stated seed, computes the quantities
+//! of a theorem, and checks the theorem on every datum it shows. A violation is a
+//! [`Contradiction`], which names the theorem and the datum. A study that passes has found no
+//! counterexample in its batches; it proves nothing.
 //!
 //! | study | shows |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | [`dispersion`] | `app:cor:decomp`, `cor:multiset`: real, shuffled and zero σ as σ-informativeness grows |
 //! | [`frontier`] | `thm:cbn` (iii): which weights reach which candidates of the frontier |
 //!
-//! Operators and normalisers are parameters, so that a broken one can be put in their place: the
-//! checks must then fail.
+//! Operators and normalisers are parameters, so that tests can substitute broken ones, which the
+//! checks must detect.
 
 pub mod contamination;
 pub mod dispersion;

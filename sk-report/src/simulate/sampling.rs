@@ -1,37 +1,37 @@
-//! Draws and means that the studies share.
+//! Random draws and means that the studies share.
 
 use rand::{Rng, RngExt};
 
-/// A draw from the standard normal distribution (Box–Muller).
+/// Draws from the standard normal distribution (Box–Muller).
 pub(super) fn normal(rng: &mut dyn Rng) -> f64 {
     // 1 − u is never 0.
     let (radius, angle): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// The place of the largest value; the first of equals.
+/// Returns the index of the largest value, the first one on ties.
 ///
 /// # Panics
-/// When there is none.
+/// If `values` is empty.
 pub(super) fn largest(values: &[f64]) -> usize {
     let all = (0..values.len()).reduce(|best, i| if values[i] > values[best] { i } else { best });
     all.expect("a batch is not empty")
 }
 
-/// A mean, and how far it is known.
+/// A mean and its standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// Its standard error, from the sample deviation.
+    /// The standard error, from the sample standard deviation.
     pub error: f64,
 }
 
 impl Mean {
-    /// The mean of independent values.
+    /// Computes the mean of independent values.
     ///
     /// # Panics
-    /// When there are fewer than two.
+    /// If there are fewer than two values.
     pub fn of(values: &[f64]) -> Self {
         assert!(values.len() > 1, "a standard error needs two values");
         let count = values.len() as f64;
@@ -40,8 +40,8 @@ impl Mean {
         Self { mean, error: (variance / count).sqrt() }
     }
 
-    /// How many standard errors it is away from `value`; infinite where it is known exactly and
-    /// differs.
+    /// Returns the distance to `value` in standard errors; infinity if the standard error is zero
+    /// and the mean differs.
     pub fn distance(&self, value: f64) -> f64 {
         let difference = (self.mean - value).abs();
         if difference == 0.0 { 0.0 } else { difference / self.error }

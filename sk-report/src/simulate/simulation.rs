@@ -14,22 +14,22 @@ use super::{Contradiction, SimulationError};
 /// The names of the studies.
 pub const STUDIES: [&str; 4] = ["contamination", "influence", "dispersion", "frontier"];
 
-/// Something broken, to be put in place of what holds.
+/// A defect to substitute for a correct part, which the checks must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breakage {
-    /// A sharpened bound of half its size (Theorem 2).
+    /// A sharpened bound that is half as large (Theorem 2).
     Bound,
     /// CBN with the ε of the published runs (Theorem 3 ii).
     Cbn,
-    /// Dispersions that go with the sign of the error, taken for exchangeable ones (the
+    /// Dispersions that depend on the sign of the error, passed off as exchangeable (the
     /// decomposition).
     Dispersion,
-    /// Ranks in the place of CBN (Theorem 3 iii).
+    /// Ranks instead of CBN (Theorem 3 iii).
     Hull,
 }
 
 impl Breakage {
-    /// All of them, with their names and what each puts in place.
+    /// All of them: the name, the description, and the defect.
     pub const ALL: [(&str, &str, Self); 4] = [
         ("bound", "A sharpened bound of half its size (Theorem 2)", Self::Bound),
         ("cbn", "CBN with the ε of the published runs (Theorem 3 ii)", Self::Cbn),
@@ -41,7 +41,7 @@ impl Breakage {
         ("hull", "Ranks in the place of CBN (Theorem 3 iii)", Self::Hull),
     ];
 
-    /// The study whose checks should see it.
+    /// Returns the study whose checks must detect the defect.
     pub fn study(self) -> &'static str {
         match self {
             Self::Bound => "contamination",
@@ -52,11 +52,11 @@ impl Breakage {
     }
 }
 
-/// Does the studies for which `wanted` holds, from a seed. Each draws from the seed by itself: a
-/// study shows the same alone.
+/// Runs the studies whose name is `wanted`. Each study seeds its own generator with `seed`, so that
+/// its results do not depend on which others run.
 ///
 /// # Errors
-/// At the first datum that contradicts a theorem.
+/// Returns the first contradiction of a theorem, or the first study that fails.
 pub fn exhibits(seed: u64, wanted: impl Fn(&str) -> bool, broken: Option<Breakage>) -> Result<Vec<Exhibit>, SimulationError> {
     let study = |name: &str| match name {
         "contamination" => contamination(seed, broken == Some(Breakage::Bound)),
@@ -67,7 +67,7 @@ pub fn exhibits(seed: u64, wanted: impl Fn(&str) -> bool, broken: Option<Breakag
     STUDIES.into_iter().filter(|name| wanted(name)).map(study).collect()
 }
 
-/// Theorem 2.
+/// The study of Theorem 2.
 fn contamination(seed: u64, broken: bool) -> Result<Exhibit, SimulationError> {
     let radii = vec![0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
     let settings = ContaminationSettings { candidates: 7, batches: 12, radii, temperature: 1.0, evaluations: 1500, seed };
@@ -87,9 +87,9 @@ fn contamination(seed: u64, broken: bool) -> Result<Exhibit, SimulationError> {
     Ok(figures::contamination::exhibit(&settings, &flips, &members))
 }
 
-/// Theorem 3 (i) and (ii).
+/// The study of Theorem 3 (i) and (ii).
 fn influence(seed: u64, broken: bool) -> Result<Exhibit, Contradiction> {
-    // From a hundredth to a thousandfold, four steps per power of ten.
+    // Factors from 10⁻² to 10³, four per power of ten.
     let scales = (-8..=12).map(|step| 10.0_f64.powf(f64::from(step) / 4.0)).collect();
     let honesty = PUBLISHED_SPREADS.len() - 1;
     let spreads = PUBLISHED_SPREADS.to_vec();
@@ -100,19 +100,19 @@ fn influence(seed: u64, broken: bool) -> Result<Exhibit, Contradiction> {
     Ok(figures::influence::exhibit(&settings, &raw, &normalized))
 }
 
-/// The decomposition.
+/// The study of the decomposition.
 fn dispersion(seed: u64, broken: bool) -> Result<Exhibit, SimulationError> {
     let couplings = vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
     let settings = DispersionSettings { candidates: 7, worlds: 40_000, couplings, temperature: 0.3, seed };
     let thurstone = RoundRobin::thurstone();
     let draw = if broken { dispersion::signed } else { dispersion::honest };
     let worths = dispersion::study(&thurstone, draw, &settings)?;
-    // Where σ tells the sign of the error and not its size.
+    // Worlds in which σ depends on the sign of the error and not on its size.
     let signed = dispersion::at(&thurstone, dispersion::signed, 0.0, &settings)?;
     Ok(figures::dispersion::exhibit(&settings, &worths, &signed))
 }
 
-/// Theorem 3 (iii), with two objectives and with three.
+/// The study of Theorem 3 (iii), with two objectives and with three.
 fn frontier(seed: u64, broken: bool) -> Result<Exhibit, Contradiction> {
     let (cbn, rank) = (CandidateBatch::sound(), Rank::default());
     let normalizer: &dyn Normalizer = if broken { &rank } else { &cbn };
@@ -125,7 +125,7 @@ fn frontier(seed: u64, broken: bool) -> Result<Exhibit, Contradiction> {
     Ok(figures::frontier::exhibit(&[two, three]))
 }
 
-/// A member that claims half of its sharpened modulus.
+/// A member that claims half its sharpened modulus.
 struct HalfBound<'a>(&'a dyn Certify);
 
 impl Aggregator for HalfBound<'_> {

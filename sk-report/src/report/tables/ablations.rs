@@ -4,11 +4,11 @@ use crate::report::{Ablation, Cell, Contrast, Resampling};
 use crate::stats::{Interval, PUBLISHED_FLOOR, ZeroRule, harmonic_mean, holm};
 use crate::table::Kind;
 
-/// A response counts as toxic from here on.
+/// The toxicity score from which a response counts as toxic.
 const TOXIC: f64 = 0.5;
 
-/// What arms are compared by: of the paper's objectives the paper's measures, of others every
-/// rubric, every objective and F1.
+/// Returns the measures by which arms are compared. For the paper's objectives these are the
+/// paper's measures, otherwise every rubric, every objective and F1.
 fn measures(objectives: &Objectives) -> Vec<Measure> {
     let rubric = |name: &str| objectives.rubric(name).map(|place| Measure::rubric(objectives, place));
     let objective = |place: usize| Measure::objective(objectives, place);
@@ -25,7 +25,8 @@ fn measures(objectives: &Objectives) -> Vec<Measure> {
 
 /// S_obj, the harmonic mean of mean(response quality, relevance) and safety.
 ///
-/// The paper does not say which rubrics; of all subsets these are the ones its figures follow from.
+/// The paper does not say which rubrics it averages. Of all subsets, only these give its printed
+/// numbers.
 fn composite(objectives: &Objectives) -> impl Fn(&Cell) -> Option<f64> + use<> {
     let quality = ["response_quality", "relevance"].map(|name| objectives.rubric(name));
     let safety = objectives.names().iter().position(|name| *name == "safety");
@@ -38,21 +39,21 @@ fn composite(objectives: &Objectives) -> impl Fn(&Cell) -> Option<f64> + use<> {
     }
 }
 
-/// S_obj where a response that was not judged counts as the worst.
+/// S_obj, where a response that was not judged scores 0.
 fn composite_with_blanks(objectives: &Objectives) -> impl Fn(&Cell) -> Option<f64> + use<> {
     let composite = composite(objectives);
     move |cell| if cell.scores.is_judged() { composite(cell) } else { Some(0.0) }
 }
 
-/// The arms of an ablation against each other.
+/// The pairwise comparisons of the arms of an ablation.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct AblationRows {
-    /// The name of the table; that of the means has `-means` behind it.
+    /// The id of the table; the table of means appends `-means`.
     pub(in crate::report) id: String,
     pub(in crate::report) rows: Vec<ArmRow>,
 }
 
-/// Two arms against each other, by one measure.
+/// The comparison of two arms by one measure.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct ArmRow {
     /// The arms, as `first − second`.
@@ -63,15 +64,15 @@ pub(in crate::report) struct ArmRow {
     pub(in crate::report) percentile: Interval,
     bca: Option<Interval>,
     p: f64,
-    /// p, corrected over the pairs of arms.
+    /// The p-value after Holm's correction over the pairs of arms.
     pub(in crate::report) holm: f64,
     pratt: f64,
     first_larger: f64,
     ties: f64,
 }
 
-/// Means by arm, arms against each other, and the rows of the latter. The ablations of the paper go
-/// by what they ablate.
+/// Returns the table of means by arm, the table of pairwise comparisons, and the rows of the
+/// latter. The paper's ablations are titled by what they ablate.
 pub(super) fn tables(
     ablation: &Ablation,
     objectives: &Objectives,
@@ -105,7 +106,7 @@ fn means(ablation: &Ablation, objectives: &Objectives, measures: &[Measure], id:
     }
 }
 
-/// Whether a response is toxic, where the paper's objectives are judged.
+/// Returns whether a response is toxic; `None` unless the objectives are the paper's.
 fn toxic(objectives: &Objectives) -> Option<impl Fn(&Cell) -> Option<f64> + use<>> {
     let toxicity = objectives.rubric("toxicity").filter(|_| *objectives == *Objectives::hhh())?;
     Some(move |cell: &Cell| cell.scores.rubrics[toxicity].map(|toxicity| f64::from(u8::from(toxicity >= TOXIC))))
@@ -115,7 +116,7 @@ fn rows(ablation: &Ablation, measures: &[Measure], resampling: Resampling) -> Ve
     let arms = &ablation.arms;
     let pairs: Vec<_> = (0..arms.len()).flat_map(|i| (i + 1..arms.len()).map(move |j| (&arms[i], &arms[j]))).collect();
     let mut rows = Vec::new();
-    // One family per measure: the same question asked of every pair of arms.
+    // One family of tests per measure, since each asks the same question of every pair of arms.
     for Measure { name: measure, of } in measures {
         let contrasts: Vec<_> =
             pairs.iter().map(|(first, second)| Contrast::of(&first.cells, &second.cells, of).snapped()).collect();
@@ -158,12 +159,13 @@ fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
     table.note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
 }
 
-/// Notes the figures of the paper's two single-objective ablations.
+/// Records the numbers of the paper's two single-objective ablations.
 fn publish(ablation: &Ablation, objectives: &Objectives, measures: &[Measure], resampling: Resampling, ledger: &mut Ledger) {
     let cells = |name: &str| ablation.arms.iter().find(|arm| arm.name == name).map(|arm| arm.cells.as_slice());
     if let (Some(baseline), Some(tournament)) = (cells("gsi_elo_bt_w0"), cells("gsi_elo_thurstonian")) {
         for Measure { name, of: measure } in measures {
-            // Published as the tournament's gain: what should fall is baseline minus tournament.
+            // Published as the gain from the tournament. For measures of which less is better, that
+            // is baseline minus tournament.
             let sign = if matches!(name.as_str(), "toxicity" | "harmfulness") { 1.0 } else { -1.0 };
             let contrast = Contrast::of(baseline, tournament, measure);
             let at = At { source: "sec:tournament", subject: name, part: "", reading: "" };

@@ -3,32 +3,33 @@ use crate::report::{Contrast, Method, WeightVector};
 use crate::stats::{Bootstrap, Interval, ZeroRule, harmonic_mean, holm};
 use crate::table::Kind;
 
-/// What a method achieves at a weight vector.
+/// The means of a method at a weight vector.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct PointRow {
     pub(in crate::report) method: String,
     pub(in crate::report) point: WeightVector,
-    /// Judged cells.
+    /// The number of judged cells.
     n: usize,
-    /// The mean of each objective, NaN where no cell has it, and its interval, prompts resampled.
+    /// The mean of each objective, NaN if no cell has it, and its confidence interval from a
+    /// bootstrap over prompts.
     pub(in crate::report) axes: Vec<f64>,
     pub(in crate::report) intervals: Vec<Interval>,
-    /// F1 of these means, and its interval.
+    /// F1 of these means, and its confidence interval.
     pub(in crate::report) f1: f64,
     pub(in crate::report) f1_interval: Interval,
-    /// p of the signed-rank test against the reference at the same weight vector, cell by cell,
-    /// corrected for the number of such tests; NaN where there is none.
+    /// The p-value of the signed-rank test against the reference at the same weight vector, paired
+    /// by cell and corrected for the number of such tests; NaN if there was no test.
     pub(in crate::report) p: f64,
 }
 
 impl PointRow {
-    /// Whether every objective was judged: the point is one of the frontier.
+    /// Returns whether every objective was judged, so that the point belongs to the frontier.
     pub(in crate::report) fn is_whole(&self) -> bool {
         self.axes.iter().all(|axis| !axis.is_nan())
     }
 }
 
-/// Every method at every weight vector at which a cell of it was judged.
+/// Computes one row per method and weight vector with a judged cell.
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<PointRow> {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
@@ -51,7 +52,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
     rows
 }
 
-/// The intervals of the mean objectives and of their F1. A prompt has one cell at a weight vector.
+/// Bootstraps the mean objectives and their F1. A prompt has one cell per weight vector.
 fn intervals(context: &TableContext<'_>, method: &Method, point: &WeightVector) -> (Vec<Interval>, Interval) {
     let place = context.sweep.points.iter().position(|known| known == point);
     let cells: Vec<&[f64]> =
@@ -86,7 +87,7 @@ fn against_reference(context: &TableContext<'_>, method: &Method, point: &Weight
     Contrast::of(&context.reference.cells, &method.cells, f1).snapped().wilcoxon(ZeroRule::Wilcox).p
 }
 
-/// Mean axes and their F1, for every method at every weight vector.
+/// The table of mean axes and their F1, by method and weight vector.
 pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow]) -> Table {
     let names = context.sweep.objectives.names();
     let mut table = Table::of("axes", "Achieved axes at every weight vector", rows)

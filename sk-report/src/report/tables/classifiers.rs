@@ -5,11 +5,11 @@ use crate::report::Classified;
 use crate::stats::{Bootstrap, Ranks, Spearman, mean, pearson};
 use crate::table::Kind;
 
-/// A classifier that puts a response above this calls it an instance.
+/// The classifier score above which a response counts as positive.
 const THRESHOLD: f64 = 0.5;
 
-/// Classifiers against the judge, on the rubric that both measure and on the objectives that the
-/// rubric counts for; nothing where no classifier was run.
+/// Compares classifiers with the judge, on the rubric that both measure and on the objectives that
+/// include the rubric. `None` if there are no classifier scores.
 pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Option<Table> {
     let columns = [
         ("classifier", Kind::Text),
@@ -61,7 +61,7 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
     })
 }
 
-/// The correlation of the ranks of cells over resampled prompts, and how many prompts there are.
+/// Bootstraps the rank correlation of cells over prompts. Also returns the number of prompts.
 fn bootstrap(cells: &[(u32, f64, f64)], context: &TableContext<'_>) -> (Bootstrap, usize) {
     let ranks = |of: fn(&(u32, f64, f64)) -> f64| -> Vec<f64> {
         let values: Vec<f64> = cells.iter().map(of).collect();

@@ -4,12 +4,12 @@ use crate::report::Contrast;
 use crate::stats::{Interval, ZeroRule, holm};
 use crate::table::Kind;
 
-/// A contrast of the reference with another method, by cell and by prompt.
+/// The contrast of the reference with another method, by cell and by prompt.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct LeadRow {
     pub(in crate::report) measure: String,
     pub(in crate::report) other: String,
-    /// Whether the other is a method of its own, and not the reference without normalisation.
+    /// Whether the other is a separate method, not the reference without normalisation.
     pub(in crate::report) is_rival: bool,
     pub(in crate::report) cells: usize,
     pub(in crate::report) prompts: usize,
@@ -20,11 +20,11 @@ pub(in crate::report) struct LeadRow {
     bca: Option<Interval>,
     p_by_cell: f64,
     p: f64,
-    /// p by prompt, corrected within its family.
+    /// The p-value by prompt, corrected within its family.
     pub(in crate::report) holm: f64,
 }
 
-/// F1 against every other method, and all measures against the reference without normalisation.
+/// Compares F1 with every other method, and all measures with the reference without normalisation.
 pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
     let against = context.rivals().map(|other| {
         let contrast = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
@@ -60,8 +60,8 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
     rows
 }
 
-/// The contrasts again, with prompts as the units: what changes when the cells of a prompt are not
-/// taken for independent.
+/// The table of contrasts with prompts as the units, since the cells of a prompt are not
+/// independent.
 pub(super) fn table(context: &TableContext<'_>, rows: &[LeadRow]) -> Option<Table> {
     let reference = &context.reference.name;
     let table = Table::of("clustering", "Contrasts by cell and by prompt", rows)

@@ -2,10 +2,10 @@ use super::{At, Ledger, PointRow, Table, TableContext};
 use crate::stats::{extent, mean};
 use crate::table::{Kind, Value};
 
-/// A method's F1 at the weight vectors it was run at, by their labels.
+/// A method's F1 by weight vector, with the labels of the weight vectors.
 type ScoresByPoint = Vec<(String, f64)>;
 
-/// F1 of mean axes at every weight vector, methods side by side.
+/// The table of the F1 of mean axes: one row per weight vector, one column per method.
 pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
     let weights = sweep.weights_heading();

@@ -3,7 +3,7 @@ use crate::report::{Cell, Contrast, Method};
 use crate::stats::{Null, Wilcoxon, ZeroRule, holm};
 use crate::table::Kind;
 
-/// Every other method against the reference, cell by cell, as published.
+/// The table of contrasts of every other method with the reference, by cell, as published.
 pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<Table> {
     let others = context.others();
     if others.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
     let tests: Vec<f64> = wilcoxon.iter().map(|test| test.p).collect();
     let family = holm(&tests);
     for (i, (other, contrast)) in others.iter().zip(&contrasts).enumerate() {
-        // As the paper's supplement has it: other minus reference.
+        // The paper's supplement reports other minus reference.
         let mut turned = contrast.clone();
         turned.differences.iter_mut().for_each(|difference| *difference = -*difference);
         let bootstrap = turned.bootstrap(context.resampling);
@@ -54,7 +54,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         ]);
     }
     if let Some(raw) = context.raw {
-        // The stratified half is what the arm without normalisation was run on.
+        // The arm without normalisation was run on the stratified half of the prompts only.
         let half =
             |cell: &Cell| if raw.cells.iter().any(|other| other.prompt == cell.prompt) { published_f1(cell) } else { None };
         let p = |other: &Method| Contrast::of(&context.reference.cells, &other.cells, half).wilcoxon(ZeroRule::Wilcox).p;
@@ -73,7 +73,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
     )
 }
 
-/// Which null distribution the tests were held against.
+/// Names the null distribution of the tests.
 fn null(tests: &[Wilcoxon]) -> &'static str {
     let exact = tests.iter().filter(|test| test.null == Null::Exact).count();
     if exact == 0 {

@@ -3,7 +3,7 @@ use crate::report::{Contrast, Method};
 use crate::stats::ZeroRule;
 use crate::table::Kind;
 
-/// What a contrast's figures owe to conventions: the floor under the axes, and what is done with
+/// The table of how conventions change a contrast: the floor under the axes, and the treatment of
 /// ties.
 pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
     struct Contrasts {

@@ -2,7 +2,7 @@ use super::{Table, TableContext};
 use crate::report::Example;
 use crate::table::Kind;
 
-/// Where the reference did best and worst, and the best other method beside it.
+/// The table of the reference's best and worst responses, beside those of the best other method.
 pub(super) fn table(context: &TableContext<'_>) -> Table {
     let rival = context.rivals().next();
     let title = match rival {

@@ -10,12 +10,12 @@ pub(in crate::report) struct FluencyRow {
     n: usize,
     perplexity: f64,
     pub(in crate::report) pairs: usize,
-    /// The change against the reference and its interval, prompts resampled; nothing of the reference
-    /// itself, and without a pair.
+    /// The change relative to the reference and its confidence interval from a bootstrap over
+    /// prompts. `None` for the reference itself, and without a pair.
     pub(in crate::report) change: Option<(f64, Interval)>,
 }
 
-/// Every method; nothing where perplexity was not measured.
+/// Computes one row per method; none if perplexity was not measured.
 pub(super) fn rows(context: &TableContext<'_>) -> Vec<FluencyRow> {
     let measured = |cells: &[Cell]| cells.iter().filter_map(surprise).count();
     if context.sweep.methods.iter().all(|method| measured(&method.cells) == 0) {
@@ -38,8 +38,8 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<FluencyRow> {
     context.sweep.methods.iter().map(row).collect()
 }
 
-/// The perplexity of each method's responses, and against that of the reference; nothing where it
-/// was not measured.
+/// The table of each method's perplexity, also relative to the reference; `None` if it was not
+/// measured.
 pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<Table> {
     if rows.is_empty() {
         return None;
@@ -61,7 +61,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<T
     )
 }
 
-/// The nats per token of a response: −log fluency.
+/// Returns the negative log-likelihood per token of a response in nats: −log fluency.
 fn surprise(cell: &Cell) -> Option<f64> {
     cell.fluency.map(|fluency| -fluency.ln())
 }

@@ -2,25 +2,25 @@ use super::{At, Ledger, Table, TableContext};
 use crate::stats::{Distance, front, hypervolume, spacing};
 use crate::table::Kind;
 
-/// The shape of a method's frontier.
+/// Hypervolume and spacing of a method's frontier.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct ShapeRow {
     pub(in crate::report) method: String,
     points: usize,
     on_front: usize,
-    /// NaN of no point.
+    /// NaN if the frontier has no point.
     pub(in crate::report) hypervolume: f64,
-    /// As published, and Schott's.
+    /// The spacing as published, and that of Schott.
     spacings: [Option<f64>; 2],
 }
 
-/// The shape of each method's frontier.
+/// Computes one row per method.
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<ShapeRow> {
     let origin = vec![0.0; context.sweep.objectives.objectives.len()];
     let row = |method: &crate::report::Method| {
         let points: Vec<Vec<f64>> = context.sweep.frontier(method).into_iter().map(|(_, axes)| axes).collect();
         let (on_front, volume) = (front(&points).len(), hypervolume(&points, &origin));
-        // Of no point there is no volume, not one of zero.
+        // An empty frontier has no volume, rather than a volume of zero.
         let volume = if points.is_empty() { f64::NAN } else { volume };
         let [published, schott] = [Distance::Published, Distance::Schott].map(|distance| spacing(&points, distance));
         for source in ["tab:frontier-geometry", "tab:main"] {
@@ -41,7 +41,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Shape
     context.sweep.methods.iter().map(row).collect()
 }
 
-/// The shape of each method's frontier.
+/// The table of frontier shapes.
 pub(super) fn table(context: &TableContext<'_>, rows: &[ShapeRow]) -> Table {
     let table = Table::of("geometry", "Frontiers of mean axes, one point per weight vector", rows)
         .column("method", Kind::Text, |row| row.method.as_str())

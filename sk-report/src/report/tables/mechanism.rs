@@ -2,9 +2,10 @@ use super::{At, Ledger, Table};
 use crate::report::{BladeSpread, Mechanism};
 use crate::table::Kind;
 
-/// Spreads and shares of blades, and the scale of the two terms of the champion's logit.
+/// The tables of blade spreads and influence shares, and of the scale ratio of the two terms in the
+/// champion's logit.
 ///
-/// `cut` are the schemes whose steps could not be had whole.
+/// `cut` lists the schemes whose steps are truncated in the traces.
 pub(super) fn tables(mechanisms: &[Mechanism], cut: &[String], ledger: &mut Ledger) -> Vec<Table> {
     if mechanisms.is_empty() {
         return Vec::new();

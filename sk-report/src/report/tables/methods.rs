@@ -2,30 +2,30 @@ use super::{At, LEVEL, Ledger, Table, TableContext, mean_of};
 use crate::stats::{Bootstrap, Clusters, F1, Interval, mean_axes};
 use crate::table::Kind;
 
-/// What a method achieves over all weight vectors.
+/// The means of a method over all weight vectors.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct MethodRow {
     pub(in crate::report) name: String,
-    /// Cells with an objective.
+    /// The number of cells with at least one objective.
     pub(in crate::report) n: usize,
-    /// The mean of each objective, NaN where no cell has it.
+    /// The mean of each objective, NaN if no cell has it.
     pub(in crate::report) axes: Vec<f64>,
-    /// The interval of each, prompts resampled.
+    /// The confidence interval of each mean, from a bootstrap over prompts.
     pub(in crate::report) intervals: Vec<Interval>,
     /// F1 in the order of [`F1::ALL`].
     pub(in crate::report) f1: [f64; 3],
-    /// Means of the rubrics that have a column.
+    /// The means of the rubrics that have a column.
     rubrics: Vec<f64>,
 }
 
-/// Every method, by falling F1.
+/// Computes one row per method, by descending F1.
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<MethodRow> {
     let objectives = &context.sweep.objectives;
     let (names, columns) = (objectives.names(), objectives.columns());
     let row = |method: &crate::report::Method| {
         let cells = context.sweep.axes(method);
         let mut axes = mean_axes(&cells.concat());
-        // Of no cell there is no objective either.
+        // Without cells, every objective is NaN.
         axes.resize(names.len(), f64::NAN);
         let interval = |axis: usize| {
             let scores = method.cells.iter().map(|cell| (cell.scores.objectives[axis], cell.prompt));
@@ -56,7 +56,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Metho
     context.sweep.methods.iter().map(row).collect()
 }
 
-/// What each method achieves over all weight vectors, with F1 under its three definitions.
+/// The table of means over all weight vectors, with F1 under its three definitions.
 pub(super) fn table(context: &TableContext<'_>, rows: &[MethodRow]) -> Table {
     let objectives = &context.sweep.objectives;
     let names = objectives.names();

@@ -31,13 +31,13 @@ use super::{Cell, Comparison, Contrast, Mechanism, Method, RawResults, ReportErr
 use crate::objectives::Objectives;
 use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR, harmonic_mean};
 
-/// What cells are compared by: a name, and the figure of a cell.
+/// A measure by which cells are compared: its name, and its value for a cell.
 struct Measure {
     name: String,
     of: Box<Measured>,
 }
 
-/// A figure of a cell; `None` where it has none.
+/// The value of a measure for a cell; `None` if the cell lacks it.
 type Measured = dyn Fn(&Cell) -> Option<f64>;
 
 impl Measure {
@@ -45,19 +45,19 @@ impl Measure {
         Self { name: name.into(), of: Box::new(of) }
     }
 
-    /// The score on the rubric of that place.
+    /// Creates the measure of the rubric at this index.
     fn rubric(objectives: &Objectives, place: usize) -> Self {
         Self::new(objectives.rubrics[place].label(), move |cell| cell.scores.rubrics[place])
     }
 
-    /// The score on the objective of that place.
+    /// Creates the measure of the objective at this index.
     fn objective(objectives: &Objectives, place: usize) -> Self {
         let known = move |cell: &Cell| Some(cell.scores.objectives[place]).filter(|score| !score.is_nan());
         Self::new(objectives.objectives[place].name.as_str(), known)
     }
 }
 
-/// Everything the tables of a sweep are made from.
+/// The inputs of the tables.
 struct TableContext<'a> {
     sweep: &'a Sweep,
     reference: &'a Method,
@@ -68,7 +68,7 @@ struct TableContext<'a> {
     resampling: Resampling,
 }
 
-/// What the tables hold, typed: charts and sentences are made from it.
+/// The typed rows of the tables, from which charts and sentences are made.
 #[derive(Debug, Clone)]
 pub(super) struct Rows {
     pub(super) methods: Vec<MethodRow>,
@@ -80,11 +80,11 @@ pub(super) struct Rows {
     pub(super) ablations: Vec<AblationRows>,
     pub(super) steering: Vec<SteeringRow>,
     pub(super) mechanisms: Vec<Mechanism>,
-    /// Of the paper's own results.
+    /// Empty unless the results are the paper's own.
     pub(super) comparisons: Vec<Comparison>,
 }
 
-/// All tables, in reading order, and the rows that they and the charts are made from.
+/// Computes all tables in reading order, and the rows behind the tables and charts.
 pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling) -> Result<(Vec<Table>, Rows), ReportError> {
     let sweep = &results.sweep;
     let raw = sweep.without_normalization(reference);
@@ -121,7 +121,7 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     tables.extend(results.recorded.as_ref().map(throughput::table));
     tables.extend(results.recorded.as_ref().and_then(settings::table));
     tables.push(examples::table(&context));
-    // A method of one's own may be called like one of the paper's.
+    // The user's own methods may have the names of the paper's.
     let comparisons = if of_the_paper { ledger.comparisons() } else { Vec::new() };
     tables.extend(published::tables(&comparisons));
     let rows = Rows { methods, fluency, shapes, points, normalization, leads, ablations, steering, mechanisms, comparisons };
@@ -129,81 +129,82 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
 }
 
 impl TableContext<'_> {
-    /// The methods that the reference is compared with, the arm without normalisation last.
+    /// Returns the methods that the reference is compared with, the arm without normalisation last.
     fn others(&self) -> Vec<&Method> {
         self.rivals().chain(self.raw).collect()
     }
 
-    /// The methods that are not the reference scheme in another setting.
+    /// Returns the methods that are not the reference scheme in another setting.
     fn rivals(&self) -> impl Iterator<Item = &Method> {
         self.sweep.rivals(&self.reference.name)
     }
 
-    /// The harmonic F1 of a cell as contrasts take it: under the published floor in the paper's own
-    /// results.
+    /// Returns the harmonic F1 of a cell that contrasts use. For the paper's own results it has the
+    /// published floor.
     fn f1(&self) -> fn(&Cell) -> Option<f64> {
         if self.of_the_paper { published_f1 } else { exact_f1 }
     }
 
-    /// `first` minus `second` by what `measure` says of a cell. Ties are ties, but where the
-    /// paper's own results are to give the published figures.
+    /// Pairs `first` minus `second` by `measure`. Differences are rounded so that ties are exact,
+    /// except for the paper's own results, which must give the published numbers.
     fn pair(&self, first: &[Cell], second: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> Contrast {
         let contrast = Contrast::of(first, second, measure);
         if self.of_the_paper { contrast } else { contrast.snapped() }
     }
 
-    /// Reference minus `other` in the harmonic F1 of a cell.
+    /// Returns the contrast reference minus `other` in the harmonic F1 of a cell.
     fn contrast(&self, other: &Method) -> Contrast {
         self.pair(&self.reference.cells, &other.cells, self.f1())
     }
 
-    /// The same under the published floor. What the floor makes of two cells with an axis at zero
-    /// may lie 1e-15 apart, of some 1e-6: ties are those up to a share of the two.
+    /// Returns the same contrast under the published floor. Two cells with an axis at zero have F1
+    /// of about 1e-6, so that rounding errors of 1e-15 are not caught by an absolute tolerance.
+    /// Ties are therefore decided by relative difference.
     fn floored(&self, other: &Method) -> Contrast {
-        /// Of F1: more than rounding errors, also those of a logarithm, and less than what a
-        /// millionth of an axis makes.
+        /// The relative difference of F1 below which cells tie. It exceeds rounding errors,
+        /// including those of the logarithm, and is below the effect of a floor of 1e-6.
         const SHARE: f64 = 1e-13;
         let of = |measure: &dyn Fn(&Cell) -> Option<f64>| Contrast::of(&self.reference.cells, &other.cells, measure);
         let mut contrast = of(&published_f1);
         let shares = of(&|cell| published_f1(cell).map(f64::ln));
         for (difference, share) in contrast.differences.iter_mut().zip(&shares.differences) {
-            // Twelve digits, so that differences of one size have one rank.
+            // Rounding to twelve digits gives equal differences equal ranks.
             *difference = if share.abs() < SHARE { 0.0 } else { format!("{difference:.11e}").parse().unwrap_or(*difference) };
         }
         contrast
     }
 
-    /// What is done with an axis at zero, for notes.
+    /// Describes the treatment of an axis at zero, for notes.
     fn floor(&self) -> &'static str {
         if self.of_the_paper { "axes floored at 1e-6" } else { "0 where an axis is" }
     }
 }
 
-/// The harmonic mean of a cell's axes, floored as published.
+/// Returns the harmonic mean of a cell's axes with the published floor.
 fn published_f1(cell: &Cell) -> Option<f64> {
     cell.scores.complete().map(|axes| harmonic_mean(axes, PUBLISHED_FLOOR))
 }
 
-/// The harmonic mean of a cell's axes, zero where one is.
+/// Returns the harmonic mean of a cell's axes, 0 if one is 0.
 fn exact_f1(cell: &Cell) -> Option<f64> {
     cell.scores.complete().map(|axes| harmonic_mean(axes, 0.0))
 }
 
-/// How far the end of a percentile interval may move between two sets of resamples.
+/// Returns by how much the end of a percentile interval may differ between two sets of resamples.
 ///
-/// The 2.5% quantile of B draws from a normal law of deviation s has the standard error
-/// s·√(p(1−p)/B)/φ(z) = 2.67 s/√B; two sets differ by √2 of that, and three standard errors of the
-/// difference are 11.3 s/√B.
+/// The 2.5% quantile of B draws from a normal distribution with standard deviation s has the
+/// standard error s·√(p(1−p)/B)/φ(z) = 2.67 s/√B. The difference of two such quantiles has √2 times
+/// that. Three standard errors of the difference are 11.3 s/√B.
 fn noise(bootstrap: &Bootstrap, resampling: Resampling) -> f64 {
     11.3 * bootstrap.standard_error() / (resampling.resamples as f64).sqrt()
 }
 
-/// The mean of what `measure` says of cells, blanks left out.
+/// Returns the mean of `measure` over cells, missing values left out.
 fn mean_of(cells: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
     crate::stats::mean(&cells.iter().filter_map(measure).collect::<Vec<_>>())
 }
 
-/// Notes mean and interval of a contrast, in the direction that is published.
+/// Records mean and confidence interval of a contrast, with the published sign.
 fn note_contrast(ledger: &mut Ledger, at: &At<'_>, bootstrap: &Bootstrap, resampling: Resampling, sign: f64) -> Interval {
     let interval = bootstrap.percentile(LEVEL);
     let (low, high) = if sign < 0.0 { (-interval.high, -interval.low) } else { (interval.low, interval.high) };

@@ -5,7 +5,8 @@ use crate::report::{Cell, Contrast};
 use crate::stats::{Interval, ZeroRule, holm, mean};
 use crate::table::Kind;
 
-/// F1 and the objectives, those with a blade in the order of their weights.
+/// Returns the measures: F1, then the objectives. Objectives with a blade come in the order of the
+/// weights.
 pub(super) fn measures(context: &TableContext<'_>, f1: fn(&Cell) -> Option<f64>) -> Vec<Measure> {
     let sweep = context.sweep;
     let mut places: Vec<usize> = (0..sweep.objectives.objectives.len()).collect();
@@ -15,7 +16,7 @@ pub(super) fn measures(context: &TableContext<'_>, f1: fn(&Cell) -> Option<f64>)
     std::iter::once(Measure::new("f1", f1)).chain(objectives).collect()
 }
 
-/// The scheme with and without normalisation, by one measure.
+/// The scheme with and without normalisation, compared by one measure.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct NormalizationRow {
     pub(in crate::report) measure: String,
@@ -23,7 +24,7 @@ pub(in crate::report) struct NormalizationRow {
     with: f64,
     without: f64,
     pub(in crate::report) difference: f64,
-    /// By cell: percentile, and BCa.
+    /// The percentile and the BCa interval by cell.
     pub(in crate::report) percentile: Interval,
     pub(in crate::report) bca: Option<Interval>,
     pub(in crate::report) by_prompt: Interval,
@@ -31,8 +32,8 @@ pub(in crate::report) struct NormalizationRow {
     holm: f64,
 }
 
-/// The scheme with and without normalisation, on the prompts that both answered; nothing if it was
-/// not run without.
+/// Computes one row per measure, on the prompts that both arms answered; none if the arm without
+/// normalisation was not run.
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<NormalizationRow> {
     let Some(raw) = context.raw else { return Vec::new() };
     let (with, without) = (&context.reference.cells, &raw.cells);
@@ -64,7 +65,8 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Norma
     measures.iter().zip(&contrasts).enumerate().map(row).collect()
 }
 
-/// The scheme with and without normalisation, on the prompts that both answered.
+/// The table that compares the scheme with and without normalisation, on the prompts that both
+/// answered.
 pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Option<Table> {
     if rows.is_empty() {
         return None;
@@ -95,7 +97,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Op
     })
 }
 
-/// The mean over those cells that have a partner, both measured.
+/// Returns the mean over the cells whose partner has the measure too.
 fn mean_of_paired(cells: &[Cell], partners: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
     let key = |cell: &Cell| (cell.configuration, cell.prompt);
     let measured: HashSet<_> = partners.iter().filter(|cell| measure(cell).is_some()).map(key).collect();

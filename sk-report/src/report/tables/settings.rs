@@ -3,7 +3,7 @@ use crate::report::Recorded;
 use crate::table::Kind;
 use sk_scheme::Parameter;
 
-/// What each scheme ran with; nothing where it was not kept beside the records.
+/// The table of each scheme's settings; `None` if they were not stored beside the records.
 pub(super) fn table(recorded: &Recorded) -> Option<Table> {
     let numbers: Vec<&Parameter> = Parameter::searchable().collect();
     let symbols = numbers.iter().map(|parameter| parameter.symbol);

@@ -5,55 +5,55 @@ use crate::report::{Method, Resampling};
 use crate::stats::{Bootstrap, Interval, MOST_PERMUTED, Steering, holm};
 use crate::table::Kind;
 
-/// Which weight belongs to which axis.
+/// An assignment of weights to axes.
 struct Pairing {
     /// The name in the table.
     reading: &'static str,
-    /// The places of objectives, and of their weights.
+    /// Pairs of an objective's index and the index of its weight.
     places: Vec<(usize, usize)>,
-    /// Whether the weights are those of the configurations' names, which have two decimals.
+    /// Whether to use the weights in the names of the configurations, which have two decimals.
     rounded: bool,
 }
 
-/// How one axis of a method, or all of them, follow their weights.
+/// How one axis of a method, or all axes pooled, follow their weights.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct SteeringRow {
     pub(in crate::report) method: String,
-    /// Which weight belongs to which axis.
+    /// The assignment of weights to axes.
     reading: &'static str,
-    /// The place of the objective; nothing of all axes pooled.
+    /// The index of the objective; `None` for all axes pooled.
     pub(in crate::report) axis: Option<usize>,
     pub(in crate::report) n: usize,
     pub(in crate::report) rho: f64,
-    /// The interval of `rho`, prompts resampled.
+    /// The confidence interval of `rho`, from a bootstrap over prompts.
     pub(in crate::report) interval: Interval,
     p: f64,
     permutation: Option<f64>,
-    /// p by permutation, or of Student's t where that is unknown, corrected: the pooled coefficients
-    /// of all methods are one family, those of single axes another.
+    /// The permutation p-value, or that of Student's t if there is none, after correction. The
+    /// pooled coefficients of all methods form one family, those of single axes another.
     pub(in crate::report) holm: f64,
     slope: f64,
     range: Option<f64>,
 }
 
 impl SteeringRow {
-    /// Whether each axis has the weight of its own blade.
+    /// Returns whether each axis is paired with the weight of its own blade.
     pub(in crate::report) fn is_as_labelled(&self) -> bool {
         self.reading == LABELLED
     }
 }
 
-/// The pairing of each axis with its own blade.
+/// The assignment of each axis to its own blade.
 const LABELLED: &str = "as labelled";
 
-/// Whether achieved axes follow requested weights, per axis and pooled; of the paper's results also
-/// as its table has it.
+/// Computes the correlation of axes with requested weights, per axis and pooled. For the paper's
+/// results the published assignment is added.
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<SteeringRow> {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
     let mut pairings = vec![Pairing { reading: LABELLED, places: sweep.steered(), rounded: false }];
     if context.of_the_paper {
-        // What the published table follows from.
+        // The published table uses this assignment.
         let places = vec![(0, 0), (1, 1), (2, 2)];
         pairings.push(Pairing { reading: "safety with w2, honesty with w3", places, rounded: true });
     }
@@ -126,8 +126,8 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
     rows
 }
 
-/// The intervals of the coefficients of a method, per axis and last pooled; `weights` are those of
-/// the points that it achieved.
+/// Bootstraps the coefficients of a method, per axis and last pooled. `weights` are those of the
+/// points that the method achieved.
 fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], places: &[(usize, usize)]) -> Vec<Interval> {
     let sweep = context.sweep;
     let judged: Vec<usize> =
@@ -149,7 +149,7 @@ fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], 
     Steering::bootstrap(weights, &prompts, resamples, seed).iter().map(interval).collect()
 }
 
-/// The coefficients, their intervals and p-values.
+/// The table of coefficients, their confidence intervals and p-values.
 pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
@@ -178,7 +178,8 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
     }
 }
 
-/// Which blade each axis belongs to, as `quality with helpfulness, safety with harmlessness`.
+/// Describes which blade each axis belongs to, as `quality with helpfulness, safety with
+/// harmlessness`.
 fn labelled(context: &TableContext<'_>) -> String {
     let (sweep, names) = (context.sweep, context.sweep.objectives.names());
     let pairs =

@@ -2,7 +2,7 @@ use super::Table;
 use crate::report::{Recorded, Runs};
 use crate::table::Kind;
 
-/// What responses took, by scheme.
+/// The table of time and tokens, by scheme.
 pub(super) fn table(recorded: &Recorded) -> Table {
     let per = |count: usize, of: usize| count as f64 / of as f64;
     let mut table = Table::of("throughput", "What responses took", &recorded.runs)

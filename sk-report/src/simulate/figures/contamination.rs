@@ -7,7 +7,8 @@ use crate::table::{Kind, Table};
 const ABSCISSA: &str = "contamination D (std of μ)";
 const ORDINATE: &str = "total variation of the choice";
 
-/// Theorem 2: one figure for the operators side by side, one for the bounds of each member.
+/// The exhibit on Theorem 2: one figure that compares the operators, and one for the bounds of each
+/// member.
 pub(in crate::simulate) fn exhibit(
     settings: &ContaminationSettings,
     flips: &[Flip],
@@ -46,7 +47,7 @@ pub(in crate::simulate) fn exhibit(
                 ("found", (|r| r.found) as fn(&Reading) -> f64),
                 ("sharpened bound", |r| r.sharpened),
                 ("uniform bound", |r| r.uniform),
-                // Past 1 it says nothing, and the axis ends.
+                // The bound is vacuous above 1, and the axis ends there.
                 ("published bound", |r| if r.published <= 1.05 { r.published } else { f64::NAN }),
             ];
             let chart = chart.into_iter().fold(axes(), |chart, (label, of)| {

@@ -5,11 +5,12 @@ use crate::simulate::dispersion::{DispersionSettings, Worth};
 use crate::simulate::figures::Exhibit;
 use crate::table::{Kind, Table, Value};
 
-/// Half of a 95% interval of a normal estimate, in standard errors.
+/// Half the width of a 95% normal confidence interval, in standard errors.
 const NINETY_FIVE: f64 = 1.96;
 const ARMS: [&str; 3] = ["real σ", "shuffled σ", "zero σ"];
 
-/// The decomposition: what scale and coupling of σ are worth as it tells more of the error.
+/// The exhibit on the decomposition: the value of the scale and of the coupling of σ under
+/// increasing informativeness.
 pub(in crate::simulate) fn exhibit(settings: &DispersionSettings, worths: &[Worth], signed: &Worth) -> Exhibit {
     let drawn = format!(
         "{} worlds of N = {} candidates per point; quality standard normal, rewards that err with a deviation of 0.2 or 3, and σ that is the own \

@@ -8,7 +8,8 @@ use crate::table::{Kind, Table};
 
 const CORNERS: [&str; 3] = ["blade 1", "blade 2", "blade 3"];
 
-/// Theorem 3 (iii): which weights reach which candidates, of two objectives and of three.
+/// The exhibit on Theorem 3 (iii): the candidates that weights select, for two objectives and for
+/// three.
 pub(in crate::simulate) fn exhibit(studies: &[(FrontierSettings, Frontier); 2]) -> Exhibit {
     let [(two_settings, two), (three_settings, three)] = studies;
     let counts = counts(studies);
@@ -64,8 +65,8 @@ fn plane(found: &Frontier) -> Plot {
         .into()
 }
 
-/// The lattice by the candidate that is selected; a candidate has its colour and mark in both
-/// panels.
+/// Plots the lattice coloured by the selected candidate. A candidate has the same colour and marker
+/// in both panels.
 fn triangle(found: &Frontier, of: fn(&Reach) -> usize) -> Plot {
     let candidates: BTreeSet<usize> = found.reached.iter().flat_map(|reach| [reach.raw, reach.normalized]).collect();
     let chart = candidates.into_iter().fold(Ternary::new(CORNERS), |chart, candidate| {

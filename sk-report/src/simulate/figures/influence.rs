@@ -4,10 +4,10 @@ use crate::simulate::figures::Exhibit;
 use crate::simulate::influence::{InfluenceSettings, Voice};
 use crate::table::{Kind, Table};
 
-/// The blades whose spreads the paper prints, in their order.
+/// The blades whose spreads the paper prints, in its order.
 const BLADES: [&str; 3] = ["harmlessness", "helpfulness", "honesty"];
 
-/// Theorem 3 (i) and (ii): who decides as one blade is rescaled.
+/// The exhibit on Theorem 3 (i) and (ii): the influence of each blade as one blade is rescaled.
 pub(in crate::simulate) fn exhibit(settings: &InfluenceSettings, raw: &[Voice], normalized: &[Voice]) -> Exhibit {
     let drawn = format!(
         "{} batches of N = {} candidates at equal weights; the blades' scores are normal with the published spreads, .0050 : .0035 : .0008, and \
