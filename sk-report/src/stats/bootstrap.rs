@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Clusters, mean, sample_std, tail};
 
-/// A confidence interval; its ends are NaN where there is none.
+/// A confidence interval; its ends are NaN if there is none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// Lower end.
@@ -14,23 +14,23 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// No interval.
+    /// The absent interval.
     pub const NONE: Self = Self { low: f64::NAN, high: f64::NAN };
 
-    /// Whether it has no ends.
+    /// Returns whether the interval is absent.
     pub fn is_none(self) -> bool {
         self.low.is_nan() || self.high.is_nan()
     }
 
-    /// Whether it lies on one side of zero.
+    /// Returns whether both ends lie on the same side of zero.
     pub fn excludes_zero(self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
 
-/// A statistic, its values on resamples, and its values with each unit left out in turn.
+/// A bootstrap: the estimate of a statistic, its values on resamples, and its leave-one-out values.
 ///
-/// Paired data are resampled as pairs: the unit is a difference, or a cluster of them.
+/// Paired data are resampled as pairs: the unit is a difference, or a cluster of differences.
 ///
 /// ```
 /// use sk_report::stats::Bootstrap;
@@ -42,28 +42,29 @@ impl Interval {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bootstrap {
     estimate: f64,
-    /// Ascending.
+    /// In ascending order.
     resamples: Vec<f64>,
     jackknife: Vec<f64>,
 }
 
 impl Bootstrap {
-    /// Resamples `units` units `resamples` times and applies `statistic` to the indices drawn.
+    /// Draws `resamples` samples of `units` units with replacement and applies `statistic` to the
+    /// drawn indices.
     ///
-    /// The same seed gives the same resamples. Without a unit there is nothing to draw, and
-    /// everything is NaN. O((resamples + units)·units) for a statistic that is linear in its draw.
+    /// Equal seeds give equal resamples. If `units` is 0, the estimate and all resamples are NaN.
+    /// O((resamples + units)·units) for a statistic that is linear in the number of drawn indices.
     pub fn new(units: usize, resamples: usize, seed: u64, statistic: impl Fn(&[usize]) -> f64) -> Self {
         Self::of_draws(units, resamples, uniform(units, seed), statistic)
     }
 
-    /// The same with the units of each resample from `draw`, which fills in as many indices as
-    /// there are units.
+    /// As [`new`](Self::new), with resamples drawn by `draw`, which fills a slice of `units`
+    /// indices.
     pub fn of_draws(units: usize, resamples: usize, draw: impl FnMut(&mut [usize]), statistic: impl Fn(&[usize]) -> f64) -> Self {
         Self::all_of_draws(units, 1, resamples, draw, |drawn, values| values[0] = statistic(drawn)).swap_remove(0)
     }
 
-    /// Several statistics of the same resamples, drawn as [`new`](Self::new) draws them: `statistic`
-    /// writes `count` values for the indices drawn.
+    /// Bootstraps several statistics on the same resamples, drawn as by [`new`](Self::new).
+    /// `statistic` writes `count` values for the drawn indices.
     pub fn several(
         units: usize,
         count: usize,
@@ -107,40 +108,40 @@ impl Bootstrap {
         parts.map(|((estimate, resamples), jackknife)| Self::from_parts(estimate[0], resamples, jackknife)).collect()
     }
 
-    /// What was computed elsewhere: the statistic on the sample, on resamples in any order, and
-    /// with each unit left out.
+    /// Creates a bootstrap from values computed elsewhere: the estimate, the resamples in any
+    /// order, and the leave-one-out values.
     pub fn from_parts(estimate: f64, mut resamples: Vec<f64>, jackknife: Vec<f64>) -> Self {
         resamples.sort_unstable_by(f64::total_cmp);
         Self { estimate, resamples, jackknife }
     }
 
-    /// The mean of differences.
+    /// Bootstraps the mean of differences.
     pub fn of_mean(differences: &[f64], resamples: usize, seed: u64) -> Self {
         let statistic = |drawn: &[usize]| drawn.iter().map(|&i| differences[i]).sum::<f64>() / drawn.len() as f64;
         Self::new(differences.len(), resamples, seed, statistic)
     }
 
-    /// The mean of clustered differences: whole clusters are drawn, and the mean is over the
-    /// differences in them.
+    /// Bootstraps the mean of clustered differences. Whole clusters are resampled; the mean is over
+    /// the differences in them.
     pub fn of_clustered_mean(clusters: &Clusters, resamples: usize, seed: u64) -> Self {
         Self::new(clusters.len(), resamples, seed, clusters.mean_of_drawn())
     }
 
-    /// The statistic on the sample itself.
+    /// Returns the statistic on the sample itself.
     pub fn estimate(&self) -> f64 {
         self.estimate
     }
 
-    /// The standard deviation over resamples.
+    /// Returns the standard deviation over resamples.
     pub fn standard_error(&self) -> f64 {
         sample_std(&self.resamples)
     }
 
-    /// The percentile interval: the (1 ∓ level)/2 quantiles of the resamples, interpolated
-    /// linearly. Of fewer than two units there is none, and both ends are NaN.
+    /// Returns the percentile interval: the (1 ∓ level)/2 quantiles of the resamples, interpolated
+    /// linearly. Both ends are NaN for fewer than two units.
     ///
     /// # Panics
-    /// When `level` is not strictly between 0 and 1, or there are no resamples.
+    /// If `level` is not strictly between 0 and 1, or if there are no resamples.
     pub fn percentile(&self, level: f64) -> Interval {
         let tail = lower_tail(level);
         if self.jackknife.len() < 2 {
@@ -149,14 +150,15 @@ impl Bootstrap {
         Interval { low: self.quantile(tail), high: self.quantile(1.0 - tail) }
     }
 
-    /// The normal interval: the estimate ∓ z standard errors. Of fewer than two units there is none,
-    /// and both ends are NaN.
+    /// Returns the normal interval: the estimate ∓ z standard errors. Both ends are NaN for fewer
+    /// than two units.
     ///
-    /// It holds the estimate where the percentile interval may not: a statistic that noise moves one
-    /// way, as a correlation, moves further that way in resamples, which hold fewer different units.
+    /// This interval always contains the estimate. The percentile interval may not contain it if
+    /// noise biases the statistic, as with a correlation: resamples have fewer distinct units, so
+    /// their bias is larger.
     ///
     /// # Panics
-    /// When `level` is not strictly between 0 and 1.
+    /// If `level` is not strictly between 0 and 1.
     pub fn normal(&self, level: f64) -> Interval {
         let half = -tail::normal_quantile(lower_tail(level)) * self.standard_error();
         if self.jackknife.len() < 2 {
@@ -165,11 +167,12 @@ impl Bootstrap {
         Interval { low: self.estimate - half, high: self.estimate + half }
     }
 
-    /// The bias-corrected and accelerated interval (Efron 1987; Efron and Tibshirani 1993, 14.3).
+    /// Returns the bias-corrected and accelerated interval (Efron 1987; Efron and Tibshirani 1993,
+    /// 14.3).
     ///
-    /// z₀ is the normal quantile of the share of resamples below the estimate, ties counted half;
-    /// the acceleration is a sixth of the skewness of the jackknife values. `None` where the
-    /// estimate lies outside all resamples or leaving a unit out changes nothing.
+    /// z₀ is the normal quantile of the share of resamples below the estimate, where ties count
+    /// half. The acceleration is a sixth of the skewness of the leave-one-out values. `None` if the
+    /// estimate lies outside all resamples, or if leaving a unit out changes nothing.
     ///
     /// # Panics
     /// As [`percentile`](Self::percentile).
@@ -202,7 +205,7 @@ impl Bootstrap {
     }
 }
 
-/// Draws each unit with the same probability.
+/// Draws units uniformly with replacement.
 fn uniform(units: usize, seed: u64) -> impl FnMut(&mut [usize]) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     move |drawn| drawn.fill_with(|| rng.random_range(0..units))

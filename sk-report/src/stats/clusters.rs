@@ -2,21 +2,21 @@ use std::collections::BTreeMap;
 
 use super::mean;
 
-/// Differences grouped by what they share, such as the prompt.
+/// Differences grouped by a shared property, such as the prompt.
 ///
-/// Cells of one prompt under several weight vectors are not independent: a prompt that suits one
-/// scheme suits it at every weight. Resampling cells then takes them for more evidence than they
-/// are; resampling prompts does not.
+/// Cells of one prompt at several weight vectors are not independent: a prompt that suits one
+/// scheme suits it at every weight vector. Resampling cells therefore overstates the evidence;
+/// resampling prompts does not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clusters {
     groups: Vec<Vec<f64>>,
 }
 
 impl Clusters {
-    /// Groups `differences` by `keys`; groups are in ascending order of key.
+    /// Groups `differences` by `keys`, in ascending order of the keys.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub fn of<K: Ord + Copy>(differences: &[f64], keys: &[K]) -> Self {
         assert_eq!(differences.len(), keys.len(), "one key per difference");
         let mut groups: BTreeMap<K, Vec<f64>> = BTreeMap::new();
@@ -26,23 +26,23 @@ impl Clusters {
         Self { groups: groups.into_values().collect() }
     }
 
-    /// How many clusters there are.
+    /// Returns the number of clusters.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no clusters.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// The mean difference of each cluster.
+    /// Returns the mean difference of each cluster.
     pub fn means(&self) -> Vec<f64> {
         self.groups.iter().map(|group| mean(group)).collect()
     }
 
-    /// The mean over the differences of clusters that were drawn, by index; one drawn twice counts
-    /// twice.
+    /// Returns a function of drawn cluster indices: the mean over the differences in those
+    /// clusters. A cluster drawn twice counts twice.
     pub fn mean_of_drawn(&self) -> impl Fn(&[usize]) -> f64 {
         let totals = self.totals();
         move |drawn| {
@@ -51,7 +51,7 @@ impl Clusters {
         }
     }
 
-    /// Sum and number of the differences of each cluster.
+    /// Returns the sum and the number of the differences of each cluster.
     pub fn totals(&self) -> Vec<(f64, f64)> {
         self.groups.iter().map(|group| (group.iter().sum(), group.len() as f64)).collect()
     }

@@ -1,16 +1,16 @@
 use super::mean;
 
-/// The floor under the axes that the published contrasts follow from.
+/// The floor under the axes that reproduces the published contrasts.
 ///
-/// Without one, two cells in which any axis is zero both have F1 = 0 and tie. With one and three
-/// axes they have 3e-6, 1.5e-6 or 1e-6, by how many are zero, and among those of as many they
-/// differ by some 1e-12, by which one of them wins.
+/// Without a floor, two cells with an axis at zero both have F1 = 0 and tie. With this floor and
+/// three axes, F1 is about 3e-6, 1.5e-6 or 1e-6, depending on how many axes are zero. Among cells
+/// with the same number of zeros it differs by about 1e-12, so that one of them wins.
 pub const PUBLISHED_FLOOR: f64 = 1e-6;
 
-/// The harmonic mean n/Σ(1/xᵢ) of values in [0, 1], each raised to at least `floor`.
+/// Returns the harmonic mean n/Σ(1/xᵢ) of values in [0, 1], each raised to at least `floor`.
 ///
-/// With a floor of 0 the mean is 0 as soon as one value is, its limit. NaN of no values, and where
-/// one is NaN.
+/// With a floor of 0, the mean is 0 if one value is 0, which is its limit. It is NaN for an empty
+/// slice, or if one value is NaN.
 ///
 /// ```
 /// use sk_report::stats::harmonic_mean;
@@ -20,12 +20,13 @@ pub const PUBLISHED_FLOOR: f64 = 1e-6;
 /// assert!(harmonic_mean(&[f64::NAN, 1.0, 1.0], 0.0).is_nan());
 /// ```
 pub fn harmonic_mean(values: &[f64], floor: f64) -> f64 {
-    // 1/0 is infinite and n/∞ is 0; a negative value must not turn into a negative infinity.
+    // 1/0 is infinite and n/∞ is 0. Negative values are raised to 0, since they could give a
+    // negative infinity.
     let raised = |value: f64| if value.is_nan() { value } else { value.max(floor).max(0.0) };
     values.len() as f64 / values.iter().map(|&value| 1.0 / raised(value)).sum::<f64>()
 }
 
-/// What "the F1 of a method" is the harmonic mean of. The paper uses all three, under one name.
+/// The three definitions of a method's F1. The paper uses all three under one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum F1 {
     /// The harmonic mean of the axes' means over all cells: `tab:main`, `tab:full-methods`.
@@ -39,11 +40,11 @@ pub enum F1 {
 }
 
 impl F1 {
-    /// The three, from the largest to the smallest: the harmonic mean is concave, so each average
-    /// taken before it raises it.
+    /// The three definitions, from the largest value to the smallest. The harmonic mean is concave,
+    /// so averaging before it raises the result.
     pub const ALL: [Self; 3] = [Self::OfMeanAxes, Self::MeanOfConfigurations, Self::MeanOfCells];
 
-    /// What it is, in words.
+    /// Returns the definition in words.
     pub fn name(self) -> &'static str {
         match self {
             Self::OfMeanAxes => "of mean axes",
@@ -52,12 +53,11 @@ impl F1 {
         }
     }
 
-    /// F1 of a method's cells, given by configuration; axes in [0, 1], floored at `floor`, NaN
-    /// where they were not judged.
+    /// Computes the F1 of a method's cells, given by configuration. Axes are in [0, 1] and raised
+    /// to `floor`; NaN marks a missing judgement.
     ///
-    /// An axis of a cell that was not judged is left out of the mean of its axis; a cell or
-    /// configuration without an F1 of its own is left out of the mean over cells or configurations.
-    /// NaN where nothing is left.
+    /// A missing axis is left out of the mean of that axis. A cell or configuration without F1 is
+    /// left out of the mean over cells or configurations. The result is NaN if nothing is left.
     pub fn of<C: AsRef<[f64]>>(self, configurations: &[Vec<C>], floor: f64) -> f64 {
         let cells: Vec<&[f64]> = configurations.iter().flatten().map(AsRef::as_ref).collect();
         let each: Vec<f64> = match self {
@@ -69,8 +69,8 @@ impl F1 {
     }
 }
 
-/// The mean of each axis over the cells that have it; NaN where none has. All cells have as many
-/// axes; of no cells there are none.
+/// Returns the mean of each axis over the cells that have it; NaN if none has. All cells have the
+/// same number of axes. The result is empty without cells.
 pub(crate) fn mean_axes<C: AsRef<[f64]>>(cells: &[C]) -> Vec<f64> {
     let axes = cells.first().map_or(0, |cell| cell.as_ref().len());
     (0..axes).map(|axis| mean(&known(cells.iter().map(|cell| cell.as_ref()[axis]).collect()))).collect()

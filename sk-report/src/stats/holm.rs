@@ -1,9 +1,9 @@
-/// Holm's adjusted p-values for a family of tests, in the order given.
+/// Returns Holm's adjusted p-values for a family of tests, in the given order.
 ///
-/// The i-th smallest of m becomes max over j ≤ i of min(1, (m − j + 1)·p₍ⱼ₎). Rejecting those at
-/// most α keeps the chance of any false rejection in the family at α, whatever the dependence
-/// between the tests (Holm 1979). NaN, a test that could not be made, stays NaN and is not counted.
-/// O(m log m).
+/// The i-th smallest of m becomes max over j ≤ i of min(1, (m − j + 1)·p₍ⱼ₎). Rejecting the tests
+/// with an adjusted value of at most α bounds the probability of any false rejection in the family
+/// by α, whatever the dependence between the tests (Holm 1979). NaN marks a test that could not be
+/// made; it stays NaN and does not count towards m. O(m log m).
 ///
 /// ```
 /// use sk_report::stats::holm;

@@ -1,15 +1,16 @@
 use std::collections::BTreeMap;
 
-/// The volume that `points` dominate above `reference`: that of ⋃ [reference, point], larger being
-/// better on every axis.
+/// Returns the volume that `points` dominate above `reference`: that of ⋃ [reference, point].
+/// Larger is better on every axis.
 ///
-/// Exact. A point that does not exceed the reference on every axis adds nothing, nor does one that
-/// is dominated.
+/// The result is exact up to rounding. A point that does not exceed the reference on every axis
+/// adds nothing, and neither does a dominated point.
 ///
-/// In three dimensions a sweep along the last axis (Beume, Fonseca, López-Ibáñez, Paquete and
-/// Vahrenhold 2009): from the highest point down, the area dominated in the other two is a
-/// staircase in a search tree, and each step of it enters and leaves once, O(n log n). In D > 3 the
-/// volume is cut along the last axis into slabs of D − 1 dimensions, O(n^(D−2) log n).
+/// Three dimensions use a sweep along the last axis (Beume, Fonseca, López-Ibáñez, Paquete and
+/// Vahrenhold 2009). Points are visited from the highest down, and the area dominated in the other
+/// two axes is a staircase in a search tree. Each step of it enters and leaves once: O(n log n).
+/// For D > 3, the volume is cut along the last axis into slabs of D − 1 dimensions: O(n^(D−2) log
+/// n).
 ///
 /// ```
 /// use sk_report::stats::hypervolume;
@@ -19,21 +20,21 @@ use std::collections::BTreeMap;
 /// ```
 ///
 /// # Panics
-/// If a point has another number of axes than `reference`, or there are none.
+/// If the number of axes of a point differs from that of `reference`, or is zero.
 pub fn hypervolume<P: AsRef<[f64]>>(points: &[P], reference: impl AsRef<[f64]>) -> f64 {
     let reference = reference.as_ref();
     assert!(!reference.is_empty(), "a point has at least one axis");
     let above = |point: &P| -> Vec<f64> {
         assert_eq!(point.as_ref().len(), reference.len(), "points and reference have the same axes");
         let mut edges: Vec<f64> = point.as_ref().iter().zip(reference).map(|(x, origin)| x - origin).collect();
-        // An edge of one changes no volume.
+        // A further edge of length 1 leaves the volume unchanged.
         edges.resize(edges.len().max(3), 1.0);
         edges
     };
     volume(points.iter().map(above).filter(|edges| edges.iter().all(|&edge| edge > 0.0)).collect(), reference.len().max(3))
 }
 
-/// The volume of the union of boxes [0, edges] in the first `axes` ≥ 3 axes.
+/// Returns the volume of the union of boxes [0, edges] in the first `axes` ≥ 3 axes.
 fn volume(mut boxes: Vec<Vec<f64>>, axes: usize) -> f64 {
     let last = axes - 1;
     boxes.sort_unstable_by(|a, b| b[last].total_cmp(&a[last]));
@@ -54,10 +55,10 @@ fn volume(mut boxes: Vec<Vec<f64>>, axes: usize) -> f64 {
     total
 }
 
-/// The union of boxes [0, x] × [0, y], as the outer corners: heights that fall as x grows.
+/// The union of boxes [0, x] × [0, y], stored as its outer corners: heights fall as x grows.
 #[derive(Default)]
 struct Staircase {
-    /// x to height. The bits of positive floats are ordered as the floats are.
+    /// Maps x to the height. The bits of positive floats have the order of the floats.
     heights: BTreeMap<u64, f64>,
     area: f64,
 }
@@ -68,7 +69,7 @@ impl Staircase {
         if height >= y {
             return;
         }
-        // Leftwards from x, the stairs lower than y are filled up to it.
+        // To the left of x, raise the steps lower than y to y.
         let mut edge = x;
         while let Some((&bits, &next)) = self.heights.range(..x.to_bits()).next_back() {
             self.area += (edge - f64::from_bits(bits)) * (y - height);

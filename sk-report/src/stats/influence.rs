@@ -1,12 +1,12 @@
-/// The share wₖsₖ/Σwⱼsⱼ of each blade in a composite of scores that were not normalised, sₖ being
-/// the spread std(μ⁽ᵏ⁾) in the batch.
+/// Returns the share wₖsₖ/Σwⱼsⱼ of each blade in a composite of raw scores, where sₖ is the spread
+/// std(μ⁽ᵏ⁾) in the batch.
 ///
-/// Theorem 3(i) (`thm:cbn`), for spreads that were recorded without the scores;
-/// [`sk_normalize::influence_shares`] has the scores and any normaliser. `None` where no blade of
-/// positive weight has a spread.
+/// This is Theorem 3(i) (`thm:cbn`), for spreads that were recorded without the scores.
+/// [`sk_normalize::influence_shares`] computes it from scores, for any normaliser. `None` if no
+/// blade of positive weight has a spread.
 ///
 /// # Panics
-/// When the lengths differ.
+/// If the lengths differ.
 ///
 /// ```
 /// use sk_report::stats::influence_shares;

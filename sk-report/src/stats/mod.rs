@@ -1,9 +1,9 @@
-//! The statistics of the experiments: what summarises a frontier, and what a difference between two
-//! schemes is worth.
+//! The statistics of the experiments: summaries of a frontier, and tests and confidence intervals
+//! for the difference between two schemes.
 //!
-//! Every function here is a definition with a name. Where the paper's figure follows from another
-//! definition than its caption says, both are here; the book's page on statistics lists which is
-//! which.
+//! Every function computes one named definition. Where the paper's number follows from another
+//! definition than its caption states, both are available. The statistics page of the book lists
+//! these cases.
 //!
 //! | of | what | where |
 //! |---|---|---|

@@ -1,9 +1,10 @@
-/// The arithmetic mean; NaN of no values.
+/// Returns the arithmetic mean; NaN for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The middle value, or the mean of the middle two; NaN of no values.
+/// Returns the median, the mean of the middle two values for an even number; NaN for an empty
+/// slice.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -14,26 +15,26 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The smallest and the largest value, NaN left out; of no values they are ∞ and −∞.
+/// Returns the smallest and the largest value, ignoring NaN; ∞ and −∞ if there is none.
 pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
     let ends = [f64::INFINITY, f64::NEG_INFINITY];
     values.into_iter().fold(ends, |[least, most], value| [value.min(least), value.max(most)])
 }
 
-/// The standard deviation √(Σ(x − x̄)²/n); NaN of no values.
+/// Returns the standard deviation √(Σ(x − x̄)²/n); NaN for an empty slice.
 pub fn population_std(values: &[f64]) -> f64 {
     (squares(values) / values.len() as f64).sqrt()
 }
 
-/// The standard deviation √(Σ(x − x̄)²/(n − 1)); NaN of fewer than two values.
+/// Returns the standard deviation √(Σ(x − x̄)²/(n − 1)); NaN for fewer than two values.
 pub fn sample_std(values: &[f64]) -> f64 {
     if values.len() < 2 { f64::NAN } else { (squares(values) / (values.len() - 1) as f64).sqrt() }
 }
 
-/// The slope of the least-squares line of `y` on `x`; NaN where `x` is constant.
+/// Returns the least-squares slope of `y` on `x`; NaN if `x` is constant.
 ///
 /// # Panics
-/// When the lengths differ.
+/// If the lengths differ.
 pub fn slope(x: &[f64], y: &[f64]) -> f64 {
     assert_eq!(x.len(), y.len(), "one y per x");
     let (centre_x, centre_y) = (mean(x), mean(y));

@@ -1,13 +1,15 @@
-/// Whether `a` is at least as large as `b` on every axis and larger on one. Both have the same
-/// axes.
+/// Returns whether `a` is at least as large as `b` on every axis and larger on at least one. Both
+/// must have the same number of axes.
 pub fn dominates(a: &[f64], b: &[f64]) -> bool {
     let mut axes = a.iter().zip(b);
     axes.all(|(a, b)| a >= b) && a != b
 }
 
-/// The indices, ascending, of the points that no other dominates; larger is better on every axis.
+/// Returns the Pareto front: the ascending indices of the points that no other point dominates.
+/// Larger is better on every axis.
 ///
-/// Points that coincide do not dominate each other: all of them are on the front, or none. O(n²·D).
+/// Coinciding points do not dominate each other: either all of them are on the front, or none.
+/// O(n²·D).
 ///
 /// ```
 /// use sk_report::stats::front;

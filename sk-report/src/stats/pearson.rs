@@ -1,10 +1,10 @@
 use super::mean;
 
-/// Pearson's correlation Σ(x − x̄)(y − ȳ)/√(Σ(x − x̄)²·Σ(y − ȳ)²); `None` for fewer than two
-/// points, or where one side is constant.
+/// Returns Pearson's correlation Σ(x − x̄)(y − ȳ)/√(Σ(x − x̄)²·Σ(y − ȳ)²). `None` for fewer than
+/// two points, or if `x` or `y` is constant.
 ///
 /// # Panics
-/// When the lengths differ.
+/// If the lengths differ.
 ///
 /// ```
 /// use sk_report::stats::pearson;
@@ -14,7 +14,7 @@ use super::mean;
 /// ```
 pub fn pearson(x: &[f64], y: &[f64]) -> Option<f64> {
     assert_eq!(x.len(), y.len(), "one y per x");
-    // Compared before the mean is taken, whose rounding would make equal values differ from it.
+    // Values are compared directly: the mean of equal values can differ from them by rounding.
     let varies = |values: &[f64]| values.windows(2).any(|two| two[0] != two[1]);
     if !varies(x) || !varies(y) {
         return None;

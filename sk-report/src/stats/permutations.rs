@@ -1,7 +1,7 @@
-/// The longest list whose permutations are enumerated: 10! is 3.6 million.
+/// The most points whose permutations are enumerated: 10! is 3.6 million.
 pub const MOST_PERMUTED: usize = 10;
 
-/// Where an observed Σᵢ cost[π(i)][i] lies among its values over permutations π of the points.
+/// The rank of an observed Σᵢ cost[π(i)][i] among its values over permutations π of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Position {
     at_most: u64,
@@ -10,24 +10,23 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Counts one more permutation.
+    /// Counts one permutation.
     pub(super) fn count(&mut self, sum: u64, observed: u64) {
         self.at_most += u64::from(sum <= observed);
         self.at_least += u64::from(sum >= observed);
         self.total += 1;
     }
 
-    /// Twice the smaller tail, at most 1.
+    /// Returns the two-sided p-value: twice the smaller tail, at most 1.
     pub(super) fn two_sided(self) -> f64 {
         (2.0 * self.at_most.min(self.at_least) as f64 / self.total as f64).min(1.0)
     }
 }
 
-/// Enumerates all n! permutations (Heap 1963); the identity is the observed one. `None` past
-/// [`MOST_PERMUTED`] points.
+/// Enumerates all n! permutations (Heap 1963). The identity is the observed permutation. `None` for
+/// more than [`MOST_PERMUTED`] points.
 ///
-/// The costs are whole numbers, so that equal sums compare equal. O(n!), each step in constant
-/// time.
+/// Costs are integers, so that equal sums compare equal. O(n!), with constant time per permutation.
 pub(super) fn enumerate(cost: &[Vec<u64>]) -> Option<Position> {
     let n = cost.len();
     if n > MOST_PERMUTED {
@@ -63,13 +62,12 @@ mod tests {
 
     #[test]
     fn every_permutation_once() {
-        // Base-10 digits of the sum name the permutation: cost[j][i] = j·10^i.
+        // The decimal digits of the sum identify the permutation: cost[j][i] = j·10^i.
         for n in 1..=6_usize {
             let cost: Vec<Vec<u64>> = (0..n).map(|j| (0..n).map(|i| j as u64 * 10_u64.pow(i as u32)).collect()).collect();
             let position = enumerate(&cost).unwrap();
             assert_eq!(position.total, (1..=n as u64).product::<u64>());
-            // Read from the highest digit, the identity is the last permutation, and no other gives
-            // its sum.
+            // The identity gives the largest sum, and no other permutation gives the same.
             assert_eq!((position.at_most, position.at_least), (position.total, 1));
         }
         assert!(enumerate(&vec![vec![0; MOST_PERMUTED + 1]; MOST_PERMUTED + 1]).is_none());

@@ -1,6 +1,6 @@
-/// Ranks from 1, ties sharing the mean of theirs.
+/// Ranks from 1; ties share their mean rank.
 ///
-/// They are kept doubled, as whole numbers, so that sums of ranks are exact and can be compared.
+/// Ranks are stored doubled, as integers, so that sums of ranks are exact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranks {
     doubled: Vec<u64>,
@@ -8,14 +8,14 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Ranks `values`, the smallest first. O(n log n).
+    /// Ranks `values` in ascending order. O(n log n).
     pub fn of(values: &[f64]) -> Self {
         let mut order: Vec<usize> = (0..values.len()).collect();
         order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
         let mut doubled = vec![0; values.len()];
         let mut ties = Vec::new();
         let mut first = 0;
-        // By value, so that 0 and −0 tie.
+        // Compared by value, so that 0 and −0 tie.
         for group in order.chunk_by(|&a, &b| values[a] == values[b]) {
             let last = first + group.len();
             for &i in group {
@@ -27,17 +27,17 @@ impl Ranks {
         Self { doubled, ties }
     }
 
-    /// Twice each rank.
+    /// Returns twice each rank.
     pub fn doubled(&self) -> &[u64] {
         &self.doubled
     }
 
-    /// How many values share each distinct value, in ascending order of value.
+    /// Returns the number of values that share each distinct value, in ascending order of value.
     pub fn tie_sizes(&self) -> &[usize] {
         &self.ties
     }
 
-    /// Whether any two values are equal.
+    /// Returns whether any two values are equal.
     pub fn has_ties(&self) -> bool {
         self.ties.iter().any(|&size| size > 1)
     }

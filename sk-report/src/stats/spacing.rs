@@ -1,24 +1,24 @@
 use super::{population_std, sample_std};
 
-/// How far apart two points are, and over what the deviation of those distances is taken.
+/// The distance between two points, and the divisor in the standard deviation of distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Distance {
-    /// Σ|aₖ − bₖ|, with the sample deviation (n − 1): Schott (1995).
+    /// Σ|aₖ − bₖ|, with the sample standard deviation (n − 1): Schott (1995).
     Schott,
-    /// √Σ(aₖ − bₖ)², with the population deviation (n): what the paper's "Schott's spacing" follows
-    /// from.
+    /// √Σ(aₖ − bₖ)², with the population standard deviation (n). The paper's "Schott's spacing"
+    /// follows from this definition.
     Published,
 }
 
-/// The standard deviation of the distances from each point to its nearest neighbour: 0 where points
-/// are spread evenly.
+/// Returns the standard deviation of the distances from each point to its nearest neighbour; 0 for
+/// evenly spread points.
 ///
-/// Every point counts, dominated ones too. `None` for fewer than two points. O(n²·D).
+/// All points count, including dominated ones. `None` for fewer than two points. O(n²·D).
 ///
 /// ```
 /// use sk_report::stats::{Distance, spacing};
 ///
-/// // Nearest neighbours lie at 1, 1 and 4.
+/// // The nearest-neighbour distances are 1, 1 and 4.
 /// let points = [[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]];
 /// assert_eq!(spacing(&points, Distance::Published), Some(2.0_f64.sqrt()));
 /// assert_eq!(spacing(&points, Distance::Schott), Some(3.0_f64.sqrt()));

@@ -4,25 +4,25 @@ use super::{Ranks, pearson, tail};
 /// Spearman's rank correlation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spearman {
-    /// r_s: Pearson's correlation of the ranks, ties sharing the mean of theirs.
+    /// r_s: Pearson's correlation of the ranks; ties share their mean rank.
     pub rho: f64,
-    /// Two-sided p-value from Student's t with n − 2 degrees of freedom: t = r_s·√((n − 2)/(1 −
-    /// r_s²)). Crude for few points.
+    /// The two-sided p-value from Student's t with n − 2 degrees of freedom, t = r_s·√((n − 2)/(1 −
+    /// r_s²)). Inaccurate for few points.
     pub p: f64,
-    /// Two-sided p-value over all n! pairings, twice the smaller tail; `None` past
-    /// [`MOST_PERMUTED`](super::MOST_PERMUTED) points.
+    /// The two-sided permutation p-value over all n! pairings, twice the smaller tail. `None` for
+    /// more than [`MOST_PERMUTED`](super::MOST_PERMUTED) points.
     pub exact_p: Option<f64>,
 }
 
 impl Spearman {
-    /// The correlation of `x` and `y`; `None` for fewer than three points, or where one of them is
-    /// constant.
+    /// Computes the correlation of `x` and `y`. `None` for fewer than three points, or if one of
+    /// them is constant.
     ///
-    /// The exact p-value is that of the ranks at hand, ties included. O(n log n), and n! up to ten
-    /// points.
+    /// The exact p-value is that of the actual ranks, ties included. O(n log n), plus O(n!) for at
+    /// most ten points.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     ///
     /// ```
     /// use sk_report::stats::Spearman;
@@ -44,13 +44,14 @@ impl Spearman {
     }
 }
 
-/// Pearson's correlation of ranks; `None` for fewer than three points or no spread.
+/// Returns Pearson's correlation of ranks; `None` for fewer than three points, or if one side is
+/// constant.
 pub(super) fn correlation(x: &[u64], y: &[u64]) -> Option<f64> {
     let numbers = |ranks: &[u64]| ranks.iter().map(|&rank| rank as f64).collect::<Vec<_>>();
     if x.len() > 2 { pearson(&numbers(x), &numbers(y)) } else { None }
 }
 
-/// The two-sided p-value of a correlation of `n` independent pairs.
+/// Returns the two-sided p-value of a correlation of `n` independent pairs.
 pub(super) fn approximate_p(rho: f64, n: usize) -> f64 {
     let freedom = n as f64 - 2.0;
     tail::student_two_sided(rho * (freedom / ((1.0 - rho) * (1.0 + rho))).sqrt(), freedom)

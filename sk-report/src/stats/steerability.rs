@@ -6,57 +6,58 @@ use super::permutations::{Position, enumerate};
 use super::spearman::{approximate_p, correlation};
 use super::{Bootstrap, Ranks, Spearman, extent, mean, population_std, slope, snap};
 
-/// Permutations drawn where there are too many points to enumerate them.
+/// The number of random permutations if there are too many points to enumerate all.
 const DRAWN: usize = 99_999;
 
-/// Whether achieved axes follow the requested weights, over the points of a sweep
+/// How well achieved axes follow the requested weights, over the points of a sweep
 /// (`tab:steerability-full`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steering {
-    /// One entry per axis; `None` for an axis that does not move, or a weight that does not.
+    /// One entry per axis; `None` if the axis or its weight is constant.
     pub axes: Vec<Option<AxisSteering>>,
-    /// All axes together; `None` where no axis moves.
+    /// All axes pooled; `None` if every axis is constant.
     pub pooled: Option<PooledSteering>,
 }
 
 /// How one axis follows its own weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisSteering {
-    /// The points that have the axis.
+    /// The number of points that have the axis.
     pub n: usize,
     /// The rank correlation of weight and axis.
     pub spearman: Spearman,
-    /// Least-squares slope of the axis on the weight.
+    /// The least-squares slope of the axis on the weight.
     pub slope: f64,
-    /// Largest minus smallest achieved value.
+    /// The largest minus the smallest achieved value.
     pub range: f64,
 }
 
 /// How all axes follow their weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PooledSteering {
-    /// Pairs: points × axes.
+    /// The number of pairs: points × axes.
     pub n: usize,
-    /// Spearman's coefficient of weight and achieved value, the latter standardised within its axis
-    /// (population deviation).
+    /// Spearman's coefficient of weight and achieved value. Achieved values are standardised within
+    /// their axis with the population standard deviation.
     pub rho: f64,
-    /// The p-value of that many *independent* pairs, as published. The pairs are not independent:
-    /// the weights of a point sum to one, and the axes of a point come from the same responses.
+    /// The p-value for the same number of *independent* pairs, as published. The pairs are not
+    /// independent: the weights of a point sum to one, and the axes of a point come from the same
+    /// responses.
     pub p: f64,
-    /// The p-value of permuting whole points: all of them up to ten points, 99,999 seeded draws
-    /// beyond. Twice the smaller tail.
+    /// The p-value from permuting whole points: all permutations for at most ten points, otherwise
+    /// 99,999 random ones. Twice the smaller tail.
     pub permutation_p: f64,
-    /// Least-squares slope of the standardised values on the weights.
+    /// The least-squares slope of the standardised values on the weights.
     pub slope: f64,
 }
 
 impl Steering {
-    /// The steering of a sweep: per point the requested weights and the achieved axes, weight k
-    /// belonging to axis k.
+    /// Computes the steering of a sweep from the requested weights and achieved axes of each point.
+    /// Weight k belongs to axis k.
     ///
-    /// An achieved value of NaN was not judged. Each axis takes the points that have it; all axes
-    /// together take the points that have every axis. `seed` decides the permutations that are
-    /// drawn where there are more than ten points.
+    /// NaN marks an axis that was not judged. Each axis uses the points that have it. The pooled
+    /// statistics use the points that have every axis. `seed` determines the random permutations
+    /// for more than ten points.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -72,16 +73,16 @@ impl Steering {
         Self { axes: (0..count).map(axis).collect(), pooled: PooledSteering::of(&x, &y, count, seed) }
     }
 
-    /// The coefficients of [`of`](Self::of) with whole prompts resampled: one bootstrap per axis, and
-    /// last that of all axes pooled.
+    /// Bootstraps the coefficients of [`of`](Self::of) over whole prompts. Returns one bootstrap
+    /// per axis, followed by that of all axes pooled.
     ///
-    /// `prompts` holds, per prompt, the scores of its responses, point after point and axis after
-    /// axis, NaN where there is none. What a point achieves is the mean over the prompts drawn. A
-    /// coefficient that a resample does not have is NaN, and an interval that reaches it has no ends.
-    /// Without a weight there is nothing to follow, and no bootstrap. O(resamples·prompts·points·axes).
+    /// `prompts` holds, for each prompt, the scores of its responses by point and then by axis, NaN
+    /// if missing. The achieved value of a point is the mean over the drawn prompts. A coefficient
+    /// that is undefined on a resample is NaN, and so is an end of the confidence interval that
+    /// falls on it. The result is empty without weights. O(resamples·prompts·points·axes).
     ///
     /// # Panics
-    /// If a prompt has not one score per point and axis.
+    /// If a prompt does not have one score per point and axis.
     pub fn bootstrap<P: AsRef<[f64]>>(weights: &[P], prompts: &[Vec<f64>], resamples: usize, seed: u64) -> Vec<Bootstrap> {
         let count = weights.first().map_or(0, |first| first.as_ref().len());
         if count == 0 {
@@ -89,7 +90,7 @@ impl Steering {
         }
         let size = weights.len() * count;
         assert!(prompts.iter().all(|scores| scores.len() == size), "one score per point and axis");
-        // A blank adds nothing to the sum and nothing to the count.
+        // A missing score adds nothing to the sum or to the count.
         let parts = |score: &f64| if score.is_nan() { (0.0, 0.0) } else { (*score, 1.0) };
         let prompts: Vec<Vec<(f64, f64)>> = prompts.iter().map(|scores| scores.iter().map(parts).collect()).collect();
         let of_weights: Vec<Vec<f64>> = (0..count).map(|k| weights.iter().map(|point| point.as_ref()[k]).collect()).collect();
@@ -110,7 +111,7 @@ impl Steering {
     }
 }
 
-/// Weights and standardised values of the points that have every axis, point after point.
+/// Collects weights and standardised values of the points that have every axis, by point.
 fn pool<P: AsRef<[f64]>, Q: AsRef<[f64]>>(weights: &[P], achieved: &[Q], axes: usize) -> (Vec<f64>, Vec<f64>) {
     let points = weights.iter().map(AsRef::as_ref).zip(achieved.iter().map(AsRef::as_ref));
     let (x, y): (Vec<&[f64]>, Vec<&[f64]>) = points.filter(|(_, a)| a.iter().all(|value| !value.is_nan())).unzip();
@@ -118,7 +119,7 @@ fn pool<P: AsRef<[f64]>, Q: AsRef<[f64]>>(weights: &[P], achieved: &[Q], axes: u
     (x.concat(), (0..y.len()).flat_map(|i| columns.iter().map(move |column| column[i])).collect())
 }
 
-/// Spearman's coefficient, NaN where there is none.
+/// Returns Spearman's coefficient, NaN if it is undefined.
 fn coefficient(x: &[f64], y: &[f64]) -> f64 {
     correlation(Ranks::of(x).doubled(), Ranks::of(y).doubled()).unwrap_or(f64::NAN)
 }
@@ -132,12 +133,12 @@ impl AxisSteering {
 }
 
 impl PooledSteering {
-    /// Of the weights and standardised values of points, `axes` of each per point.
+    /// Computes the statistics from weights and standardised values, `axes` of each per point.
     fn of(x: &[f64], y: &[f64], axes: usize, seed: u64) -> Option<Self> {
         let (ranks_x, ranks_y) = (Ranks::of(x), Ranks::of(y));
         let rho = correlation(ranks_x.doubled(), ranks_y.doubled())?;
-        // Permuting points moves whole rows of weights, so the pooled ranks stay and only their
-        // pairing changes.
+        // Permuting points moves whole rows of weights. The pooled ranks stay the same, and only
+        // their pairing changes.
         let rows = |ranks: &Ranks| -> Vec<Vec<u64>> { ranks.doubled().chunks(axes).map(<[u64]>::to_vec).collect() };
         let (rows_x, rows_y) = (rows(&ranks_x), rows(&ranks_y));
         let dot = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<u64>();
@@ -147,16 +148,16 @@ impl PooledSteering {
     }
 }
 
-/// (x − mean)/std, zeros where there is no spread; equal in floating point where they are equal on
-/// paper, since the ranks of all axes together are taken of them.
+/// Returns (x − mean)/std, or zeros for constant values. Results are rounded by [`snap`], so that
+/// mathematically equal values tie when the axes are ranked together.
 fn standardise(values: &[f64]) -> Vec<f64> {
     let (centre, scale) = (mean(values), population_std(values));
-    // Equal values can have a mean that differs from them by rounding.
+    // The mean of equal values can differ from them by rounding.
     let flat = values.iter().all(|value| *value == values[0]);
     values.iter().map(|value| if flat { 0.0 } else { snap((value - centre) / scale) }).collect()
 }
 
-/// The observed order and [`DRAWN`] shuffles.
+/// Counts the observed order and [`DRAWN`] random permutations.
 fn draw(cost: &[Vec<u64>], seed: u64) -> Position {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut order: Vec<usize> = (0..cost.len()).collect();

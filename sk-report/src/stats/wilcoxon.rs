@@ -1,24 +1,24 @@
 use super::{Ranks, tail};
 
-/// What Wilcoxon's test does with differences of zero.
+/// The treatment of zero differences in Wilcoxon's test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ZeroRule {
-    /// They are dropped before ranking: Wilcoxon (1945). SciPy's `wilcox`, its default, and what
-    /// the paper's p-values follow from.
+    /// Zeros are dropped before ranking: Wilcoxon (1945). SciPy's default, `wilcox`. The paper's
+    /// p-values follow from it.
     #[default]
     Wilcox,
-    /// They are ranked and their ranks then dropped: Pratt (1959). SciPy's `pratt`.
+    /// Zeros are ranked, then their ranks are dropped: Pratt (1959). SciPy's `pratt`.
     Pratt,
-    /// They are ranked, and half of their ranks goes to each side. SciPy's `zsplit`.
+    /// Zeros are ranked, and each side gets half of their ranks. SciPy's `zsplit`.
     Zsplit,
 }
 
-/// Which null distribution a p-value comes from.
+/// The null distribution of a p-value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Null {
-    /// All 2ⁿ signs of the ranks at hand, ties included. O(n³) at most.
+    /// The exact distribution over all 2ⁿ signs of the actual ranks, ties included. O(n³) at most.
     Exact,
-    /// The normal approximation with tie correction; `continuity` moves the statistic half a unit
+    /// The normal approximation with tie correction. `continuity` moves the statistic half a unit
     /// towards its mean.
     Normal {
         /// Whether to correct for continuity.
@@ -26,36 +26,36 @@ pub enum Null {
     },
 }
 
-/// Differences up to which the exact distribution is used where none ties and none is zero, as
-/// SciPy does.
+/// The most differences for which the exact distribution is used if there are no ties or zeros, as
+/// in SciPy.
 const EXACT_UNTIED: usize = 50;
-/// The same where some tie or are zero.
+/// The same with ties or zeros.
 const EXACT_TIED: usize = 13;
 
-/// Wilcoxon's signed-rank test of whether differences are symmetric about zero, two-sided.
+/// Wilcoxon's two-sided signed-rank test of whether differences are symmetric about zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wilcoxon {
-    /// Differences that entered the ranking.
+    /// The number of ranked differences.
     pub n: usize,
-    /// Sum of the ranks of positive differences.
+    /// The sum of the ranks of positive differences.
     pub positive: f64,
-    /// Sum of the ranks of negative differences.
+    /// The sum of the ranks of negative differences.
     pub negative: f64,
-    /// The p-value; NaN where no difference is left.
+    /// The p-value; NaN if no difference is left.
     pub p: f64,
-    /// Where it comes from.
+    /// The null distribution that was used.
     pub null: Null,
 }
 
 impl Wilcoxon {
-    /// The test, choosing its null distribution as SciPy's `method="auto"` does: exact for at most
-    /// 50 differences that are all distinct and not zero, exact over all signs for at most 13
-    /// others, and normal without continuity correction beyond.
+    /// Runs the test with the null distribution that SciPy's `method="auto"` chooses. It is exact
+    /// for at most 50 differences without ties or zeros, and for at most 13 differences otherwise.
+    /// Beyond that it is normal without continuity correction.
     ///
     /// ```
     /// use sk_report::stats::{Wilcoxon, ZeroRule};
     ///
-    /// // Of 2⁵ sign patterns only two are as one-sided as this.
+    /// // Of the 2⁵ sign patterns, only two are as one-sided.
     /// assert_eq!(Wilcoxon::of(&[1.0, 2.0, 3.0, 4.0, 5.0], ZeroRule::Wilcox).p, 2.0 / 32.0);
     /// ```
     pub fn of(differences: &[f64], zeros: ZeroRule) -> Self {
@@ -65,22 +65,22 @@ impl Wilcoxon {
         signed.test(zeros, null)
     }
 
-    /// The test under a null distribution of choice.
+    /// Runs the test with a given null distribution.
     pub fn under(differences: &[f64], zeros: ZeroRule, null: Null) -> Self {
         SignedRanks::of(differences, zeros).test(zeros, null)
     }
 }
 
 struct SignedRanks {
-    /// Doubled ranks and whether the difference is positive, zeros left out.
+    /// The doubled ranks of the non-zero differences, and whether the difference is positive.
     ranks: Vec<(u64, bool)>,
-    /// Twice the ranks of the zeros.
+    /// Twice the sum of the ranks of the zeros.
     zero_ranks: u64,
     zeros: usize,
-    /// Entered the ranking.
+    /// The number of ranked differences.
     n: usize,
     tied: bool,
-    /// Σ(t³ − t) over ties.
+    /// Σ(t³ − t) over groups of ties.
     tie_correction: f64,
 }
 
@@ -89,7 +89,7 @@ impl SignedRanks {
         let zeros = differences.iter().filter(|&&difference| difference == 0.0).count();
         let ranked: Vec<f64> = differences.iter().copied().filter(|&d| d != 0.0 || rule != ZeroRule::Wilcox).collect();
         let ranks = Ranks::of(&ranked.iter().map(|difference| difference.abs()).collect::<Vec<_>>());
-        // Pratt's zeros have no sign to tie with; they come first.
+        // Under Pratt's rule the zeros, which come first, have no sign and need no tie correction.
         let skip = usize::from(rule == ZeroRule::Pratt && zeros > 0);
         let tie_correction = ranks.tie_sizes().iter().skip(skip).map(|&size| (size as f64).powi(3) - size as f64).sum();
         let mut signed = Self {
@@ -122,7 +122,7 @@ impl SignedRanks {
         Wilcoxon { n: self.n, positive, negative, p, null }
     }
 
-    /// Twice the smaller tail of the sum of positive ranks when every sign is a fair coin.
+    /// Returns twice the smaller tail of the sum of positive ranks if every sign is equally likely.
     fn exact_p(&self, observed: u64) -> f64 {
         let total: u64 = self.ranks.iter().map(|(rank, _)| rank).sum();
         let mut law = vec![0.0; total as usize + 1];

@@ -1,6 +1,6 @@
 use super::{Column, Kind, Table, Value};
 
-/// A table that is made column by column of rows of one type.
+/// A builder of a table from rows of one type, column by column.
 ///
 /// ```
 /// use sk_report::table::{Kind, Table};
@@ -18,7 +18,7 @@ pub struct Columns<'a, R> {
 }
 
 impl Table {
-    /// A table of these rows, without columns yet.
+    /// Starts a table of these rows, without columns.
     pub fn of<R>(id: impl Into<String>, title: impl Into<String>, rows: &[R]) -> Columns<'_, R> {
         let mut table = Self::new(id, title, &[]);
         table.rows = vec![Vec::new(); rows.len()];
@@ -27,7 +27,7 @@ impl Table {
 }
 
 impl<'a, R> Columns<'a, R> {
-    /// Adds a column: its heading, how it is printed, and its value in a row.
+    /// Adds a column: its heading, its format, and its value in a row.
     #[must_use]
     pub fn column<V: Into<Value>>(mut self, heading: impl Into<String>, kind: Kind, value: impl Fn(&'a R) -> V) -> Self {
         self.table.columns.push(Column { heading: heading.into(), kind });
@@ -35,7 +35,7 @@ impl<'a, R> Columns<'a, R> {
         self
     }
 
-    /// Adds a column per heading; `value` is given the place of the heading too.
+    /// Adds one column per heading. `value` also takes the index of the heading.
     #[must_use]
     pub fn columns<V: Into<Value>>(
         self,
@@ -47,7 +47,7 @@ impl<'a, R> Columns<'a, R> {
         headings.fold(self, |table, (place, heading)| table.column(heading, kind, |row| value(row, place)))
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn build(self) -> Table {
         self.table
     }

@@ -3,7 +3,7 @@ use std::fmt::Write;
 use super::{Kind, Table, Value, print};
 
 impl Table {
-    /// The table as a LaTeX `table` environment; needs `booktabs`.
+    /// Formats the table as a LaTeX `table` environment, which needs `booktabs`.
     pub fn latex(&self) -> String {
         let alignment: String = self.columns.iter().map(|column| if column.kind == Kind::Text { 'l' } else { 'r' }).collect();
         let headings: Vec<String> = self.columns.iter().map(|column| escape(&column.heading)).collect();

@@ -1,5 +1,5 @@
-//! Tables whose values stay numbers until they are printed: as text, CSV or LaTeX here, as HTML by
-//! [`Page`](crate::page::Page).
+//! Tables whose values stay numbers until they are rendered, here as text, CSV or LaTeX, and as
+//! HTML by [`Page`](crate::page::Page).
 
 mod columns;
 mod csv;
@@ -14,74 +14,74 @@ pub(crate) use self::csv::{headings, record};
 pub(crate) use self::print::print;
 use crate::stats::Interval;
 
-/// Rows of values under headings; how they are printed is the renderer's.
+/// Rows of values under headings, independent of the output format.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Table {
-    /// A short name, which is also that of its files.
+    /// The short name of the table and of its files.
     pub id: String,
-    /// One line on what is shown.
+    /// A one-line title.
     pub title: String,
     /// The columns.
     pub columns: Vec<Column>,
     /// One value per column in each row.
     pub rows: Vec<Vec<Value>>,
-    /// How to read it: definitions, units, conventions.
+    /// Notes on how to read the table: definitions, units, conventions.
     pub notes: Vec<String>,
-    /// Whether it is too long to be read: written to files, left out of what is printed.
+    /// Whether the table is too long to be read. It is then written to files only.
     pub appendix: bool,
 }
 
-/// A heading and how its values are printed.
+/// A column: its heading and the kind of its values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Column {
     /// The heading.
     pub heading: String,
-    /// What the values are.
+    /// The kind of its values.
     pub kind: Kind,
 }
 
-/// What the values of a column are.
+/// The kind of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Words.
+    /// Text.
     Text,
-    /// Whole numbers.
+    /// Integers.
     Count,
-    /// Numbers to this many decimals.
+    /// Numbers with this many decimals.
     Number(usize),
-    /// The same, with their sign.
+    /// Numbers with this many decimals and always a sign.
     Signed(usize),
-    /// Shares, printed as per cent to one decimal.
+    /// Shares, printed as per cent with one decimal.
     Percent,
-    /// Intervals to this many decimals.
+    /// Confidence intervals with this many decimals.
     Interval(usize),
     /// p-values.
     PValue,
 }
 
-/// What stands in a table.
+/// The value of a table cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// Nothing: it does not apply, or cannot be had.
+    /// No value: not applicable or not available.
     Empty,
-    /// A word.
+    /// Text.
     Text(String),
     /// A number.
     Number(f64),
-    /// Both ends of an interval.
+    /// Both ends of a confidence interval.
     Interval([f64; 2]),
 }
 
 impl Table {
-    /// A table without rows; [`of`](Self::of) makes one of rows.
+    /// Creates a table without rows. See [`of`](Self::of) for a table of given rows.
     pub fn new(id: impl Into<String>, title: impl Into<String>, columns: &[(&str, Kind)]) -> Self {
         let columns = columns.iter().map(|&(heading, kind)| Column { heading: heading.to_owned(), kind }).collect();
         Self { id: id.into(), title: title.into(), columns, rows: Vec::new(), notes: Vec::new(), appendix: false }
     }
 
-    /// The place of the column of that heading.
+    /// Returns the index of the column with this heading.
     pub fn column(&self, heading: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.heading == heading)
     }
@@ -89,13 +89,13 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// In debug builds, when it has not one value per column.
+    /// In debug builds, if the number of values differs from the number of columns.
     pub fn row(&mut self, values: Vec<Value>) {
         debug_assert_eq!(values.len(), self.columns.len(), "{}: a value per column", self.id);
         self.rows.push(values);
     }
 
-    /// Adds a line on how to read it.
+    /// Adds a note.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());

@@ -1,11 +1,11 @@
 use super::{Kind, Table, print};
 use crate::grid::{Grid, wrap};
 
-/// Most columns of words that begin every block of a folded table.
+/// The most leading text columns that every block of a split table repeats.
 const REPEATED: usize = 2;
 
 impl Table {
-    /// The table as text on lines of at most `width` columns: title, columns, notes.
+    /// Formats the table as text on lines of at most `width` columns: title, rows, notes.
     pub fn plain(&self, width: usize) -> String {
         let mut grid = Grid::new(self.columns.iter().map(|column| column.heading.as_str()));
         let words = self.columns.iter().take_while(|column| column.kind == Kind::Text).count();

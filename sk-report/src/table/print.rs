@@ -1,9 +1,9 @@
 use super::{Kind, Value};
 
-/// Below this a p-value is printed by its power of ten.
+/// The value below which a p-value is printed with an exponent.
 const SMALL_P: f64 = 1e-3;
 
-/// A value as people read it; `power` prints mantissa and exponent of a small p-value.
+/// Formats a value for readers. `power` formats the mantissa and the exponent of a small p-value.
 pub(crate) fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> String) -> String {
     match (value, kind) {
         (Value::Empty, _) => String::new(),
@@ -26,7 +26,7 @@ pub(crate) fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> Stri
     }
 }
 
-/// A number with its sign; what rounds to zero has none but that of zero.
+/// Formats a number with its sign. A number that rounds to zero has a plus sign.
 fn signed(number: f64, digits: usize) -> String {
     let text = format!("{number:+.digits$}");
     if text.trim_start_matches('-').bytes().all(|byte| matches!(byte, b'0' | b'.')) { text.replacen('-', "+", 1) } else { text }
