@@ -1,4 +1,4 @@
-//! 𝓐: how candidates are rated against one another.
+//! 𝓐: the rating of candidates against one another.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ pub enum LinkSpec {
     Identity,
 }
 
-/// Members of the round-robin family with a `kind` of their own.
+/// Members of the round-robin family that have a `kind` of their own.
 pub(crate) const MEMBERS: [(&str, LinkSpec, f64); 4] = [
     ("thurstone", LinkSpec::Probit, 2.0),
     ("bradley-terry", LinkSpec::Logistic, 1.0),
@@ -115,7 +115,7 @@ impl EntrySpec {
 }
 
 impl LinkSpec {
-    /// Its name in a scheme file.
+    /// Returns its name in a scheme file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Probit => "probit",
@@ -144,8 +144,8 @@ impl LinkSpec {
 }
 
 impl AggregatorSpec {
-    /// Its `kind` in a scheme file: that of a member of the round-robin family if it has a name of
-    /// its own.
+    /// Returns its `kind` in a scheme file. A member of the round-robin family that has its own
+    /// name returns that name.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::SwissElo(_) => "swiss-elo",
@@ -159,7 +159,7 @@ impl AggregatorSpec {
         }
     }
 
-    /// How scores enter a comparison; `None` if candidates are not compared.
+    /// Returns how scores enter a comparison; `None` if candidates are not compared.
     pub fn entry(&self) -> Option<&EntrySpec> {
         match self {
             Self::SwissElo(SwissEloSpec { entry, .. })
@@ -169,10 +169,10 @@ impl AggregatorSpec {
         }
     }
 
-    /// The aggregator.
+    /// Builds the aggregator.
     ///
     /// # Errors
-    /// Names the number that is out of range.
+    /// If a number is out of range. The error names it.
     pub fn build(&self) -> Result<Arc<dyn Certify>, ParameterError> {
         Ok(match self {
             Self::SwissElo(SwissEloSpec { rounds, k_max, k_min, entry }) => {

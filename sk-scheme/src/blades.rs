@@ -1,4 +1,4 @@
-//! 𝓑: what scores a candidate.
+//! 𝓑: the blades, which score candidates.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use sk_core::{Blade, HeadKind, ParameterError, Policy};
 use crate::choices::{Dispersion, DispersionArm, LabelSpread, Length};
 use crate::divergence::DivergenceSpec;
 
-/// Seeds the draws that shuffle the dispersions of an ablation, for all blades alike: a step
-/// permutes the composite dispersion.
+/// The seed of the permutations of shuffled dispersions. It is the same for all blades, so that a
+/// step permutes the composite dispersion as a whole.
 const SHUFFLE_SEED: u64 = 42;
 
 /// A `[blades.NAME]` section as a file has it.
@@ -165,7 +165,7 @@ pub struct Guidance {
 }
 
 impl BladeRule {
-    /// Its `kind` in a scheme file.
+    /// Returns its `kind` in a scheme file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ImplicitReward { .. } => "implicit-reward",
@@ -181,7 +181,7 @@ impl BladeRule {
         }
     }
 
-    /// The kind of head it reads with, if any.
+    /// Returns the kind of head that it uses, if any.
     pub fn head_kind(&self) -> Option<HeadKind> {
         match self {
             Self::Discriminator { .. } => Some(HeadKind::Discriminator),
@@ -190,7 +190,7 @@ impl BladeRule {
         }
     }
 
-    /// The `kind` of a blade that reads with such a head.
+    /// Returns the `kind` of a blade that uses this kind of head.
     pub fn kind_of_head(kind: HeadKind) -> &'static str {
         match kind {
             HeadKind::Discriminator => "discriminator",
@@ -198,7 +198,7 @@ impl BladeRule {
         }
     }
 
-    /// Whether it reads with an adapter of its own name.
+    /// Returns whether it uses an adapter of its own name.
     pub fn needs_adapter(&self) -> bool {
         match self {
             Self::Likelihood { on, .. } => on.is_none(),
@@ -207,18 +207,18 @@ impl BladeRule {
         }
     }
 
-    /// Whether it looks at the backbone alone.
+    /// Returns whether it reads the backbone without adapter or instruction.
     pub(crate) fn reads_backbone(&self) -> bool {
         let guided = self.guidance().is_some();
         match self {
             Self::Likelihood { .. } | Self::Ingredient { .. } => false,
-            // The contrary takes its place.
+            // The opposite instruction replaces the plain backbone in the ratio.
             Self::Instruction { against, .. } => against.is_none() || guided,
             _ => true,
         }
     }
 
-    /// The choice of σ of an implicit reward or likelihood.
+    /// Returns the source of σ of an implicit reward or a likelihood.
     pub(crate) fn dispersion(&self) -> Option<Dispersion> {
         match self {
             Self::ImplicitReward { dispersion, .. }
@@ -241,14 +241,14 @@ impl BladeRule {
 }
 
 impl BladeSpec {
-    /// The implicit reward of the adapter called `name`.
+    /// Creates the implicit reward of the adapter called `name`.
     pub fn implicit_reward(name: &str, beta: f64) -> Self {
         let rule = BladeRule::ImplicitReward { adapter: None, on: None, beta, dispersion: Dispersion::default(), guidance: None };
         Self { name: name.to_owned(), rule, weight: None, arm: DispersionArm::default() }
     }
 
-    /// An implicit reward like this one, of the backbone under `instruction`; `None` if this is no
-    /// implicit reward.
+    /// Creates a blade with the numbers of this implicit reward, for the backbone under
+    /// `instruction`. `None` if this is not an implicit reward.
     pub(crate) fn instructed(&self, name: &str, instruction: &str) -> Option<Self> {
         let BladeRule::ImplicitReward { beta, dispersion, guidance, .. } = self.rule else { return None };
         let instruction = instruction.to_owned();
@@ -256,13 +256,13 @@ impl BladeSpec {
         Some(Self { name: name.to_owned(), rule, ..self.clone() })
     }
 
-    /// The implicit reward of the backbone under `instruction`.
+    /// Creates the implicit reward of the backbone under `instruction`.
     pub fn instruction(name: &str, instruction: &str, beta: f64) -> Self {
         let plain = Self::implicit_reward(name, beta);
         plain.instructed(name, instruction).unwrap_or(plain)
     }
 
-    /// The blade that reads with the head called `name`.
+    /// Creates the blade of the head called `name`.
     pub(crate) fn of_head(name: &str, kind: HeadKind) -> Self {
         let rule = match kind {
             HeadKind::Discriminator => {
@@ -273,7 +273,7 @@ impl BladeSpec {
         Self { name: name.to_owned(), rule, weight: None, arm: DispersionArm::default() }
     }
 
-    /// Directory of its head, if it reads with one and the file gives one.
+    /// Returns the directory of its head, if it uses a head and the file gives one.
     pub fn head(&self) -> Option<&PathBuf> {
         match &self.rule {
             BladeRule::Discriminator { head, .. } | BladeRule::RewardHead { head, .. } => head.as_ref(),
@@ -281,7 +281,7 @@ impl BladeSpec {
         }
     }
 
-    /// β, for the rules that have one.
+    /// Returns β, if its rule has one.
     pub fn beta_mut(&mut self) -> Option<&mut f64> {
         match &mut self.rule {
             BladeRule::ImplicitReward { beta, .. } | BladeRule::Instruction { beta, .. } | BladeRule::Ensemble { beta, .. } => {
@@ -291,12 +291,12 @@ impl BladeSpec {
         }
     }
 
-    /// Whether it has a scale β.
+    /// Returns whether it has a scale β.
     pub fn has_beta(&self) -> bool {
         matches!(self.rule, BladeRule::ImplicitReward { .. } | BladeRule::Instruction { .. } | BladeRule::Ensemble { .. })
     }
 
-    /// Visits the directories that it names.
+    /// Iterates over the directories that it names.
     pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let paths: &mut [PathBuf] = match &mut self.rule {
             BladeRule::ImplicitReward { adapter: Some(path), .. }
@@ -312,7 +312,7 @@ impl BladeSpec {
         paths.iter_mut()
     }
 
-    /// The name of the source of its σ; empty if its kind has one alone.
+    /// Returns the name of its source of σ; empty if its kind has only one.
     pub fn dispersion_name(&self) -> String {
         match &self.rule {
             BladeRule::Discriminator { dispersion, .. } => dispersion.to_string(),
@@ -320,8 +320,9 @@ impl BladeSpec {
         }
     }
 
-    /// Its σ of a step, from those that it has in a scheme without ablation; `position` is the
-    /// number of tokens that the candidates continue, which decides how they are shuffled.
+    /// Applies its ablation to the σ of a step, given as in a scheme without ablation. `position`
+    /// is the number of tokens that the candidates continue; it determines the permutation of
+    /// shuffled σ.
     pub fn ablated(&self, sigma: &[f64], position: u64) -> Vec<f64> {
         let arm = if self.is_certain() { sk_blades::DispersionArm::Zero } else { self.arm.into() };
         let mut sigma = sigma.to_vec();
@@ -329,18 +330,18 @@ impl BladeSpec {
         sigma
     }
 
-    /// Whether an ablation changes its σ.
+    /// Returns whether an ablation changes its σ.
     pub fn is_ablated(&self) -> bool {
         self.arm != DispersionArm::Real || self.rule.dispersion() == Some(Dispersion::Zero)
     }
 
-    /// Whether its σ is zero by its own choice.
+    /// Returns whether its σ is set to zero.
     pub fn is_certain(&self) -> bool {
         self.arm == DispersionArm::Zero || self.rule.dispersion() == Some(Dispersion::Zero)
     }
 
-    /// The adapters it reads with: the name under which the backbone knows each, and its directory
-    /// if the file gives one.
+    /// Returns the adapters that it uses: the name by which the backbone knows each, and its
+    /// directory if the file gives one.
     pub(crate) fn adapters(&self) -> Vec<(String, Option<&PathBuf>)> {
         match &self.rule {
             BladeRule::Likelihood { adapter: None, on: Some(_), .. } => Vec::new(),
@@ -356,7 +357,7 @@ impl BladeSpec {
         }
     }
 
-    /// The model that it reads under, if it is not the backbone: "drafter" or a directory.
+    /// Returns the model that it reads instead of the backbone, if any: "drafter" or a directory.
     pub fn on(&self) -> Option<&str> {
         match &self.rule {
             BladeRule::ImplicitReward { on, .. } | BladeRule::Likelihood { on, .. } => on.as_deref(),
@@ -364,7 +365,7 @@ impl BladeSpec {
         }
     }
 
-    /// The lanes that it reads under another model than the backbone, by name.
+    /// Returns the names of the lanes that it reads on another model than the backbone.
     pub(crate) fn lanes_apart(&self) -> Vec<String> {
         match &self.rule {
             BladeRule::ImplicitReward { on: Some(_), .. } => vec![self.name.clone(), bare(&self.name)],
@@ -373,7 +374,7 @@ impl BladeSpec {
         }
     }
 
-    /// The instructions it reads under: the name of the lane of each, and its text.
+    /// Returns the instructions that it reads under: the lane name and the text of each.
     pub(crate) fn instructions(&self) -> Vec<(String, &str)> {
         match &self.rule {
             BladeRule::Instruction { instruction, against, .. } => {
@@ -384,10 +385,10 @@ impl BladeSpec {
         }
     }
 
-    /// The blade; the backbone knows its adapter or head, if it has one, by the blade's name.
+    /// Builds the blade. The backbone knows its adapter or head, if any, by the blade's name.
     ///
     /// # Errors
-    /// When β is not positive and finite, λ or the weight negative or not finite, or an ensemble
+    /// If β is not positive and finite, λ or the weight is negative or not finite, or an ensemble
     /// has fewer than two adapters.
     pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
         if let Some(weight) = self.weight {
@@ -427,12 +428,12 @@ impl BladeSpec {
     }
 }
 
-/// The name of the lane that reads under the model of a blade without its adapter.
+/// Returns the name of the lane that reads the blade's model without its adapter.
 fn bare(name: &str) -> String {
     format!("{name}/base")
 }
 
-/// The name of the lane that reads under the instruction to the contrary.
+/// Returns the name of the lane that reads under the opposite instruction.
 fn contrary(name: &str) -> String {
     format!("{name}/against")
 }

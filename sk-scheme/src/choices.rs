@@ -10,8 +10,8 @@ use sk_core::{OperatingPoint, Standardize};
 
 use crate::suggest;
 
-/// Defines an enum whose variants are written in kebab case, and its conversion into a library's
-/// type.
+/// Defines an enum whose variants are written in kebab case, with its conversion into a type of a
+/// library crate.
 macro_rules! choices {
     ($(#[$doc:meta])* $name:ident => $into:ty { $($(#[$variant_doc:meta])* $variant:ident => $target:expr),* $(,)? }) => {
         $(#[$doc])*
@@ -172,7 +172,7 @@ choices! {
     }
 }
 
-/// The choice of that name, or an error that names the closest one.
+/// Parses a choice by name. The error names the closest known choice.
 fn named<T: DeserializeOwned>(what: &str, name: &str, known: &[&str]) -> Result<T, String> {
     let read: Result<T, Error> = T::deserialize(name.into_deserializer());
     read.map_err(|_| format!("unknown {what} \"{name}\"; {}", suggest::hint(name, known)))
@@ -194,7 +194,7 @@ impl Preset {
     /// The names of the operating points.
     pub const NAMES: [&str; 5] = ["responsive", "hhh", "harmlessness", "helpfulness", "honesty"];
 
-    /// The one that is taken where none is named: the paper's under its convention.
+    /// Returns the default operating point under a convention: the published one under the paper's.
     pub fn of_convention(convention: Convention) -> Self {
         match convention {
             Convention::Sound => Self::Responsive,
@@ -202,7 +202,7 @@ impl Preset {
         }
     }
 
-    /// Its numbers.
+    /// Returns its numbers.
     pub fn operating_point(self) -> OperatingPoint {
         self.into()
     }

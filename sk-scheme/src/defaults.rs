@@ -1,4 +1,4 @@
-//! What a scheme is before a file says anything.
+//! The defaults of a scheme.
 
 use serde::de::DeserializeOwned;
 use sk_core::OperatingPoint;
@@ -8,7 +8,7 @@ use crate::parameters::{ALL, Parameter};
 use crate::spec::{About, Base, TEMPLATE};
 use crate::{BladeSpec, Convention, FallbackSpec, SchemeSpec, SearchSpec, WeightingSpec};
 
-/// The fields of a section that a file leaves out, those of other kinds included.
+/// Returns the default values of a section's fields, including fields of other kinds.
 pub(crate) fn defaults(slot: &str, kind: &str, base: &Base) -> Table {
     let paper = base.convention == Convention::Paper;
     let text = |value: &str| Value::String(value.to_owned());
@@ -44,7 +44,7 @@ pub(crate) fn defaults(slot: &str, kind: &str, base: &Base) -> Table {
     table
 }
 
-/// What fills a slot by default.
+/// Returns the default contents of a slot.
 fn published<T: DeserializeOwned>(slot: &str, kind: &str, base: &Base) -> T {
     let mut table = defaults(slot, kind, base);
     table.insert("kind".to_owned(), Value::String(kind.to_owned()));
@@ -58,7 +58,7 @@ impl Default for SchemeSpec {
 }
 
 impl SchemeSpec {
-    /// The reference instantiation at an operating point.
+    /// Returns the reference instantiation at an operating point.
     pub fn reference(convention: Convention, point: &OperatingPoint) -> Self {
         let base = Base::new(convention, point);
         Self {
@@ -79,7 +79,7 @@ impl SchemeSpec {
         }
     }
 
-    /// Sets the temperature of the drafter where a file gives none.
+    /// Sets the drafter temperature that applies if a file gives none.
     #[must_use]
     pub fn with_draft_temperature(mut self, temperature: f64) -> Self {
         self.base.draft_temperature = temperature;

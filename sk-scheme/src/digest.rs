@@ -1,4 +1,4 @@
-//! What identifies a scheme in records: a digest of its canonical JSON.
+//! The identity of a scheme in records: a digest of its canonical JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use sha2::{Digest, Sha256};
 
 use crate::SchemeSpec;
 
-/// Version of the canonical form. It changes if the same scheme gets another form.
+/// The version of the canonical form. Increase it if the form of an unchanged scheme changes.
 const VERSION: u32 = 1;
 
 impl SchemeSpec {
-    /// The slots of the scheme in canonical form: without its name, its base, and the places of
-    /// adapters and heads.
+    /// Returns the slots of the scheme in canonical form: without its name, its base, and the
+    /// locations of adapters and heads.
     pub fn canonical(&self) -> Value {
         let mut spec = self.clone();
         let places = spec.blades.iter_mut().chain(&mut spec.template).flat_map(crate::BladeSpec::paths_mut);
-        // How many members an ensemble has is part of the scheme, and where they are is not.
+        // The number of members of an ensemble is part of the scheme; their locations are not.
         places.for_each(std::path::PathBuf::clear);
         let mut json = json!(spec);
         if let Some(slots) = json.as_object_mut() {
             slots.remove("about");
             slots.remove("base");
             slots.insert("version".to_owned(), json!(VERSION));
-            // Keys are sorted, and blades have an order.
+            // JSON keys are sorted, so the order of blades is stored separately.
             slots.insert("order".to_owned(), json!(self.blades.iter().map(|blade| &blade.name).collect::<Vec<_>>()));
             if !self.selector.gates.is_empty() {
                 slots.insert("gates".to_owned(), json!(self.selector.gates.iter().map(|gate| &gate.name).collect::<Vec<_>>()));
@@ -33,18 +33,18 @@ impl SchemeSpec {
         json
     }
 
-    /// SHA-256 of the [canonical form](Self::canonical), in hexadecimal.
+    /// Returns the SHA-256 of the [canonical form](Self::canonical), in hexadecimal.
     pub fn digest(&self) -> String {
         digest(&self.canonical())
     }
 }
 
-/// SHA-256 of the canonical JSON of a value, in hexadecimal.
+/// Returns the SHA-256 of the canonical JSON of a value, in hexadecimal.
 pub fn digest(value: &impl Serialize) -> String {
     format!("{:x}", Sha256::digest(canonical_text(&json!(value))))
 }
 
-/// JSON without spaces, whose keys are sorted.
+/// Formats JSON without spaces and with sorted keys.
 fn canonical_text(value: &Value) -> String {
     match value {
         Value::Object(object) => {

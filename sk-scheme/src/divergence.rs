@@ -1,4 +1,4 @@
-//! The divergence that policies are mixed under.
+//! The divergence under which policies are mixed.
 
 use std::fmt;
 
@@ -24,10 +24,10 @@ pub enum DivergenceSpec {
 }
 
 impl DivergenceSpec {
-    /// The divergence.
+    /// Builds the divergence.
     ///
     /// # Errors
-    /// When α is not positive and finite.
+    /// If α is not positive and finite.
     pub fn build(self) -> Result<Divergence, ParameterError> {
         Ok(match self {
             Self::ReverseKl => Divergence::ReverseKl,

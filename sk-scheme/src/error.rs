@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-/// A scheme that cannot be built.
+/// The reason why a scheme cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemeError {
@@ -9,25 +9,25 @@ pub enum SchemeError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A name that is neither a file nor a scheme that ships.
+    /// The name is neither a file nor a shipped scheme.
     #[error("unknown scheme \"{name}\"; {hint}")]
     NoScheme {
         /// The name.
         name: String,
-        /// The closest name known, or all.
+        /// The closest known name, or all known names.
         hint: String,
     },
-    /// A plan without a section that it needs.
+    /// A plan lacks a required section.
     #[error("{file}: there is no [{section}] section; {hint}")]
     Missing {
         /// The plan.
         file: String,
         /// The section.
         section: &'static str,
-        /// What it would say.
+        /// What the section would contain.
         hint: String,
     },
     /// The text is not TOML.
@@ -35,9 +35,9 @@ pub enum SchemeError {
     Syntax {
         /// The file.
         file: String,
-        /// Line, from 1; 0 for an option.
+        /// The line, from 1; 0 for an option.
         line: usize,
-        /// What the parser found.
+        /// The parser's message.
         message: String,
     },
     /// A slot, kind, field or choice that does not exist.
@@ -45,60 +45,60 @@ pub enum SchemeError {
     Unknown {
         /// The file.
         file: String,
-        /// Line, from 1; 0 for an option.
+        /// The line, from 1; 0 for an option.
         line: usize,
-        /// What it would have been, such as `aggregator` or `field of [selector]`.
+        /// The kind of name, such as `aggregator` or `field of [selector]`.
         what: String,
         /// The name found.
         name: String,
-        /// The closest name known, or all.
+        /// The closest known name, or all known names.
         hint: String,
     },
-    /// A value of another type or outside its range.
+    /// A value has the wrong type or is out of range.
     #[error("{}: {place}: {reason}", at(file, *line))]
     Value {
         /// The file.
         file: String,
-        /// Line, from 1; 0 for an option.
+        /// The line, from 1; 0 for an option.
         line: usize,
-        /// Slot and field.
+        /// The slot and the field.
         place: String,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// A parameter given on the command line is outside its range.
+    /// A parameter given on the command line is out of range.
     #[error("{slot}: {reason}")]
     Parameter {
         /// The slot.
         slot: &'static str,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// A command-line option for a part that the scheme does not have.
+    /// A command-line option does not apply to the scheme.
     #[error("--{option} does not apply: the {slot} is \"{kind}\"")]
     Inapplicable {
         /// The option, without dashes.
         option: &'static str,
-        /// The slot it would set.
+        /// The slot that it would set.
         slot: &'static str,
-        /// What fills the slot.
+        /// The kind of the slot.
         kind: &'static str,
     },
-    /// A blade without an adapter.
+    /// A blade has no adapter.
     #[error("blade \"{name}\" has no adapter; {hint}")]
     NoAdapter {
         /// The blade.
         name: String,
-        /// What to do.
+        /// How to fix it.
         hint: String,
     },
-    /// A blade without a head.
+    /// A blade has no head.
     #[error("blade \"{name}\" has no head; give --head {name}=DIR, or head = \"DIR\" in its section")]
     NoHead {
         /// The blade.
         name: String,
     },
-    /// A head for a blade that reads none.
+    /// A head was given for a blade that uses none.
     #[error(
         "--head {name} does not apply: blade \"{name}\" is of kind \"{kind}\"; use kind = \"discriminator\" or \"reward-head\""
     )]
@@ -108,7 +108,7 @@ pub enum SchemeError {
         /// Its kind.
         kind: &'static str,
     },
-    /// An option that gives two things of one name.
+    /// An option gives two values for one name.
     #[error("--{option} gives \"{name}\" twice; give each a name of its own")]
     GivenTwice {
         /// The option, without dashes.
@@ -116,7 +116,7 @@ pub enum SchemeError {
         /// The name.
         name: String,
     },
-    /// A head of another kind than those that a scheme reads.
+    /// A head is of another kind than the scheme's blades use.
     #[error(
         "head \"{name}\" is of kind \"{found}\" and [blades.\"*\"] of kind \"{kind}\"; give a head of that kind, or a [blades.{name}] section"
     )]
@@ -125,47 +125,47 @@ pub enum SchemeError {
         name: String,
         /// The kind of the blades without a section.
         kind: &'static str,
-        /// The kind of blade that the head makes.
+        /// The kind of blade that the head is for.
         found: &'static str,
     },
-    /// A gate on a blade that has no seat.
+    /// A gate refers to a blade that is not seated.
     #[error(
         "[selector.gates.{name}]: no blade \"{name}\" is seated (seated: {seated}); seat one, give on = \"score\", or remove the gate"
     )]
     Gate {
-        /// The gate, and the blade that it looks at.
+        /// The gate, which has the name of its blade.
         name: String,
-        /// The names seated, comma-separated.
+        /// The names of the seated blades, comma-separated.
         seated: String,
     },
-    /// An engine that cannot make the candidates of the scheme.
+    /// The engine cannot make the candidates of the scheme.
     #[error(transparent)]
     Engine(sk_core::BoxError),
-    /// A head of another kind than its blade.
+    /// A head is of another kind than its blade.
     #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
     HeadKind {
         /// The blade.
         name: String,
         /// Its kind.
         kind: &'static str,
-        /// The kind of blade that its head makes.
+        /// The kind of blade that its head is for.
         found: &'static str,
     },
-    /// Two fluency blades.
+    /// Two blades are of kind `fluency`.
     #[error("blades \"{first}\" and \"{second}\" are both of kind \"fluency\"; a scheme has at most one")]
     TwoFluencyBlades {
-        /// One.
+        /// The first blade.
         first: String,
-        /// The other.
+        /// The second blade.
         second: String,
     },
-    /// No blade to weigh.
+    /// No blade is seated.
     #[error(
         "no blade is seated; give an instruction with --blade NAME=\"instruction:TEXT\", an adapter with --blade NAME=DIR (swiss-knife \
          blades trains one), or a [blades] section"
     )]
     NoBlade,
-    /// Blades or weights that Ω refuses.
+    /// The blades or weights do not form an alignment specification Ω.
     #[error(transparent)]
     Spec(#[from] sk_core::SpecError),
 }

@@ -1,5 +1,5 @@
-//! Single fields of a scheme: numbers by their [`Parameter`], and the fields that candidates and
-//! scores depend on.
+//! Access to single fields of a scheme: numbers by their [`Parameter`], and the fields that
+//! determine candidates and scores.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use crate::spec::table_of;
 use crate::{BladeSpec, Parameter, SchemeError, SchemeSpec, schema};
 
 impl Parameter {
-    /// Its value in a scheme; `None` if the kind that fills the slot has no such number, or the
+    /// Returns its value in a scheme. `None` if the kind of the slot has no such number, or if the
     /// number belongs to single blades or gates.
     pub fn get(&self, spec: &SchemeSpec) -> Option<f64> {
         number_of(spec.section(self.section)?.get(self.field)?)
     }
 
-    /// Sets it, as its option does. β is set in all blades that have one, and in those seated
-    /// later.
+    /// Sets its value, as its command-line option does. β is set in all blades that have one, and
+    /// in those seated later.
     ///
     /// # Errors
-    /// When the kind that fills the slot has no such number, or cannot have this value; `spec` is
-    /// then as it was.
+    /// If the kind of the slot has no such number, or if the value is invalid. `spec` is then
+    /// unchanged.
     pub fn set(&self, spec: &mut SchemeSpec, value: f64) -> Result<(), SchemeError> {
         let slot = self.section;
         let refuse = |slot, kind: &'static str| {
@@ -32,7 +32,7 @@ impl Parameter {
         };
         let kind = match slot {
             "blades" if self.field == "beta" => return spec.set_beta(value),
-            // The tokens of a vocabulary are spans already.
+            // The tokens of a vocabulary are complete spans.
             "granularity" if spec.proposal.draft().is_none() => return refuse("proposal", spec.proposal.kind()),
             "proposal" => Some(spec.proposal.kind()),
             "granularity" => Some(spec.granularity.kind()),
@@ -54,8 +54,8 @@ impl Parameter {
 }
 
 impl SchemeSpec {
-    /// The fields that candidates depend on, by section and name: two schemes that agree in all of
-    /// them draft the same candidates.
+    /// Returns the fields that determine the candidates, by section and name. Schemes that agree in
+    /// all of them draft the same candidates.
     pub fn drafting_fields(&self) -> Vec<(String, String)> {
         let of = |slot| {
             let fields = in_order(slot, self.section(slot).unwrap_or_default());
@@ -66,9 +66,9 @@ impl SchemeSpec {
 }
 
 impl BladeSpec {
-    /// The fields that its μ follows from, by name and as a scheme file has them.
+    /// Returns the fields that determine its μ, by name and as written in a scheme file.
     pub fn score_fields(&self) -> Vec<(String, String)> {
-        // The choice of σ and the place of an adapter are no part of μ, and its weight is applied
+        // The source of σ and the location of an adapter do not affect μ, and the weight is applied
         // later.
         let mut table = table_of(self);
         ["arm", "dispersion", "adapter", "head", "weight"].iter().for_each(|field| drop(table.remove(*field)));
@@ -76,8 +76,8 @@ impl BladeSpec {
     }
 }
 
-/// The fields of a table in the order in which they are compared: the kind, the numbers in the
-/// order of their table, and the rest.
+/// Orders the fields of a table for comparison: the kind, the numbers in the order of [`ALL`], then
+/// the rest.
 fn in_order(section: &str, table: Table) -> impl Iterator<Item = (String, String)> {
     let declared = |field: &str| ALL.iter().position(|number| number.section == section && number.field == field);
     let mut fields: Vec<(String, Value)> = table.into_iter().collect();

@@ -1,4 +1,4 @@
-//! A whole scheme, written to any format of serde and read back.
+//! Serialisation of whole schemes to and from any serde format.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::spec::table_of;
 use crate::{Base, FallbackSpec, NamedWeights, SchemeError, SchemeSpec, SearchSpec, SelectorSpec, WeightingSpec, parameters};
 
-/// Parts by name, in their order.
+/// Named parts, in order.
 struct Named<I>(I);
 
 impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize for Named<I> {
@@ -22,7 +22,7 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize f
     }
 }
 
-/// The `[selector]` section, with its gates in their order.
+/// The `[selector]` section with its gates in order.
 struct SelectorSection<'s>(&'s SelectorSpec);
 
 impl Serialize for SelectorSection<'_> {
@@ -48,7 +48,8 @@ impl Serialize for SchemeSpec {
         }
         map.serialize_entry("proposal", &self.proposal)?;
         map.serialize_entry("granularity", &self.granularity)?;
-        // Without these sections a scheme keeps the digest that it had before there were any.
+        // Default sections are omitted, so that schemes keep the digest they had before these
+        // sections existed.
         if self.search != SearchSpec::default() {
             map.serialize_entry("search", &self.search)?;
         }
@@ -69,8 +70,8 @@ impl Serialize for SchemeSpec {
 }
 
 impl SchemeSpec {
-    /// A whole scheme from TOML, as its serialisation has it. Sections and fields that are left out
-    /// are those of the published scheme at its [`Base`].
+    /// Parses a whole scheme from TOML, as serialisation writes it. Missing sections and fields
+    /// take the values of the published scheme at its [`Base`].
     ///
     /// # Errors
     /// As [`overlay`](Self::overlay) and [`check`](Self::check).
@@ -100,8 +101,8 @@ impl SchemeSpec {
     }
 }
 
-/// As [`SchemeSpec::from_toml`], from any format. Formats whose maps are sorted lose the order of
-/// blades and gates; JSON keeps it.
+/// As [`SchemeSpec::from_toml`], for any format. Formats with sorted maps lose the order of blades
+/// and gates; JSON keeps it.
 impl<'de> Deserialize<'de> for SchemeSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (source, table) = Source::deserialize("the scheme", deserializer)?;

@@ -1,4 +1,4 @@
-//! ρ: when a candidate span is complete.
+//! ρ: the rule by which a candidate span is complete.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub enum Unlimited {
 }
 
 impl GranularitySpec {
-    /// Its `kind` in a scheme file.
+    /// Returns its `kind` in a scheme file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -81,7 +81,7 @@ impl GranularitySpec {
         }
     }
 
-    /// The most tokens of a span; `None` for no limit.
+    /// Returns the most tokens of a span; `None` if there is no limit.
     pub fn span_tokens(&self) -> Option<NonZeroUsize> {
         self.cap().and_then(NonZeroUsize::new)
     }
@@ -101,7 +101,7 @@ impl GranularitySpec {
         }
     }
 
-    /// Refuses spans without a token, and delimiters without a text.
+    /// Rejects spans of zero tokens and empty delimiters.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             _ if self.cap() == Some(0) => Err("span_tokens is 0; a span needs a token".to_owned()),
@@ -116,7 +116,7 @@ impl GranularitySpec {
         }
     }
 
-    /// The rule, for a vocabulary whose tokens have these bytes.
+    /// Builds the rule for a vocabulary whose tokens have these bytes.
     pub fn build(&self, token_bytes: &Arc<[Box<[u8]>]>) -> Arc<dyn Granularity> {
         let bytes = Arc::clone(token_bytes);
         let rule: Arc<dyn Granularity> = match self {

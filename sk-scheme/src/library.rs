@@ -1,15 +1,15 @@
-//! The schemes that ship: the published methods as settings of the tuple, one file each.
+//! The shipped schemes: one file per published method, as settings of the tuple.
 
 use std::path::Path;
 
 use crate::{SchemeError, SchemeSpec, suggest};
 
-/// A scheme file inside the program.
+/// A scheme file included in the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Shipped {
-    /// The name it is asked for by: that of the file.
+    /// The name of the scheme and of its file.
     pub name: &'static str,
-    /// The file.
+    /// The contents of the file.
     pub text: &'static str,
 }
 
@@ -19,7 +19,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, in the order of the table of methods.
+/// All shipped schemes, in the order of the table of methods.
 pub const SHIPPED: &[Shipped] = shipped![
     "swiss-knife",
     "swiss-knife-paper",
@@ -59,16 +59,16 @@ pub const SHIPPED: &[Shipped] = shipped![
 ];
 
 impl Shipped {
-    /// The scheme of that name.
+    /// Returns the shipped scheme of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SHIPPED.iter().find(|scheme| scheme.name == name)
     }
 
-    /// The scheme at the published operating point of all three objectives, with what its file
-    /// says.
+    /// Builds the scheme: its file applied to the published operating point of all three
+    /// objectives.
     ///
     /// # Errors
-    /// Never, as far as the tests know.
+    /// If the file is invalid. The tests check that every shipped file is valid.
     pub fn spec(&self) -> Result<SchemeSpec, SchemeError> {
         let mut spec = SchemeSpec::default();
         spec.overlay(&format!("{}.toml", self.name), self.text, Path::new(""))?;
@@ -78,11 +78,11 @@ impl Shipped {
 }
 
 impl SchemeSpec {
-    /// Takes what the scheme `name` says: one that ships, or else a file. A file that is called like a
-    /// scheme that ships is named by a path, such as `./base`.
+    /// Applies the shipped scheme `name`, or else the file at that path. To read a file that has
+    /// the name of a shipped scheme, give it as a path such as `./base`.
     ///
     /// # Errors
-    /// When there is neither, or as [`read`](Self::read).
+    /// If there is no such scheme or file, or as for [`read`](Self::read).
     pub fn adopt(&mut self, name: &Path) -> Result<(), SchemeError> {
         let text = name.to_string_lossy();
         if let Some(shipped) = Shipped::named(&text) {

@@ -1,4 +1,4 @@
-//! 𝓝: how the blades of a batch are put on one scale.
+//! 𝓝: the normaliser, which puts the blades of a batch on one scale.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl NormalizerSpec {
         Ok(Propagation::Correlated(Correlation::of_pairs(pairs).map_err(|error| error.to_string())?))
     }
 
-    /// The blades that correlations name.
+    /// Returns the names of the blades that have correlations.
     pub(crate) fn correlated(&self) -> impl Iterator<Item = &str> {
         let pairs = match &self.propagation {
             PropagationSpec::Correlated { correlations } => correlations.as_slice(),
@@ -90,10 +90,10 @@ impl NormalizerSpec {
         pairs.iter().flat_map(|(one, other, _)| [one.as_str(), other.as_str()])
     }
 
-    /// The normaliser.
+    /// Builds the normaliser.
     ///
     /// # Errors
-    /// When ε is negative or not finite, or the correlations are not those of any distribution.
+    /// If ε is negative or not finite, or if the correlation matrix is not positive semidefinite.
     pub fn build(&self) -> Result<Arc<dyn Normalizer>, String> {
         let propagation = self.propagation()?;
         Ok(match self.rule {

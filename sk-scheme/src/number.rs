@@ -1,5 +1,5 @@
-//! Numbers that may be infinite, which JSON has no numeral for: they are written "inf" and "-inf"
-//! there.
+//! Numbers that may be infinite. JSON has no literal for infinity, so they are written as "inf" and
+//! "-inf".
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

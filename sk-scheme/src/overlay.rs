@@ -1,5 +1,5 @@
-//! A scheme file over a scheme: what it says changes, section by section and field by field, and
-//! the rest stays.
+//! Application of a scheme file to a scheme. Fields in the file replace those of the scheme,
+//! section by section; the others stay.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -21,28 +21,28 @@ use crate::{
     SchemeSpec, SearchSpec, SelectorSpec, suggest,
 };
 
-/// What the blades of a text do to those that are there.
+/// How the blades of a text combine with the existing ones.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Blades {
-    /// Take their place.
+    /// Replace the existing blades.
     Listed,
-    /// Change them field by field.
+    /// Change existing blades field by field.
     Amended,
 }
 
 impl SchemeSpec {
-    /// Takes what a TOML file says; slots and fields it leaves out stay as they are.
+    /// Applies a TOML file. Slots and fields that it leaves out stay unchanged.
     ///
     /// # Errors
-    /// When it cannot be read, or names a slot, kind or field that does not exist, or a value out
-    /// of range: with the line.
+    /// If the file cannot be read, or if it has an unknown slot, kind or field, or a value out of
+    /// range. The error names the line.
     pub fn read(&mut self, path: &Path) -> Result<(), SchemeError> {
         let text = crate::text::read(path).map_err(|source| SchemeError::Read { path: path.to_owned(), source })?;
         let directory = path.parent().unwrap_or(Path::new(""));
         self.overlay(&path.display().to_string(), &text, directory)
     }
 
-    /// [`read`](Self::read) from a text; `name` stands for it in errors, and paths in it are
+    /// As [`read`](Self::read), from a text. `name` identifies it in errors. Paths in it are
     /// relative to `directory`.
     ///
     /// # Errors
@@ -52,23 +52,23 @@ impl SchemeSpec {
         self.take(&source, table, directory, Blades::Listed)
     }
 
-    /// [`overlay`](Self::overlay), but blades that the text names are changed field by field, and
-    /// the others stay. One that has no section of its own is seated after the template.
+    /// As [`overlay`](Self::overlay), but blades in the text are changed field by field and the
+    /// others stay. A blade that has no section yet is first copied from the template.
     ///
     /// # Errors
-    /// As [`read`](Self::read), or when the template itself is named and there is none.
+    /// As [`read`](Self::read), or if the text changes the template and there is none.
     pub fn amend(&mut self, name: &str, text: &str) -> Result<(), SchemeError> {
         let (source, table) = Source::parse(name, text, false)?;
         self.take(&source, table, Path::new(""), Blades::Amended)
     }
 
-    /// Takes what a parsed text says, whose directories are relative to `directory`.
+    /// Applies a parsed text. Directories in it are relative to `directory`.
     pub(crate) fn take(&mut self, source: &Source<'_>, table: Table, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
         let sections = source.root().sections(table, "slot")?;
         sections.into_iter().try_for_each(|section| self.take_section(section, directory, mode))
     }
 
-    /// Takes what one section says.
+    /// Applies one section.
     pub(crate) fn take_section(&mut self, mut section: Section<'_>, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
         let (slot, base) = (section.name().to_owned(), &self.base);
         let current = self.section(&slot).unwrap_or_default();
@@ -140,7 +140,7 @@ impl SchemeSpec {
                 return Err(section.unknown(section.line(), "blade", &name, suggest::hint(&name, &seated)));
             }
         };
-        // Directories of the text are relative to its own.
+        // Directories are relative to that of the text.
         let located = |value: &mut Value| {
             if let Value::String(path) = value {
                 *path = directory.join(&*path).to_string_lossy().into_owned();
@@ -179,7 +179,7 @@ impl SchemeSpec {
 }
 
 impl Section<'_> {
-    /// [`over`](Self::over) for the slot of that name, which `check` has to accept.
+    /// As [`over`](Self::over) for the given slot, with the result validated by `check`.
     fn checked<T: DeserializeOwned, O, E: Display>(
         &mut self,
         current: &Table,
@@ -191,7 +191,8 @@ impl Section<'_> {
         check(&filled).map(|_| filled).map_err(|reason| self.fault(reason))
     }
 
-    /// What the section makes of `current`: its fields over those there, over the defaults.
+    /// Merges the section into `current`: its own fields first, then those of `current`, then the
+    /// defaults.
     fn over<T: DeserializeOwned>(&mut self, slot: &str, current: &Table, base: &Base) -> Result<T, SchemeError> {
         let (schema, tag) = (schema::section(slot), tag(slot));
         let kinds = schema::kinds(slot, schema);
@@ -201,7 +202,7 @@ impl Section<'_> {
         all.extend(carried);
         all.insert(tag.to_owned(), Value::String(kind.clone()));
         if let Some((_, link, p)) = MEMBERS.iter().find(|(member, ..)| slot == "aggregator" && *member == kind) {
-            // The name of a member stands for these three fields.
+            // The name of a member abbreviates these three fields.
             self.table.remove(tag);
             all.insert(tag.to_owned(), Value::String("round-robin".to_owned()));
             all.insert("link".to_owned(), Value::String(link.name().to_owned()));
@@ -224,7 +225,7 @@ impl Section<'_> {
         T::deserialize(all).map_err(|error| self.fault(error.message()))
     }
 
-    /// The kind that the section gives, or else that of `current`, or the usual one.
+    /// Returns the kind given by the section, or else that of `current`, or else the default kind.
     fn kind(&self, slot: &str, kinds: &[String], current: &Table) -> Result<String, SchemeError> {
         let tag = tag(slot);
         let Some(value) = self.table.get(tag) else {
@@ -244,7 +245,7 @@ impl Section<'_> {
         Err(self.unknown(self.lines(tag)[1], what, kind, suggest::hint(kind, &known)))
     }
 
-    /// The fields of `current` that what the section says does not replace.
+    /// Returns the fields of `current` that the section does not replace.
     fn carried(&self, tag: &str, kind: &str, current: &Table) -> Table {
         let before = current.get(tag).and_then(Value::as_str).unwrap_or_default();
         let of_kind = if self.table.contains_key(tag) { forgotten(before, kind) } else { &[] };
@@ -254,8 +255,8 @@ impl Section<'_> {
         carried
     }
 
-    /// `base` under the convention that the section gives for candidate-batch normalisation, where it
-    /// stands for fields.
+    /// Returns `base` with the convention that the section gives for candidate-batch normalisation,
+    /// where `convention` abbreviates several fields.
     fn take_convention(&mut self, slot: &str, kind: &str, base: &Base) -> Result<Base, SchemeError> {
         let mut base = base.clone();
         if let (true, Some(value)) = (slot == "normalizer" && kind == "cbn", self.table.get("convention")) {
@@ -267,8 +268,8 @@ impl Section<'_> {
         Ok(base)
     }
 
-    /// Refuses a key that is none of the `known` fields, and a value of another type than its field;
-    /// `elsewhere` says which kind has such a key.
+    /// Rejects keys that are not `known` fields, and values of the wrong type. `elsewhere` says
+    /// which kind has such a key.
     fn check_fields(&self, known: &Map<String, Json>, elsewhere: impl Fn(&str) -> Option<String>) -> Result<(), SchemeError> {
         for (key, value) in &self.table {
             let Some(property) = known.get(key) else {
@@ -286,7 +287,7 @@ impl Section<'_> {
         Ok(())
     }
 
-    /// Refuses a value that the schema does not list, such as an unknown name of a link.
+    /// Rejects text values that the schema does not list, such as an unknown link name.
     fn check_tags(&self, schema: &Json) -> Result<(), SchemeError> {
         let all = fields(schema, &Table::new()).unwrap_or_default();
         for (key, value) in &self.table {
@@ -301,25 +302,25 @@ impl Section<'_> {
         Ok(())
     }
 
-    /// The text of a field is none of its choices.
+    /// Creates the error for a text that is not among the choices of a field.
     fn no_choice(&self, key: &str, text: &str, known: &[&str]) -> SchemeError {
         self.unknown(self.lines(key)[1], &key.replace('_', " "), text, suggest::hint(text, known))
     }
 }
 
-/// The kind that has a field which the present one lacks.
+/// Finds a kind that has a field which the current kind lacks.
 fn elsewhere(schema: &Json, kinds: &[String], tag: &str, kind: &str, key: &str) -> Option<String> {
     let has = |kind: &str| {
         let table = Table::from_iter([(tag.to_owned(), Value::String(kind.to_owned()))]);
         fields(schema, &table).is_some_and(|fields| fields.contains_key(key))
     };
-    // A field that depends on another choice than the kind is a matter of that choice.
+    // A field that depends on a choice other than the kind is not reported here.
     let other = kinds.iter().find(|other| !has(kind) && has(other))?;
     let more = if key == "nu" { " and link = \"student-t\"" } else { "" };
     Some(format!("kind \"{kind}\" has no {key}; use {tag} = \"{other}\"{more}"))
 }
 
-/// Fields, and those that each takes the place of.
+/// Fields, each with the fields that it replaces.
 const REPLACED: [(&str, &[&str]); 5] = [
     ("link", &["nu"]),
     ("divergence", &["divergence_alpha"]),
@@ -328,17 +329,17 @@ const REPLACED: [(&str, &[&str]); 5] = [
     ("convention", &["deviation", "epsilon", "dispersion_unit"]),
 ];
 
-/// The fields that do not outlive a change of kind.
+/// Returns the fields that are dropped when the kind changes.
 fn forgotten(before: &str, kind: &str) -> &'static [&'static str] {
     match kind {
-        // A cap belongs to the rule it came with.
+        // A span limit belongs to the rule for which it was set.
         "response" => &["span_tokens"],
         "fixed-length" if before == "response" => &["span_tokens"],
-        // The champion's temperature is on the scale of standardised logits.
+        // The champion's temperature applies to standardised logits, which a softmax does not have.
         "softmax" if before != kind => &["temperature"],
-        // A member of the family has a link and an exponent of its own.
+        // A named member of the family sets its own link and exponent.
         _ if kind == "round-robin" || MEMBERS.iter().any(|(member, ..)| *member == kind) => &["link", "p", "nu"],
-        // A discriminator has choices of its own.
+        // A discriminator has different choices for this field.
         _ if before != kind && [before, kind].contains(&"discriminator") => &["dispersion"],
         _ => &[],
     }

@@ -1,7 +1,7 @@
-//! Every number of a scheme, declared once.
+//! The numeric parameters of a scheme, each declared once.
 //!
-//! Options of a command line, `--set`, searches, the settings of sweeps, the JSON Schema and the
-//! table in the book come from [`ALL`].
+//! [`ALL`] is the source of the command-line options, `--set`, searches, the settings of sweeps,
+//! the JSON Schema and the table in the book.
 
 use std::fmt::Write;
 
@@ -10,30 +10,30 @@ use toml::Value;
 use crate::choices::{Convention, Preset};
 use crate::spec::Base;
 
-/// A number of a scheme.
+/// A numeric parameter of a scheme.
 #[derive(Debug)]
 pub struct Parameter {
-    /// Its name in plans and records.
+    /// The name in plans and records.
     pub name: &'static str,
-    /// Its symbol in the paper.
+    /// The symbol in the paper.
     pub symbol: &'static str,
-    /// The section of a scheme file that holds it; `gates` stands for `[selector.gates.NAME]`.
+    /// The section of a scheme file that contains it; `gates` means `[selector.gates.NAME]`.
     pub section: &'static str,
-    /// Its field in the section.
+    /// The field in the section.
     pub field: &'static str,
-    /// The values that it may have.
+    /// The allowed values.
     pub range: Range,
-    /// Its value unless a file gives one, by the `kind` of the slot; `None` if it is not set.
+    /// The default value, by the `kind` of the slot; `None` if there is no default.
     pub default: fn(&Base, &str) -> Option<f64>,
-    /// How it is searched, if it can be.
+    /// The search range, if it can be searched.
     pub search: Option<Search>,
-    /// The option of a command line that sets it, without dashes, and the word for its value.
+    /// The command-line option without dashes, and the placeholder for its value.
     pub option: Option<(&'static str, &'static str)>,
-    /// What it means, in one sentence.
+    /// The meaning, in one sentence.
     pub meaning: &'static str,
 }
 
-/// The values that a number may have.
+/// A range of allowed values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range {
     /// The least value.
@@ -59,7 +59,7 @@ impl Range {
         Self { whole: true, ..Self::real(least, f64::INFINITY) }
     }
 
-    /// Whether a value is in the range.
+    /// Returns whether a value is in the range.
     pub fn contains(&self, value: f64) -> bool {
         let low = if self.open { value > self.least } else { value >= self.least };
         low && value <= self.most && (!self.whole || value.fract() == 0.0)
@@ -83,23 +83,23 @@ impl std::fmt::Display for Range {
 /// The range and scale of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// The lower end. The paper prints optima and no ranges; these hold all of its optima with room
-    /// on both sides.
+    /// The lower end. The paper prints optima but no ranges; these ranges contain all its optima
+    /// with a margin on both sides.
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// How the range is laid onto [0, 1).
+    /// The mapping of the range onto [0, 1).
     pub scale: Scale,
 }
 
-/// How a range is laid onto [0, 1).
+/// The mapping of a range onto [0, 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// Evenly in the logarithm.
+    /// Logarithmic.
     Log,
-    /// Every whole number gets an equal share.
+    /// Integers, each with an equal share.
     Whole,
 }
 
@@ -110,7 +110,7 @@ const SHARE: Range = Range::real(0.0, 1.0);
 const MASS: Range = Range::above(0.0, 1.0);
 const ANY: Range = Range::real(f64::NEG_INFINITY, INFINITY);
 
-/// A number of a section, which is called as its field, is not set, and is not searched.
+/// Declares a parameter whose name is that of its field, without default or search range.
 const fn number(section: &'static str, field: &'static str, range: Range, meaning: &'static str) -> Parameter {
     let default = |_: &Base, _: &str| None;
     Parameter { name: field, symbol: field, section, field, range, default, search: None, option: None, meaning }
@@ -138,12 +138,12 @@ impl Parameter {
     }
 }
 
-/// `sound` under the sound convention and `paper` under that of the published runs.
+/// Returns `sound` under the sound convention and `paper` under the paper's.
 fn either(base: &Base, sound: f64, paper: f64) -> Option<f64> {
     Some(if base.convention == Convention::Paper { paper } else { sound })
 }
 
-/// All of them. Those that are searched come first, in the order of the paper's table.
+/// All parameters. Searchable ones come first, in the order of the paper's table.
 pub static ALL: [Parameter; 39] = [
     number("selector", "temperature", NOT_NEGATIVE, "T, temperature of the final choice; 0 takes the best.")
         .default(|base, kind| Some(if kind == "softmax" { 1.0 } else { base.point.temperature }))
@@ -259,17 +259,17 @@ pub static ALL: [Parameter; 39] = [
 ];
 
 impl Parameter {
-    /// The parameter of that name.
+    /// Returns the parameter of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|parameter| parameter.name == name)
     }
 
-    /// The parameters that can be searched, in the order of the paper's table, α last.
+    /// Returns the searchable parameters, in the order of the paper's table, α last.
     pub fn searchable() -> impl Iterator<Item = &'static Self> {
         ALL.iter().filter(|parameter| parameter.search.is_some())
     }
 
-    /// A value of it as a scheme file has it.
+    /// Converts a value into the type that a scheme file uses.
     pub(crate) fn value(&self, value: f64) -> Value {
         if self.range.whole && value.fract() == 0.0 { Value::Integer(value as i64) } else { Value::Float(value) }
     }
@@ -283,7 +283,7 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// The table of all numbers in Markdown, as the book shows it.
+/// Returns the table of all parameters in Markdown, as in the book.
 pub fn table() -> String {
     let mut text =
         "| section | field | symbol | meaning | values | default | searched | option |\n|---|---|---|---|---|---|---|---|\n"
@@ -305,7 +305,7 @@ pub fn table() -> String {
 }
 
 impl Parameter {
-    /// Its default under each convention and at each operating point, as far as they differ.
+    /// Describes the defaults under each convention and at each operating point, if they differ.
     fn default_in_words(&self) -> String {
         let at = |convention, preset: Preset| (self.default)(&Base::new(convention, &preset.operating_point()), "");
         let Some(sound) = at(Convention::Sound, Preset::Responsive) else { return String::new() };

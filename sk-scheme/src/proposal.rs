@@ -1,4 +1,4 @@
-//! Π_prop: where candidates come from.
+//! Π_prop: the source of candidates.
 
 use std::num::NonZeroUsize;
 
@@ -62,7 +62,7 @@ pub struct VocabularySpec {
 }
 
 impl ProposalSpec {
-    /// Its `kind` in a scheme file.
+    /// Returns its `kind` in a scheme file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Drafter(_) => "drafter",
@@ -72,7 +72,7 @@ impl ProposalSpec {
         }
     }
 
-    /// How spans are sampled; `None` for a vocabulary.
+    /// Returns how spans are sampled; `None` for a vocabulary.
     pub fn draft(&self) -> Option<&DraftSpec> {
         match self {
             Self::Drafter(draft) | Self::Backbone(draft) | Self::Soup(SoupSpec { draft, .. }) => Some(draft),
@@ -80,7 +80,7 @@ impl ProposalSpec {
         }
     }
 
-    /// [`draft`](Self::draft), to be changed.
+    /// Returns a mutable reference to [`draft`](Self::draft).
     pub fn draft_mut(&mut self) -> Option<&mut DraftSpec> {
         match self {
             Self::Drafter(draft) | Self::Backbone(draft) | Self::Soup(SoupSpec { draft, .. }) => Some(draft),
@@ -88,15 +88,15 @@ impl ProposalSpec {
         }
     }
 
-    /// Whether a step computes the backbone's next-token distribution in any case.
+    /// Returns whether every step computes the backbone's next-token distribution.
     pub(crate) fn reads_backbone(&self) -> bool {
         matches!(self, Self::Vocabulary(spec) if spec.prior == Prior::Backbone || spec.head_k > 0 || spec.plausibility > 0.0)
     }
 
-    /// What an engine needs to know, for spans of at most `span_tokens`.
+    /// Returns the drafting parameters for an engine, with spans of at most `span_tokens`.
     ///
     /// # Errors
-    /// Names the number that is out of range.
+    /// If a number is out of range. The error names it.
     pub fn drafting(&self, span_tokens: Option<NonZeroUsize>) -> Result<Drafting, String> {
         let model = match self {
             Self::Drafter(_) => DraftModel::Drafter,

@@ -1,5 +1,4 @@
-//! The fields of each section: which there are, what may be in them, and the JSON Schema that says
-//! so.
+//! The fields of each section, their allowed values, and the JSON Schema that describes them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -21,7 +20,7 @@ use crate::spec::About;
 use crate::suggest;
 use crate::weighting::WeightingSpec;
 
-/// The sections that a scheme file may have.
+/// The sections of a scheme file.
 pub(crate) const SLOTS: [&str; 10] =
     ["about", "proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
 
@@ -46,12 +45,12 @@ static SCHEMAS: LazyLock<BTreeMap<&str, Json>> = LazyLock::new(|| {
     ])
 });
 
-/// The schema of a section, as its types have it.
+/// Returns the schema derived from the types of a section.
 pub(crate) fn section(name: &str) -> &'static Json {
     SCHEMAS.get(name).unwrap_or(&Json::Null)
 }
 
-/// The field that says what fills a section.
+/// Returns the field that determines the kind of a section.
 pub(crate) fn tag(section: &str) -> &'static str {
     if section == "gates" { "on" } else { "kind" }
 }
@@ -60,8 +59,8 @@ fn branches<'s>(schema: &'s Json, key: &str) -> impl Iterator<Item = &'s Json> {
     schema[key].as_array().into_iter().flatten()
 }
 
-/// The fields that a table with these tags may have, with the schema of each; `None` if the tags
-/// contradict the schema. Alternatives whose tag the table does not have are all taken.
+/// Returns the fields, with their schemas, of a table with these tags; `None` if the tags
+/// contradict the schema. If a tag is missing, the fields of all its alternatives are included.
 pub(crate) fn fields(schema: &Json, table: &Table) -> Option<Map<String, Json>> {
     let mut all = Map::new();
     for (key, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -89,7 +88,7 @@ pub(crate) fn fields(schema: &Json, table: &Table) -> Option<Map<String, Json>> 
     Some(all)
 }
 
-/// Adds fields; constants of one tag become alternatives.
+/// Adds fields. Constants of the same tag become alternatives.
 fn merge(all: &mut Map<String, Json>, more: Map<String, Json>) {
     for (key, property) in more {
         match all.get_mut(&key) {
@@ -108,14 +107,15 @@ fn merge(all: &mut Map<String, Json>, more: Map<String, Json>) {
     }
 }
 
-/// The texts that a field may be: constants and enumerations, also among alternatives.
+/// Returns the allowed texts of a field: constants and enumerations, including those of
+/// alternatives.
 pub(crate) fn choices(property: &Json) -> Vec<&str> {
     let own = property["const"].as_str().into_iter().chain(branches(property, "enum").filter_map(Json::as_str));
     let nested = ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).flat_map(choices);
     own.chain(nested).collect()
 }
 
-/// The kinds of a section, those of the round-robin family included.
+/// Returns the kinds of a section, including members of the round-robin family.
 pub(crate) fn kinds(section_name: &str, schema: &Json) -> Vec<String> {
     let all = fields(schema, &Table::new()).unwrap_or_default();
     let mut kinds: Vec<String> =
@@ -126,10 +126,10 @@ pub(crate) fn kinds(section_name: &str, schema: &Json) -> Vec<String> {
     kinds
 }
 
-/// The `kind` of that name for a slot.
+/// Returns the kind of this name for a slot.
 ///
 /// # Errors
-/// Names the closest kind there is.
+/// If there is no such kind. The error names the closest one.
 pub fn kind_named(slot: &str, name: &str) -> Result<String, String> {
     let kinds = kinds(slot, section(slot));
     let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
@@ -140,7 +140,7 @@ pub fn kind_named(slot: &str, name: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a value is of the type that a field has. Ranges are left to the types.
+/// Returns whether a value has the type of a field. Ranges are checked by the Rust types.
 pub(crate) fn fits(property: &Json, value: &Value) -> bool {
     if !choices(property).is_empty() && value.as_str().is_some_and(|text| choices(property).contains(&text)) {
         return true;
@@ -165,7 +165,7 @@ pub(crate) fn fits(property: &Json, value: &Value) -> bool {
     })
 }
 
-/// What a field must be, in words.
+/// Describes the expected type of a field in words.
 pub(crate) fn expected(property: &Json) -> &'static str {
     let one = |kind: &str| match kind {
         "number" => Some("a number"),
@@ -181,7 +181,8 @@ pub(crate) fn expected(property: &Json) -> &'static str {
     own.or_else(nested).unwrap_or("a string")
 }
 
-/// The JSON Schema of a scheme file. Nothing is required, since a file says only what it changes.
+/// Returns the JSON Schema of a scheme file. No field is required, since a file contains only
+/// changes.
 pub fn json_schema() -> Json {
     let slot = |name| match name {
         "about" => closed(section(name)["properties"].clone(), name),
@@ -197,7 +198,7 @@ pub fn json_schema() -> Json {
     })
 }
 
-/// One alternative for each kind of a section.
+/// Returns a schema with one alternative per kind of a section.
 fn slot_schema(name: &str) -> Json {
     let schema = section(name);
     let alternatives: Vec<Json> = kinds(name, schema)
@@ -222,7 +223,8 @@ fn slot_schema(name: &str) -> Json {
     json!({ "anyOf": alternatives })
 }
 
-/// A table of these fields and no others, with the ranges and meanings of numbers.
+/// Returns the schema of a table with exactly these fields, with the ranges and meanings of
+/// numbers.
 fn closed(mut properties: Json, section: &str) -> Json {
     for (field, property) in properties.as_object_mut().into_iter().flatten() {
         if let Some(object) = property.as_object_mut() {

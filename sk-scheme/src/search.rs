@@ -1,4 +1,4 @@
-//! What a step drafts and scores before it chooses.
+//! How many of the drafted tokens a step scores, and what drafts if no candidate is good enough.
 
 use std::num::NonZeroUsize;
 
@@ -55,7 +55,7 @@ pub enum FallbackSpec {
 }
 
 impl SearchSpec {
-    /// Its `kind` in a scheme file.
+    /// Returns its `kind` in a scheme file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -65,10 +65,10 @@ impl SearchSpec {
         }
     }
 
-    /// The search.
+    /// Builds the search.
     ///
     /// # Errors
-    /// Names the number that is out of range.
+    /// If a number is out of range. The error names it.
     pub fn build(&self) -> Result<Search, ParameterError> {
         let count =
             |name, value: usize| NonZeroUsize::new(value).ok_or(ParameterError { name, value: 0.0, expected: "at least 1" });
@@ -83,7 +83,7 @@ impl SearchSpec {
 }
 
 impl FallbackSpec {
-    /// Its `kind` in a scheme file.
+    /// Returns its `kind` in a scheme file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::None => "none",
@@ -91,8 +91,8 @@ impl FallbackSpec {
         }
     }
 
-    /// How candidates are drafted in place of those of `proposal`, and the least score of a choice
-    /// that is kept; `None` if there is no fallback.
+    /// Returns the drafting parameters of the fallback, derived from those of `proposal`, and the
+    /// least score of a selected candidate that is kept. `None` if there is no fallback.
     pub(crate) fn drafting(&self, proposal: &Drafting) -> Option<(Drafting, f64)> {
         let Self::Backbone { threshold } = *self else { return None };
         let mut drafting = proposal.clone();
@@ -102,7 +102,7 @@ impl FallbackSpec {
         Some((drafting, threshold))
     }
 
-    /// Checks the number.
+    /// Checks the threshold.
     pub(crate) fn check(&self) -> Result<(), ParameterError> {
         let Self::Backbone { threshold } = *self else { return Ok(()) };
         ParameterError::check(!threshold.is_nan(), "threshold", threshold, "a number").map(drop)

@@ -1,4 +1,4 @@
-//! 𝓢: from ratings to a choice.
+//! 𝓢: the selection of a candidate from the ratings.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl GateSpec {
 }
 
 impl SelectorRule {
-    /// Its `kind` in a scheme file.
+    /// Returns its `kind` in a scheme file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Champion(_) => "champion",
@@ -127,7 +127,7 @@ impl SelectorRule {
         }
     }
 
-    /// T, for the rules that have one.
+    /// Returns T, if the rule has one.
     pub fn temperature(&self) -> Option<f64> {
         match self {
             Self::Champion(ChampionSpec { temperature, .. }) | Self::Softmax { temperature } => Some(*temperature),
@@ -137,16 +137,16 @@ impl SelectorRule {
 }
 
 impl SelectorSpec {
-    /// The gates on blades: the name of each, which is that of its blade, and its threshold.
+    /// Returns the name and the threshold of each gate on a blade. The name is that of the blade.
     pub(crate) fn thresholds(&self) -> impl Iterator<Item = (&str, f64)> {
         let gates = self.gates.iter().filter(|gate| matches!(gate.on, GateOn::Blade { .. }));
         gates.map(|gate| (gate.name.as_str(), gate.threshold))
     }
 
-    /// The selector.
+    /// Builds the selector.
     ///
     /// # Errors
-    /// Names the number that is out of range.
+    /// If a number is out of range. The error names it.
     pub fn build(&self) -> Result<Arc<dyn Selector>, ParameterError> {
         let mut selector: Arc<dyn Selector> = match self.rule {
             SelectorRule::Champion(ChampionSpec { temperature, w_tour, w_blade, lambda, convention, standardize }) => {

@@ -1,4 +1,4 @@
-//! A text as a table, and the place of each of its keys and values for the errors that name it.
+//! Parsed scheme texts, with the position of each key and value for error messages.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,18 +10,19 @@ use toml::{Table, Value};
 
 use crate::SchemeError;
 
-/// Positions of key and value, by the path of the key: sections are taken in this order.
+/// The byte positions of key and value, by the path of the key. They determine the order of
+/// sections.
 type Places = BTreeMap<Vec<String>, [usize; 2]>;
 
-/// Where a scheme is read from, and the place of each of its keys and values.
+/// The source of a scheme, with the position of each of its keys and values.
 pub(crate) struct Source<'a> {
     file: &'a str,
-    /// The text, if errors name its lines.
+    /// The text, if errors should name lines.
     text: Option<&'a str>,
     places: Places,
 }
 
-/// A table of a text, and the keys that lead to it.
+/// A table in a source, and its path of keys.
 pub(crate) struct Section<'s> {
     source: &'s Source<'s>,
     path: Vec<String>,
@@ -29,12 +30,12 @@ pub(crate) struct Section<'s> {
 }
 
 impl<'a> Source<'a> {
-    /// A source whose values have no place, such as an option.
+    /// Creates a source without positions, such as a command-line option.
     pub(crate) fn without_lines(file: &'a str) -> Self {
         Self { file, text: None, places: Places::new() }
     }
 
-    /// Parses a text; errors name lines if `numbered`.
+    /// Parses a text. Errors name lines if `numbered`.
     pub(crate) fn parse(file: &'a str, text: &'a str, numbered: bool) -> Result<(Self, Table), SchemeError> {
         let mut source = Self { text: numbered.then_some(text), ..Self::without_lines(file) };
         let root = DeTable::parse(text).map_err(|error| SchemeError::Syntax {
@@ -46,7 +47,7 @@ impl<'a> Source<'a> {
         Ok((source, table))
     }
 
-    /// Reads any format; errors name no lines.
+    /// Reads any serde format. Errors do not name lines.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(file: &'a str, deserializer: D) -> Result<(Self, Table), D::Error> {
         let mut source = Self::without_lines(file);
         match (Ordered { path: &mut Vec::new(), places: &mut source.places }).deserialize(deserializer)? {
@@ -55,23 +56,23 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The section above all others, without its values.
+    /// Returns the root section, without values.
     pub(crate) fn root(&self) -> Section<'_> {
         Section { source: self, path: Vec::new(), table: Table::new() }
     }
 
-    /// The line of a position, from 1; 0 if lines say nothing.
+    /// Returns the line of a position, from 1; 0 if the source has no lines.
     fn line(&self, position: usize) -> usize {
         self.text.map_or(0, |text| 1 + text.bytes().take(position).filter(|&b| b == b'\n').count())
     }
 
-    /// The positions of a key and of its value.
+    /// Returns the positions of a key and of its value.
     fn place(&self, path: &[String]) -> [usize; 2] {
         self.places.get(path).copied().unwrap_or_default()
     }
 }
 
-/// A table without its spans, whose starts go to `places`.
+/// Converts a table into one without spans, whose start positions go to `places`.
 fn plain_table(table: &DeTable<'_>, path: &mut Vec<String>, places: &mut Places) -> Table {
     let mut plain = Table::new();
     for (key, value) in table {
@@ -99,17 +100,17 @@ fn plain_value(value: &DeValue<'_>, path: &mut Vec<String>, places: &mut Places)
 }
 
 impl<'s> Section<'s> {
-    /// Its own key.
+    /// Returns the last key of its path.
     pub(crate) fn name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// The keys that lead to it, as a header has them.
+    /// Returns its path, as in a TOML header.
     pub(crate) fn dotted(&self) -> String {
         self.path.join(".")
     }
 
-    /// The section `key` within this one.
+    /// Returns the section `key` within this one.
     pub(crate) fn under(&self, key: &str, table: Table) -> Section<'s> {
         Section { source: self.source, path: self.path_of(key), table }
     }
@@ -118,18 +119,17 @@ impl<'s> Section<'s> {
         self.path.iter().cloned().chain([key.to_owned()]).collect()
     }
 
-    /// The lines of a key of this section and of its value.
+    /// Returns the lines of a key of this section and of its value.
     pub(crate) fn lines(&self, key: &str) -> [usize; 2] {
         self.source.place(&self.path_of(key)).map(|position| self.source.line(position))
     }
 
-    /// The line of its header.
+    /// Returns the line of its header.
     pub(crate) fn line(&self) -> usize {
         self.source.line(self.source.place(&self.path)[0])
     }
 
-    /// The values of `table`, which is at this section, as sections themselves, in the order of the
-    /// source.
+    /// Returns the values of `table`, which lies at this section, as sections in source order.
     pub(crate) fn sections(&self, table: Table, what: &str) -> Result<Vec<Section<'s>>, SchemeError> {
         let section = |(name, value): (String, Value)| match value {
             Value::Table(table) => Ok(self.under(&name, table)),
@@ -142,24 +142,24 @@ impl<'s> Section<'s> {
         self.entries(table).into_iter().map(section).collect()
     }
 
-    /// The entries of `table`, which is at this section, in the order of the source.
+    /// Returns the entries of `table`, which lies at this section, in source order.
     pub(crate) fn entries(&self, table: Table) -> Vec<(String, Value)> {
         let mut entries: Vec<_> = table.into_iter().collect();
         entries.sort_by_key(|(name, _)| self.source.place(&self.path_of(name))[0]);
         entries
     }
 
-    /// A `what` at a line that does not exist.
+    /// Creates an error for an unknown `what` at a line.
     pub(crate) fn unknown(&self, line: usize, what: &str, name: &str, hint: String) -> SchemeError {
         SchemeError::Unknown { file: self.source.file.to_owned(), line, what: what.to_owned(), name: name.to_owned(), hint }
     }
 
-    /// A fault of the section as a whole.
+    /// Creates an error for the section as a whole.
     pub(crate) fn fault(&self, reason: impl Display) -> SchemeError {
         self.value(self.line(), format!("[{}]", self.dotted()), reason.to_string())
     }
 
-    /// A value of another type than its key has.
+    /// Creates an error for a value of the wrong type.
     pub(crate) fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
         let shown = match found {
             Value::Integer(_) | Value::Float(_) => found.to_string(),
@@ -173,7 +173,7 @@ impl<'s> Section<'s> {
     }
 }
 
-/// Reads a value of any format, and the order of its keys.
+/// Reads a value of any serde format, and records the order of its keys.
 struct Ordered<'o> {
     path: &'o mut Vec<String>,
     places: &'o mut Places,

@@ -20,7 +20,7 @@ use crate::{
     SelectorSpec, WeightingSpec, suggest,
 };
 
-/// The section of `[blades]` that stands for every adapter without one of its own.
+/// The section of `[blades]` that serves as a template for adapters without a section.
 pub(crate) const TEMPLATE: &str = "*";
 
 /// The `[about]` section: the name of the method, and its source. It changes nothing else.
@@ -33,7 +33,7 @@ pub struct About {
     pub source: String,
 }
 
-/// Where a scheme takes what its file leaves out.
+/// The defaults for fields that a scheme file leaves out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Base {
@@ -41,12 +41,12 @@ pub struct Base {
     pub convention: Convention,
     /// The operating point.
     pub point: OperatingPoint,
-    /// Temperature of the drafter, which is no part of an operating point.
+    /// The drafter temperature, which is not part of an operating point.
     pub draft_temperature: f64,
 }
 
 impl Base {
-    /// An operating point under a convention.
+    /// Creates a base from an operating point and a convention.
     pub fn new(convention: Convention, point: &OperatingPoint) -> Self {
         Self { convention, point: *point, draft_temperature: 1.0 }
     }
@@ -58,15 +58,15 @@ impl Default for Base {
     }
 }
 
-/// A scheme, slot by slot. π_B is the backbone of the [`Engine`] that it is [built](Self::build)
-/// on.
+/// A scheme, slot by slot. Its backbone π_B is that of the [`Engine`] on which it is
+/// [built](Self::build).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemeSpec {
     /// The name and source of the method.
     pub about: About,
-    /// Where fields come from that no file sets.
+    /// The defaults for fields that no file sets.
     pub base: Base,
-    /// Weights in place of those of the blades.
+    /// Weights that override those of the blades.
     pub weights: Option<NamedWeights>,
     /// Π_prop.
     pub proposal: ProposalSpec,
@@ -76,12 +76,12 @@ pub struct SchemeSpec {
     pub search: SearchSpec,
     /// What drafts if no candidate is good enough.
     pub fallback: FallbackSpec,
-    /// 𝓑, in the order of their weights.
+    /// 𝓑, in the order of the weight vector.
     pub blades: Vec<BladeSpec>,
-    /// How adapters that no blade names are seated; `None` if a file lists its blades without a
+    /// The template for adapters that no blade names; `None` if a file lists its blades without a
     /// template.
     pub template: Option<BladeSpec>,
-    /// The name of b₀, if it is seated.
+    /// The name of the fluency blade b₀, if it is seated.
     pub fluency: Option<String>,
     /// The rule for **w**.
     pub weighting: WeightingSpec,
@@ -94,7 +94,7 @@ pub struct SchemeSpec {
 }
 
 impl SchemeSpec {
-    /// A slot as a table; `None` for sections that hold several parts.
+    /// Returns a slot as a table; `None` for sections with several parts.
     pub(crate) fn section(&self, name: &str) -> Option<Table> {
         match name {
             "proposal" => Some(table_of(&self.proposal)),
@@ -112,7 +112,7 @@ impl SchemeSpec {
     /// Sets β in all blades that have one, and in those seated later.
     ///
     /// # Errors
-    /// When it is not positive and finite; the scheme is then as it was.
+    /// If it is not positive and finite. The scheme is then unchanged.
     pub(crate) fn set_beta(&mut self, beta: f64) -> Result<(), SchemeError> {
         BladeSpec::implicit_reward("", beta).build().map_err(|error| parameter("blades", error))?;
         self.base.point.beta = beta;
@@ -120,19 +120,19 @@ impl SchemeSpec {
         Ok(())
     }
 
-    /// Seats the adapter `name` after the template, or as an implicit reward if there is none,
-    /// unless a blade of that name is there already.
+    /// Seats the adapter `name`, unless a blade of that name exists. The blade is a copy of the
+    /// template, or an implicit reward if there is none.
     pub fn seat(&mut self, name: &str) {
         self.seat_plain(BladeSpec::implicit_reward(name, self.base.point.beta));
     }
 
-    /// Seats the head `name` after the template if that reads heads of its kind, or by its kind,
-    /// unless a blade of that name is there already.
+    /// Seats the head `name`, unless a blade of that name exists. The blade is a copy of the
+    /// template if that uses the same kind of head, or else the default for the head's kind.
     pub fn seat_head(&mut self, name: &str, kind: HeadKind) {
         self.seat_plain(BladeSpec::of_head(name, kind));
     }
 
-    /// Seats a blade. It is made like the template if both read the same kind of head, or none.
+    /// Seats a blade. It becomes a copy of the template if both use the same kind of head or none.
     fn seat_plain(&mut self, plain: BladeSpec) {
         if !self.is_named(&plain.name) {
             let template = self.template.clone().filter(|template| template.rule.head_kind() == plain.rule.head_kind());
@@ -141,11 +141,11 @@ impl SchemeSpec {
         }
     }
 
-    /// Seats a blade made of an instruction, with the numbers of the template if that is an implicit
-    /// reward, unless it is there already.
+    /// Seats an instruction blade, unless it exists already. It takes its numbers from the template
+    /// if that is an implicit reward.
     ///
     /// # Errors
-    /// When another blade of that name is there, or the template is for blades of another kind.
+    /// If another blade of this name exists, or if the template is of another kind.
     pub fn seat_instruction(&mut self, name: &str, instruction: &str) -> Result<(), SchemeError> {
         if self.instructions().any(|(lane, text)| lane == name && text == instruction) {
             return Ok(());
@@ -168,37 +168,39 @@ impl SchemeSpec {
         self.blades.iter().any(|blade| blade.name == name) || self.fluency.as_deref() == Some(name)
     }
 
-    /// The adapters that blades read with: the name the backbone knows each by, which is that of
-    /// its blade, followed by a number in an ensemble; and the directory if the file gives one.
+    /// Returns the adapters that blades use: the name by which the backbone knows each, and the
+    /// directory if the file gives one. The name is that of the blade, followed by a number in an
+    /// ensemble.
     pub fn adapters(&self) -> impl Iterator<Item = (String, Option<&PathBuf>)> {
         self.blades.iter().flat_map(BladeSpec::adapters)
     }
 
-    /// The lanes that read under another model than the backbone: the name of each, and the model,
-    /// "drafter" or a directory.
+    /// Returns the lanes that read another model than the backbone: the name of each, and the
+    /// model, "drafter" or a directory.
     pub fn readers(&self) -> impl Iterator<Item = (String, &str)> {
         self.blades
             .iter()
             .flat_map(|blade| blade.lanes_apart().into_iter().zip(std::iter::repeat(blade.on().unwrap_or_default())))
     }
 
-    /// The instructions that blades read under: the name of the lane of each, and its text.
+    /// Returns the instructions that blades read under: the lane name and the text of each.
     pub fn instructions(&self) -> impl Iterator<Item = (String, &str)> {
         self.blades.iter().flat_map(BladeSpec::instructions)
     }
 
-    /// The contexts that the backbone may keep: its own, and one for each adapter and instruction.
+    /// Returns the number of contexts that the backbone may keep: its own, and one for each adapter
+    /// and instruction.
     pub fn lanes(&self) -> usize {
         let names: BTreeSet<String> =
             self.adapters().map(|(name, _)| name).chain(self.instructions().map(|(name, _)| name)).collect();
         names.len() + 1
     }
 
-    /// Ω: the seated blades with their weights, or with equal ones if none is given.
+    /// Returns Ω: the seated blades with their weights, or with equal weights if none is given.
     ///
     /// # Errors
-    /// When there is no blade, a number is out of range, weights, correlations or gates name no
-    /// blade, or all weights are zero.
+    /// If there is no blade, if a number is out of range, if weights, correlations or gates name a
+    /// missing blade, or if all weights are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
         if self.blades.is_empty() {
             return Err(SchemeError::NoBlade);
@@ -216,8 +218,8 @@ impl SchemeSpec {
         };
         let seats: Vec<Seat> = self.blades.iter().map(seat).collect::<Result<_, _>>()?;
         let weights = if self.blades.iter().any(|blade| blade.weight.is_some()) {
-            // A blade without a weight beside blades with one counts for nothing, as on the command
-            // line.
+            // As on the command line, a blade without a weight gets zero if another blade has a
+            // weight.
             Simplex::normalized(self.blades.iter().map(|blade| blade.weight.unwrap_or(0.0)).collect::<Vec<_>>())
         } else {
             Simplex::uniform(seats.len())
@@ -229,10 +231,10 @@ impl SchemeSpec {
         })
     }
 
-    /// The scheme on an engine.
+    /// Builds the scheme on an engine.
     ///
     /// # Errors
-    /// When a number is out of range, no blade is seated, or the engine refuses.
+    /// If a number is out of range, no blade is seated, or the engine returns an error.
     pub fn build(&self, engine: &dyn Engine) -> Result<Scheme, SchemeError> {
         let spec = SpecHandle::new(self.spec()?);
         let drafting = self.proposal.drafting(self.granularity.span_tokens()).map_err(|reason| parameter("proposal", reason))?;
@@ -253,18 +255,18 @@ impl SchemeSpec {
         })
     }
 
-    /// The scheme as an arm of another, which makes and reads the candidates.
+    /// Builds the scheme as an arm of another scheme, whose candidates and readings it uses.
     ///
     /// # Errors
-    /// When a number is out of range, or no blade is seated.
+    /// If a number is out of range, or no blade is seated.
     pub fn arm(&self, name: &str) -> Result<Arm, SchemeError> {
         self.arm_of(name, SpecHandle::new(self.spec()?))
     }
 
-    /// The rule for **w**.
+    /// Builds the rule for **w**.
     ///
     /// # Errors
-    /// Says what is out of range or missing.
+    /// If a number is out of range or a constraint is missing.
     pub fn weighting(&self) -> Result<Arc<dyn Weighting>, String> {
         self.weighting.build(&self.selector)
     }
@@ -281,7 +283,8 @@ impl SchemeSpec {
         })
     }
 
-    /// Drops weights that name none of its blades: they are for the blades of another scheme.
+    /// Drops the override weights if they name none of the scheme's blades, since they then belong
+    /// to another scheme.
     pub fn forget_foreign_weights(&mut self) {
         let named = |name: &str| self.blades.iter().any(|blade| blade.name == name);
         if self.weights.as_ref().is_some_and(|weights| !weights.names().any(named)) {
@@ -289,10 +292,10 @@ impl SchemeSpec {
         }
     }
 
-    /// Checks every number, and that proposal and granularity fit.
+    /// Checks every number, and that proposal and granularity are compatible.
     ///
     /// # Errors
-    /// Names the slot and the number out of range.
+    /// If a number is out of range. The error names slot and number.
     pub fn check(&self) -> Result<(), SchemeError> {
         self.proposal.drafting(None).map_err(|reason| parameter("proposal", reason))?;
         self.granularity.check().map_err(|reason| parameter("granularity", reason))?;
@@ -324,7 +327,7 @@ impl SchemeSpec {
     }
 }
 
-/// A part of a scheme as a table of a file.
+/// Converts a part of a scheme into a TOML table.
 pub(crate) fn table_of(part: &impl Serialize) -> Table {
     Table::try_from(part).expect("the parts of a scheme are tables")
 }

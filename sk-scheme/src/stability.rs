@@ -1,4 +1,5 @@
-//! What a scheme promises: how far a change of the composite scores can move the choice.
+//! The stability of a scheme: how far a change of the composite scores can move the selection
+//! probabilities.
 
 use std::sync::Arc;
 
@@ -7,40 +8,40 @@ use sk_core::{Batch, ParameterError};
 
 use crate::{AggregatorSpec, ChampionSpec, FallbackSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec};
 
-/// Why the choices of a scheme have no stability certificate.
+/// The reason why a scheme has no stability certificate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Uncertified {
     /// The ratings have no bound.
     #[error(transparent)]
     Ratings(#[from] NoCertificate),
-    /// The selector standardises what it draws from.
+    /// The selector standardises its inputs.
     #[error(
         "the champion's logits are z-scores, and near a tie those magnify any change without bound; use selector \"softmax\", or \
          standardize = false"
     )]
     Champion,
-    /// The selector takes the highest.
+    /// The selector takes the maximum.
     #[error("the highest changes at a tie, so an arbitrarily small change can move the choice wholly; use selector \"softmax\"")]
     Highest,
     /// The selector drops candidates.
     #[error("top_k and top_p drop whole candidates, and whom they drop changes at a tie; leave them out")]
     Truncated,
-    /// The batch is not whole.
+    /// The batch is incomplete.
     #[error("{kept} of its {of} candidates were kept, and the others had a part in the choice")]
     Cut {
-        /// Candidates whose scores there are.
+        /// The number of candidates with scores.
         kept: usize,
-        /// Candidates that there were.
+        /// The number of candidates of the step.
         of: usize,
     },
-    /// The search leaves candidates out.
+    /// The search drops candidates.
     #[error("the search drops candidates by scores, so an arbitrarily small change can move the choice; use kind = \"full\"")]
     Searched,
-    /// The weights follow the scores.
+    /// The weights depend on the scores.
     #[error("the weights of a step follow its scores, and the bound holds at fixed weights; use weighting \"fixed\"")]
     Weighed,
-    /// A gate refuses candidates.
+    /// A gate rejects candidates.
     #[error("a gate refuses whole candidates at its threshold, so an arbitrarily small change can move the choice; leave it out")]
     Gated,
 }
@@ -51,22 +52,22 @@ impl From<ParameterError> for Uncertified {
     }
 }
 
-/// The certificates of a scheme's steps: 𝓐 with a bound, under a softmax.
+/// The stability certificates of a scheme's steps, for an aggregator with a bound under a softmax.
 ///
-/// They are of the composite scores, as the normaliser hands them on (`mu` in a trace), at the
-/// step's dispersions and fluency.
+/// They bound the effect of changes of the composite scores, the output of the normaliser (`mu` in
+/// a trace), at the dispersions and fluency of the step.
 pub struct Stability {
     aggregator: Arc<dyn Certify>,
     temperature: f64,
-    /// Factors of ratings and scores in a logit times T.
+    /// The factors of rating and score in a logit, times T.
     factors: (f64, f64),
 }
 
 impl Stability {
-    /// Of an aggregator and a selector.
+    /// Creates the certificates for an aggregator and a selector.
     ///
     /// # Errors
-    /// When one of them has no bound, whatever the batch, or a number is out of range.
+    /// If one of them has no bound for any batch, or if a number is out of range.
     pub fn new(aggregator: &AggregatorSpec, selector: &SelectorSpec) -> Result<Self, Uncertified> {
         if !selector.gates.is_empty() {
             return Err(Uncertified::Gated);
@@ -82,19 +83,19 @@ impl Stability {
             }
             SelectorRule::Champion(ChampionSpec { temperature, w_tour, w_blade, .. }) => (temperature, (w_tour, w_blade)),
             SelectorRule::Argmax | SelectorRule::EpsilonArgmax { .. } => return Err(Uncertified::Highest),
-            // A draw that looks at nothing cannot be moved, at any temperature.
+            // Uniform selection is unaffected by scores, at any temperature.
             SelectorRule::Uniform => (1.0, (0.0, 0.0)),
         };
         let stability = Self { aggregator: aggregator.build()?, temperature, factors };
-        // A batch that has nothing of its own to refuse: two candidates, each with a dispersion.
+        // Probes with the simplest valid batch: two candidates, each with a positive dispersion.
         stability.certificate(&Batch::trusted(&[0.0; 2], &[1.0; 2]).with_trusted_fluency(&[0.0; 2]))?;
         Ok(stability)
     }
 
-    /// The certificate of one step.
+    /// Computes the certificate of one step.
     ///
     /// # Errors
-    /// When two of its candidates are compared on a spread of zero.
+    /// If two of its candidates are compared with a spread of zero.
     pub fn certificate(&self, batch: &Batch<'_>) -> Result<StabilityCertificate, NoCertificate> {
         let (rating, score) = self.factors;
         let modulus = match batch.len() {
@@ -107,10 +108,10 @@ impl Stability {
 }
 
 impl SchemeSpec {
-    /// What the scheme promises of its steps.
+    /// Returns the stability certificates of the scheme.
     ///
     /// # Errors
-    /// Why it promises nothing.
+    /// The reason why there are none.
     pub fn stability(&self) -> Result<Stability, Uncertified> {
         if self.search != SearchSpec::Full || self.fallback != FallbackSpec::None {
             return Err(Uncertified::Searched);
@@ -168,12 +169,12 @@ mod tests {
         assert_eq!(softmax.certificate(&batch), StabilityCertificate::new(&member, &batch, 0.5));
         let certain = Batch::trusted(&mu, &[0.0, 1.0, 0.0]);
         assert_eq!(softmax.certificate(&certain), Err(NoCertificate::NoSpread { i: 0, j: 2 }));
-        // A champion without standardisation draws from both.
+        // A champion without standardisation uses both rating and score.
         let champion =
             stability(&format!("{PLAIN}[selector]\nstandardize = false\ntemperature = 2\nw_tour = 0.5\nw_blade = 3\n")).unwrap();
         let modulus = member.modulus(&batch).unwrap().with_scores(0.5, 3.0);
         assert_eq!(champion.certificate(&batch).unwrap(), StabilityCertificate::of(modulus, 2.0).unwrap());
-        // Nothing moves a draw that looks at nothing, or one among one.
+        // Scores do not affect uniform selection, nor selection from a single candidate.
         let uniform = stability("[selector]\nkind = \"uniform\"\n").unwrap();
         assert_eq!(uniform.certificate(&certain).unwrap().radius(0.1), Ok(f64::INFINITY));
         assert_eq!(champion.certificate(&Batch::trusted(&[1.0], &[0.0])).unwrap().radius(0.1), Ok(f64::INFINITY));

@@ -4,8 +4,7 @@ use std::str::FromStr;
 
 use crate::{BladeSpec, Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
 
-/// A scheme by name or file, and what is changed of it: what a command line, a plan or a request
-/// says.
+/// A scheme by name or file with changes, as a command line, a plan or a request specifies it.
 ///
 /// ```
 /// use sk_scheme::Steering;
@@ -18,38 +17,39 @@ use crate::{BladeSpec, Convention, NamedWeights, Parameter, Preset, SchemeError,
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Steering {
-    /// Weights of the blades, of which no blade may have two.
+    /// The weights of the blades; each blade may have only one.
     pub weights: Vec<NamedWeights>,
-    /// The name of a scheme that ships, or a file; the reference scheme unless given.
+    /// The name of a shipped scheme, or a file. Defaults to the reference scheme.
     pub scheme: Option<PathBuf>,
     /// Fields that are set after the scheme, in this order.
     pub set: Vec<FieldEdit>,
-    /// The operating point; that of the convention unless given.
+    /// The operating point. Defaults to that of the convention.
     pub preset: Option<Preset>,
-    /// What fills in where the paper is silent.
+    /// The convention for what the paper leaves open.
     pub convention: Convention,
-    /// Numbers that are set last.
+    /// Numbers that are set last, before the weights.
     pub numbers: Vec<(&'static Parameter, f64)>,
 }
 
-/// What the model that ships drafts at under the sound convention. It is a thousandth of the size
-/// of those that the operating point was published with, and at temperature 1 its tail of unlikely
-/// tokens is most of what it writes.
+/// The temperature of the shipped drafter under the sound convention. The model has a thousandth of
+/// the size of those with which the operating point was published. At temperature 1, unlikely
+/// tokens make up most of its text.
 const SHIPPED_DRAFT_TEMPERATURE: f64 = 0.75;
 
-/// How many candidates it drafts without a preset: more of what it writes is no answer.
+/// The number of candidates of the shipped drafter without a preset. More candidates are needed,
+/// since fewer of its drafts are answers.
 const SHIPPED_CANDIDATES: usize = 12;
 
 impl Steering {
-    /// The scheme: the preset under the convention, then the scheme or file, then single fields,
-    /// then numbers, then weights.
+    /// Builds the scheme. Applies the preset under the convention, then the scheme or file, then
+    /// single fields, then numbers, then weights.
     ///
-    /// `shipped` says that the model that ships drafts, which has a temperature and, without a
-    /// preset, a number of candidates of its own under the sound convention.
+    /// `shipped` says whether the shipped model drafts. Under the sound convention it has its own
+    /// temperature and, without a preset, its own number of candidates.
     ///
     /// # Errors
-    /// If the file cannot be read as a scheme, a number is out of range, or one does not apply to
-    /// the scheme's slots.
+    /// If the file cannot be read as a scheme, a number is out of range, or a number does not apply
+    /// to the scheme.
     pub fn spec(&self, shipped: bool) -> Result<SchemeSpec, SchemeError> {
         let preset = self.preset.unwrap_or_else(|| Preset::of_convention(self.convention));
         let mut point = preset.operating_point();
@@ -73,10 +73,10 @@ impl Steering {
         Ok(spec)
     }
 
-    /// Refuses what does nothing for a scheme whose blades are all seated.
+    /// Rejects numbers that have no effect on a scheme whose blades are all seated.
     ///
     /// # Errors
-    /// If β is given, and no blade has one.
+    /// If β is given and no blade has one.
     pub fn check_effect(&self, seated: &SchemeSpec) -> Result<(), SchemeError> {
         let beta = self.numbers.iter().any(|(parameter, _)| parameter.name == "beta");
         if beta && !seated.blades.iter().any(BladeSpec::has_beta) {
@@ -85,20 +85,20 @@ impl Steering {
         Ok(())
     }
 
-    /// The weights given, if any are.
+    /// Returns the given weights; `None` if there are none.
     ///
     /// # Errors
-    /// If a blade is given two.
+    /// If a blade is given two weights.
     pub fn weights(&self) -> Result<Option<NamedWeights>, SchemeError> {
         NamedWeights::together(&self.weights).map_err(|reason| SchemeError::Parameter { slot: "--weights", reason })
     }
 
-    /// What an arm beside this scheme is steered by: another scheme and other fields, the same
-    /// candidates and weights.
+    /// Returns the steering of an arm of this scheme: another scheme and other fields, with the
+    /// same candidates and weights.
     #[must_use]
     pub fn of_arm(&self, scheme: PathBuf, set: &[FieldEdit]) -> Self {
         let shared = self.set.iter().filter(|field| ["proposal", "granularity"].contains(&field.slot.as_str()));
-        // The numbers of slots that make candidates, and β.
+        // The numbers that determine candidates, and β.
         let numbers =
             self.numbers.iter().filter(|(parameter, _)| ["proposal", "granularity", "blades"].contains(&parameter.section));
         Self {
@@ -110,9 +110,9 @@ impl Steering {
     }
 }
 
-/// `SLOT.FIELD=VALUE` or `blades.NAME.FIELD=VALUE`: one field of a scheme.
+/// An assignment to one field of a scheme: `SLOT.FIELD=VALUE` or `blades.NAME.FIELD=VALUE`.
 ///
-/// The value is TOML; what is not is a string.
+/// The value is parsed as TOML, or taken as a string if it is not TOML.
 ///
 /// ```
 /// use sk_scheme::FieldEdit;
@@ -130,11 +130,11 @@ pub struct FieldEdit {
 }
 
 impl FieldEdit {
-    /// Sets fields of a scheme in this order, those of one section together. `name` stands before
-    /// each of them in errors.
+    /// Applies edits to a scheme in this order, those of one section together. Errors prefix each
+    /// edit with `name`.
     ///
     /// # Errors
-    /// As [`SchemeSpec::amend`]; earlier sections are then set.
+    /// As for [`SchemeSpec::amend`]. Earlier sections are then already set.
     pub fn apply(fields: &[Self], spec: &mut SchemeSpec, name: &str) -> Result<(), SchemeError> {
         for fields in by_section(fields) {
             let names: Vec<String> = fields.iter().map(|field| format!("{name} {field}")).collect();
@@ -144,23 +144,23 @@ impl FieldEdit {
         Ok(())
     }
 
-    /// The line of a scheme file under which it belongs.
+    /// Returns the header of its section in a scheme file.
     fn header(&self) -> String {
         let blade = self.blade.as_ref().map_or_else(String::new, |name| format!(".{}", toml::Value::String(name.clone())));
         format!("[{}{blade}]\n", self.slot)
     }
 
-    /// What it says there.
+    /// Returns its line in that section.
     fn line(&self) -> String {
-        // What reads as a TOML value is one; anything else is a string without its quotes.
+        // A value that is not valid TOML is quoted as a string.
         let is_value = format!("value = {}", self.value).parse::<toml::Table>().is_ok();
         let value = if is_value { self.value.clone() } else { toml::Value::String(self.value.clone()).to_string() };
         format!("{} = {value}\n", self.field)
     }
 }
 
-/// Fields of one section together, since they may be right together only; of one that is set twice,
-/// the last.
+/// Groups edits by section, since the fields of a section may be valid only together. Of several
+/// edits of one field, the last is kept.
 fn by_section(all: &[FieldEdit]) -> Vec<Vec<&FieldEdit>> {
     let mut sections: Vec<Vec<&FieldEdit>> = Vec::new();
     for field in all {
@@ -192,7 +192,7 @@ impl FromStr for FieldEdit {
         let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         let (key, value) = text.split_once('=').ok_or("expected SLOT.FIELD=VALUE, such as selector.top_k=50")?;
         let (slot, field) = key.trim().split_once('.').unwrap_or((key, ""));
-        // A blade's name may be anything, dots included; a field has none.
+        // The name of a blade may contain dots; the name of a field may not.
         let (blade, field) = match field.rsplit_once('.') {
             Some((blade, field)) if slot == "blades" => (Some(blade), field),
             _ => (None, field),

@@ -1,10 +1,10 @@
-//! "Did you mean": the known name closest to a misspelt one.
+//! Suggestions of the known name closest to a misspelt one.
 
-/// How alike two names must be to be taken for a slip: normalised Damerau–Levenshtein, where
-/// `thurston` and `thurstone` have 0.89.
+/// The least similarity of a suggestion: normalised Damerau–Levenshtein, where `thurston` and
+/// `thurstone` have 0.89.
 const ALIKE: f64 = 0.6;
 
-/// The known name that `name` is most likely a slip of.
+/// Returns the known name most similar to `name`, if one is similar enough.
 pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -14,7 +14,7 @@ pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// What to say after `unknown … "name"`: the closest known name, or all of them.
+/// Returns the hint for an error on an unknown name: the closest known name, or all known names.
 pub fn hint(name: &str, known: &[&str]) -> String {
     match closest(name, known.iter().copied()) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
@@ -23,10 +23,10 @@ pub fn hint(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The choice that `name` stands for among `known` ones of a `what`.
+/// Parses `name` as one of the `known` choices. `what` names the kind of choice in errors.
 ///
 /// # Errors
-/// When there is none of that name; says which may be meant.
+/// If there is no choice of this name. The error suggests one.
 pub fn choice<T: Copy>(what: &str, name: &str, known: &[(&'static str, T)]) -> Result<T, String> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let found = known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice);

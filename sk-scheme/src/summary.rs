@@ -1,11 +1,11 @@
-//! A scheme in a few words per slot, as in the paper's table of methods, and what it costs.
+//! A short description of a scheme, slot by slot as in the paper's table of methods, with its cost.
 
 use crate::{
     AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, Dispersion, DispersionArm, FallbackSpec, LinkSpec, NormalizerRule, Prior,
     ProposalSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec,
 };
 
-/// The slots of a scheme, in words.
+/// A scheme described slot by slot.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Summary {
     /// The method.
@@ -22,18 +22,18 @@ pub struct Summary {
     pub aggregator: String,
     /// 𝓢.
     pub selector: String,
-    /// Forward passes.
+    /// The forward passes per token and per span.
     pub passes: Passes,
     /// Who published it.
     pub source: String,
 }
 
-/// Forward passes, and the rows of each, for K adapters.
+/// The forward passes of a scheme, with the rows of each, for K adapters.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Passes {
-    /// Passes per token that a candidate is made with, such as `1 of 7 rows (drafter)`.
+    /// The passes per token of a candidate while it is drafted, such as `1 of 7 rows (drafter)`.
     pub per_token: Vec<String>,
-    /// Passes per span that the candidates are read with.
+    /// The passes per span in which the candidates are scored.
     pub per_span: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Display for Passes {
 }
 
 impl SchemeSpec {
-    /// The scheme in words, for any number of adapters.
+    /// Describes the scheme, for any number of adapters.
     pub fn summary(&self) -> Summary {
         Summary {
             method: self.about.method.clone(),
@@ -61,13 +61,13 @@ impl SchemeSpec {
         }
     }
 
-    /// How often which model runs.
+    /// Counts the forward passes of each model.
     pub fn passes(&self) -> Passes {
         let rules = || self.blades.iter().chain(&self.template).map(|blade| &blade.rule);
         let adapters = rules().any(|rule| rule.needs_adapter() && !matches!(rule, BladeRule::Ingredient { .. }));
         let backbone = self.proposal.reads_backbone() || rules().any(BladeRule::reads_backbone);
         let heads = rules().any(|rule| rule.head_kind().is_some());
-        // An instruction and a member of an ensemble have a lane each, whatever K is.
+        // Instructions and ensemble members have one lane each, independent of K.
         let own = |rule: &BladeRule| match rule {
             BladeRule::Instruction { against, .. } => 1 + usize::from(against.is_some()),
             BladeRule::Ensemble { adapters, .. } => adapters.len(),
@@ -86,7 +86,7 @@ impl SchemeSpec {
             }
             per_token.push(format!("backbone × {}", bracketed(&lanes)));
             if heads {
-                // What a token leaves behind takes a row for each candidate.
+                // Scoring the state after each token takes one row per candidate.
                 let rows = if vocabulary.head_k > 0 { vocabulary.head_k.to_string() } else { "V".to_owned() };
                 per_token.push(format!("backbone × {rows}"));
             }

@@ -61,7 +61,7 @@ fn every_link_of_the_library_has_a_name() {
     }
 }
 
-/// Ratings 3, 2, 1 and raw scores of two blades, of which the first is weighed.
+/// Selects from ratings 3, 2, 1 and raw scores of two blades, of which only the first has weight.
 fn selected(config: &SchemeSpec) -> Vec<f64> {
     let table = sk_core::ScoreTable::new([([0.3, 0.2, 0.1], [0.0; 3]), ([-1.0, 0.0, 1.0], [0.5, 0.5, 0.1])]).unwrap();
     let table = table.with_names(["calm", "safe"]).unwrap();
@@ -99,8 +99,8 @@ fn each_standardisation_is_switched_alone() {
     let mut published = reference(Convention::Sound);
     let scores = sk_core::ScoreTable::new([([6.0, 2.0, 1.0], [1.0, 2.0, 0.0]), ([-30.0, 0.0, 50.0], [5.0, 5.0, 1.0])]).unwrap();
     let fluency = [-2.0, -1.0, -4.0];
-    // Composite, rating, probability: what each standardisation changes, and what comes before it
-    // and does not.
+    // Returns composite, rating and probability. Each standardisation changes its own stage and the
+    // later ones, but not the earlier ones.
     let run = |config: &SchemeSpec| {
         let (mut composite, mut ratings, mut p) = (sk_core::Composite::default(), vec![0.0; 3], vec![0.0; 3]);
         config.normalizer.build().unwrap().combine(&scores, &Simplex::uniform(2).unwrap(), &mut composite);
@@ -185,7 +185,7 @@ fn blades_are_amended_field_by_field() {
     ["a", "b"].iter().for_each(|name| args.seat(name));
     assert_eq!(args.blades.iter().map(lambda).collect::<Vec<_>>(), [0.5, 0.5]);
     assert_eq!(args.blades[0].rule.dispersion(), Some(Dispersion::Zero), "what is not named stays");
-    // One blade of a template, and one with a section of its own.
+    // One blade is a copy of the template, and the other has its own section.
     let mut args = amended("args", "[blades.b]\nguided = 2\n").unwrap();
     ["a", "b"].iter().for_each(|name| args.seat(name));
     let named = |name: &str| lambda(args.blades.iter().find(|blade| blade.name == name).unwrap());
@@ -230,8 +230,7 @@ fn correlations_are_of_blades_that_are_seated() {
     assert_eq!(config.spec().unwrap_err().to_string(), said);
     config.seat("sfae");
     assert!(config.spec().is_ok());
-    // A blade of no weight is seated, and the fluency of candidates is no blade that errs with
-    // others.
+    // A blade with zero weight is seated. The fluency blade has no errors correlated with others.
     let two = "[blades.calm]\nweight = 1\n[blades.safe]\nweight = 0\n[blades.b0]\nkind = \"fluency\"\n[normalizer]\n";
     assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().spec().is_ok());
     let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().spec().unwrap_err();

@@ -1,16 +1,16 @@
-//! Texts that are read whole, up to a length: a device or a pipe may have no end.
+//! Reading of whole texts up to a maximum length, since a device or a pipe may not end.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes of the longest text. Plans and schemes have some thousands.
+/// The most bytes of a text. Plans and schemes have some thousands.
 pub const LONGEST: u64 = 64 << 20;
 
 /// Reads a file.
 ///
 /// # Errors
-/// When it cannot be read, is not UTF-8, or is longer than [`LONGEST`] bytes.
+/// If the file cannot be read, is not UTF-8, or is longer than [`LONGEST`] bytes.
 pub fn read(path: &Path) -> io::Result<String> {
     read_from(File::open(path)?)
 }

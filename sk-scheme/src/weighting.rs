@@ -1,4 +1,4 @@
-//! The rule for **w**: the weights of a step.
+//! The rule for **w**, the weights of a step.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub enum WeightingSpec {
 }
 
 impl WeightingSpec {
-    /// Its `kind` in a scheme file.
+    /// Returns its `kind` in a scheme file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -41,10 +41,10 @@ impl WeightingSpec {
         }
     }
 
-    /// The rule; `selector` has the gates whose thresholds are constraints.
+    /// Builds the rule. The gates of `selector` provide the thresholds of constraints.
     ///
     /// # Errors
-    /// Says which number is out of range, or that constraints are missing.
+    /// If a number is out of range, or if there are no constraints.
     pub(crate) fn build(&self, selector: &SelectorSpec) -> Result<Arc<dyn Weighting>, String> {
         match *self {
             Self::Fixed => Ok(Arc::new(Fixed)),

@@ -5,16 +5,15 @@ use std::str::FromStr;
 use serde::ser::{Serialize, Serializer};
 use sk_core::{AlignmentSpec, SpecError};
 
-/// Weights by name, in the order given. Whether they are weights, and whose, is checked where they
-/// meet the blades.
+/// Weights by name, in the given order. They are validated when they are applied to blades.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedWeights(Vec<(String, f64)>);
 
 impl NamedWeights {
-    /// What several options give together; nothing where there is none.
+    /// Combines the weights of several options; `None` if there are none.
     ///
     /// # Errors
-    /// When a name is given two weights.
+    /// If a name is given two weights.
     pub fn together(given: &[Self]) -> Result<Option<Self>, String> {
         let mut weights: Vec<(String, f64)> = Vec::new();
         for (name, weight) in given.iter().flat_map(|weights| &weights.0) {
@@ -23,20 +22,21 @@ impl NamedWeights {
         Ok((!given.is_empty()).then_some(Self(weights)))
     }
 
-    /// The names, in the order given.
+    /// Returns the names, in the given order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The weight given to a name; zero where there is none.
+    /// Returns the weight of a name; zero if it has none.
     pub fn of(&self, name: &str) -> f64 {
         self.0.iter().find(|(other, _)| other == name).map_or(0.0, |(_, weight)| *weight)
     }
 
-    /// `spec` with these weights, scaled to sum to one; a blade not named gets zero.
+    /// Returns `spec` with these weights, scaled to sum to one. A blade that is not named gets
+    /// zero.
     ///
     /// # Errors
-    /// When a name is not seated or a weight is negative or not finite, or all are zero.
+    /// If a name is not seated, a weight is negative or not finite, or all weights are zero.
     pub fn apply(&self, spec: &AlignmentSpec) -> Result<AlignmentSpec, SpecError> {
         spec.with_named_weights(self.0.iter().map(|(name, weight)| (name.as_str(), *weight)))
     }
