@@ -2,13 +2,14 @@ use crate::{Batch, Real};
 
 /// 𝓐: rates the candidates of a batch, {(μ_i, σ_i)} ↦ **R** ∈ ℝ^N.
 ///
-/// Only the order and the differences of ratings carry meaning; their origin is the operator's own.
+/// Only the order and the differences of ratings are meaningful. Each operator chooses its own
+/// origin.
 pub trait Aggregator<F: Real = f64>: Send + Sync {
-    /// Writes the rating of candidate i to `ratings[i]`, whatever it held. A step fails where one
-    /// is NaN.
+    /// Writes the rating of candidate i to `ratings[i]`, overwriting its contents. A step fails if
+    /// a rating is NaN.
     ///
     /// # Panics
-    /// May panic when `ratings` is not as long as the batch.
+    /// May panic if the length of `ratings` differs from that of the batch.
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]);
 }
 

@@ -5,21 +5,21 @@ use crate::{
     Selector, SpecHandle, StepError, Weighting,
 };
 
-/// Ω with its rule for **w**, and ⟨b₀, 𝓝, 𝓐, 𝓢⟩: how a choice is made among candidates that somebody else drafts and reads.
+/// Ω with its rule for **w**, and ⟨b₀, 𝓝, 𝓐, 𝓢⟩: the part of a scheme that selects among given
+/// candidates and readings.
 ///
-/// A [`Scheme`](crate::Scheme) has one arm whose choice it appends. In an ablation it has others
-/// too, which score, rate and select from the same candidates at every step; the trace records what
-/// they would have chosen. The backbone reads the candidates once for all.
+/// A [`Scheme`](crate::Scheme) has one arm whose selected candidate it appends. For an ablation it
+/// has further arms, which score, rate and select from the same candidates at every step; the trace
+/// records their decisions. The backbone reads the candidates once for all arms.
 #[derive(Clone)]
 pub struct Arm {
     /// The name of the arm in traces and errors.
     pub name: Arc<str>,
-    /// Ω = (𝓑, **w**), read once a step. Variants and heads are those of the scheme's backbone.
+    /// Ω = (𝓑, **w**), read once per step. Adapters and heads are those of the scheme's backbone.
     pub spec: SpecHandle,
-    /// b₀, the fluency blade. It stands outside the simplex: the aggregator gives it its
-    /// coefficient α.
+    /// The fluency blade b₀. It has no simplex weight; the aggregator applies its coefficient α.
     pub fluency: Option<Arc<dyn Blade>>,
-    /// The rule that makes the weights of a step of those of Ω.
+    /// The rule that derives the weights of a step from those of Ω.
     pub weighting: Arc<dyn Weighting>,
     /// 𝓝.
     pub normalizer: Arc<dyn Normalizer>,
@@ -50,13 +50,14 @@ impl Arm {
     }
 }
 
-/// The blades that are read in a step: those that count, those that the selector looks at, and b₀.
+/// The blades that are read in a step: those of positive weight, those that the selector uses, and
+/// b₀.
 pub(crate) struct Seated<'s> {
     seats: Vec<(&'s Seat, f64)>,
     fluency: Option<&'s dyn Blade>,
 }
 
-/// The scores of the blades that were read in a step.
+/// The scores of the blades in a step.
 pub(crate) struct Scores {
     table: ScoreTable,
     /// One per blade of the table.
@@ -66,7 +67,7 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// Decides with a choice among the given candidates; `None` for all.
+    /// Decides, selecting among the given candidates; `None` for all.
     pub(crate) fn decide(&self, arm: &Arm, uniform: f64, among: Option<&[usize]>) -> Result<Decision, StepError> {
         arm.operators().decide_among(&self.table, &self.weights, self.fluency.as_deref(), uniform, among)
     }

@@ -1,24 +1,25 @@
 use crate::{BoxError, Candidates, Policy, Readings, TokenId, Traffic};
 
-/// π_B: the frozen model that reads candidates, under itself, under the variants seated on it, and
-/// with heads on its hidden states.
+/// π_B: the frozen model that reads candidates, with or without an adapter, and with heads on its
+/// hidden states.
 ///
 /// # For implementors
-/// One call must serve all candidates under all policies: that is where a fast implementation makes
-/// a single pass. A reading must not depend on which other candidates or policies are in the call.
+/// One call must serve all candidates under all policies, so that a fast implementation can use a
+/// single pass. A reading must not depend on the other candidates or policies in the call.
 pub trait Backbone: Send {
-    /// Reads each candidate, as a continuation of `context`, under each policy.
+    /// Reads each candidate as a continuation of `context`, under each policy.
     ///
-    /// The result holds every policy asked for, with one [`Reading`](crate::Reading) per candidate
+    /// The result has every requested policy, with one [`Reading`](crate::Reading) per candidate
     /// and one value per token.
     ///
     /// # Errors
-    /// When a policy is unknown or the model fails; nothing is committed.
+    /// If a policy is unknown or the model fails. Nothing is committed.
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError>;
 
-    /// Reads the first tokens of candidates, some of which are likely to be read whole next, after the
-    /// same context and under the same policies. A backbone may keep what the next
-    /// [`read`](Self::read) can go on from; its readings are those of [`read`](Self::read).
+    /// Reads the first tokens of candidates, some of which are likely to be read completely by the
+    /// next [`read`](Self::read), after the same context and under the same policies. A backbone
+    /// may keep the computed state for that call. The readings are the same as those of
+    /// [`read`](Self::read).
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -26,21 +27,21 @@ pub trait Backbone: Send {
         self.read(context, heads, policies)
     }
 
-    /// Candidate `chosen` of the last [`read`](Self::read) is appended to the context: keep what
-    /// was computed for it.
+    /// Notifies the backbone that candidate `chosen` of the last [`read`](Self::read) is appended
+    /// to the context, so that it can keep the state computed for it.
     ///
-    /// Where another slot fails after it, the context is not extended after all: the one of the
-    /// next call is the truth.
+    /// If another slot fails afterwards, the context is not extended. The context of the next call
+    /// is authoritative.
     ///
     /// # Errors
-    /// When the cache cannot be extended.
+    /// If the cache cannot be extended.
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
         let _ = chosen;
         Ok(())
     }
 
-    /// The traffic of the generation so far, that of the proposal included, where models are behind
-    /// servers.
+    /// Returns the network traffic of the generation so far, including that of the proposal, for
+    /// models behind servers.
     fn traffic(&self) -> Traffic {
         Traffic::default()
     }

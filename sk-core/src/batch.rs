@@ -1,6 +1,6 @@
 use crate::{Real, ScoreError, ScoreTable, score};
 
-/// What the normaliser makes of a score table: one composite (μ, σ) per candidate.
+/// The result of normalising a score table: one composite (μ, σ) per candidate.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Composite<F = f64> {
     /// Composite scores, one per candidate.
@@ -19,9 +19,8 @@ impl<F: Real> Composite<F> {
     }
 }
 
-/// A candidate batch as 𝓐 and 𝓢 see it: composite scores and dispersions, the fluency blade's
-/// scores where one is seated, and the scores of the blades behind the composites where a rule may
-/// look at them.
+/// A candidate batch as 𝓐 and 𝓢 see it: composite scores and dispersions, and optionally the
+/// fluency scores and the scores of the single blades.
 ///
 /// All slices have length N ≥ 1, one entry per candidate.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +32,7 @@ pub struct Batch<'a, F = f64> {
 }
 
 impl<'a, F: Real> Batch<'a, F> {
-    /// A batch without a fluency blade.
+    /// Creates a batch without fluency scores.
     ///
     /// ```
     /// use sk_core::Batch;
@@ -42,8 +41,8 @@ impl<'a, F: Real> Batch<'a, F> {
     /// ```
     ///
     /// # Errors
-    /// When there is no candidate, the slices differ in length, or a number is not a score: with
-    /// the candidate's index.
+    /// If there is no candidate, the slices differ in length, or a number is not a valid score. The
+    /// error has the index of the candidate.
     pub fn new(mu: &'a [F], sigma: &'a [F]) -> Result<Self, ScoreError> {
         if mu.is_empty() {
             return Err(ScoreError::Empty);
@@ -57,11 +56,11 @@ impl<'a, F: Real> Batch<'a, F> {
         Ok(Self { mu, sigma, fluency: None, blades: None })
     }
 
-    /// A batch of numbers that are scores by construction: they come out of a [`ScoreTable`] and a
-    /// normaliser, or of another batch. They are not looked at, but by debug assertions.
+    /// Creates a batch of numbers known to be valid scores, because they come from a [`ScoreTable`]
+    /// and a normaliser or from another batch. They are checked by debug assertions only.
     ///
     /// # Panics
-    /// When there is no candidate or the slices differ in length.
+    /// If there is no candidate or the slices differ in length.
     pub fn trusted(mu: &'a [F], sigma: &'a [F]) -> Self {
         assert!(!mu.is_empty(), "a batch holds at least one candidate");
         assert_eq!(mu.len(), sigma.len(), "scores and dispersions must be as many as the candidates");
@@ -69,10 +68,11 @@ impl<'a, F: Real> Batch<'a, F> {
         Self { mu, sigma, fluency: None, blades: None }
     }
 
-    /// The same batch with the scores ℓ_S of the fluency blade b₀.
+    /// Adds the scores ℓ_S of the fluency blade b₀.
     ///
     /// # Errors
-    /// When the slice differs in length, or a number is not finite: with the candidate's index.
+    /// If the slice has another length or a number is not finite. The error has the index of the
+    /// candidate.
     pub fn with_fluency(self, fluency: &'a [F]) -> Result<Self, ScoreError> {
         if fluency.len() != self.mu.len() {
             return Err(ScoreError::Length { quantity: "fluency scores", expected: self.mu.len(), got: fluency.len() });
@@ -83,11 +83,11 @@ impl<'a, F: Real> Batch<'a, F> {
         }
     }
 
-    /// [`with_fluency`](Self::with_fluency) of numbers that are scores by construction, as for
+    /// As [`with_fluency`](Self::with_fluency), for numbers known to be valid, as for
     /// [`trusted`](Self::trusted).
     ///
     /// # Panics
-    /// When the slice differs in length.
+    /// If the slice has another length.
     #[must_use]
     pub fn with_trusted_fluency(self, fluency: &'a [F]) -> Self {
         assert_eq!(self.mu.len(), fluency.len(), "fluency scores must be as many as the candidates");
@@ -95,39 +95,39 @@ impl<'a, F: Real> Batch<'a, F> {
         Self { fluency: Some(fluency), ..self }
     }
 
-    /// The same batch with the scores of the single blades, before normalisation.
+    /// Adds the scores of the single blades before normalisation.
     ///
     /// # Panics
-    /// When the table has another number of candidates.
+    /// If the table has another number of candidates.
     #[must_use]
     pub fn with_blades(self, blades: &'a ScoreTable<F>) -> Self {
         assert_eq!(self.mu.len(), blades.candidates(), "each blade must have scored all candidates");
         Self { blades: Some(blades), ..self }
     }
 
-    /// N.
+    /// Returns the number of candidates N.
     #[allow(clippy::len_without_is_empty)] // a batch holds at least one candidate
     pub fn len(&self) -> usize {
         self.mu.len()
     }
 
-    /// Composite scores μ.
+    /// Returns the composite scores μ.
     pub fn mu(&self) -> &'a [F] {
         self.mu
     }
 
-    /// Composite dispersions σ.
+    /// Returns the composite dispersions σ.
     pub fn sigma(&self) -> &'a [F] {
         self.sigma
     }
 
-    /// Length-normalised log-probability of each candidate under the proposal, in nats per token,
-    /// where b₀ is seated.
+    /// Returns the length-normalised log-probability of each candidate under the proposal, in nats
+    /// per token; `None` if no fluency blade is seated.
     pub fn fluency(&self) -> Option<&'a [F]> {
         self.fluency
     }
 
-    /// Scores of the single blades before normalisation, where the batch carries them.
+    /// Returns the scores of the single blades before normalisation, if the batch has them.
     pub fn blades(&self) -> Option<&'a ScoreTable<F>> {
         self.blades
     }

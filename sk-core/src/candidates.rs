@@ -2,11 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CandidatesError, TokenId};
 
-/// Why a candidate span ends where it does.
+/// The reason why a candidate span ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanEnd {
-    /// ρ says the span is whole.
+    /// ρ ended the span.
     Complete,
     /// The last token ends the response.
     EndOfText,
@@ -14,15 +14,15 @@ pub enum SpanEnd {
     Limit,
 }
 
-/// A candidate continuation: its tokens, what the proposal thinks of each, and why it ends.
+/// A candidate continuation: its tokens, their log-probabilities under the proposal, and why it
+/// ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// The tokens of the span, at least one. An end-of-text token is a token like another and comes
-    /// last.
+    /// The tokens of the span, at least one. An end-of-text token is included as the last one.
     pub tokens: Vec<TokenId>,
     /// log π_S(y_t | x, y_<t) in nats at temperature 1 and before any truncation, one per token.
     pub log_probs: Vec<f32>,
-    /// Why it ends.
+    /// The reason why it ends.
     pub end: SpanEnd,
 }
 
@@ -34,10 +34,11 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Checks and keeps the candidates.
+    /// Creates the batch after validation.
     ///
     /// # Errors
-    /// When there is none, one has no tokens, or log-probabilities are too few, NaN or positive.
+    /// If there is no candidate, a candidate has no tokens, or log-probabilities are missing, NaN
+    /// or positive.
     pub fn new(candidates: Vec<Candidate>) -> Result<Self, CandidatesError> {
         if candidates.is_empty() {
             return Err(CandidatesError::None);
@@ -50,7 +51,8 @@ impl Candidates {
             if tokens != log_probs {
                 return Err(CandidatesError::Length { index, tokens, log_probs });
             }
-            // A log-probability rounds to a hair above zero when one token holds all the mass.
+            // A log-probability can round to slightly above zero if one token has all the
+            // probability.
             if let Some(position) = candidate.log_probs.iter().position(|&p| p.is_nan() || p > 1e-3) {
                 return Err(CandidatesError::LogProb {
                     index,
@@ -63,42 +65,42 @@ impl Candidates {
         Ok(Self { all: candidates, head: None })
     }
 
-    /// Says that the candidates are the likeliest tokens of a vocabulary of which no more was to be
-    /// had, and that their probabilities were divided by their sum.
+    /// Marks the candidates as the most probable tokens of a vocabulary that is not fully
+    /// available, with probabilities divided by their sum.
     #[must_use]
     pub fn of_head(self) -> Self {
         Self { head: Some(self.all.len()), ..self }
     }
 
-    /// How many tokens of the vocabulary the candidates are, if [no more](Self::of_head) were to be
-    /// had.
+    /// Returns the number of tokens if the candidates are a [head](Self::of_head) of the
+    /// vocabulary.
     pub fn head(&self) -> Option<usize> {
         self.head
     }
 
-    /// N.
+    /// Returns the number of candidates N.
     #[allow(clippy::len_without_is_empty)] // never empty by construction
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The candidates in the order of the proposal.
+    /// Returns the candidates in the order of the proposal.
     pub fn as_slice(&self) -> &[Candidate] {
         &self.all
     }
 
-    /// The candidates of these indices, of which there is at least one.
+    /// Returns the candidates at these indices, at least one.
     pub(crate) fn pick(&self, indices: impl IntoIterator<Item = usize>) -> Self {
         Self { all: indices.into_iter().map(|i| self.all[i].clone()).collect(), head: None }
     }
 
-    /// These candidates with others in the places of `indices`.
+    /// Replaces the candidates at `indices` by `others`.
     pub(crate) fn with(mut self, indices: &[usize], others: &Self) -> Self {
         indices.iter().zip(others).for_each(|(&i, other)| self.all[i].clone_from(other));
         self
     }
 
-    /// Goes through the candidates in the order of the proposal.
+    /// Iterates over the candidates in the order of the proposal.
     pub fn iter(&self) -> std::slice::Iter<'_, Candidate> {
         self.all.iter()
     }

@@ -1,6 +1,6 @@
 use crate::{StepError, TokenId};
 
-/// The token ids a generation has so far: a prompt, then what was appended to it.
+/// The token ids of a generation: the prompt, then the response so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
     tokens: Vec<TokenId>,
@@ -8,10 +8,10 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context that holds a prompt alone.
+    /// Creates a context from a prompt.
     ///
     /// # Errors
-    /// When the prompt has no tokens.
+    /// If the prompt has no tokens.
     pub fn new(prompt: impl Into<Vec<TokenId>>) -> Result<Self, StepError> {
         let tokens = prompt.into();
         if tokens.is_empty() {
@@ -20,12 +20,12 @@ impl Context {
         Ok(Self { prompt: tokens.len(), tokens })
     }
 
-    /// Prompt and response.
+    /// Returns prompt and response.
     pub fn tokens(&self) -> &[TokenId] {
         &self.tokens
     }
 
-    /// The response alone.
+    /// Returns the response.
     pub fn response(&self) -> &[TokenId] {
         &self.tokens[self.prompt..]
     }

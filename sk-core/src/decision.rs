@@ -2,10 +2,10 @@ use serde::Serialize;
 
 use crate::{Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, StepError, Weighting, draw_at};
 
-/// How far the sum of a selector's probabilities may be from one: N roundings of f64.
+/// The tolerance for the sum of a selector's probabilities: N rounding errors of f64.
 const PROBABILITY_TOLERANCE: f64 = 1e-9;
 
-/// The rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩: what makes a choice of scores.
+/// The rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩: the operators that select a candidate from scores.
 #[derive(Clone, Copy)]
 pub struct Operators<'s> {
     /// The rule for **w**.
@@ -18,10 +18,10 @@ pub struct Operators<'s> {
     pub selector: &'s dyn Selector,
 }
 
-/// What operators make of the scores of a step.
+/// The results of the operators in a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {
-    /// The weights of this step, one per blade; empty if they are those that were asked for.
+    /// The weights of this step, one per blade; empty if they equal the requested ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
     /// Composite scores, one per candidate.
@@ -32,20 +32,20 @@ pub struct Decision {
     pub ratings: Vec<f64>,
     /// Selection probabilities, one per candidate.
     pub probabilities: Vec<f64>,
-    /// The candidate that was drawn.
+    /// The index of the selected candidate.
     pub chosen: usize,
 }
 
 impl Operators<'_> {
-    /// Weighs, normalises and rates the scores of N candidates, and selects one by the number
-    /// `uniform` of [0, 1).
+    /// Weights, normalises and rates the scores of N candidates, and selects one with the number
+    /// `uniform` in [0, 1).
     ///
-    /// `requested` has one entry per blade of `scores`; what the rule for **w** makes of it is scaled
-    /// to sum to one. The normaliser combines the blades of positive weight; the selector sees all
-    /// of them.
+    /// `requested` has one entry per blade of `scores`. The weights that the rule for **w** derives
+    /// from it are scaled to sum to one. The normaliser combines the blades of positive weight. The
+    /// selector sees all blades.
     ///
-    /// Costs arithmetic in K·N besides that of the aggregator (`prop:cost`). Allocates the
-    /// decision; the slots themselves allocate nothing once a thread has seen a batch of the size.
+    /// Costs O(K·N) arithmetic in addition to the aggregator (`prop:cost`). Allocates the decision.
+    /// The slots themselves allocate nothing once the thread has processed a batch of this size.
     ///
     /// # Errors
     /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,
@@ -61,17 +61,18 @@ impl Operators<'_> {
         self.decide_among(scores, requested, fluency, uniform, None)
     }
 
-    /// [`decide`](Self::decide) with a choice among the candidates `among` only, in rising order.
+    /// As [`decide`](Self::decide), but selects only among the candidates `among`, given in
+    /// ascending order.
     ///
-    /// All candidates are normalised and rated. The probabilities are those of the selector, given
-    /// that one of `among` is chosen; if that is impossible, those of the selector for a batch of
-    /// `among` alone.
+    /// All candidates are normalised and rated. The probabilities are those of the selector
+    /// conditioned on selecting one of `among`. If that event has probability zero, they are those
+    /// of the selector for a batch of only `among`.
     ///
     /// # Errors
     /// As [`decide`](Self::decide).
     ///
     /// # Panics
-    /// If `among` is empty or names no candidate.
+    /// If `among` is empty or has an index that is out of bounds.
     pub fn decide_among(
         &self,
         scores: &ScoreTable,
@@ -118,7 +119,7 @@ impl Operators<'_> {
         Ok(Decision { weights, mu, sigma, ratings, probabilities, chosen })
     }
 
-    /// The probabilities of candidates, given that one of `among` is chosen.
+    /// Returns the selection probabilities, conditioned on selecting one of `among`.
     fn given(
         &self,
         among: &[usize],
@@ -146,7 +147,7 @@ impl Operators<'_> {
     }
 }
 
-/// What a normaliser made of `n` candidates.
+/// Validates the composites of a normaliser for `n` candidates.
 fn composites(composite: &Composite, n: usize) -> Result<Batch<'_>, ScoreError> {
     match composite.mu.len() {
         got if got == n => Batch::new(&composite.mu, &composite.sigma),

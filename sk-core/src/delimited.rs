@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use crate::{Granularity, TokenId};
 
-/// ρ by text: a span is whole when its last token completes one of some delimiters, which stays
+/// ρ by text: a span is complete when its last token completes one of several delimiters, which is
 /// part of the span.
 ///
-/// Works on the bytes of the tokens, so a span may end inside a multi-byte character, and a
-/// delimiter may be spread over tokens. Text after the delimiter in the same token stays too: token
-/// ids are never cut.
+/// The rule works on the bytes of the tokens. A span may therefore end inside a multi-byte
+/// character, and a delimiter may extend over several tokens. Text after the delimiter in the same
+/// token is kept, since tokens are never split.
 #[derive(Debug, Clone)]
 pub struct Delimited {
     token_bytes: Arc<[Box<[u8]>]>,
@@ -16,8 +16,8 @@ pub struct Delimited {
 }
 
 impl Delimited {
-    /// Spans that end with one of `delimiters`; `token_bytes[t]` are the bytes that token `t`
-    /// decodes to.
+    /// Creates a rule for spans that end with one of `delimiters`. `token_bytes[t]` are the bytes
+    /// of token `t`.
     pub fn new(token_bytes: Arc<[Box<[u8]>]>, delimiters: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let delimiters: Vec<Box<[u8]>> =
             delimiters.into_iter().filter(|d| !d.as_ref().is_empty()).map(|d| d.as_ref().into()).collect();
@@ -25,12 +25,12 @@ impl Delimited {
         Self { token_bytes, delimiters, longest }
     }
 
-    /// Spans cut at the first blank line, as in the reference runs.
+    /// Creates the rule for spans that end at the first blank line, as in the reference runs.
     pub fn blank_line(token_bytes: Arc<[Box<[u8]>]>) -> Self {
         Self::new(token_bytes, ["\n\n"])
     }
 
-    /// Spans of one sentence or line.
+    /// Creates the rule for spans of one sentence or line.
     pub fn sentence(token_bytes: Arc<[Box<[u8]>]>) -> Self {
         Self::new(token_bytes, [".", "!", "?", "\n"])
     }
@@ -43,7 +43,7 @@ impl Delimited {
 impl Granularity for Delimited {
     fn completes(&self, span: &[TokenId]) -> bool {
         let Some((&last, earlier)) = span.split_last() else { return false };
-        // What a delimiter that ends in the last token can reach back to.
+        // The number of final bytes that contain any delimiter which ends in the last token.
         let needed = self.bytes(last).len() + self.longest.saturating_sub(1);
         let mut tail: Vec<u8> = self.bytes(last).iter().rev().copied().collect();
         for &token in earlier.iter().rev() {
@@ -74,9 +74,9 @@ mod tests {
         assert!(rule.completes(&[0, 4, 1]));
         assert!(rule.completes(&[2]));
         assert!(rule.completes(&[0, 3]));
-        // Whole at token 1 already; the question is not asked again for what follows.
+        // The span was already complete at token 1; later tokens are not tested against it.
         assert!(!rule.completes(&[5, 0]));
-        // An id the vocabulary lacks has no bytes.
+        // An id outside the vocabulary has no bytes.
         assert!(!rule.completes(&[0, 99]));
     }
 

@@ -1,18 +1,18 @@
 use crate::ParameterError;
 
-/// f of an f-divergence D_f(π ‖ π_B) whose derivative has a closed inverse: what multi-objective
-/// decoding mixes policies with.
+/// The generator f of an f-divergence D_f(π ‖ π_B) whose derivative has a closed-form inverse,
+/// under which multi-objective decoding mixes policies.
 ///
-/// Policies π_k, each the best for a reward of its own at the price D_f(π ‖ π_B), are mixed into
+/// Policies π_k, each optimal for its own reward under the penalty D_f(π ‖ π_B), are mixed into
 ///
 /// ```text
 /// π(y) ∝ π_B(y) · (f′)⁻¹( Σ_k w_k f′(π_k(y) / π_B(y)) )
 /// ```
 ///
-/// (Shi et al. 2024, MOD, eq. 6). Everything is in terms of log-ratios u = log π_k − log π_B in
-/// nats, so that nothing over- or underflows before it must. Where f′ is flat its value does not
-/// tell ratios apart: that of the Jensen–Shannon divergence is off by 0.04 at u = 36 and flat from
-/// 37.5 on.
+/// (Shi et al. 2024, MOD, eq. 6). All computations use log-ratios u = log π_k − log π_B in nats to
+/// avoid overflow and underflow. Where f′ is flat, its value cannot distinguish ratios: for the
+/// Jensen–Shannon divergence, the round trip is off by 0.04 at u = 36, and f′ is constant from 37.5
+/// on.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Divergence {
     /// f(x) = x ln x: the weighted geometric mean Π π_k^w_k.
@@ -22,23 +22,24 @@ pub enum Divergence {
     ForwardKl,
     /// f(x) = x ln x − (x + 1) ln((x + 1)/2).
     JensenShannon,
-    /// f′(x) = (1 − x^−α)/α: the weighted power mean (Σ w_k π_k^−α)^(−1/α). α → 0 is the reverse, α = 1 the forward KL divergence. Made by
-    /// [`alpha`](Self::alpha), which checks α.
+    /// f′(x) = (1 − x^−α)/α: the weighted power mean (Σ w_k π_k^−α)^(−1/α). α → 0 gives the reverse
+    /// KL divergence, α = 1 the forward KL divergence. Use [`alpha`](Self::alpha), which validates
+    /// α.
     #[non_exhaustive]
     Alpha(f64),
 }
 
 impl Divergence {
-    /// The α-divergence.
+    /// Creates the α-divergence.
     ///
     /// # Errors
-    /// When `alpha` is not positive and finite.
+    /// If `alpha` is not positive and finite.
     pub fn alpha(alpha: f64) -> Result<Self, ParameterError> {
         ParameterError::check(alpha.is_finite() && alpha > 0.0, "alpha", alpha, "positive and finite")?;
         Ok(Self::Alpha(alpha))
     }
 
-    /// α of the α-divergence; none of the others.
+    /// Returns α for the α-divergence, `None` for the others.
     #[must_use]
     pub fn order(self) -> Option<f64> {
         match self {
@@ -47,22 +48,22 @@ impl Divergence {
         }
     }
 
-    /// f′(eᵘ), but for an additive constant that the mixture does not see.
+    /// Returns f′(eᵘ), up to an additive constant that cancels in the mixture.
     #[must_use]
     pub fn gradient(self, log_ratio: f64) -> f64 {
         let u = log_ratio;
         match self {
             Self::ReverseKl => u,
             Self::ForwardKl => -(-u).exp(),
-            // ln(2x/(1 + x)), from whichever side does not overflow.
+            // ln(2x/(1 + x)), in the form that does not overflow for this sign of u.
             Self::JensenShannon if u > 0.0 => std::f64::consts::LN_2 - (-u).exp().ln_1p(),
             Self::JensenShannon => std::f64::consts::LN_2 + u - u.exp().ln_1p(),
             Self::Alpha(alpha) => -(-alpha * u).exp_m1() / alpha,
         }
     }
 
-    /// ln (f′)⁻¹(z): the log-ratio whose [`gradient`](Self::gradient) is `z`. Infinite at and
-    /// beyond the end of f′'s range.
+    /// Returns ln (f′)⁻¹(z), the log-ratio whose [`gradient`](Self::gradient) is `z`. The result is
+    /// infinite at and beyond the end of the range of f′.
     #[must_use]
     pub fn log_ratio(self, gradient: f64) -> f64 {
         let z = gradient;
@@ -86,7 +87,7 @@ mod tests {
     const ALL: [Divergence; 5] =
         [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::JensenShannon, Divergence::Alpha(0.5), Divergence::Alpha(2.0)];
 
-    /// The inverse loses digits where f′ is flat: e^−u of them, in units of f64's 2e-16.
+    /// The inverse loses precision where f′ is flat: the error is 2e-16·eᵘ.
     #[test]
     fn the_inverse_undoes_the_gradient() {
         for divergence in ALL {
@@ -118,13 +119,13 @@ mod tests {
         close(mean(Divergence::JensenShannon), z.exp() / (2.0 - z.exp()));
     }
 
-    /// e^±800 is not representable; what is made of it is.
+    /// e^±800 is not representable, but the results are.
     #[test]
     fn ratios_far_from_one_neither_overflow_nor_vanish() {
         let ln_2 = std::f64::consts::LN_2;
         assert_eq!(Divergence::JensenShannon.gradient(800.0), ln_2);
         assert_eq!(Divergence::JensenShannon.gradient(-800.0), ln_2 - 800.0);
-        // At the end of its range and beyond it the ratio is infinite.
+        // At and beyond the end of the range, the ratio is infinite.
         for (divergence, end) in [(Divergence::JensenShannon, ln_2), (Divergence::ForwardKl, 0.0), (Divergence::Alpha(0.5), 2.0)]
         {
             for z in [end, end + 1.0] {

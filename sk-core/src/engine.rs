@@ -5,28 +5,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Backbone, BoxError, ParameterError, Proposal, SpecHandle};
 
-/// The models that a scheme is built on: they read candidates (π_B), draft them (Π_prop) and know
-/// the bytes of their tokens (ρ).
+/// The models on which a scheme is built: they read candidates (π_B), draft them (Π_prop) and
+/// provide the bytes of their tokens (ρ).
 ///
 /// # For implementors
-/// The models of this process and those behind a server implement the same trait. What
-/// [`start`](Self::start) returns belongs to one generation and is used by one thread; an engine
-/// may serve several generations at once.
+/// Models in this process and models behind a server implement the same trait. The result of
+/// [`start`](Self::start) belongs to one generation and is used by one thread. An engine may serve
+/// several generations at once.
 pub trait Engine {
-    /// The backbone and the proposal of one generation. `spec` is the generation's Ω: a proposal
-    /// that depends on the weights, such as a soup of adapters, reads it at every step.
+    /// Creates the backbone and the proposal of one generation. `spec` is the generation's Ω. A
+    /// proposal that depends on the weights, such as a soup of adapters, reads it at every step.
     ///
     /// # Errors
-    /// When the engine cannot draft like this, or has no room for the candidates.
+    /// If the engine does not support this drafting, or has no room for the candidates.
     fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<Generation, BoxError>;
 
-    /// The bytes of each token of the vocabulary, by id. Ids that decode to nothing have no bytes.
+    /// Returns the bytes of each token of the vocabulary, by id. Ids that decode to nothing have no
+    /// bytes.
     fn token_bytes(&self) -> Arc<[Box<[u8]>]>;
 }
 
 const _: Option<&dyn Engine> = None;
 
-/// What one generation runs on.
+/// The models of one generation.
 pub struct Generation {
     /// π_B.
     pub backbone: Box<dyn Backbone>,
@@ -47,14 +48,14 @@ pub enum Drafting {
         sampling: Sampling,
         /// Whether an end-of-text token stays in the candidate and ends the response.
         keep_end_of_text: bool,
-        /// Most tokens of a span; `None` for no cap.
+        /// The most tokens of a span; `None` for no limit.
         span_tokens: Option<NonZeroUsize>,
     },
     /// The tokens of the vocabulary are the candidates, one each.
     Vocabulary {
-        /// Whose log-probabilities the candidates carry.
+        /// The model whose log-probabilities the candidates carry.
         prior: Prior,
-        /// Which tokens are candidates.
+        /// The tokens that are candidates.
         head: VocabularyHead,
     },
 }
@@ -70,33 +71,33 @@ pub enum DraftModel {
     Soup(Merge),
 }
 
-/// How several adapters become one.
+/// The method of merging several adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merge {
-    /// Rewarded Soups (Ramé et al. 2023): the change of a layer is the weighted average of the
-    /// adapters' changes,
+    /// Rewarded Soups (Ramé et al. 2023): the update of a layer is the weighted average of the
+    /// adapters' updates,
     ///
     /// ```text
     /// ΔW = Σ_k w_k s_k A_k B_k
     /// ```
     ///
-    /// exactly, kept in low rank by laying the matrices side by side. The rank is the sum of the
-    /// ranks.
+    /// computed exactly and kept in low rank by concatenating the matrices. The rank is the sum of
+    /// the ranks.
     #[default]
     Exact,
-    /// What PEFT's `add_weighted_adapter(combination_type="linear")` does: the matrices are
-    /// averaged, not their products,
+    /// PEFT's `add_weighted_adapter(combination_type="linear")`: the matrices are averaged, not
+    /// their products,
     ///
     /// ```text
     /// ΔW = (Σ_k √(w_k s_k) A_k) (Σ_k √(w_k s_k) B_k),
     /// ```
     ///
-    /// which has cross terms between unrelated adapters. The rank stays as it is, so all must be of
-    /// one rank.
+    /// which has cross terms between unrelated adapters. The rank does not change, so all adapters
+    /// must have the same rank.
     PeftLinear,
 }
 
-/// Whose log-probabilities single-token candidates carry.
+/// The source of the log-probabilities of single-token candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prior {
     /// Every token has −ln V.
@@ -108,21 +109,21 @@ pub enum Prior {
     Drafter,
 }
 
-/// What the value of a head on the backbone's hidden states means.
+/// The meaning of a head's value on the backbone's hidden states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeadKind {
-    /// Log-odds that the finished text has the attribute: a future discriminator (Yang & Klein
+    /// The log-odds that the finished text has the attribute: a future discriminator (Yang & Klein
     /// 2021).
     Discriminator,
     /// A reward: differences are log-odds of being preferred (Bradley–Terry).
     Reward,
 }
 
-/// Below this temperature the most likely token is taken.
+/// The temperature below which sampling is greedy.
 const GREEDY: f32 = 1e-5;
 
-/// How a token is drawn from logits, in the order transformers applies it: repetition penalty,
+/// The sampling of a token from logits, in the order of transformers: repetition penalty,
 /// temperature, top-k, top-p.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawSampling", deny_unknown_fields)]
@@ -149,11 +150,11 @@ impl Default for RawSampling {
 }
 
 impl Sampling {
-    /// Checks and keeps the settings: `temperature` ≥ 0 (0 is greedy), `top_p` in (0, 1] (1 is
-    /// off), `top_k` (0 is off), `repetition_penalty` > 0 (1 is off).
+    /// Validates the settings: `temperature` ≥ 0 (0 is greedy), `top_p` in (0, 1] (1 is off),
+    /// `top_k` (0 is off), `repetition_penalty` > 0 (1 is off).
     ///
     /// # Errors
-    /// Names the setting out of range.
+    /// If a setting is out of range. The error names it.
     pub fn new(temperature: f32, top_p: f32, top_k: usize, repetition_penalty: f32) -> Result<Self, ParameterError> {
         let check = |ok: bool, name, value, expected| ParameterError::check(ok, name, f64::from(value), expected);
         check(temperature.is_finite() && temperature >= 0.0, "temperature", temperature, "finite and not negative")?;
@@ -163,58 +164,59 @@ impl Sampling {
         Ok(Self { temperature, top_p, top_k, repetition_penalty })
     }
 
-    /// The most likely token, always.
+    /// Returns greedy sampling.
     pub const fn greedy() -> Self {
         Self { temperature: 0.0, top_p: 1.0, top_k: 0, repetition_penalty: 1.0 }
     }
 
-    /// Temperature 1, top-p 0.95: the paper's operating point.
+    /// Returns temperature 1 and top-p 0.95, the paper's operating point.
     pub const fn nucleus() -> Self {
         Self { temperature: 1.0, top_p: 0.95, top_k: 0, repetition_penalty: 1.0 }
     }
 
-    /// What the reference runs drew candidates with: temperature 1, top-p 0.95, top-k 50,
-    /// repetition penalty 1.05.
+    /// Returns the settings of the reference runs: temperature 1, top-p 0.95, top-k 50, repetition
+    /// penalty 1.05.
     pub const fn reference_runs() -> Self {
         Self { temperature: 1.0, top_p: 0.95, top_k: 50, repetition_penalty: 1.05 }
     }
 
-    /// Whether the outcome does not depend on the generator.
+    /// Returns whether sampling is deterministic.
     pub fn is_greedy(&self) -> bool {
         self.temperature < GREEDY
     }
 
-    /// Whether the outcome is the most likely token, whatever came before.
+    /// Returns whether the result is always the argmax of the logits, whatever came before.
     pub fn is_argmax(&self) -> bool {
         self.is_greedy() && self.repetition_penalty == 1.0
     }
 
-    /// The factor that turns a logit into the exponent of a weight: 1/T, or 1 for greedy sampling.
+    /// Returns the factor from a logit to the exponent of a softmax weight: 1/T, or 1 for greedy
+    /// sampling.
     pub fn rate(&self) -> f32 {
         if self.is_greedy() { 1.0 } else { self.temperature.recip() }
     }
 
-    /// The logit of a token that occurred before.
+    /// Returns the penalised logit of a token that occurred before.
     pub fn penalise(&self, logit: f32) -> f32 {
         if logit < 0.0 { logit * self.repetition_penalty } else { logit / self.repetition_penalty }
     }
 
-    /// T; 0 is greedy.
+    /// Returns T; 0 is greedy.
     pub fn temperature(&self) -> f32 {
         self.temperature
     }
 
-    /// The probability mass kept; 1 keeps all.
+    /// Returns the probability mass kept; 1 keeps all.
     pub fn top_p(&self) -> f32 {
         self.top_p
     }
 
-    /// The number of tokens kept; 0 keeps all.
+    /// Returns the number of tokens kept; 0 keeps all.
     pub fn top_k(&self) -> usize {
         self.top_k
     }
 
-    /// What the logits of tokens seen before are divided by; 1 is off.
+    /// Returns the divisor of the logits of tokens seen before; 1 is off.
     pub fn repetition_penalty(&self) -> f32 {
         self.repetition_penalty
     }
@@ -227,7 +229,7 @@ impl TryFrom<RawSampling> for Sampling {
     }
 }
 
-/// Which tokens of the vocabulary are candidates.
+/// The tokens of the vocabulary that are candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VocabularyHead {
     top_k: usize,
@@ -238,29 +240,29 @@ impl VocabularyHead {
     /// Every token.
     pub const ALL: Self = Self { top_k: 0, plausibility: 0.0 };
 
-    /// The `top_k` likeliest tokens under π_B (0 for all), of those whose probability is at least
-    /// `plausibility` times that of the likeliest: 𝓥_head = {y : π_B(y) ≥ α·max π_B}, the
+    /// Keeps the `top_k` most probable tokens under π_B (0 for all), among those whose probability
+    /// is at least `plausibility` times the largest: 𝓥_head = {y : π_B(y) ≥ α·max π_B}, the
     /// constraint of contrastive decoding (Li et al. 2023, eq. 3).
     ///
     /// # Errors
-    /// When `plausibility` is not in [0, 1].
+    /// If `plausibility` is not in [0, 1].
     pub fn new(top_k: usize, plausibility: f32) -> Result<Self, ParameterError> {
         let value = f64::from(plausibility);
         ParameterError::check((0.0..=1.0).contains(&plausibility), "plausibility", value, "between 0 and 1")?;
         Ok(Self { top_k, plausibility })
     }
 
-    /// The number of tokens kept; 0 keeps all.
+    /// Returns the number of tokens kept; 0 keeps all.
     pub fn top_k(self) -> usize {
         self.top_k
     }
 
-    /// The least probability kept, as a share of that of the likeliest token.
+    /// Returns the least probability kept, as a share of the largest.
     pub fn plausibility(self) -> f32 {
         self.plausibility
     }
 
-    /// Whether every token is a candidate.
+    /// Returns whether every token is a candidate.
     pub fn keeps_all(self) -> bool {
         self == Self::ALL
     }

@@ -1,31 +1,31 @@
 use crate::TokenId;
 
-/// An error of a slot's own making, carried through the step with its source.
+/// The error of a slot, wrapped by the errors of a step.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// A number that a slot cannot be built with.
+/// A parameter that is out of range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{name} is {value}; it must be {expected}")]
 pub struct ParameterError {
-    /// What the number is called.
+    /// The name of the parameter.
     pub name: &'static str,
-    /// The number.
+    /// The value.
     pub value: f64,
-    /// What it must be, in words.
+    /// The requirement, in words.
     pub expected: &'static str,
 }
 
 impl ParameterError {
-    /// `value` if `valid`, or else the error that says what `name` must be.
+    /// Returns `value` if `valid`, or else an error that says what `name` must be.
     ///
     /// # Errors
-    /// When not `valid`.
+    /// If not `valid`.
     pub fn check(valid: bool, name: &'static str, value: f64, expected: &'static str) -> Result<f64, Self> {
         if valid { Ok(value) } else { Err(Self { name, value, expected }) }
     }
 }
 
-/// A score that is not one.
+/// An invalid score.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScoreError {
@@ -63,21 +63,21 @@ pub enum ScoreError {
         /// Length of this row.
         got: usize,
     },
-    /// A value of a table that is not a score.
+    /// A value of a table is not a valid score.
     #[error("blade {blade}: {source}")]
     Blade {
         /// Index of the blade (row).
         blade: usize,
-        /// What is wrong with it.
+        /// The error.
         source: Box<ScoreError>,
     },
-    /// A batch without candidates.
+    /// The batch has no candidates.
     #[error("the batch is empty; at least one candidate is needed")]
     Empty,
-    /// One of the quantities of a batch is given for another number of candidates than the scores.
+    /// A quantity of a batch has another number of values than there are scores.
     #[error("{got} {quantity} for {expected} scores")]
     Length {
-        /// Which quantity, in the plural.
+        /// The quantity, in the plural.
         quantity: &'static str,
         /// Number of scores.
         expected: usize,
@@ -92,7 +92,7 @@ pub enum ScoreError {
         /// Number of names.
         got: usize,
     },
-    /// Two rows of a table have one name.
+    /// Two rows of a table have the same name.
     #[error("two blades are called \"{name}\"; names must differ")]
     SameName {
         /// The name.
@@ -100,11 +100,11 @@ pub enum ScoreError {
     },
 }
 
-/// Weights that are not on the probability simplex.
+/// The reason why weights are not on the probability simplex.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimplexError {
-    /// No weight at all.
+    /// There are no weights.
     #[error("no weights given; at least one is needed")]
     Empty,
     /// A weight below zero.
@@ -123,17 +123,17 @@ pub enum SimplexError {
         /// Its value.
         value: f64,
     },
-    /// Weights that do not sum to one (or, when they are to be normalised, sum to zero).
+    /// The weights do not sum to one, or sum to zero if they are to be normalised.
     #[error("weights sum to {sum}; they must sum to {expected}")]
     Sum {
         /// The sum found.
         sum: f64,
-        /// What it must be, in words.
+        /// The requirement, in words.
         expected: &'static str,
     },
 }
 
-/// Candidates that cannot be scored.
+/// The reason why candidates cannot be scored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CandidatesError {
@@ -170,7 +170,7 @@ pub enum CandidatesError {
     },
 }
 
-/// An edit of Ω that was refused. The specification is unchanged.
+/// The reason why an edit of Ω was rejected. The specification is unchanged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -188,7 +188,7 @@ pub enum SpecError {
         /// The name.
         name: String,
     },
-    /// The last blade cannot be unseated, nor one whose removal leaves only zero weights.
+    /// Unseating the blade would leave no blade, or only zero weights.
     #[error("unseating \"{name}\" would leave no blade with a positive weight")]
     NoneLeft {
         /// The name.
@@ -202,7 +202,7 @@ pub enum SpecError {
         /// Number of blades.
         blades: usize,
     },
-    /// A named weight is not a weight.
+    /// A named weight is negative or not finite.
     #[error("weight of blade \"{name}\" is {value}; weights must be finite and not negative")]
     Weight {
         /// The blade.
@@ -210,16 +210,16 @@ pub enum SpecError {
         /// The value.
         value: f64,
     },
-    /// The weights are off the simplex.
+    /// The weights are not on the simplex.
     #[error(transparent)]
     Simplex(#[from] SimplexError),
 }
 
-/// What went wrong in a step, by slot. The context is as it was before the step.
+/// The error of a step, by slot. The context is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// A context without tokens.
+    /// The context has no tokens.
     #[error("the prompt is empty; give at least one token")]
     EmptyContext,
     /// Π_prop failed.
@@ -236,7 +236,7 @@ pub enum StepError {
         /// Its error.
         source: BoxError,
     },
-    /// The selector looks at a blade that has no seat.
+    /// The selector uses a blade that is not seated.
     #[error("the selector looks at blade \"{name}\", which is not seated; seated: {seated}")]
     Unseated {
         /// The name asked for.
@@ -252,13 +252,13 @@ pub enum StepError {
         /// What failed.
         source: Box<StepError>,
     },
-    /// The weights of the blades are none, or all zero.
+    /// The weights of the blades are invalid or all zero.
     #[error("the weights of the blades cannot be used: {0}")]
     Weights(#[source] SimplexError),
-    /// What blades say of the candidates is no table of scores.
+    /// The scores of the blades do not form a valid table.
     #[error("the scores of the blades cannot be used: {0}")]
     Scores(#[source] ScoreError),
-    /// A normaliser returned something that is no score.
+    /// A normaliser returned an invalid score.
     #[error("the normaliser's composites cannot be used: {0}")]
     Composite(#[source] ScoreError),
     /// An aggregator returned NaN.

@@ -1,4 +1,4 @@
-//! Each slot can be used through a reference, a box or, where it is shared, an `Arc`.
+//! Implementations of each slot for references, boxes and, if the slot is shared, `Arc`.
 
 use std::sync::Arc;
 

@@ -2,20 +2,20 @@ use crate::TokenId;
 
 /// ρ: the rule that terminates a candidate span (token, step or response).
 pub trait Granularity: Send + Sync {
-    /// Whether `span`, whose last token was just drawn, is whole. Called after each token; `span`
-    /// is never empty.
+    /// Returns whether `span` is complete. Called after each sampled token; `span` is never empty.
     fn completes(&self, span: &[TokenId]) -> bool;
 
-    /// Whether `span`, which is not empty, is whole without the next token, whose distribution under
-    /// the drafting model has the given entropy in nats. Asked before each token is drawn, by
-    /// proposals that know the entropy, if [`needs_entropy`](Self::needs_entropy).
+    /// Returns whether the non-empty `span` is complete before the next token, whose distribution
+    /// under the drafting model has the given entropy in nats. Called before each token is sampled,
+    /// by proposals that know the entropy, if [`needs_entropy`](Self::needs_entropy) returns
+    /// `true`.
     fn ends_before(&self, span: &[TokenId], entropy: f64) -> bool {
         let _ = (span, entropy);
         false
     }
 
-    /// Whether [`ends_before`](Self::ends_before) is to be asked. Proposals that do not know the
-    /// entropy refuse such a rule.
+    /// Returns whether [`ends_before`](Self::ends_before) must be called. Proposals that do not
+    /// know the entropy reject such a rule.
     fn needs_entropy(&self) -> bool {
         false
     }
@@ -23,7 +23,7 @@ pub trait Granularity: Send + Sync {
 
 const _: Option<&dyn Granularity> = None;
 
-/// Every token is a span: what ARGS, FUDGE, MOD and contrastive decoding work on.
+/// Every token is a span, as in ARGS, FUDGE, MOD and contrastive decoding.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Token;
 
@@ -33,8 +33,8 @@ impl Granularity for Token {
     }
 }
 
-/// The whole response is one span: what Best-of-N works on. Only the end of text or the limit ends
-/// it.
+/// The whole response is one span, as in Best-of-N. It ends only at the end of text or at the
+/// limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Response;
 
@@ -54,8 +54,8 @@ impl Granularity for FixedLength {
     }
 }
 
-/// Spans that end where the model becomes unsure: before a token whose distribution has an entropy of
-/// at least so many nats (segments of CARDS, Li et al. 2024).
+/// Spans that end before a token at which the model is uncertain: one whose distribution has at
+/// least this entropy in nats (the segments of CARDS, Li et al. 2024).
 #[derive(Debug, Clone, Copy)]
 pub struct Uncertain(pub f64);
 
@@ -71,12 +71,12 @@ impl Granularity for Uncertain {
     }
 }
 
-/// Another rule, with a cap on the tokens of a span.
+/// A rule with a limit on the tokens of a span.
 #[derive(Debug, Clone, Copy)]
 pub struct Capped<G> {
     /// The rule.
     pub rule: G,
-    /// The cap, in tokens.
+    /// The limit, in tokens.
     pub tokens: std::num::NonZeroUsize,
 }
 

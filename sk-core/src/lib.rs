@@ -61,16 +61,16 @@ pub use trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, ScoreTrace, Seconds
 pub use traffic::Traffic;
 pub use weighting::{Fixed, Weighting};
 
-/// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text
-/// encoded again.
+/// A token id of the model's vocabulary. Ids are authoritative: spans are appended as ids and never
+/// re-encoded from text.
 pub type TokenId = u32;
 
 /// The floating-point type of scores: `f32` or `f64`.
 pub trait Real: num_traits::Float + std::fmt::Debug + Default + std::iter::Sum + Send + Sync + 'static {
-    /// The value nearest to `value`.
+    /// Converts to the nearest value.
     fn of(value: f64) -> Self;
 
-    /// The same number as an `f64`.
+    /// Converts to `f64` exactly.
     fn widen(self) -> f64;
 }
 

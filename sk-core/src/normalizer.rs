@@ -8,15 +8,15 @@ pub trait Normalizer<F: Real = f64>: Send + Sync {
     /// μ_i = Σ_k w_k μ̂_i^(k)        σ_i = Σ_k w_k σ̂_i^(k)
     /// ```
     ///
-    /// with μ̂ and σ̂ what the normaliser makes of the scores of a blade: without units, or in
-    /// those of the blades where it leaves them as they are. Infallible: the table and the weights
-    /// are valid by construction. What is written must be scores: μ finite, σ finite and not
-    /// negative, one of each per candidate; a step fails where it is not.
+    /// where μ̂ and σ̂ are the normalised scores of a blade. They have no unit, except for a
+    /// normaliser that leaves scores unchanged. The method is infallible, since table and weights
+    /// are valid by construction. The results must be valid scores, one per candidate: μ finite, σ
+    /// finite and not negative. A step fails if they are not.
     ///
-    /// `out` is overwritten whatever it held.
+    /// The contents of `out` are overwritten.
     ///
     /// # Panics
-    /// May panic when there are not as many weights as blades.
+    /// May panic if the number of weights differs from the number of blades.
     fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>);
 }
 

@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 /// | [`HELPFULNESS`](Self::HELPFULNESS) | 7 | 3 | 1.69 | 1.170 | 1.707 | 0.158 |
 /// | [`HONESTY`](Self::HONESTY) | 3 | 7 | 21.03 | 1.587 | 2.088 | 0.395 |
 ///
-/// All have β = 0.1, α = 0.5 and K from 40 to 10. T divides a logit without units, β scales nats
-/// per token, K is in points of rating.
+/// All have β = 0.1, α = 0.5 and K from 40 to 10. T divides a dimensionless logit, β scales nats
+/// per token, and K is in rating points.
 ///
-/// Plain data; the constructors that take these numbers check them. The four constants are the
-/// published points: the optima of the per-objective searches, and [`HHH`](Self::HHH), which every
-/// multi-objective result uses. The paper calls it their mean, geometric for T and arithmetic for
-/// the rest, rounded; the geometric mean of the three T is 7.4, and the point has 8.
+/// The fields are plain data, validated by the constructors that use them. The four constants are
+/// the published points: the optima of the per-objective searches, and [`HHH`](Self::HHH), which
+/// every multi-objective result uses. The paper calls it their rounded mean, geometric for T and
+/// arithmetic for the rest. However, the geometric mean of the three T is 7.4, while the point has
+/// 8.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatingPoint {
@@ -43,7 +44,7 @@ pub struct OperatingPoint {
 }
 
 impl OperatingPoint {
-    /// Helpful, honest and harmless together.
+    /// The published point for helpful, honest and harmless together.
     pub const HHH: Self = Self {
         candidates: 7,
         rounds: 5,
@@ -57,8 +58,8 @@ impl OperatingPoint {
         k_min: 10.0,
     };
 
-    /// [`HHH`](Self::HHH) with T = 1/4: not published. The champion's softmax is then sharp enough
-    /// for the choice to follow the weights; at T = 8 it is close to a draw among the best.
+    /// [`HHH`](Self::HHH) with T = 1/4; not published. The champion's softmax is then sharp enough
+    /// for the selection to follow the weights. At T = 8 it is close to uniform.
     pub const RESPONSIVE: Self = Self { temperature: 0.25, ..Self::HHH };
 
     /// Harmlessness alone, and the single-objective ablations. The search table rounds T to 11.22.
@@ -73,7 +74,7 @@ impl OperatingPoint {
     pub const HONESTY: Self =
         Self { candidates: 3, rounds: 7, temperature: 21.03, w_tour: 1.587, w_blade: 2.088, lambda: 0.395, ..Self::HHH };
 
-    /// The published points by the names a command line would use.
+    /// The published points by their names on a command line.
     pub const PUBLISHED: [(&'static str, Self); 4] = [
         ("hhh", Self::HHH),
         ("harmlessness", Self::HARMLESSNESS),
@@ -81,7 +82,7 @@ impl OperatingPoint {
         ("honesty", Self::HONESTY),
     ];
 
-    /// The published point called `name`, if there is one.
+    /// Returns the published point called `name`, if there is one.
     ///
     /// ```
     /// use sk_core::OperatingPoint;
@@ -108,8 +109,8 @@ mod tests {
         let optima = [OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY];
         let mean = |f: fn(&OperatingPoint) -> f64| optima.iter().map(f).sum::<f64>() / 3.0;
         let hhh = OperatingPoint::HHH;
-        // As the paper rounds: steps of .05 for the weights, integers for N and R. Its T is none of
-        // the roundings of 7.4.
+        // Rounded as in the paper: steps of .05 for the weights, integers for N and R. Its T is no
+        // rounding of 7.4.
         assert!((mean(|p| p.temperature.ln()).exp() - 7.36).abs() < 0.005);
         assert_eq!(hhh.temperature, 8.0);
         assert!((mean(|p| p.w_tour) - hhh.w_tour).abs() < 0.05);

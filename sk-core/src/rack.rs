@@ -3,11 +3,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::TokenId;
 
-/// The instructions of a generation by the names of their policies.
+/// The instructions of a generation, by policy name.
 pub type InstructionRack = Rack<Instruction>;
 
-/// What a policy reads in the place of the beginning of the dialogue: the same beginning with an
-/// instruction.
+/// The beginning of a policy's context, which replaces that of the dialogue: the same beginning
+/// with an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
     opening: usize,
@@ -15,29 +15,29 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// A policy whose context begins with `tokens` where that of the backbone begins with `opening`
-    /// tokens. The rest is the same in both.
+    /// Creates an instruction. The policy's context begins with `tokens` where the backbone's
+    /// begins with `opening` tokens; the rest is the same.
     #[must_use]
     pub fn new(opening: usize, tokens: Vec<TokenId>) -> Self {
         Self { opening, tokens }
     }
 
-    /// Returns the context of the policy, from that of the backbone.
+    /// Converts the backbone's context into that of the policy.
     #[must_use]
     pub fn context(&self, context: &[TokenId]) -> Vec<TokenId> {
         let rest = context.get(self.opening..).unwrap_or_default();
         [&self.tokens, rest].concat()
     }
 
-    /// How many tokens the context of the policy is longer.
+    /// Returns by how many tokens the policy's context is longer.
     #[must_use]
     pub fn extra(&self) -> usize {
         self.tokens.len().saturating_sub(self.opening)
     }
 }
 
-/// Parts of policies by name. Clones share one rack, so parts can be added, replaced and dropped
-/// during a generation.
+/// A shared map of policy parts by name. Clones share the map, so parts can be added, replaced and
+/// removed during a generation.
 #[derive(Debug)]
 pub struct Rack<T: ?Sized>(Arc<Mutex<BTreeMap<Arc<str>, Arc<T>>>>);
 
@@ -54,36 +54,37 @@ impl<T: ?Sized> Default for Rack<T> {
 }
 
 impl<T: ?Sized> Rack<T> {
-    /// Adds a part or replaces the one with that name. Takes effect at the next step.
+    /// Adds a part, or replaces the one of this name. Takes effect at the next step.
     pub fn insert(&self, name: impl Into<Arc<str>>, part: impl Into<Arc<T>>) {
         self.lock().insert(name.into(), part.into());
     }
 
-    /// Drops a part. A step that still asks for it fails with an error.
+    /// Removes a part. Returns whether it was present. A step that still requests it fails.
     pub fn remove(&self, name: &str) -> bool {
         self.lock().remove(name).is_some()
     }
 
-    /// The names, in order.
+    /// Returns the names in order.
     #[must_use]
     pub fn names(&self) -> Vec<Arc<str>> {
         self.lock().keys().cloned().collect()
     }
 
-    /// Returns the part with that name, if there is one.
+    /// Returns the part of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<T>> {
         self.lock().get(name).cloned()
     }
 
-    /// Returns the name of a part that is still in the rack.
+    /// Returns the name of a part, if it is still in the rack.
     #[must_use]
     pub fn name_of(&self, part: &Arc<T>) -> Option<Arc<str>> {
         self.lock().iter().find(|(_, other)| Arc::ptr_eq(other, part)).map(|(name, _)| Arc::clone(name))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<T>>> {
-        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
+        // Every change is a single insertion or removal, so a panic elsewhere cannot leave the map
+        // inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,24 +1,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the backbone can read a candidate with: itself, a variant of it (an adapter seated on the
-/// frozen weights), or a head on its own hidden states.
+/// The reader of a candidate: the backbone, a variant of it (an adapter on the frozen weights), or
+/// a head on its hidden states.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// π_B.
     Backbone,
-    /// π_φ, by the name under which the backbone knows it.
+    /// π_φ, by its name in the backbone.
     Variant(Arc<str>),
-    /// A value read off π_B's hidden states, by the name under which the backbone knows the head: a
-    /// future discriminator, a reward model. No distribution over tokens, so its readings have
-    /// [`values`](Reading::values) and nothing else.
+    /// A head on π_B's hidden states, by its name in the backbone: a future discriminator or a
+    /// reward model. It has no distribution over tokens, so its readings have
+    /// [`values`](Reading::values) only.
     Head(Arc<str>),
 }
 
-/// One candidate of L tokens read under one policy.
+/// The reading of one candidate of L tokens under one policy.
 ///
 /// Under a policy that predicts tokens, `log_probs` and `min_entropy` have L entries and `values`
-/// none; under a [head](Policy::Head) it is the other way round.
+/// is empty. Under a [head](Policy::Head) it is the other way round.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
     /// log π(y_t | x, y_<t) in nats, L of them.
@@ -26,18 +26,18 @@ pub struct Reading {
     /// logsumexp(z_t) − max_v z_{t,v} in nats, L of them: the Rényi min-entropy of the next-token
     /// distribution (`eq:minent`).
     pub min_entropy: Vec<f32>,
-    /// v(x, y_≤t), the output of a head once y_t was read, L of them: entry t depends on y_1 … y_t
-    /// and on nothing after. In the unit of the head: log-odds of a discriminator, whatever a
-    /// reward model was trained in.
+    /// v(x, y_≤t), the output of a head after token y_t, L of them. Entry t depends only on y_1 …
+    /// y_t. The unit is that of the head: log-odds for a discriminator, or the training unit of a
+    /// reward model.
     pub values: Vec<f32>,
 }
 
-/// Every candidate read under every policy that was asked for.
+/// The readings of every candidate under every requested policy.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Readings(BTreeMap<Policy, Vec<Reading>>);
 
 impl Readings {
-    /// No readings.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,7 +47,7 @@ impl Readings {
         self.0.insert(policy, readings);
     }
 
-    /// The readings of a policy, one per candidate, if it was asked for.
+    /// Returns the readings of a policy, one per candidate, if it was requested.
     pub fn get(&self, policy: &Policy) -> Option<&[Reading]> {
         self.0.get(policy).map(Vec::as_slice)
     }
@@ -59,7 +59,7 @@ impl Readings {
         }
     }
 
-    /// Puts readings of the candidates `indices` in the places of theirs.
+    /// Replaces the readings of the candidates at `indices`.
     pub(crate) fn replace(&mut self, indices: &[usize], others: Self) {
         for (policy, readings) in others.0 {
             if let Some(own) = self.0.get_mut(&policy) {
@@ -68,7 +68,7 @@ impl Readings {
         }
     }
 
-    /// The policies read, in order.
+    /// Returns the policies, in order.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.0.keys()
     }

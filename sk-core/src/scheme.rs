@@ -21,28 +21,28 @@ pub struct Scheme {
     pub granularity: Arc<dyn Granularity>,
     /// How many of the drafted tokens are scored.
     pub search: Search,
-    /// Where candidates come from if none of the proposal's is good enough.
+    /// The proposal to use if none of the candidates is good enough.
     pub fallback: Option<Fallback>,
-    /// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩, whose choice is appended.
+    /// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩, whose selected candidate is appended.
     pub arm: Arm,
-    /// Other ways to choose from the same candidates. Their choices are recorded in the trace and
-    /// not appended.
+    /// Other arms that select from the same candidates. Their decisions are recorded in the trace
+    /// only.
     pub others: Vec<Arm>,
 }
 
-/// Another proposal, whose candidates take the place of a batch whose choice is not good enough: the
+/// A second proposal, which replaces a batch whose selected candidate is not good enough: the
 /// second half of guided speculative inference (GSI, Geuter et al. 2025).
 pub struct Fallback {
-    /// Where the candidates come from.
+    /// The source of the candidates.
     pub proposal: Box<dyn Proposal>,
-    /// The least composite score of a choice that is kept.
+    /// The least composite score at which a selected candidate is kept.
     pub threshold: f64,
 }
 
-/// Why a generation ended.
+/// The reason why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// An end-of-text token was chosen.
+    /// An end-of-text token was selected.
     EndOfText,
     /// The limit on new tokens was reached.
     Limit,
@@ -51,21 +51,21 @@ pub enum Finish {
 }
 
 impl Scheme {
-    /// Runs one step: drafts candidates of at most `limit` tokens, scores them, draws the winner
-    /// and appends it to `context`.
+    /// Runs one step: drafts candidates of at most `limit` tokens, scores them, selects one and
+    /// appends it to `context`.
     ///
-    /// Blades of weight zero are not read, unless the selector looks at them. Arms score the same
-    /// candidates by the same readings, and draw with the same uniform number, so that arms with
-    /// one distribution choose alike.
+    /// Blades of weight zero are not read unless the selector uses them. Arms use the same
+    /// candidates, readings and uniform number, so that arms with the same distribution select the
+    /// same candidate.
     ///
-    /// Cost: one proposal, one reading of N candidates under the K+1 policies that count for the
-    /// scheme or an arm, and arithmetic in K·N plus the aggregator's own (`prop:cost`), per arm. A
-    /// [`Search`] reads less, in more than one pass; a [`Fallback`] costs a second proposal and
-    /// reading where it is used.
+    /// Cost: one proposal, one reading of N candidates under the K+1 policies of the scheme and its
+    /// arms, and per arm O(K·N) arithmetic in addition to the aggregator (`prop:cost`). A
+    /// [`Search`] reads fewer tokens, in several passes. A [`Fallback`] costs a second proposal and
+    /// reading when it is used.
     ///
     /// # Errors
-    /// When a slot fails or returns what is not a score or a distribution, or the selector looks at
-    /// a blade that is not seated, here or in an arm; `context` is then as it was.
+    /// If a slot fails or returns an invalid score or distribution, or if a selector uses a blade
+    /// that is not seated, in the scheme or in an arm. `context` is then unchanged.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
         let sent = self.backbone.traffic();
@@ -81,7 +81,8 @@ impl Scheme {
 
         let chosen = batch.decision.chosen;
         let (committed, commit) = timed(|| {
-            // The backbone keeps its last reading; a winner that was not in it is read again.
+            // The backbone keeps its last reading only; a selected candidate that was not in it is
+            // read again.
             if let Some(row) = batch.last.iter().position(|&index| index == chosen) {
                 self.backbone.commit(row).map_err(StepError::Backbone)?;
             }
@@ -101,7 +102,7 @@ impl Scheme {
         Ok(StepTrace { step, position, candidates, unscored, blades, fluency, decision, arms, rejected, head, traffic, timings })
     }
 
-    /// Drafts candidates, by the fallback or by the proposal, and chooses one.
+    /// Drafts candidates by the proposal or the fallback, and selects one.
     fn choose(
         &mut self,
         spec: &AlignmentSpec,
@@ -119,7 +120,7 @@ impl Scheme {
         let (drafted, draft) = timed(|| proposal.propose(request, rng));
         let candidates = drafted.map_err(StepError::Proposal)?;
         timings.draft += draft;
-        // The number comes from the generator after the candidates, whatever the search.
+        // The uniform number is always drawn after the candidates, whatever the search.
         let mut uniform = None;
         let mut uniform = || *uniform.get_or_insert_with(|| rng.random());
 
@@ -171,11 +172,11 @@ impl Scheme {
         Ok(batch)
     }
 
-    /// Steps until a chosen candidate ends the response, `max_new_tokens` are appended, or
+    /// Runs steps until a selected candidate ends the response, `max_new_tokens` are appended, or
     /// `on_step` returns `false`.
     ///
     /// # Errors
-    /// As [`step`](Self::step); what was appended before stays in `context`.
+    /// As [`step`](Self::step). Tokens appended by earlier steps stay in `context`.
     pub fn generate(
         &mut self,
         context: &mut Context,
@@ -198,12 +199,12 @@ impl Scheme {
     }
 }
 
-/// Reads candidates with the backbone.
+/// Reads candidates with the backbone, and scores them.
 struct Reader<'a> {
     backbone: &'a mut dyn Backbone,
     context: &'a [TokenId],
     policies: Vec<Policy>,
-    /// Time that reading and scoring took.
+    /// The time spent on reading and scoring.
     time: Duration,
 }
 
@@ -234,27 +235,27 @@ impl Reader<'_> {
         scores
     }
 
-    /// The indices of the last reading, if anything was read.
+    /// Returns the indices of the last reading; empty if nothing was read.
     fn last(&self, indices: Vec<usize>) -> Vec<usize> {
         if self.policies.is_empty() { Vec::new() } else { indices }
     }
 }
 
-/// Decides by scores, with a choice among the given candidates.
+/// Decides by scores, selecting among the given candidates.
 type Decide<'a> = &'a mut dyn FnMut(&Scores, Option<&[usize]>) -> Result<Decision, StepError>;
 
-/// Candidates, and the choice among them.
+/// Candidates, and the selected one.
 struct Chosen {
-    /// Those that were scored.
+    /// The scored candidates.
     candidates: Candidates,
-    /// How many tokens of each were scored; empty if all were.
+    /// The number of scored tokens of each candidate; empty if all were scored.
     scored: Vec<usize>,
-    /// Those that were not scored.
+    /// The candidates that were not scored.
     unscored: Vec<Candidate>,
     scores: Scores,
     decision: Decision,
     arms: Vec<ArmTrace>,
-    /// The candidates of the backbone's last reading.
+    /// The indices of the candidates in the backbone's last reading.
     last: Vec<usize>,
 }
 
@@ -283,7 +284,7 @@ impl Chosen {
         }
     }
 
-    /// Scores the first tokens of all candidates, and the rest of those that may still win.
+    /// Scores the first tokens of all candidates, and the rest of those that can still be selected.
     fn by_race(
         race: Race,
         candidates: Candidates,

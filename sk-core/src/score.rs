@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Real, ScoreError};
 
-/// What a blade says of one candidate: a score μ and a dispersion σ ≥ 0, both finite.
+/// The score of a blade for one candidate: μ and a dispersion σ ≥ 0, both finite.
 ///
-/// σ should be in the units of μ, as the standard error of a mean is. The min-entropy of the
-/// reference method is not: what then weighs one against the other is the normaliser's convention.
+/// σ should have the unit of μ, like the standard error of a mean. The min-entropy of the reference
+/// method does not; the convention of the normaliser then determines their relative scale.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawScore<F>", bound(deserialize = "F: Real + Deserialize<'de>"))]
 pub struct Score<F = f64> {
@@ -29,10 +29,10 @@ impl<F: Real> TryFrom<RawScore<F>> for Score<F> {
 }
 
 impl<F: Real> Score<F> {
-    /// A score of `mu` with dispersion `sigma`.
+    /// Creates a score with dispersion `sigma`.
     ///
     /// # Errors
-    /// When `mu` is not finite, or `sigma` is not finite or negative. The error says candidate 0.
+    /// If `mu` is not finite, or if `sigma` is negative or not finite. The error names candidate 0.
     pub fn new(mu: F, sigma: F) -> Result<Self, ScoreError> {
         check(0, mu, sigma)?;
         Ok(Self { mu, sigma })
@@ -49,7 +49,7 @@ impl<F: Real> Score<F> {
     }
 }
 
-/// Refuses what is not a score, saying whose.
+/// Validates a score. The error names `candidate`.
 pub(crate) fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), ScoreError> {
     let to_f64 = |x: F| x.to_f64().unwrap_or(f64::NAN);
     if !mu.is_finite() {
@@ -61,26 +61,25 @@ pub(crate) fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), Sc
     Ok(())
 }
 
-/// The scores of N candidates by K blades: two K×N tables, row k for blade k. Neither K nor N is
-/// zero.
+/// The scores of N candidates by K blades: two K×N tables, with row k for blade k. K and N are at
+/// least 1.
 ///
-/// Rows may carry the names of their blades, so that what addresses a blade by name finds it
-/// whichever others are in the table.
+/// Rows may have the names of their blades, so that a blade can be found by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreTable<F = f64> {
     candidates: usize,
     mu: Vec<F>,
     sigma: Vec<F>,
-    /// One for each row, or none at all.
+    /// The names of the rows; empty if they have none.
     names: Vec<Arc<str>>,
 }
 
 impl<F: Real> ScoreTable<F> {
-    /// A table from one `(mu, sigma)` pair of rows per blade.
+    /// Creates a table from one pair of rows `(mu, sigma)` per blade.
     ///
     /// # Errors
-    /// When there is no row, a row is empty, rows differ in length, or a value is not a score: with
-    /// the blade and the candidate.
+    /// If there is no row, a row is empty, rows differ in length, or a value is not a valid score.
+    /// The error names blade and candidate.
     pub fn new<M, S>(rows: impl IntoIterator<Item = (M, S)>) -> Result<Self, ScoreError>
     where
         M: AsRef<[F]>,
@@ -114,10 +113,10 @@ impl<F: Real> ScoreTable<F> {
         Ok(())
     }
 
-    /// The same table with the names of its blades, in the order of the rows.
+    /// Adds the names of the blades, in the order of the rows.
     ///
     /// # Errors
-    /// When there are not as many names as rows, or two are the same.
+    /// If the number of names differs from that of rows, or if two names are equal.
     pub fn with_names<S: Into<Arc<str>>>(self, names: impl IntoIterator<Item = S>) -> Result<Self, ScoreError> {
         let names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
         if names.len() != self.blades() {
@@ -131,17 +130,17 @@ impl<F: Real> ScoreTable<F> {
         Ok(Self { names, ..self })
     }
 
-    /// The name of blade `k`, where the rows have names.
+    /// Returns the name of blade `k`, if the rows have names.
     pub fn name(&self, k: usize) -> Option<&str> {
         self.names.get(k).map(|name| &**name)
     }
 
-    /// The row of the blade called `name`.
+    /// Returns the row of the blade called `name`.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| &**known == name)
     }
 
-    /// Returns the scores of some of the blades, in the order given.
+    /// Returns the scores of the given blades, in the given order.
     ///
     /// # Panics
     /// If `blades` is empty, or one of them is not below [`blades`](Self::blades).
@@ -154,10 +153,10 @@ impl<F: Real> ScoreTable<F> {
         Self { candidates: self.candidates, mu: rows(&self.mu), sigma: rows(&self.sigma), names }
     }
 
-    /// The same blades over some of the candidates, in the order given.
+    /// Returns the scores of the given candidates, in the given order.
     ///
     /// # Panics
-    /// When there is none, or one is not below [`candidates`](Self::candidates).
+    /// If `candidates` is empty, or an index is not below [`candidates`](Self::candidates).
     #[must_use]
     pub fn pick(&self, candidates: &[usize]) -> Self {
         let mut picked = Self { candidates: 0, mu: Vec::new(), sigma: Vec::new(), names: Vec::new() };
@@ -165,10 +164,10 @@ impl<F: Real> ScoreTable<F> {
         picked
     }
 
-    /// [`pick`](Self::pick) in place of what `out` held, in its memory.
+    /// As [`pick`](Self::pick), reusing the memory of `out`.
     ///
     /// # Panics
-    /// When there is no candidate, or one is not below [`candidates`](Self::candidates).
+    /// If `candidates` is empty, or an index is not below [`candidates`](Self::candidates).
     pub fn pick_into(&self, candidates: &[usize], out: &mut Self) {
         assert!(!candidates.is_empty(), "a table has at least one candidate");
         assert!(candidates.iter().all(|&i| i < self.candidates), "a candidate of the table");
@@ -180,28 +179,28 @@ impl<F: Real> ScoreTable<F> {
         out.candidates = candidates.len();
     }
 
-    /// K, the number of blades.
+    /// Returns K, the number of blades.
     pub fn blades(&self) -> usize {
         self.mu.len() / self.candidates
     }
 
-    /// N, the number of candidates.
+    /// Returns N, the number of candidates.
     pub fn candidates(&self) -> usize {
         self.candidates
     }
 
-    /// Scores of blade `k`, one per candidate.
+    /// Returns the scores of blade `k`, one per candidate.
     ///
     /// # Panics
-    /// When `k >= self.blades()`.
+    /// If `k >= self.blades()`.
     pub fn mu(&self, k: usize) -> &[F] {
         &self.mu[k * self.candidates..(k + 1) * self.candidates]
     }
 
-    /// Dispersions of blade `k`, one per candidate.
+    /// Returns the dispersions of blade `k`, one per candidate.
     ///
     /// # Panics
-    /// When `k >= self.blades()`.
+    /// If `k >= self.blades()`.
     pub fn sigma(&self, k: usize) -> &[F] {
         &self.sigma[k * self.candidates..(k + 1) * self.candidates]
     }

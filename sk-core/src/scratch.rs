@@ -2,17 +2,16 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Room to work in for the length of a call, so that a slot allocates on the first batch of a size
-/// and then no more.
+/// A reusable buffer, so that a slot allocates for the first batch of a size only.
 ///
-/// The value is the thread's, which lends it as the last borrower left it, and keeps it again when
-/// the `Scratch` goes. A thread keeps, of each type, as many values as were ever lent at once, each
-/// as large as it ever grew.
+/// Buffers belong to a thread. A `Scratch` borrows one with its previous contents and returns it
+/// when dropped. For each type, a thread keeps as many buffers as were ever borrowed at once, each
+/// with the largest capacity it ever had.
 ///
 /// # For implementors of slots
-/// 𝓑, 𝓝, 𝓐 and 𝓢 are shared between threads and cannot hold memory of their own to write to.
-/// Vectors come empty or filled by [`filled`](Self::filled) and [`collect`](Iterator::collect);
-/// whatever else is lent by [`lend`](Self::lend) holds what was last in it.
+/// 𝓑, 𝓝, 𝓐 and 𝓢 are shared between threads and cannot own mutable buffers.
+/// [`filled`](Self::filled) and [`collect`](Iterator::collect) overwrite the previous contents. A
+/// value from [`lend`](Self::lend) has its previous contents.
 ///
 /// ```
 /// use sk_core::Scratch;
@@ -26,11 +25,11 @@ use std::ops::{Deref, DerefMut};
 pub struct Scratch<V: 'static>(Option<V>);
 
 thread_local! {
-    /// One `Vec<V>` for each V in use: a few.
+    /// One `Vec<V>` for each type V in use.
     static KEPT: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work` on what the thread keeps of `V`; `None` while the thread ends.
+/// Runs `work` on the thread's buffers of type `V`; `None` during the destruction of the thread.
 fn with_kept<V: 'static, R>(work: impl FnOnce(&mut Vec<V>) -> R) -> Option<R> {
     let run = |kept: &RefCell<Vec<Box<dyn Any>>>| {
         let mut kept = kept.borrow_mut();
@@ -44,15 +43,14 @@ fn with_kept<V: 'static, R>(work: impl FnOnce(&mut Vec<V>) -> R) -> Option<R> {
 }
 
 impl<V: 'static> Scratch<V> {
-    /// A value that the thread kept, as it was left, or the one that `make` makes where all are
-    /// lent.
+    /// Borrows a buffer with its previous contents, or one from `make` if none is free.
     pub fn lend(make: impl FnOnce() -> V) -> Self {
         Self(Some(with_kept(Vec::pop).flatten().unwrap_or_else(make)))
     }
 }
 
 impl<T: Clone + 'static> Scratch<Vec<T>> {
-    /// `n` times `value`.
+    /// Returns a vector of `n` times `value`.
     pub fn filled(value: T, n: usize) -> Self {
         let mut scratch = Self::empty();
         scratch.resize(n, value);
@@ -61,7 +59,7 @@ impl<T: Clone + 'static> Scratch<Vec<T>> {
 }
 
 impl<T: 'static> Scratch<Vec<T>> {
-    /// A vector without elements.
+    /// Returns an empty vector.
     pub fn empty() -> Self {
         let mut scratch = Self::lend(Vec::new);
         scratch.clear();
@@ -111,12 +109,13 @@ mod tests {
         assert_eq!((&first[..], &second[..]), (&[1; 100][..], &[2; 50][..]));
         drop(second);
         drop(first);
-        // The last given back is the first lent, and shorter now: nothing of what was in it shows.
+        // The last returned buffer is borrowed first. It is shorter now, and its previous contents
+        // are gone.
         let again = Scratch::filled(3u64, 7);
         assert_eq!((again.as_ptr(), &again[..]), (one, &[3; 7][..]));
         let and_again: Scratch<Vec<u64>> = (0..4).collect();
         assert_eq!((and_again.as_ptr(), &and_again[..]), (two, &[0, 1, 2, 3][..]));
-        // Another type is another memory.
+        // Another type has its own buffers.
         assert!(Scratch::<Vec<i64>>::empty().capacity() == 0 && again.capacity() >= 100);
     }
 

@@ -4,25 +4,26 @@ use crate::{Candidate, Candidates, Decision, ParameterError};
 
 /// How many of the drafted tokens a step scores before it chooses.
 ///
-/// Most of what a step costs is scoring candidates that are not chosen. A scheme with arms scores
-/// everything, whatever its search: arms are compared by the same readings.
+/// Most of the cost of a step is scoring candidates that are not selected. A scheme with several
+/// arms scores everything, whatever its search, since arms are compared on the same readings.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Search {
-    /// Every token of every candidate.
+    /// Scores every token of every candidate.
     #[default]
     Full,
-    /// The candidates in waves, until the choice is settled.
+    /// Scores the candidates in waves, until the selection is settled.
     Waves(Waves),
-    /// The first tokens of every candidate, then the rest of those that may still win.
+    /// Scores the first tokens of every candidate, then the rest of those that can still be
+    /// selected.
     Race(Race),
 }
 
-/// Scores candidates in waves, in the order of the proposal, and stops as soon as the choice is
-/// settled. Candidates that are not scored take no part in the choice.
+/// A search that scores candidates in waves, in the order of the proposal, and stops as soon as the
+/// selection is settled. Candidates that are not scored cannot be selected.
 ///
 /// A step that needs all N candidates reads them in 1 + ⌈(N − first)/size⌉ passes. The backbone
-/// keeps the keys and values of the last wave only: a winner of an earlier one is read once more at
-/// the next step.
+/// keeps the keys and values of the last wave only. If the selected candidate is from an earlier
+/// wave, it is read again at the next step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waves {
     first: NonZeroUsize,
@@ -30,24 +31,24 @@ pub struct Waves {
     settled: Settled,
 }
 
-/// When a choice among the candidates scored so far is settled.
+/// The condition under which the selection among the scored candidates is settled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Settled {
     /// One candidate has at least this selection probability.
     Probability(f64),
-    /// One candidate has at least this composite score: good enough, whatever the others are
+    /// One candidate has at least this composite score and is good enough whatever the others are
     /// (CARDS, Li et al. 2024).
     Score(f64),
 }
 
-/// Scores the first tokens of all candidates, drops those that are unlikely to be chosen, and scores
-/// the rest of the others.
+/// A search that scores the first tokens of all candidates, drops those that are unlikely to be
+/// selected, and scores the rest of the others.
 ///
-/// By what the first tokens say, the operators of the scheme give each candidate a selection
-/// probability. The likeliest candidates that together have at least `mass` go on; the others are
-/// dropped at a risk of 1 − `mass`, as far as the first tokens tell. Dropped candidates stay in the
-/// batch with the scores of their first tokens, so that 𝓝 and 𝓐 compare as many candidates as
-/// without a race, and have the probability zero.
+/// The operators of the scheme give each candidate a selection probability based on its first
+/// tokens. The fewest of the most probable candidates with a total of at least `mass` survive. By
+/// the first tokens, the probability of dropping the candidate that would be selected is at most
+/// 1 − `mass`. Dropped candidates stay in the batch with the scores of their first tokens and
+/// probability zero, so that 𝓝 and 𝓐 compare as many candidates as without a race.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Race {
     tokens: NonZeroUsize,
@@ -55,10 +56,10 @@ pub struct Race {
 }
 
 impl Waves {
-    /// Returns waves of `first` candidates and then of `size`.
+    /// Creates waves of `first` candidates and then of `size`.
     ///
     /// # Errors
-    /// If the probability that settles a choice is not in (0, 1], or the score is NaN.
+    /// If the probability is not in (0, 1], or if the score is NaN.
     pub fn new(first: NonZeroUsize, size: NonZeroUsize, settled: Settled) -> Result<Self, ParameterError> {
         match settled {
             Settled::Probability(p) => ParameterError::check(p > 0.0 && p <= 1.0, "probability", p, "above 0 and at most 1")?,
@@ -67,13 +68,14 @@ impl Waves {
         Ok(Self { first, size, settled })
     }
 
-    /// Returns how many of `n` candidates are scored after the first `scored`.
+    /// Returns how many of `n` candidates are scored after the next wave, if `scored` are scored
+    /// now.
     pub(crate) fn next(&self, scored: usize, n: usize) -> usize {
         let more = if scored == 0 { self.first } else { self.size };
         (scored + more.get()).min(n)
     }
 
-    /// Whether a decision needs no more candidates.
+    /// Returns whether a decision needs no more candidates.
     pub(crate) fn is_settled(&self, decision: &Decision) -> bool {
         match self.settled {
             Settled::Probability(least) => decision.probabilities.iter().any(|&p| p >= least),
@@ -83,7 +85,8 @@ impl Waves {
 }
 
 impl Race {
-    /// Returns the race over the first `tokens` tokens that keeps candidates of at least `mass`.
+    /// Creates a race over the first `tokens` tokens, in which candidates with a total of `mass`
+    /// survive.
     ///
     /// # Errors
     /// If `mass` is not in (0, 1].
@@ -92,7 +95,7 @@ impl Race {
         Ok(Self { tokens, mass })
     }
 
-    /// Returns the candidates cut after their first tokens; `None` if none is longer.
+    /// Returns the candidates truncated to their first tokens; `None` if none is longer.
     pub(crate) fn heads(&self, candidates: &Candidates) -> Option<Candidates> {
         let length = self.tokens.get();
         let head = |candidate: &Candidate| {
@@ -107,8 +110,8 @@ impl Race {
         is_long.then(|| Candidates::new(candidates.iter().map(head).collect()).expect("a part of candidates is candidates"))
     }
 
-    /// Returns the candidates that go on, in rising order: the fewest, the likeliest first, that
-    /// have the mass; of equals, the first.
+    /// Returns the surviving candidates in ascending order: the fewest most probable ones that have
+    /// the mass. On ties, the first is preferred.
     pub(crate) fn survivors(&self, probabilities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..probabilities.len()).collect();
         order.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]));
@@ -117,7 +120,7 @@ impl Race {
             held += probabilities[i];
             held >= self.mass
         });
-        // Rounding may leave the sum of all short of one.
+        // The total may round to less than one.
         order.truncate(enough.map_or(order.len(), |last| last + 1));
         order.sort_unstable();
         order

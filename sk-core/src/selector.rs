@@ -6,21 +6,21 @@ use crate::{Batch, Real};
 
 /// 𝓢: maps ratings to a distribution over candidates.
 pub trait Selector<F: Real = f64>: Send + Sync {
-    /// Writes the probability of candidate i to `probabilities[i]`, whatever it held. They are not
-    /// negative and sum to one, up to a rounding for each; a step fails where they do not.
+    /// Writes the probability of candidate i to `probabilities[i]`, overwriting its contents.
+    /// Probabilities are not negative and sum to one up to rounding. A step fails if they do not.
     ///
-    /// `ratings` and `probabilities` have N entries, as the batch has candidates. The batch that
-    /// was rated comes along: a rule may look past the ratings, as the champion rule does.
+    /// `ratings` and `probabilities` have N entries. The rated batch is passed too, since a rule
+    /// may use more than the ratings, as the champion rule does.
     ///
     /// # Panics
-    /// May panic when the slices differ in length.
+    /// May panic if the slices differ in length.
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]);
 
-    /// The blades whose scores [`distribution`](Self::distribution) looks at, by the names of their
-    /// seats.
+    /// Returns the names of the seated blades whose scores [`distribution`](Self::distribution)
+    /// uses.
     ///
-    /// A step reads them even at weight zero, passes them along in [`Batch::blades`], and fails
-    /// where one has no seat.
+    /// A step reads them even at weight zero, and passes their scores in [`Batch::blades`]. It
+    /// fails if one is not seated.
     fn blades(&self) -> Vec<Arc<str>> {
         Vec::new()
     }
@@ -28,22 +28,22 @@ pub trait Selector<F: Real = f64>: Send + Sync {
 
 const _: Option<&dyn Selector<f64>> = None;
 
-/// Draws an index from a distribution with one uniform number of 53 bits: the first index whose
+/// Samples an index from a distribution with one uniform 53-bit number: the first index whose
 /// cumulative probability exceeds it.
 ///
-/// A point mass is returned whatever the generator says, and an index of probability zero never is.
+/// A point mass is returned for any random number. An index of probability zero is never returned.
 ///
 /// # Panics
-/// When no probability is positive.
+/// If no probability is positive.
 pub fn draw<F: Real>(probabilities: &[F], rng: &mut dyn Rng) -> usize {
     draw_at(probabilities, rng.random())
 }
 
-/// [`draw`] with a `uniform` number of [0, 1) that is at hand: draws that share it are as alike as
-/// one number can make them.
+/// As [`draw`], with a given `uniform` number in [0, 1). Draws from similar distributions with the
+/// same number are mostly equal.
 ///
 /// # Panics
-/// When no probability is positive.
+/// If no probability is positive.
 pub fn draw_at<F: Real>(probabilities: &[F], uniform: f64) -> usize {
     let total: f64 = probabilities.iter().filter_map(num_traits::ToPrimitive::to_f64).sum();
     let target = uniform * total;
@@ -59,7 +59,7 @@ pub fn draw_at<F: Real>(probabilities: &[F], uniform: f64) -> usize {
             }
         }
     }
-    // Rounding may leave the target at the total itself.
+    // By rounding, the target can equal the total.
     last.expect("a distribution has an index of positive probability")
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn shares_count_and_not_their_sum() {
-        // The same uniform number falls on the same index, whatever the sum.
+        // The same uniform number selects the same index, whatever the sum.
         let drawn = |p: [f64; 3]| {
             let mut rng = ChaCha8Rng::seed_from_u64(2);
             (0..1000).map(|_| draw(&p, &mut rng)).collect::<Vec<_>>()
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!((drawn([2.0, 4.0, 2.0]), drawn([0.03125, 0.0625, 0.03125])), (expected.clone(), expected));
     }
 
-    /// A generator that says the same number for ever.
+    /// A generator that always returns the same number.
     struct Always(u64);
 
     impl rand::TryRng for Always {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_cumulative_probability_must_exceed_the_number_drawn() {
-        // One half exactly, which the first share reaches and does not exceed.
+        // Exactly one half, which the first cumulative probability equals but does not exceed.
         assert_eq!(draw(&[0.5, 0.0, 0.5], &mut Always(1 << 63)), 2);
         assert_eq!(draw(&[0.0, 0.5, 0.5], &mut Always(0)), 1);
         assert_eq!(draw(&[0.5, 0.5, 0.0], &mut Always(u64::MAX)), 1);

@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Real, SimplexError};
 
-/// How far from one the sum of weights may be and still be read as one: decimal input such as 0.333
-/// is refused, 1/3 written with seven digits is not.
+/// The tolerance for the sum of weights. Decimal input such as 0.333 is rejected; 1/3 written with
+/// seven digits is accepted.
 const SUM_TOLERANCE: f64 = 1e-6;
 
 /// Weights **w** on the probability simplex: finite, not negative, summing to one.
@@ -16,10 +16,10 @@ const SUM_TOLERANCE: f64 = 1e-6;
 pub struct Simplex<F = f64>(Vec<F>);
 
 impl<F: Real> Simplex<F> {
-    /// Weights that already sum to one, within 1e-6; the residue is divided out.
+    /// Creates weights that sum to one within 1e-6; the residual is divided out.
     ///
     /// # Errors
-    /// When there is none, one is negative or not finite, or the sum is off.
+    /// If there is no weight, a weight is negative or not finite, or the sum is off.
     pub fn new(weights: impl Into<Vec<F>>) -> Result<Self, SimplexError> {
         let weights = weights.into();
         let sum = checked_sum(&weights)?;
@@ -29,10 +29,10 @@ impl<F: Real> Simplex<F> {
         Ok(Self::scaled(weights, 1.0, sum))
     }
 
-    /// Any weights with a positive sum, divided by it.
+    /// Divides weights by their positive sum.
     ///
     /// # Errors
-    /// When there is none, one is negative or not finite, or all are zero.
+    /// If there is no weight, a weight is negative or not finite, or all are zero.
     pub fn normalized(weights: impl Into<Vec<F>>) -> Result<Self, SimplexError> {
         let weights = weights.into();
         let sum = checked_sum(&weights)?;
@@ -42,31 +42,32 @@ impl<F: Real> Simplex<F> {
         if sum.is_finite() {
             return Ok(Self::scaled(weights, 1.0, sum));
         }
-        // Each is finite: a power of two makes room for their sum.
+        // The sum can overflow although each weight is finite, so they are first scaled by a power
+        // of two.
         let unit = (weights.len() as f64).log2().ceil().exp2().recip();
         let sum = weights.iter().map(|weight| weight.widen() * unit).sum();
         Ok(Self::scaled(weights, unit, sum))
     }
 
-    /// The centroid, 1/K each.
+    /// Returns the centroid, with weights 1/K.
     ///
     /// # Errors
-    /// When `k` is zero.
+    /// If `k` is zero.
     pub fn uniform(k: usize) -> Result<Self, SimplexError> {
         Self::normalized(vec![F::one(); k])
     }
 
-    /// The weights times `unit` over `sum`, which is that of those.
+    /// Returns the weights times `unit`/`sum`, where `sum` is the sum of the weights times `unit`.
     fn scaled(weights: Vec<F>, unit: f64, sum: f64) -> Self {
         Self(weights.into_iter().map(|weight| F::of(weight.widen() * unit / sum)).collect())
     }
 
-    /// The weights, in the order of the blades.
+    /// Returns the weights, in the order of the blades.
     pub fn as_slice(&self) -> &[F] {
         &self.0
     }
 
-    /// K.
+    /// Returns K.
     #[allow(clippy::len_without_is_empty)] // never empty by construction
     pub fn len(&self) -> usize {
         self.0.len()
@@ -131,7 +132,7 @@ mod tests {
         #[test]
         fn normalized_weights_keep_their_ratios(raw in proptest::collection::vec(1e-3f64..1e3, 1..9)) {
             let w = Simplex::normalized(raw.clone()).unwrap();
-            // Rounding of K divisions and one sum.
+            // Rounding error of K divisions and one sum.
             prop_assert!((w.as_slice().iter().sum::<f64>() - 1.0).abs() < 1e-12);
             for (a, b) in w.as_slice().iter().zip(&raw) {
                 prop_assert!((a / w.as_slice()[0] - b / raw[0]).abs() <= 1e-9 * (b / raw[0]));

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Blade, Simplex, SpecError};
 
-/// A blade in its seat: the name users address it by, and the blade.
+/// A seated blade, with the name by which users refer to it.
 #[derive(Clone)]
 pub struct Seat {
     name: Arc<str>,
@@ -34,9 +34,9 @@ impl std::fmt::Debug for Seat {
 
 /// Ω = (𝓑, **w**), the alignment specification: seated blades and their weights on the simplex.
 ///
-/// A value: each edit makes a new one, so a reader never sees half an edit, and a refused edit
-/// leaves the old value. Editing copies K reference-counted pointers and K weights, whatever the
-/// size of the models (`prop:cost`).
+/// The type is immutable: each edit creates a new value, so that readers never see a partial edit,
+/// and a rejected edit leaves the old value unchanged. An edit copies K reference-counted pointers
+/// and K weights, whatever the size of the models (`prop:cost`).
 #[derive(Debug, Clone)]
 pub struct AlignmentSpec {
     seats: Vec<Seat>,
@@ -44,10 +44,10 @@ pub struct AlignmentSpec {
 }
 
 impl AlignmentSpec {
-    /// Blades and their weights, in the same order.
+    /// Creates a specification from blades and their weights, in the same order.
     ///
     /// # Errors
-    /// When they differ in number or a name is used twice.
+    /// If the numbers differ or a name is used twice.
     pub fn new(seats: Vec<Seat>, weights: Simplex) -> Result<Self, SpecError> {
         if seats.len() != weights.len() {
             return Err(SpecError::Count { weights: weights.len(), blades: seats.len() });
@@ -60,38 +60,39 @@ impl AlignmentSpec {
         Ok(Self { seats, weights })
     }
 
-    /// The seats, in the order of the weights.
+    /// Returns the seats, in the order of the weights.
     pub fn seats(&self) -> &[Seat] {
         &self.seats
     }
 
-    /// **w**.
+    /// Returns **w**.
     pub fn weights(&self) -> &Simplex {
         &self.weights
     }
 
-    /// The weight of a blade, if it is seated.
+    /// Returns the weight of a blade, if it is seated.
     pub fn weight(&self, name: &str) -> Option<f64> {
         self.position(name).ok().map(|i| self.weights.as_slice()[i])
     }
 
-    /// The seats that count: those of positive weight, with the weight.
+    /// Returns the seats of positive weight, with their weights.
     pub fn active(&self) -> impl Iterator<Item = (&Seat, f64)> {
         self.seats.iter().zip(self.weights.as_slice().iter().copied()).filter(|&(_, w)| w > 0.0)
     }
 
-    /// Other weights for the same blades.
+    /// Returns the same blades with other weights.
     ///
     /// # Errors
-    /// When there are not as many as blades.
+    /// If the number of weights differs from that of blades.
     pub fn with_weights(&self, weights: Simplex) -> Result<Self, SpecError> {
         Self::new(self.seats.clone(), weights)
     }
 
-    /// Other weights by name; a blade not named gets zero. They are scaled to sum to one.
+    /// Returns the same blades with weights given by name, scaled to sum to one. A blade that is
+    /// not named gets zero.
     ///
     /// # Errors
-    /// When a name is not seated, a weight is negative or not finite, or all are zero.
+    /// If a name is not seated, a weight is negative or not finite, or all weights are zero.
     pub fn with_named_weights<'a>(&self, named: impl IntoIterator<Item = (&'a str, f64)>) -> Result<Self, SpecError> {
         let mut weights = vec![0.0; self.seats.len()];
         for (name, value) in named {
@@ -104,11 +105,11 @@ impl AlignmentSpec {
         self.with_weights(Simplex::normalized(weights)?)
     }
 
-    /// One more blade with weight `weight` in [0, 1]; the others share the rest in their present
+    /// Adds a blade with weight `weight` in [0, 1]. The others share the rest in their present
     /// proportions.
     ///
     /// # Errors
-    /// When the name is taken or the weight is not in [0, 1].
+    /// If the name is taken or the weight is not in [0, 1].
     pub fn seat(&self, seat: Seat, weight: f64) -> Result<Self, SpecError> {
         if !(0.0..=1.0).contains(&weight) {
             return Err(SpecError::Weight { name: seat.name.to_string(), value: weight });
@@ -120,10 +121,10 @@ impl AlignmentSpec {
         Self::new(seats, Simplex::normalized(weights)?)
     }
 
-    /// Without the blade `name`; the others keep their proportions.
+    /// Removes the blade `name`. The others keep their proportions.
     ///
     /// # Errors
-    /// When it is not seated, or no other blade has a positive weight.
+    /// If it is not seated, or if no other blade has a positive weight.
     pub fn unseat(&self, name: &str) -> Result<Self, SpecError> {
         let index = self.position(name)?;
         let mut seats = self.seats.clone();
@@ -134,10 +135,10 @@ impl AlignmentSpec {
         Self::new(seats, weights)
     }
 
-    /// Another blade in the seat of `name`, with its weight.
+    /// Replaces the blade `name` by another one with the same weight.
     ///
     /// # Errors
-    /// When `name` is not seated, or the new name is taken by another seat.
+    /// If `name` is not seated, or if another seat has the new name.
     pub fn swap(&self, name: &str, seat: Seat) -> Result<Self, SpecError> {
         let index = self.position(name)?;
         let mut seats = self.seats.clone();
@@ -153,30 +154,30 @@ impl AlignmentSpec {
     }
 }
 
-/// A shared handle on Ω. Clones address the same specification; edits are atomic and serialised,
+/// A shared handle on Ω. Clones refer to the same specification. Edits are atomic and serialised,
 /// and a step reads one snapshot.
 #[derive(Debug, Clone)]
 pub struct SpecHandle(Arc<Mutex<Arc<AlignmentSpec>>>);
 
 impl SpecHandle {
-    /// A handle on `spec`.
+    /// Creates a handle on `spec`.
     pub fn new(spec: AlignmentSpec) -> Self {
         Self(Arc::new(Mutex::new(Arc::new(spec))))
     }
 
-    /// Ω as it is now. Later edits do not change what was returned.
+    /// Returns the current Ω. Later edits do not affect the returned value.
     pub fn snapshot(&self) -> Arc<AlignmentSpec> {
         Arc::clone(&self.lock())
     }
 
-    /// Replaces Ω by what `edit` makes of it, and returns it. Edits from several threads follow one
-    /// another; none is lost.
+    /// Replaces Ω by the result of `edit`, and returns it. Edits from several threads are
+    /// serialised; none is lost.
     ///
-    /// While `edit` runs, steps and other edits wait for it: load an adapter before, and do not use
-    /// the handle in it, which would wait for itself.
+    /// Steps and other edits wait while `edit` runs, so load adapters beforehand. Using the handle
+    /// inside `edit` deadlocks.
     ///
     /// # Errors
-    /// What `edit` returns; Ω is then unchanged.
+    /// The error of `edit`; Ω is then unchanged.
     pub fn edit<E>(&self, edit: impl FnOnce(&AlignmentSpec) -> Result<AlignmentSpec, E>) -> Result<Arc<AlignmentSpec>, E> {
         let mut current = self.lock();
         *current = Arc::new(edit(&current)?);
@@ -184,7 +185,7 @@ impl SpecHandle {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Arc<AlignmentSpec>> {
-        // The value is replaced whole, so a panic in an edit cannot have left it torn.
+        // The value is replaced as a whole, so a panic in an edit cannot leave it inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,7 +212,7 @@ mod tests {
         AlignmentSpec::new(seats, Simplex::new([0.5, 0.3, 0.2]).unwrap()).unwrap()
     }
 
-    /// Rounding of a few products and quotients near one.
+    /// Rounding error of a few products and quotients near one.
     const ROUNDING: f64 = 1e-12;
 
     #[test]

@@ -13,10 +13,10 @@ pub enum Deviation {
     Population,
 }
 
-/// Mean and standard deviation of a batch, in units of a power of two near its largest magnitude.
+/// The mean and standard deviation of a batch, stored in a unit that is a power of two near its
+/// largest magnitude.
 ///
-/// Working in that unit is exact and keeps sums and squares of scores of any size from overflowing
-/// or vanishing.
+/// Scaling to this unit is exact, and prevents sums and squares from overflowing or underflowing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments<F> {
     unit: F,
@@ -27,17 +27,17 @@ pub struct Moments<F> {
 }
 
 impl<F: Real> Moments<F> {
-    /// Moments of `values` in one pass for the mean and one for the deviation. One value has
-    /// standard deviation 0.
+    /// Computes the moments of `values`, with one pass for the mean and one for the standard
+    /// deviation. A single value has standard deviation 0.
     ///
     /// # Panics
-    /// When `values` is empty.
+    /// If `values` is empty.
     pub fn of(values: &[F], deviation: Deviation) -> Self {
         let peak = values.iter().fold(F::zero(), |m, v| m.max(v.abs()));
         let unit = unit_of(peak);
         let n = F::of(values.len() as f64);
-        // Relative to the first value, a constant batch has deviation zero exactly, whatever its
-        // offset.
+        // Sums are relative to the first value, so that a constant batch has standard deviation
+        // exactly zero whatever its offset.
         let first = values[0] * unit;
         let mean = first + values.iter().map(|&v| v * unit - first).sum::<F>() / n;
         let divisor = match deviation {
@@ -50,61 +50,60 @@ impl<F: Real> Moments<F> {
         Self { unit, mean, std, rounding, count: n }
     }
 
-    /// The unit: c for which c·x is at most about 1 in magnitude for each of the values, whatever
-    /// their size.
+    /// Returns the unit c, such that |c·x| is at most about 1 for all values.
     pub fn unit(&self) -> F {
         self.unit
     }
 
-    /// Mean.
+    /// Returns the mean.
     pub fn mean(&self) -> F {
         self.mean / self.unit
     }
 
-    /// Standard deviation.
+    /// Returns the standard deviation.
     pub fn std(&self) -> F {
         self.std / self.unit
     }
 
-    /// Whether all values are equal, to the rounding of the largest of them.
+    /// Returns whether all values are equal, up to the rounding of the largest.
     pub fn is_degenerate(&self) -> bool {
         self.std <= self.rounding
     }
 
-    /// A standard deviation that is no more than this may be the rounding of the values alone, of a
-    /// few units in the last place of the largest.
+    /// Returns the rounding error of the standard deviation: a few units in the last place of the
+    /// largest value. A standard deviation of at most this may be due to rounding alone.
     pub fn rounding(&self) -> F {
         self.rounding / self.unit
     }
 
-    /// (x − mean) / (std + ε).
+    /// Returns (x − mean) / (std + ε).
     fn standardized(&self, x: F, epsilon: F) -> F {
         (x * self.unit - self.mean) / (self.std + epsilon * self.unit)
     }
 }
 
-/// A power of two c with c·peak near 1.
+/// Returns a power of two c with c·peak near 1.
 fn unit_of<F: Real>(peak: F) -> F {
     if peak == F::zero() {
         return F::one();
     }
-    // Eight binades of head room for c itself, and for ε·c.
+    // Leaves a margin of eight binades for c itself, and for ε·c.
     let limit = F::max_value().log2().floor() - F::of(8.0);
     let exponent = peak.log2().floor().max(-limit).min(limit);
     F::of(power_of_two(-exponent.to_i32().unwrap_or(0)))
 }
 
-/// 2ⁿ for n from −1022 to 1023, exactly; `powi` may round.
+/// Returns 2ⁿ exactly, for n from −1022 to 1023; `powi` may round.
 fn power_of_two(n: i32) -> f64 {
     f64::from_bits(((1023 + i64::from(n)) as u64) << (f64::MANTISSA_DIGITS - 1))
 }
 
-/// How a batch is standardised: z(x_i) = (x_i − x̄) / (std(**x**) + ε).
+/// The standardisation of a batch: z(x_i) = (x_i − x̄) / (std(**x**) + ε).
 ///
-/// The same map serves candidate-batch normalisation (`eq:cbn`), the entry to the tournament and
-/// the champion logit; the published conventions differ only in these numbers. With ε = 0 a batch
-/// without spread (all values equal, to rounding) maps to zeros, which is the limit that keeps the
-/// map invariant under x ↦ a·x + b. A batch of one maps to zero.
+/// Candidate-batch normalisation (`eq:cbn`), the entry to the tournament and the champion logit all
+/// use this map; the published conventions differ only in its parameters. With ε = 0, a batch
+/// without spread (all values equal up to rounding) maps to zeros, the limit that keeps the map
+/// invariant under x ↦ a·x + b. A batch of one maps to zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standardize {
     deviation: Deviation,
@@ -119,15 +118,15 @@ impl Standardize {
     /// Candidate-batch normalisation in the published runs: ε = 1e-6.
     pub const PAPER_CBN: Self = Self { deviation: Deviation::Sample, epsilon: 1e-6, centre_below: 0.0 };
 
-    /// The second and third standardisation in the published runs: ε = 1e-6, centred only where std
-    /// < 1e-8.
+    /// The second and third standardisation in the published runs: ε = 1e-6, and values are only
+    /// centred if std < 1e-8.
     pub const PAPER: Self = Self { deviation: Deviation::Sample, epsilon: 1e-6, centre_below: 1e-8 };
 
-    /// A rule with this divisor of the variance, this ε added to the standard deviation, and a
-    /// standard deviation below which values are centred and not scaled.
+    /// Creates a rule from the divisor of the variance, the ε added to the standard deviation, and
+    /// the standard deviation below which values are centred but not scaled.
     ///
     /// # Errors
-    /// When a number is negative or not finite.
+    /// If a number is negative or not finite.
     pub fn new(deviation: Deviation, epsilon: f64, centre_below: f64) -> Result<Self, ParameterError> {
         let check =
             |name, value: f64| ParameterError::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative");
@@ -138,25 +137,25 @@ impl Standardize {
         })
     }
 
-    /// The divisor of the variance.
+    /// Returns the divisor of the variance.
     pub fn deviation(&self) -> Deviation {
         self.deviation
     }
 
-    /// ε.
+    /// Returns ε.
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
 
-    /// Moments of a batch under this rule's divisor.
+    /// Computes the moments of a batch with this rule's divisor.
     ///
     /// # Panics
-    /// When `values` is empty.
+    /// If `values` is empty.
     pub fn moments<F: Real>(&self, values: &[F]) -> Moments<F> {
         Moments::of(values, self.deviation)
     }
 
-    /// z of one value of the batch that has these moments.
+    /// Returns z of a value in the batch with these moments.
     pub fn apply<F: Real>(&self, moments: &Moments<F>, value: F) -> F {
         if self.epsilon == 0.0 && moments.is_degenerate() {
             F::zero()
@@ -167,8 +166,8 @@ impl Standardize {
         }
     }
 
-    /// Carries a dispersion into the units of z: σ / (std + ε), where std is that of the batch with
-    /// these moments. Zero where the batch has no spread to measure by.
+    /// Converts a dispersion into the unit of z: σ / (std + ε), where std is that of the batch with
+    /// these moments. Zero if the batch has no spread.
     pub fn rescale<F: Real>(&self, moments: &Moments<F>, sigma: F) -> F {
         if self.epsilon == 0.0 && moments.is_degenerate() {
             F::zero()
@@ -186,11 +185,11 @@ impl Standardize {
     ///
     /// with ε the distance of 1 from the next larger number.
     ///
-    /// The first term is [`Moments::rounding`], that of the values themselves. The second follows
-    /// from half an ε per operation: the sum of N squares leaves (N + 5)/4 in the standard
-    /// deviation and the quotient 3/2 more, a product and `terms` additions the rest, and
-    /// |z| < √N. The error of the mean is left out: it shifts all z alike. Zero for a batch without
-    /// spread, whose z are exactly zero.
+    /// The first term is [`Moments::rounding`], that of the values themselves. The second assumes
+    /// half an ε per operation. The sum of N squares contributes (N + 5)/4 to the error of the
+    /// standard deviation, and the quotient 3/2. A product and `terms` additions contribute the
+    /// rest, and |z| < √N. The error of the mean is left out, since it shifts all z equally. The
+    /// result is zero for a batch without spread, whose z are exactly zero.
     pub fn rounding<F: Real>(&self, moments: &Moments<F>, terms: usize) -> F {
         if moments.is_degenerate() {
             return F::zero();
@@ -200,10 +199,10 @@ impl Standardize {
         of_values + F::epsilon() * operations * moments.count.sqrt()
     }
 
-    /// z of a whole batch.
+    /// Writes z of a whole batch.
     ///
     /// # Panics
-    /// When the slices differ in length or are empty.
+    /// If the slices differ in length or are empty.
     pub fn write<F: Real>(&self, values: &[F], out: &mut [F]) {
         assert_eq!(values.len(), out.len());
         let moments = self.moments(values);
@@ -213,11 +212,12 @@ impl Standardize {
     }
 }
 
-/// Makes values equal that rounding alone sets apart.
+/// Makes values equal that differ only by rounding.
 ///
-/// In ascending order, a value y ties with the one before it, x, if y − x ≤ 2 `rounding`(y), where
-/// `rounding` bounds the error of a value; all values of a run of ties become its smallest. Other
-/// values keep their bits. O(N log N); no allocation once a thread has seen a batch of the size.
+/// In ascending order, a value y ties with its predecessor x if y − x ≤ 2 `rounding`(y), where
+/// `rounding` bounds the error of a value. All values in a run of ties become its smallest. Other
+/// values are unchanged. O(N log N); allocates nothing once the thread has processed a batch of
+/// this size.
 pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(F) -> F) {
     let mut order: Scratch<Vec<usize>> = (0..values.len()).collect();
     order.sort_unstable_by(|&a, &b| values[a].widen().total_cmp(&values[b].widen()));
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Rounding of a mean, a square root and a division, on values of order 1.
+    /// Rounding error of a mean, a square root and a division, on values of order 1.
     const TOLERANCE: f64 = 1e-12;
 
     fn z(rule: Standardize, values: &[f64]) -> Vec<f64> {
@@ -289,7 +289,7 @@ mod tests {
             assert_eq!(z(rule, &[0.1; 7]), [0.0; 7]);
             assert_eq!(z(rule, &[1e300; 3]), [0.0; 3]);
         }
-        // One unit in the last place is rounding, not spread.
+        // A difference of one unit in the last place is rounding, not spread.
         assert_eq!(z(Standardize::EXACT, &[1.0, 1.0 + f64::EPSILON]), [0.0, 0.0]);
         assert!(z(Standardize::EXACT, &[1.0, 1.0 + 16.0 * f64::EPSILON])[1] > 0.5);
     }
@@ -313,7 +313,7 @@ mod tests {
             let scale = 10f64.powi(decade);
             let moved: Vec<f64> = values.iter().map(|v| scale * (v + shift)).collect();
             for (a, b) in z(Standardize::EXACT, &values).iter().zip(z(Standardize::EXACT, &moved)) {
-                // Rounding of the inputs, magnified by magnitude over spread.
+                // The rounding error of the inputs, multiplied by the ratio of magnitude to spread.
                 prop_assert!((a - b).abs() < 1e-11, "{a} {b}");
             }
         }

@@ -5,89 +5,89 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Candidate, Decision, SpanEnd, TokenId, Traffic};
 
-/// Everything seen in one step: the record behind `--explain`, the experiments and any front end.
+/// The record of one step, for `--explain`, the experiments and front ends.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepTrace {
     /// Position of the step in the generation, from 0.
     pub step: usize,
-    /// Tokens of the context that the candidates continue.
+    /// The number of tokens of the context that the candidates continue.
     pub position: usize,
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
-    /// The candidates that were drafted after those and not scored: the choice was settled before.
+    /// The candidates that were drafted but not scored, since the selection was settled before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<CandidateTrace>,
-    /// Scores of each blade that was read: those of positive weight, and those that the selector
-    /// looks at.
+    /// The scores of each blade that was read: those of positive weight, and those that the
+    /// selector uses.
     pub blades: Vec<ScoreTrace>,
-    /// ℓ_S of each candidate, where a fluency blade is seated.
+    /// ℓ_S of each candidate, if a fluency blade is seated.
     pub fluency: Option<Vec<f64>>,
-    /// The scheme's decision; its candidate is the one appended.
+    /// The scheme's decision. The selected candidate is the one that is appended.
     #[serde(flatten)]
     pub decision: Decision,
-    /// What the scheme's other arms make of the same candidates.
+    /// The decisions of the scheme's other arms on the same candidates.
     pub arms: Vec<ArmTrace>,
-    /// The batch before, if the scheme has a fallback and its choice was not good enough.
+    /// The preceding batch, if it was rejected and the fallback was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Box<BatchTrace>>,
-    /// Where only the likeliest tokens of the vocabulary were to be had, how many they are:
+    /// The number of candidates, if only the most probable tokens of the vocabulary were available:
     /// [`Candidates::head`](crate::Candidates::head).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<usize>,
-    /// What went over the network, where models are behind servers.
+    /// The network traffic, for models behind servers.
     #[serde(skip_serializing_if = "Traffic::is_none")]
     pub traffic: Traffic,
-    /// Where the time went; that of the arms is in `score` where it is reading, and nowhere else.
+    /// The wall time of each part. Of the arms, only the time for reading is included, in `score`.
     pub timings: Timings,
 }
 
 impl StepTrace {
-    /// Returns the candidate that was drawn.
+    /// Returns the selected candidate.
     pub fn chosen(&self) -> &CandidateTrace {
         &self.candidates[self.decision.chosen]
     }
 
-    /// Returns the number of tokens that were drafted, those of a rejected batch included.
+    /// Returns the number of drafted tokens, including those of a rejected batch.
     pub fn drafted_tokens(&self) -> usize {
         let rejected = self.rejected.iter().flat_map(|batch| batch.candidates.iter().chain(&batch.unscored));
         self.candidates.iter().chain(&self.unscored).chain(rejected).map(|candidate| candidate.tokens.len()).sum()
     }
 
-    /// Returns the number of tokens that the blades scored, those of a rejected batch included. The
-    /// backbone reads each in every lane that the blades ask for.
+    /// Returns the number of tokens that the blades scored, including those of a rejected batch.
+    /// The backbone reads each of them in every lane that the blades request.
     pub fn scored_tokens(&self) -> usize {
         let rejected = self.rejected.iter().flat_map(|batch| &batch.candidates);
         self.candidates.iter().chain(rejected).map(CandidateTrace::scored_tokens).sum()
     }
 }
 
-/// A batch of candidates, and the choice among them.
+/// A batch of candidates, and the decision on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BatchTrace {
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
-    /// The candidates that were drafted after those and not scored.
+    /// The candidates that were drafted but not scored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<CandidateTrace>,
     /// Scores of each blade that was read.
     pub blades: Vec<ScoreTrace>,
-    /// ℓ_S of each candidate, where a fluency blade is seated.
+    /// ℓ_S of each candidate, if a fluency blade is seated.
     pub fluency: Option<Vec<f64>>,
     /// The decision.
     #[serde(flatten)]
     pub decision: Decision,
 }
 
-/// What an [`Arm`](crate::Arm) makes of the candidates of a step.
+/// The decision of an [`Arm`](crate::Arm) on the candidates of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmTrace {
     /// The arm.
     pub name: String,
-    /// Scores of each blade that it looks at.
+    /// The scores of each blade that it uses.
     pub blades: Vec<ScoreTrace>,
-    /// ℓ_S of each candidate, where it seats a fluency blade.
+    /// ℓ_S of each candidate, if it seats a fluency blade.
     pub fluency: Option<Vec<f64>>,
-    /// What it would have done.
+    /// Its decision, which is not carried out.
     #[serde(flatten)]
     pub decision: Decision,
 }
@@ -97,15 +97,15 @@ pub struct ArmTrace {
 pub struct CandidateTrace {
     /// Its tokens.
     pub tokens: Vec<TokenId>,
-    /// Why it ends.
+    /// The reason why it ends.
     pub end: SpanEnd,
-    /// The tokens of it that were scored, if not all were.
+    /// The number of its tokens that were scored, if not all were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scored: Option<usize>,
 }
 
 impl CandidateTrace {
-    /// Returns the trace of a candidate of which all tokens were scored.
+    /// Creates the trace of a candidate whose tokens were all scored.
     pub fn new(candidate: &Candidate) -> Self {
         Self { tokens: candidate.tokens.clone(), end: candidate.end, scored: None }
     }
@@ -116,7 +116,7 @@ impl CandidateTrace {
     }
 }
 
-/// What one blade said in a step.
+/// The scores of one blade in a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScoreTrace {
     /// The blade.
@@ -138,11 +138,11 @@ pub struct Timings {
     pub score: Duration,
     /// 𝓝, 𝓐 and 𝓢.
     pub select: Duration,
-    /// Keeping the winner.
+    /// Appending the selected candidate.
     pub commit: Duration,
 }
 
-/// Why a response ended.
+/// The reason why a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
@@ -152,9 +152,9 @@ pub enum Ended {
     Limit,
     /// The model's context is full.
     ContextFull,
-    /// The model began to play the other side of the dialogue.
+    /// The model began to write the other speaker's turn.
     StopText,
-    /// Whoever asked for it stopped it.
+    /// The caller stopped it.
     Interrupted,
 }
 
@@ -167,12 +167,12 @@ pub struct Seconds {
     pub score: f64,
     /// 𝓝, 𝓐 and 𝓢.
     pub select: f64,
-    /// Keeping the winner.
+    /// Appending the selected candidate.
     pub commit: f64,
 }
 
 impl Seconds {
-    /// The times of a step.
+    /// Returns the times of a step.
     pub fn of(trace: &StepTrace) -> Self {
         let t = &trace.timings;
         Self {
@@ -183,7 +183,7 @@ impl Seconds {
         }
     }
 
-    /// All parts together.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> f64 {
         self.draft + self.score + self.select + self.commit
     }

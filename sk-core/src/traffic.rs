@@ -2,23 +2,23 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-/// What went over the network to models behind servers.
+/// The network traffic to models behind servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Traffic {
-    /// Times that an answer was waited for. Requests that run at once are one round trip.
+    /// The number of waits for an answer. Concurrent requests are one round trip.
     pub round_trips: u64,
-    /// HTTP requests, with those that were repeated.
+    /// The number of HTTP requests, including retries.
     pub requests: u64,
-    /// Requests that were sent again.
+    /// The number of retries.
     pub retries: u64,
-    /// Bytes of the bodies sent.
+    /// The number of bytes of request bodies.
     pub bytes_out: u64,
-    /// Bytes of the bodies received.
+    /// The number of bytes of response bodies.
     pub bytes_in: u64,
 }
 
 impl Traffic {
-    /// Returns the traffic since an earlier count: of one step, if it was taken before the step.
+    /// Returns the traffic since an earlier count.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Traffic {
         }
     }
 
-    /// Whether nothing was sent, as by models of this process.
+    /// Returns whether there was no traffic, as with models in this process.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
