@@ -3,27 +3,26 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Blade, BoxError, Observation, Policy, Score, ScoreTable, Scratch};
 
-/// Which dispersions reach the comparison: the three arms that split what σ is worth into its
-/// pairing with the candidates (real less shuffled) and its scale (shuffled less zero)
-/// (`app:cor:decomp`).
+/// The dispersions that an ablation uses. Comparing the three arms splits the value of σ into that
+/// of its pairing with the candidates (real minus shuffled) and that of its scale (shuffled minus
+/// zero) (`app:cor:decomp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DispersionArm {
     /// σ as it is.
     #[default]
     Real,
-    /// σ permuted across the candidates of a step: the same multiset, and so the same guarantees
-    /// (`cor:multiset`), in other hands.
+    /// σ permuted across the candidates of a step: the same multiset with the same guarantees
+    /// (`cor:multiset`), but assigned to other candidates.
     Shuffled,
-    /// σ = 0: a plain scorer.
+    /// σ = 0: scores without dispersion.
     Zero,
 }
 
 impl DispersionArm {
-    /// All three, in the order of the decomposition.
+    /// All three arms, in the order of the decomposition.
     pub const ALL: [Self; 3] = [Self::Real, Self::Shuffled, Self::Zero];
 
-    /// The dispersions `sigma` under this arm, in place. Only [`Shuffled`](Self::Shuffled) draws
-    /// from `rng`.
+    /// Changes the dispersions `sigma` in place. Only [`Shuffled`](Self::Shuffled) uses `rng`.
     pub fn apply(self, sigma: &mut [f64], rng: &mut dyn Rng) {
         match self {
             Self::Real => {}
@@ -32,10 +31,10 @@ impl DispersionArm {
         }
     }
 
-    /// The table under this arm; scores and names stay.
+    /// Returns the table with changed dispersions. Scores and names stay.
     ///
-    /// Shuffling permutes the candidates alike for every blade, which is to permute the composite
-    /// dispersion, whatever the normaliser and the propagation.
+    /// Shuffling uses the same permutation for every blade. This is equivalent to permuting the
+    /// composite dispersion, whatever the normaliser and the propagation.
     #[must_use]
     pub fn table(self, scores: &ScoreTable, rng: &mut dyn Rng) -> ScoreTable {
         let mut from: Vec<usize> = (0..scores.candidates()).collect();
@@ -56,33 +55,33 @@ impl DispersionArm {
     }
 }
 
-/// What a step deals dispersions out with: a stream of draws of its own. Contexts only grow, so no
-/// two steps of a response share one.
+/// Returns the generator of a step's permutation: a stream of its own. Contexts only grow, so no
+/// two steps of a response share a stream.
 pub fn arm_generator(seed: u64, context_tokens: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(context_tokens);
     rng
 }
 
-/// A blade whose dispersions are those of an arm: what an experiment seats in place of the blade.
+/// A blade with the dispersions of an ablation arm, for experiments.
 ///
-/// The permutation of a step follows from the seed, the length of the context and N, so a step that
-/// is scored again is shuffled alike. Blades that share a seed are permuted alike; give them
-/// different seeds to part their dispersions from one another as well.
+/// The permutation of a step depends on the seed, the length of the context and N, so that scoring
+/// a step again gives the same result. Blades with the same seed use the same permutation. Give
+/// them different seeds to also decouple their dispersions from one another.
 ///
-/// A score then depends on the other candidates of its batch, which a blade otherwise never does.
+/// Unlike other blades, its score depends on the other candidates of the batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ablated<B> {
     /// The blade.
     pub blade: B,
-    /// Which of its dispersions count.
+    /// The arm of its dispersions.
     pub arm: DispersionArm,
-    /// What the permutations follow from.
+    /// The seed of the permutations.
     pub seed: u64,
 }
 
 impl<B> Ablated<B> {
-    /// `blade` under `arm`.
+    /// Creates the blade `blade` under `arm`.
     pub fn new(blade: B, arm: DispersionArm, seed: u64) -> Self {
         Self { blade, arm, seed }
     }

@@ -4,17 +4,17 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
 
 use crate::reading;
 
-/// Where the σ of a [`Discriminator`] comes from.
+/// The source of a [`Discriminator`]'s σ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum LabelSpread {
-    /// √(p(1−p)), the standard deviation of the label under the discriminator's own p: largest
-    /// where it cannot tell.
+    /// √(p(1−p)), the standard deviation of the label under the discriminator's own p. It is
+    /// largest at p = ½.
     ///
-    /// In units of probability and in [0, ½], not in the units of μ. It knows what the
-    /// discriminator doubts, not where it is wrong.
+    /// It is a probability in [0, ½] and does not have the unit of μ. It measures the
+    /// discriminator's uncertainty, not its error.
     Bernoulli,
-    /// The same σ for every candidate; 0 makes the blade a plain scorer.
+    /// The same σ for every candidate; 0 gives scores without dispersion.
     Constant(f64),
 }
 
@@ -29,17 +29,16 @@ impl LabelSpread {
     pub const ZERO: Self = Self::Constant(0.0);
 }
 
-/// How likely the finished text will have an attribute, judged after the candidate: the future
-/// discriminator of FUDGE (Yang & Klein 2021).
+/// The log-probability that the finished text has an attribute, given the text up to the candidate:
+/// the future discriminator of FUDGE (Yang & Klein 2021).
 ///
 /// ```text
 /// μ_i = log P(a | x, y_≤L) = log sigmoid(v_L),   σ_i from a LabelSpread
 /// ```
 ///
-/// in nats, at most 0, with v_L the log-odds that a head reads off the backbone after the
-/// candidate's last token. At token granularity, [`Guided`](crate::Guided) adds the backbone's
-/// log-probability and makes it the posterior log P(y | x, a) up to a constant. Reads one head;
-/// O(1) per candidate.
+/// in nats, at most 0, where v_L is the log-odds from a head on the backbone after the candidate's
+/// last token. At token granularity, [`Guided`](crate::Guided) adds the backbone's log-probability,
+/// which gives the posterior log P(y | x, a) up to a constant. Reads one head; O(1) per candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discriminator {
     head: Policy,
@@ -47,10 +46,10 @@ pub struct Discriminator {
 }
 
 impl Discriminator {
-    /// The discriminator that the head `name` of the backbone is.
+    /// Creates the discriminator of the backbone's head `name`.
     ///
     /// # Errors
-    /// When a constant spread is not finite and not negative.
+    /// If a constant spread is negative or not finite.
     pub fn new(name: impl Into<Arc<str>>, spread: LabelSpread) -> Result<Self, ParameterError> {
         if let LabelSpread::Constant(sigma) = spread {
             ParameterError::check(sigma.is_finite() && sigma >= 0.0, "spread", sigma, "finite and not negative")?;
@@ -65,8 +64,7 @@ impl Blade for Discriminator {
         assert_eq!(out.len(), values.len(), "one score per candidate");
         for (candidate, (score, &log_odds)) in out.iter_mut().zip(&*values).enumerate() {
             let sigma = match self.spread {
-                // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which keeps its precision where p is next
-                // to 1.
+                // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which stays precise if p is close to 1.
                 LabelSpread::Bernoulli => (0.5 * (log_sigmoid(log_odds) + log_sigmoid(-log_odds))).exp(),
                 LabelSpread::Constant(sigma) => sigma,
             };
@@ -80,7 +78,7 @@ impl Blade for Discriminator {
     }
 }
 
-/// log 1/(1 + e^{−v}), without overflow and without losing what is near 0.
+/// log 1/(1 + e^{−v}), without overflow or cancellation near 0.
 fn log_sigmoid(v: f64) -> f64 {
     v.min(0.0) - (-v.abs()).exp().ln_1p()
 }

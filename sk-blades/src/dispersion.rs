@@ -2,28 +2,30 @@ use sk_core::{ParameterError, Reading, Score};
 
 use crate::{BladeError, reading};
 
-/// Where a blade's σ comes from.
+/// The source of a blade's σ.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Dispersion {
-    /// Mean per-token Rényi min-entropy of the policy's next-token distribution, in nats
+    /// The mean per-token Rényi min-entropy of the policy's next-token distribution, in nats
     /// (`eq:sigma`, `eq:minent`).
     ///
-    /// It measures how sharp the distribution is, not how wrong the reward is, and it is not in the
-    /// units of μ.
+    /// It measures the sharpness of the distribution, not the error of the reward, and does not
+    /// have the unit of μ.
     #[default]
     MinEntropy,
-    /// Standard error of μ as a mean over tokens: β·s/√L, with s the sample standard deviation of
-    /// the per-token log-ratio.
+    /// The standard error of μ as a mean over tokens: β·s/√L, where s is the sample standard
+    /// deviation of the per-token log-ratio.
     ///
-    /// In the units of μ. A single token shows no spread, so σ = 0 there.
+    /// It has the unit of μ. It is 0 for a single token.
     StandardError,
-    /// The distance of μ from its mean over the candidates of the step, |μ_i − μ̄|, in the units of μ.
+    /// The distance of μ from its mean over the candidates of the step, |μ_i − μ̄|, in the unit of
+    /// μ.
     ///
-    /// Where a reward knows little, its extremes are mostly error: the further a score stands out, the
-    /// less of that is due. A property of the step, unlike the others, and blind to the model.
+    /// If a reward is noisy, its extreme values are mostly error, so that a score deserves less
+    /// trust the further it is from the mean. Unlike the other sources, it depends on the whole
+    /// batch and not on the model.
     Deviation,
-    /// The same σ for every candidate; 0 makes the blade a plain scorer.
+    /// The same σ for every candidate; 0 gives scores without dispersion.
     Constant(f64),
 }
 
@@ -31,7 +33,7 @@ impl Dispersion {
     /// σ = 0.
     pub const ZERO: Self = Self::Constant(0.0);
 
-    /// Refuses a constant that is not a dispersion.
+    /// Rejects a constant that is negative or not finite.
     pub(crate) fn checked(self) -> Result<Self, ParameterError> {
         if let Self::Constant(sigma) = self {
             ParameterError::check(sigma.is_finite() && sigma >= 0.0, "dispersion", sigma, "finite and not negative")?;
@@ -39,18 +41,18 @@ impl Dispersion {
         Ok(self)
     }
 
-    /// σ of a candidate whose μ is `scale` times the mean of `terms`, one per token.
+    /// Returns σ of a candidate whose μ is `scale` times the mean of `terms`, one per token.
     pub(crate) fn sigma(self, reading: &Reading, scale: f64, terms: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
         match self {
             Self::MinEntropy => reading::mean(&reading.min_entropy),
             Self::StandardError => scale * standard_error(terms),
-            // Known once all candidates are scored.
+            // Set by `complete` once all candidates are scored.
             Self::Deviation => 0.0,
             Self::Constant(sigma) => sigma,
         }
     }
 
-    /// Completes the scores of a step, whose μ are known.
+    /// Completes σ once μ of all candidates is known.
     pub(crate) fn complete(self, scores: &mut [Score]) -> Result<(), BladeError> {
         if self == Self::Deviation {
             let mean = scores.iter().map(|score| score.mu() / scores.len() as f64).sum::<f64>();
@@ -62,7 +64,7 @@ impl Dispersion {
     }
 }
 
-/// Sample standard deviation over √L; 0 for one term.
+/// Returns the sample standard deviation over √L; 0 for one term.
 fn standard_error(terms: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
     let length = terms.len() as f64;
     if length < 2.0 {

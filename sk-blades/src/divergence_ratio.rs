@@ -4,16 +4,16 @@ use sk_core::{Blade, BoxError, Divergence, Observation, Policy, Score};
 
 use crate::reading;
 
-/// f′ of the likelihood ratio of a policy and the backbone: what MOD mixes under a divergence other
-/// than the reverse KL.
+/// f′ of the likelihood ratio of a policy and the backbone, for MOD under divergences other than
+/// the reverse KL.
 ///
 /// ```text
 /// μ_i = 1/L_i Σ_t f′( π_k(y_t | x, y_<t) / π_B(y_t | x, y_<t) ),   σ_i = 0
 /// ```
 ///
-/// Weighted and summed by 𝓝 = raw, it is brought back to a log-probability by the aggregator of the
-/// same [`Divergence`]. Meant for token granularity, L = 1, where that is exact. Reads the backbone
-/// and one variant; O(L) per candidate. Shi et al. 2024, eq. 6.
+/// The normaliser `raw` sums these scores with the weights, and the aggregator of the same
+/// [`Divergence`] converts the sum back to a log-probability. This is exact at token granularity, L
+/// = 1. Reads the backbone and one variant; O(L) per candidate. Shi et al. 2024, eq. 6.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DivergenceRatio {
     policy: Policy,
@@ -21,7 +21,7 @@ pub struct DivergenceRatio {
 }
 
 impl DivergenceRatio {
-    /// The ratio of the variant `name` and its backbone under `divergence`.
+    /// Creates the ratio of the variant `name` to the backbone under `divergence`.
     pub fn new(name: impl Into<Arc<str>>, divergence: Divergence) -> Self {
         Self { policy: Policy::Variant(name.into()), divergence }
     }

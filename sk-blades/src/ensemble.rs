@@ -4,16 +4,16 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Reading, Sco
 
 use crate::reading;
 
-/// The implicit reward of M adapters trained for one objective: their mean, and how far they
-/// disagree.
+/// The implicit reward of M adapters trained for one objective: their mean, with their disagreement
+/// as σ.
 ///
 /// ```text
 /// r_im = β/L_i Σ_t [ log π_m(y_t | x, y_<t) − log π_B(y_t | x, y_<t) ]
 /// μ_i  = mean_m r_im,   σ_i = sample std_m r_im
 /// ```
 ///
-/// σ is in the units of μ and estimates the error of one member's reward. Reads the backbone and M
-/// variants; O(M·L) per candidate.
+/// σ has the unit of μ and estimates the error of a single member's reward. Reads the backbone and
+/// M variants; O(M·L) per candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ensemble {
     policies: Vec<Policy>,
@@ -21,10 +21,10 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    /// The ensemble of the variants `names`, at the β they were trained with.
+    /// Creates the ensemble of the variants `names`, with the β of their training.
     ///
     /// # Errors
-    /// When there are fewer than two, or β is not positive and finite.
+    /// If there are fewer than two variants, or β is not positive and finite.
     pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>, beta: f64) -> Result<Self, ParameterError> {
         ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
         let policies: Vec<Policy> = names.into_iter().map(|name| Policy::Variant(name.into())).collect();

@@ -1,6 +1,6 @@
 use sk_core::{Policy, ScoreError};
 
-/// Why a blade cannot score a batch.
+/// The reason why a blade cannot score a batch.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BladeError {
@@ -25,7 +25,7 @@ pub enum BladeError {
     Tokens {
         /// The policy.
         policy: Policy,
-        /// Which part of the reading.
+        /// The part of the reading.
         quantity: &'static str,
         /// Index of the candidate.
         candidate: usize,
@@ -34,7 +34,7 @@ pub enum BladeError {
         /// Number of entries.
         got: usize,
     },
-    /// A score came out NaN or infinite, or a dispersion negative.
+    /// A score is NaN or infinite, or a dispersion is negative.
     #[error(transparent)]
     Score(#[from] ScoreError),
 }

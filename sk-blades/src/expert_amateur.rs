@@ -2,16 +2,16 @@ use sk_core::{Blade, BoxError, Observation, Policy, Score};
 
 use crate::reading;
 
-/// What a strong model thinks of a candidate beyond what a weak one does: the score of contrastive
-/// decoding.
+/// The score of contrastive decoding: the log-probability under a strong model minus that under a
+/// weak model.
 ///
 /// ```text
 /// μ_i = 1/L_i Σ_t [ log π_B(y_t | x, y_<t) − log π_S(y_t | x, y_<t) ],   σ_i = 0
 /// ```
 ///
 /// in nats per token, with the backbone as expert and the proposal as amateur. The plausibility
-/// constraint of contrastive decoding is not a score but a restriction of the candidates: it
-/// belongs to the proposal. O(L) per candidate.
+/// constraint of contrastive decoding restricts the candidates and therefore belongs to the
+/// proposal. O(L) per candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpertAmateur;
 

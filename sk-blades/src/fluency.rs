@@ -2,14 +2,13 @@ use sk_core::{Blade, BoxError, Observation, Score};
 
 use crate::reading;
 
-/// b₀, the fluency blade: the proposal's own length-normalised log-probability, known without
-/// error.
+/// b₀, the fluency blade: the proposal's own length-normalised log-probability, without dispersion.
 ///
 /// ```text
 /// μ_i = ℓ_S(c_i) = 1/L_i Σ_t log π_S(y_t | x, y_<t),   σ_i = 0
 /// ```
 ///
-/// in nats per token, at temperature 1 and before truncation, as the proposal reports it. Reads no
+/// in nats per token, at temperature 1 and before truncation, as reported by the proposal. Reads no
 /// policy; O(L) per candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fluency;

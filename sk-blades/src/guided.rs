@@ -2,30 +2,30 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
 
 use crate::reading;
 
-/// How a backbone's log-probability counts in a [`Guided`] score. At token granularity the first two
-/// are the same.
+/// The length normalisation of the backbone's log-probability in a [`Guided`] score. At token
+/// granularity the first two are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Length {
     /// Σ_t log π_B(y_t | x, y_<t), in nats: the log-probability of the candidate.
     #[default]
     Summed,
-    /// Its mean over the tokens, in nats per token, which does not favour short candidates.
+    /// The mean over the tokens, in nats per token, which does not favour short candidates.
     PerToken,
-    /// Σ_t log π_B(y_t | x, y_<t) − log π_S(y_t | x, y_<t), in nats, against the proposal: what weighs a
-    /// candidate that the proposal drew as if the backbone had drawn it (GSI, Geuter et al. 2025).
+    /// Σ_t log π_B(y_t | x, y_<t) − log π_S(y_t | x, y_<t), in nats: the log importance weight of a
+    /// candidate sampled from the proposal instead of the backbone (GSI, Geuter et al. 2025).
     Ratio,
 }
 
-/// A reward beside the backbone's own log-probability: the score of ARGS (Khanov et al. 2024) and,
-/// where the reward is log P(a | x, y), the log-posterior of FUDGE (Yang & Klein 2021).
+/// A reward plus the backbone's log-probability: the score of ARGS (Khanov et al. 2024) and, for a
+/// reward log P(a | x, y), the log-posterior of FUDGE (Yang & Klein 2021).
 ///
 /// ```text
 /// μ_i = log π_B(c_i | x) + λ·μ_i^inner,   σ_i = λ·σ_i^inner
 /// ```
 ///
-/// in nats. Weights on the simplex leave the backbone's term alone: Σ_k w_k μ_k = log π_B + λ Σ_k
-/// w_k μ_k^inner. Summing K attributes of FUDGE, Σ_k log P(a_k | x, y), is λ = K at equal weights.
-/// O(L) per candidate beside the inner blade.
+/// in nats. Simplex weights do not change the backbone's term: Σ_k w_k μ_k = log π_B + λ Σ_k w_k
+/// μ_k^inner. FUDGE with K attributes, Σ_k log P(a_k | x, y), is λ = K at equal weights. O(L) per
+/// candidate plus the inner blade.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guided<B> {
     inner: B,
@@ -34,16 +34,16 @@ pub struct Guided<B> {
 }
 
 impl<B> Guided<B> {
-    /// `inner` with strength λ.
+    /// Creates a guided blade from `inner` with strength λ.
     ///
     /// # Errors
-    /// When λ is negative or not finite.
+    /// If λ is negative or not finite.
     pub fn new(inner: B, lambda: f64, length: Length) -> Result<Self, ParameterError> {
         ParameterError::check(lambda.is_finite() && lambda >= 0.0, "lambda", lambda, "finite and not negative")?;
         Ok(Self { inner, lambda, length })
     }
 
-    /// λ.
+    /// Returns λ.
     pub fn lambda(&self) -> f64 {
         self.lambda
     }

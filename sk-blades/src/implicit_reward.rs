@@ -10,9 +10,9 @@ use crate::{Dispersion, reading};
 /// μ_i = β/L_i Σ_t [ log π_k(y_t | x, y_<t) − log π_B(y_t | x, y_<t) ]
 /// ```
 ///
-/// in nats per token times β, with σ from a [`Dispersion`]. π_k is an adapter trained by DPO, or the
-/// backbone under an instruction; [`against`](Self::against) puts another variant in the place of
-/// π_B. Reads two policies; O(L) per candidate.
+/// in nats per token times β, with σ from a [`Dispersion`]. π_k is an adapter trained by DPO, or
+/// the backbone under an instruction. [`against`](Self::against) replaces π_B by another variant.
+/// Reads two policies; O(L) per candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImplicitReward {
     policy: Policy,
@@ -22,23 +22,23 @@ pub struct ImplicitReward {
 }
 
 impl ImplicitReward {
-    /// The reward that the variant `name` of the backbone implies, at the β it was trained with.
+    /// Creates the implicit reward of the backbone's variant `name`, with the β of its training.
     ///
     /// # Errors
-    /// When β is not positive and finite, or a constant dispersion is not finite and not negative.
+    /// If β is not positive and finite, or if a constant dispersion is negative or not finite.
     pub fn new(name: impl Into<Arc<str>>, beta: f64, dispersion: Dispersion) -> Result<Self, ParameterError> {
         ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
         Ok(Self { policy: Policy::Variant(name.into()), reference: Policy::Backbone, beta, dispersion: dispersion.checked()? })
     }
 
-    /// The same reward against the variant `name`, such as the backbone under the opposite
+    /// Replaces the reference by the variant `name`, such as the backbone under the opposite
     /// instruction.
     #[must_use]
     pub fn against(self, name: impl Into<Arc<str>>) -> Self {
         Self { reference: Policy::Variant(name.into()), ..self }
     }
 
-    /// β.
+    /// Returns β.
     pub fn beta(&self) -> f64 {
         self.beta
     }

@@ -1,10 +1,10 @@
-//! 𝓘(σ): whether a dispersion knows where the reward is wrong.
+//! 𝓘(σ): how well a dispersion predicts the size of the reward's error.
 
-/// Why a rank correlation has no value.
+/// The reason why a rank correlation is undefined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InformativenessError {
-    /// Two quantities are not of the same candidates.
+    /// Two quantities differ in length.
     #[error("{quantity} has {got} entries where {expected} were expected; give one per candidate")]
     Length {
         /// The quantity.
@@ -14,13 +14,13 @@ pub enum InformativenessError {
         /// Length of the first.
         expected: usize,
     },
-    /// Fewer than two candidates.
+    /// There are fewer than two candidates.
     #[error("{got} candidates cannot be ranked against one another; give at least 2")]
     TooFew {
-        /// How many there are.
+        /// The number of candidates.
         got: usize,
     },
-    /// A value that is NaN or infinite, or a negative dispersion.
+    /// A value is NaN or infinite, or a dispersion is negative.
     #[error("entry {index} of {quantity} is {value}; it must be {expected}")]
     Value {
         /// The quantity.
@@ -29,10 +29,10 @@ pub enum InformativenessError {
         index: usize,
         /// The value.
         value: f64,
-        /// What it must be, in words.
+        /// The requirement, in words.
         expected: &'static str,
     },
-    /// All values are equal, so that there is no rank to correlate.
+    /// All values are equal, so that their ranks carry no information.
     #[error("{quantity} is the same for all {candidates} candidates, and a constant has no rank correlation")]
     Constant {
         /// The quantity.
@@ -42,24 +42,24 @@ pub enum InformativenessError {
     },
 }
 
-/// 𝓘(σ) = |Spearman(σ_i, |μ_i − q_i|)|: how strongly a dispersion and the realised error of its
-/// reward are associated by rank (`def:info`).
+/// Returns 𝓘(σ) = |Spearman(σ_i, |μ_i − q_i|)|, the rank correlation of a dispersion and the
+/// realised error of its reward (`def:info`).
 ///
-/// One entry per candidate; μ and the latent quality q are in one unit, σ may be in any, since only
-/// its ranks count. The result is in [0, 1]. Being a magnitude it takes a σ that is *small* where
-/// the reward errs for as informative as one that is large there: [`spearman`] has the sign. It
-/// says nothing of which way the reward errs, and 𝓘 = 0 does not make the pairing of σ with its
-/// candidates irrelevant (E15 of the book). O(N log N).
+/// Each slice has one entry per candidate. μ and the latent quality q have the same unit; σ may
+/// have any, since only its ranks count. The result is in [0, 1]. Since it is an absolute value, a
+/// σ that is *small* where the reward errs counts as informative too; [`spearman`] gives the sign.
+/// It does not depend on the direction of the error, and 𝓘 = 0 does not make the pairing of σ with
+/// its candidates irrelevant (E15 of the book). O(N log N).
 ///
 /// ```
-/// // The reward is off by 0.1, 0.5, 0.2 and 1; the dispersion orders the errors rightly but for one pair.
+/// // The errors are 0.1, 0.5, 0.2 and 1; the dispersions order all but one pair of them correctly.
 /// let (mu, quality, sigma) = ([1.1, 0.5, 0.8, 3.0], [1.0, 0.0, 1.0, 2.0], [0.2, 0.3, 0.4, 0.9]);
 /// assert!((sk_blades::informativeness(&mu, &quality, &sigma)? - 0.8).abs() < 1e-12);
 /// # Ok::<(), sk_blades::InformativenessError>(())
 /// ```
 ///
 /// # Errors
-/// When the slices differ in length or have fewer than two entries, a value is not finite, a
+/// If the slices differ in length or have fewer than two entries, a value is not finite, a
 /// dispersion is negative, or all dispersions or all errors are equal.
 pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64, InformativenessError> {
     same_length("quality", quality, mu)?;
@@ -74,8 +74,8 @@ pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64
     correlate(("sigma", sigma), ("the error |mu − quality|", &error)).map(f64::abs)
 }
 
-/// Spearman's rank correlation r_s of two samples: Pearson's correlation of their ranks, equal
-/// values sharing the mean of theirs.
+/// Returns Spearman's rank correlation r_s of two samples: Pearson's correlation of their ranks,
+/// where ties share their mean rank.
 ///
 /// In [−1, 1]. O(N log N).
 ///
@@ -85,8 +85,8 @@ pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64
 /// ```
 ///
 /// # Errors
-/// When the samples differ in length or have fewer than two entries, a value is not finite, or one
-/// is constant.
+/// If the samples differ in length or have fewer than two entries, a value is not finite, or a
+/// sample is constant.
 pub fn spearman(x: &[f64], y: &[f64]) -> Result<f64, InformativenessError> {
     same_length("the second sample", y, x)?;
     finite("the first sample", x)?;
@@ -106,7 +106,7 @@ fn finite(quantity: &'static str, values: &[f64]) -> Result<(), InformativenessE
     }
 }
 
-/// Pearson's correlation of the mid-ranks of two samples without NaN.
+/// Returns Pearson's correlation of the mid-ranks of two samples without NaN.
 fn correlate(x: (&'static str, &[f64]), y: (&'static str, &[f64])) -> Result<f64, InformativenessError> {
     let candidates = x.1.len();
     if candidates < 2 {
@@ -120,12 +120,12 @@ fn correlate(x: (&'static str, &[f64]), y: (&'static str, &[f64])) -> Result<f64
             return Err(InformativenessError::Constant { quantity, candidates });
         }
     }
-    // One root, so that perfect agreement is 1 to the last bit; other rounding must not carry past
-    // it.
+    // A single square root makes perfect agreement exactly 1. Otherwise rounding could exceed 1,
+    // hence the clamp.
     Ok((dot(&a, &b) / (aa * bb).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// Ranks less their mean. Equal values share the mean of their ranks; all are multiples of one
+/// Returns ranks minus their mean. Ties share their mean rank; all results are multiples of one
 /// half.
 fn centred_ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();

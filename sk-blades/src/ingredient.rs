@@ -1,13 +1,13 @@
 use sk_core::{Blade, BoxError, Observation, Score};
 
-/// A blade that speaks through the proposal alone: its weight mixes it into the policy that drafts,
-/// as in Rewarded Soups.
+/// A blade that affects only the proposal: its weight mixes its adapter into the policy that
+/// drafts, as in Rewarded Soups.
 ///
 /// ```text
 /// μ_i = 0,   σ_i = 0
 /// ```
 ///
-/// It reads nothing, so that a step costs no scoring pass.
+/// It reads nothing and so adds no scoring pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ingredient;
 

@@ -18,10 +18,10 @@ pub struct Likelihood {
 }
 
 impl Likelihood {
-    /// Log-probability under `policy`.
+    /// Creates the log-probability under `policy`.
     ///
     /// # Errors
-    /// When a constant dispersion is not finite and not negative.
+    /// If a constant dispersion is negative or not finite.
     pub fn new(policy: Policy, dispersion: Dispersion) -> Result<Self, ParameterError> {
         Ok(Self { policy, dispersion: dispersion.checked()? })
     }

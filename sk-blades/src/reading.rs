@@ -2,7 +2,7 @@ use sk_core::{Observation, Policy, Reading, Score, ScoreError, Scratch};
 
 use crate::{BladeError, Dispersion};
 
-/// The readings of one policy, one per candidate.
+/// Returns the readings of one policy, one per candidate.
 fn per_candidate<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
     let readings = step.readings.get(policy).ok_or_else(|| BladeError::Missing { policy: policy.clone() })?;
     let expected = step.candidates.len();
@@ -12,7 +12,8 @@ fn per_candidate<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Rea
     Ok(readings)
 }
 
-/// The readings of one policy that predicts tokens, one per candidate and as long as it.
+/// Returns the readings of one policy that predicts tokens, validated to have the candidates'
+/// lengths.
 pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
     let readings = per_candidate(step, policy)?;
     for (candidate, reading) in readings.iter().enumerate() {
@@ -21,7 +22,7 @@ pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Rea
     Ok(readings)
 }
 
-/// What a head says after the last token of each candidate.
+/// Returns the value of a head after the last token of each candidate.
 pub(crate) fn last_values(step: &Observation<'_>, head: &Policy) -> Result<Scratch<Vec<f64>>, BladeError> {
     let last = |(candidate, reading): (usize, &Reading)| {
         same_length(step, head, "the value", candidate, reading.values.len())?;
@@ -30,8 +31,7 @@ pub(crate) fn last_values(step: &Observation<'_>, head: &Policy) -> Result<Scrat
     per_candidate(step, head)?.iter().enumerate().map(last).collect()
 }
 
-/// As [`of`], with min-entropies as long as the candidates too where the dispersion is made of
-/// them.
+/// As [`of`], and also validates the length of min-entropies if the dispersion needs them.
 pub(crate) fn with<'a>(step: &Observation<'a>, policy: &Policy, dispersion: Dispersion) -> Result<&'a [Reading], BladeError> {
     let readings = of(step, policy)?;
     if dispersion == Dispersion::MinEntropy {
@@ -53,7 +53,7 @@ fn same_length(
     if got == expected { Ok(()) } else { Err(BladeError::Tokens { policy: policy.clone(), quantity, candidate, expected, got }) }
 }
 
-/// A checked score; the error carries the candidate's index.
+/// Creates a score. The error has the candidate's index.
 pub(crate) fn score(candidate: usize, mu: f64, sigma: f64) -> Result<Score, BladeError> {
     Score::new(mu, sigma).map_err(|error| {
         match error {
@@ -65,7 +65,7 @@ pub(crate) fn score(candidate: usize, mu: f64, sigma: f64) -> Result<Score, Blad
     })
 }
 
-/// Mean over tokens, in `f64`.
+/// Returns the mean over tokens, computed in `f64`.
 pub(crate) fn mean(values: &[f32]) -> f64 {
     values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64
 }

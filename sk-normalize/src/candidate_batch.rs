@@ -3,14 +3,14 @@ use sk_core::{Composite, Normalizer, Real, ScoreTable, Simplex, Standardize};
 use crate::Propagation;
 use crate::propagation::Scale;
 
-/// What a blade's σ is divided by.
+/// The divisor of a blade's σ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DispersionUnit {
-    /// std(**μ**): σ̂ stays in the units of μ̂, as `prop:cov` needs.
+    /// std(**μ**): σ̂ has the unit of μ̂, as `prop:cov` requires.
     #[default]
     Score,
-    /// std(**σ**), as published (`eq:cbn`). Another quantity: it grows without bound as σ becomes
-    /// constant.
+    /// std(**σ**), as published (`eq:cbn`). This is a different quantity: it grows without bound as
+    /// σ becomes constant.
     Own,
 }
 
@@ -22,32 +22,33 @@ pub enum DispersionUnit {
 /// ```
 ///
 /// Composites are dimensionless. At ε = 0 they are invariant under μ^(k) ↦ a_k μ^(k) + b_k, σ^(k) ↦
-/// a_k σ^(k), a_k > 0 (`thm:cbn`), and a blade whose spread is zero to rounding contributes 0; with
-/// ε > 0 invariance is approximate, worst for blades of small spread. Blades that cancel to
-/// rounding leave a tie. A batch of one gives zeros. O(K·N).
+/// a_k σ^(k), a_k > 0 (`thm:cbn`), and a blade whose spread is zero up to rounding contributes 0.
+/// With ε > 0 invariance is approximate, and worst for blades of small spread. Candidates whose
+/// composites differ only by rounding are tied. A batch of one gives zeros. O(K·N).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CandidateBatch {
-    /// Divisor of the variance, and ε.
+    /// The divisor of the variance, and ε.
     pub standardize: Standardize,
-    /// What σ is divided by.
+    /// The divisor of σ.
     pub dispersion: DispersionUnit,
     /// How dispersions combine.
     pub propagation: Propagation,
 }
 
 impl CandidateBatch {
-    /// The published convention: sample standard deviation, ε = 1e-6, σ in units of its own spread,
-    /// linear propagation.
+    /// Creates the published convention: sample standard deviation, ε = 1e-6, σ divided by its own
+    /// spread, linear propagation.
     pub fn paper() -> Self {
         Self { standardize: Standardize::PAPER_CBN, dispersion: DispersionUnit::Own, propagation: Propagation::Linear }
     }
 
-    /// The published equation for μ at ε = 0, σ in the units of μ, linear propagation. The default.
+    /// Creates the default: the published equation for μ at ε = 0, σ in the unit of μ, linear
+    /// propagation.
     pub fn sound() -> Self {
         Self::default()
     }
 
-    /// The same with another propagation rule.
+    /// Replaces the propagation rule.
     #[must_use]
     pub fn with_propagation(self, propagation: Propagation) -> Self {
         Self { propagation, ..self }

@@ -2,31 +2,30 @@ use std::sync::Arc;
 
 use sk_core::{Real, ScoreTable, Scratch};
 
-/// How far from its exact value an entry may be, and how negative an eigenvalue, to be read as
-/// rounding.
+/// The tolerance for entries, and for negative eigenvalues, that are due to rounding.
 const TOLERANCE: f64 = 1e-9;
 
-/// A K×K correlation matrix of blade errors: symmetric, ones on the diagonal, entries in [−1, 1],
-/// positive semidefinite.
+/// A K×K correlation matrix of blade errors: symmetric, with ones on the diagonal, entries in [−1,
+/// 1], and positive semidefinite.
 ///
-/// Given names, its rows belong to the blades so called, whichever of them a table holds and in
-/// whatever order: a blade that is reweighted to zero, unseated or seated anew takes its
-/// correlations along. A blade that the matrix does not name counts as fully correlated with all
-/// others, which is the upper bound. Without names, row k belongs to the k-th blade of a table of
-/// K, and a table of any other size is treated as if no blade were named.
+/// If it has names, its rows belong to the blades of these names, whatever the order of a table and
+/// whichever blades it has. A blade that is reweighted to zero, unseated or seated again keeps its
+/// correlations. A blade without a row counts as fully correlated with all others, which is the
+/// upper bound. Without names, row k belongs to the k-th blade of a table of K blades, and a table
+/// of another size is treated as if no blade had a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correlation {
     size: usize,
     entries: Vec<f64>,
-    /// One for each row, or none at all.
+    /// The names of the rows; empty if they have none.
     names: Vec<Arc<str>>,
 }
 
-/// A matrix that is not a correlation matrix.
+/// The reason why a matrix is not a correlation matrix.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorrelationError {
-    /// No row, or a row of another length than there are rows.
+    /// The matrix has no rows, or the length of a row differs from the number of rows.
     #[error("row {row} of the correlation matrix has {got} entries where {expected} are needed")]
     Shape {
         /// Index of the row.
@@ -36,7 +35,7 @@ pub enum CorrelationError {
         /// Length of the row.
         got: usize,
     },
-    /// An entry outside [−1, 1], or not a number.
+    /// An entry is outside [−1, 1] or NaN.
     #[error("correlation of blades {row} and {column} is {value}; it must be in [-1, 1]")]
     Entry {
         /// Row.
@@ -46,7 +45,7 @@ pub enum CorrelationError {
         /// The entry.
         value: f64,
     },
-    /// A diagonal entry that is not one.
+    /// A diagonal entry is not one.
     #[error("correlation of blade {row} with itself is {value}; it must be 1")]
     Diagonal {
         /// Row.
@@ -54,7 +53,7 @@ pub enum CorrelationError {
         /// The entry.
         value: f64,
     },
-    /// Two mirrored entries that differ.
+    /// Two mirrored entries differ.
     #[error("correlations of blades {row} and {column} differ across the diagonal: {value} and {mirrored}")]
     Asymmetric {
         /// Row.
@@ -63,15 +62,15 @@ pub enum CorrelationError {
         column: usize,
         /// The entry.
         value: f64,
-        /// Its mirror image.
+        /// The mirrored entry.
         mirrored: f64,
     },
-    /// A name that is used where it cannot be.
+    /// A name is not valid in its place.
     #[error("blade \"{name}\" is {problem}")]
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it, in words.
+        /// The error, in words.
         problem: &'static str,
     },
     /// Names and rows differ in number.
@@ -85,16 +84,16 @@ pub enum CorrelationError {
     /// No joint distribution has these correlations.
     #[error("the correlation matrix is not positive semidefinite: blades 0 to {row} cannot be correlated like this")]
     Indefinite {
-        /// The first row at which this shows.
+        /// The first row that shows it.
         row: usize,
     },
 }
 
 impl Correlation {
-    /// A matrix given by its rows, row and column k for the k-th blade.
+    /// Creates a matrix from its rows; row and column k belong to the k-th blade.
     ///
     /// # Errors
-    /// When it is not square, has an entry outside [−1, 1], is not symmetric with ones on the
+    /// If it is not square, has an entry outside [−1, 1], is not symmetric with ones on the
     /// diagonal, or is indefinite.
     pub fn new<R: AsRef<[f64]>>(rows: &[R]) -> Result<Self, CorrelationError> {
         let size = rows.len();
@@ -114,10 +113,10 @@ impl Correlation {
         Ok(matrix)
     }
 
-    /// The same matrix with the names of its blades, in the order of the rows.
+    /// Adds the names of the blades, in the order of the rows.
     ///
     /// # Errors
-    /// When there are not as many names as rows, or one is used twice.
+    /// If the number of names differs from that of rows, or if a name is used twice.
     pub fn with_names<N: Into<Arc<str>>>(self, names: impl IntoIterator<Item = N>) -> Result<Self, CorrelationError> {
         let names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
         if names.len() != self.size {
@@ -129,7 +128,7 @@ impl Correlation {
         Ok(Self { names, ..self })
     }
 
-    /// A matrix of pairs of blades by name; pairs that are not given are uncorrelated.
+    /// Creates a matrix from pairs of named blades. Pairs that are not given are uncorrelated.
     ///
     /// ```
     /// use sk_normalize::Correlation;
@@ -138,8 +137,8 @@ impl Correlation {
     /// ```
     ///
     /// # Errors
-    /// When there is no pair, a pair is given twice or is of a blade with itself, an entry is
-    /// outside [−1, 1], or the matrix is indefinite.
+    /// If there is no pair, a pair is given twice or pairs a blade with itself, an entry is outside
+    /// [−1, 1], or the matrix is indefinite.
     pub fn of_pairs<'n>(pairs: impl IntoIterator<Item = (&'n str, &'n str, f64)>) -> Result<Self, CorrelationError> {
         let pairs: Vec<_> = pairs.into_iter().collect();
         let mut names: Vec<&str> = Vec::new();
@@ -169,26 +168,26 @@ impl Correlation {
         Self::new(&rows)?.with_names(names)
     }
 
-    /// K.
+    /// Returns K.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// ρ of the errors of blades `row` and `column`.
+    /// Returns ρ of the errors of blades `row` and `column`.
     ///
     /// # Panics
-    /// When an index is not below [`size`](Self::size).
+    /// If an index is not below [`size`](Self::size).
     pub fn get(&self, row: usize, column: usize) -> f64 {
         assert!(column < self.size);
         self.entries[row * self.size + column]
     }
 
-    /// The names of the blades, in the order of the rows; nothing for a matrix without names.
+    /// Returns the names of the blades, in the order of the rows; empty for a matrix without names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
 
-    /// The row of this matrix that belongs to each blade of a table.
+    /// Returns the row of this matrix for each blade of a table; `None` if it has no row.
     pub(crate) fn rows<F: Real>(&self, scores: &ScoreTable<F>) -> Scratch<Vec<Option<usize>>> {
         let row = |k: usize| {
             if self.names.is_empty() {
@@ -218,8 +217,8 @@ impl Correlation {
         Ok(())
     }
 
-    /// Cholesky factorisation of the matrix plus a tolerance on the diagonal: it succeeds iff no
-    /// eigenvalue is below minus the tolerance.
+    /// Computes the Cholesky factorisation of the matrix plus a tolerance on the diagonal, which
+    /// succeeds if and only if no eigenvalue is below minus the tolerance.
     fn check_definite(&self) -> Result<(), CorrelationError> {
         let mut lower = vec![0.0; self.size * self.size];
         for row in 0..self.size {
@@ -252,7 +251,7 @@ mod tests {
         assert!(matches!(refuse(&[&[1.0, 1.5], &[1.5, 1.0]]), CorrelationError::Entry { .. }));
         assert_eq!(refuse(&[&[1.0, 0.0], &[0.0, 0.9]]), CorrelationError::Diagonal { row: 1, value: 0.9 });
         assert!(matches!(refuse(&[&[1.0, 0.5], &[0.4, 1.0]]), CorrelationError::Asymmetric { row: 0, column: 1, .. }));
-        // Three errors cannot each be opposed to the two others.
+        // Three errors cannot all be strongly anticorrelated with one another.
         let opposed: [&[f64]; 3] = [&[1.0, -0.6, -0.6], &[-0.6, 1.0, -0.6], &[-0.6, -0.6, 1.0]];
         assert_eq!(refuse(&opposed), CorrelationError::Indefinite { row: 2 });
     }
@@ -269,7 +268,7 @@ mod tests {
     fn rounding_is_not_an_error_and_more_than_rounding_is() {
         let (small, large) = (0.9 * TOLERANCE, 3.0 * TOLERANCE);
         let pair = |diagonal: f64, upper: f64, lower: f64| Correlation::new(&[[diagonal, upper], [lower, 1.0]]);
-        // An entry a hair above one, with an eigenvalue a hair below zero.
+        // An entry slightly above one, with an eigenvalue slightly below zero.
         assert!(pair(1.0, 1.0 + small, 1.0 + small).is_ok());
         assert!(matches!(pair(1.0, 1.0 + large, 1.0 + large), Err(CorrelationError::Entry { .. })));
         assert!(pair(1.0 - small, 0.5, 0.5 + small).is_ok());

@@ -4,29 +4,29 @@ use sk_core::{ParameterError, ScoreTable, Weighting};
 
 use crate::tilt::{Tilt, shift};
 
-/// The most sweeps over the constraints.
+/// The most passes over the constraints.
 const SWEEPS: usize = 200;
 
-/// The change of a multiplier that ends the search.
+/// The change of a multiplier below which the search ends.
 const CHANGE: f64 = 1e-9;
 
-/// Weights that keep some objectives above thresholds and serve the others: satisficing alignment
-/// (SITAlign, Chehade et al. 2025).
+/// Weights that keep some objectives above thresholds while maximising the others: satisficing
+/// alignment (SITAlign, Chehade et al. 2025).
 ///
-/// The objectives without a threshold keep their requested weights. Those with one are constraints
+/// Objectives without a threshold keep their requested weights. Those with one are constraints
 /// E_π[μ^(c)] ≥ τ_c, and their weights are the Lagrange multipliers, which minimise the dual
 ///
 /// ```text
 /// λ* = argmin_λ  T log 1/N Σ_i exp(1/T (Σ_k w_k μ_i^(k) + Σ_c λ_c (μ_i^(c) − τ_c)))    over 0 ≤ λ_c ≤ limit
 /// ```
 ///
-/// of maximising Σ_k w_k μ^(k) − T·KL(π ‖ batch) under the constraints. A constraint that holds
-/// anyway has the weight zero; one that no candidate can meet has `limit`. The requested weight of a
-/// constraint does not count.
+/// of maximising Σ_k w_k μ^(k) − T·KL(π ‖ batch) under the constraints. An inactive constraint has
+/// weight zero. A constraint that no candidate can meet has weight `limit`. The requested weight of
+/// a constraint is ignored.
 ///
-/// Scores and thresholds of a blade are in one unit, that of the blade. Solved by moving one
-/// multiplier after the other to its minimum and then all along the way they went, in O(N) for each
-/// evaluation.
+/// The scores and the threshold of a blade have the same unit. The minimum is found by coordinate
+/// descent over the multipliers, each pass followed by a line search along its total change. An
+/// evaluation costs O(N).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dual {
     temperature: f64,
@@ -35,8 +35,8 @@ pub struct Dual {
 }
 
 impl Dual {
-    /// Returns the rule at temperature T, with multipliers of at most `limit` times the sum of the
-    /// requested weights, and the threshold of each constraint by the name of its blade.
+    /// Creates the rule at temperature T. Multipliers are at most `limit` times the sum of the
+    /// requested weights. Each threshold has the name of its blade.
     ///
     /// # Errors
     /// If `temperature` or `limit` is not positive and finite, or a threshold is NaN.
@@ -71,7 +71,7 @@ impl Weighting for Dual {
             if onward.iter().all(|change| change.abs() <= CHANGE) {
                 break;
             }
-            // One at a time, multipliers of blades that nearly agree would creep.
+            // Coordinate descent alone is slow if two blades nearly agree.
             let toll = constraints.iter().map(|&(k, threshold)| onward[k] * threshold).sum();
             let end = |k: usize| if onward[k] < 0.0 { 0.0 } else { self.limit };
             let moving = constraints.iter().map(|&(k, _)| k).filter(|&k| onward[k] != 0.0);
@@ -79,7 +79,7 @@ impl Weighting for Dual {
             let step = Tilt::new(scores, weights, self.temperature).least_along(&shift(scores, &onward), toll, room);
             constraints.iter().for_each(|&(k, _)| weights[k] = (weights[k] + step * onward[k]).clamp(0.0, self.limit));
         }
-        // Every objective is a constraint, and all hold: the requested weights decide.
+        // If every objective is an inactive constraint, the requested weights are used.
         if !weights.iter().any(|weight| *weight > 0.0) || weights.iter().any(|weight| !weight.is_finite()) {
             weights.copy_from_slice(requested);
         }

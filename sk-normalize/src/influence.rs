@@ -1,19 +1,19 @@
 use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Simplex};
 
-/// The share of each blade in a composite: how far it moves the candidates apart, as a fraction of
-/// all blades together.
+/// Returns the influence share of each blade in a composite: its contribution to the spread of the
+/// candidates, as a fraction of the sum over all blades.
 ///
 /// ```text
 /// share_k = w_k std(μ̂^(k)) / Σ_l w_l std(μ̂^(l))
 /// ```
 ///
-/// with μ̂^(k) what `normalizer` makes of blade k alone, which for every normaliser of this crate
-/// is its contribution beside others. The coefficients w_k std(μ̂^(k)) are those of the canonical
-/// blades in the composite (`thm:cbn` i and ii): the shares are **w** under
-/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 where every blade has a spread, and ∝ w_k
-/// std(μ^(k)) under [`Raw`](crate::Raw). A blade without any has share 0, and leaves its part to
-/// the others; where no blade of positive weight has any, every share is 0. O(K) calls of the
-/// normaliser; allocates.
+/// where μ̂^(k) is the output of `normalizer` for blade k alone. For every normaliser of this crate
+/// this is its contribution next to other blades too. The coefficients w_k std(μ̂^(k)) are those of
+/// the canonical blades in the composite (`thm:cbn` i and ii). Under
+/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 the shares are **w**, provided that every
+/// blade has a spread. Under [`Raw`](crate::Raw) they are proportional to w_k std(μ^(k)). A blade
+/// without spread has share 0. If no blade of positive weight has a spread, every share is 0. O(K)
+/// calls of the normaliser; allocates.
 ///
 /// ```
 /// use sk_core::{ScoreTable, Simplex};
@@ -27,7 +27,7 @@ use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Simpl
 /// ```
 ///
 /// # Panics
-/// When there are not as many weights as blades.
+/// If the number of weights differs from the number of blades.
 pub fn influence_shares<F: Real>(
     normalizer: &(impl Normalizer<F> + ?Sized),
     scores: &ScoreTable<F>,
@@ -39,12 +39,13 @@ pub fn influence_shares<F: Real>(
     let coefficient = |(k, &w): (usize, &F)| {
         let row = ScoreTable::new([(scores.mu(k), scores.sigma(k))]).expect("the row of a table is a table");
         normalizer.combine(&row, &alone, &mut out);
-        // Quarters of all alike, since the deviation of the largest numbers overflows.
+        // All values are scaled by ¼, since the standard deviation of the largest numbers
+        // overflows.
         out.mu.iter_mut().for_each(|mu| *mu = *mu * F::of(0.25));
         w * Moments::of(&out.mu, Deviation::Sample).std()
     };
     let coefficients: Vec<F> = weights.as_slice().iter().enumerate().map(coefficient).collect();
-    // In units of the largest, so that the sum cannot overflow.
+    // Relative to the largest, so that the sum cannot overflow.
     let peak = coefficients.iter().fold(F::zero(), |m, c| m.max(*c));
     if peak == F::zero() {
         return coefficients;

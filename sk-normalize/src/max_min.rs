@@ -2,37 +2,37 @@ use sk_core::{ParameterError, ScoreTable, Weighting};
 
 use crate::tilt::{Tilt, shift};
 
-/// The most exchanges of weight between two blades.
+/// The most transfers of weight between two blades.
 const EXCHANGES: usize = 1000;
 
-/// The gap at which the weights are a minimum, as a share of the largest score.
+/// The optimality gap at which the search ends, relative to the largest score.
 const GAP: f64 = 1e-9;
 
-/// The weights under which the batch does worst: robust multi-objective decoding (RMOD, Son et al.
-/// 2025).
+/// The worst-case weights of a batch: robust multi-objective decoding (RMOD, Son et al. 2025).
 ///
 /// ```text
 /// w* = argmin_w  T log 1/N Σ_i exp(1/T Σ_k w_k μ_i^(k))      over the simplex
 /// ```
 ///
-/// is the adversary's part of max_π min_w E_π[Σ_k w_k μ^(k)] − T·KL(π ‖ batch); a softmax with
-/// temperature T over the composites is the other one. Under w* the objectives of positive weight
-/// have one expected score, and no other has a smaller one: the worst-served objective counts.
+/// is the minimising player of max_π min_w E_π[Σ_k w_k μ^(k)] − T·KL(π ‖ batch); the maximising
+/// player is a softmax with temperature T over the composites. Under w*, all objectives of positive
+/// weight have the same expected score, and no other objective has a smaller one. The worst-served
+/// objective therefore determines the result.
 ///
-/// A blade whose requested weight is zero takes no part; of the others, all that the requested
-/// weights decide is where the search begins. Blades are compared as they are, so that their scores
-/// must be in one unit.
+/// A blade whose requested weight is zero is left out. Otherwise the requested weights are only the
+/// starting point. Blades are compared without normalisation, so their scores must have the same
+/// unit.
 ///
-/// Solved by exchanges of weight between two blades, each followed by a step along the last two
-/// exchanges (parallel tangents), with exact line searches, in O(N) for each evaluation of the
-/// objective.
+/// The minimum is found by transfers of weight between two blades, each followed by a step along
+/// the last two transfers (parallel tangents), with exact line searches. An evaluation of the
+/// objective costs O(N).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MaxMin {
     temperature: f64,
 }
 
 impl MaxMin {
-    /// Returns the rule at temperature T, in the unit of the scores.
+    /// Creates the rule at temperature T, in the unit of the scores.
     ///
     /// # Errors
     /// If `temperature` is not positive and finite.
@@ -42,8 +42,8 @@ impl MaxMin {
         Ok(Self { temperature })
     }
 
-    /// Moves `weights` along `direction` to the minimum within the simplex, or leaves them if it
-    /// leads upwards.
+    /// Moves `weights` along `direction` to the minimum within the simplex. Leaves them unchanged
+    /// if the objective increases in this direction.
     fn descend(&self, scores: &ScoreTable, weights: &mut [f64], direction: &[f64]) {
         let room = weights.iter().zip(direction).filter(|(_, d)| **d < 0.0).map(|(weight, d)| -weight / d);
         let room = room.fold(f64::INFINITY, f64::min);
@@ -80,13 +80,13 @@ impl Weighting for MaxMin {
             let mut exchange = vec![0.0; weights.len()];
             (exchange[worst], exchange[best]) = (1.0, -1.0);
             self.descend(scores, weights, &exchange);
-            // Exchanges alone would zigzag between blades that nearly agree.
+            // Transfers alone zigzag between blades that nearly agree.
             if let Some(before) = before.replace(start) {
                 let onward: Vec<f64> = weights.iter().zip(&before).map(|(weight, before)| weight - before).collect();
                 self.descend(scores, weights, &onward);
             }
         }
-        // Scores near the largest number that there is have differences without end.
+        // Differences of scores near the largest number overflow.
         if weights.iter().any(|weight| !weight.is_finite()) {
             weights.copy_from_slice(requested);
         }

@@ -3,14 +3,14 @@ use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex, Standar
 use crate::Propagation;
 use crate::propagation::Scale;
 
-/// Standardised ranks: μ̂_i is the rank of μ_i in its blade's batch, ties sharing their mean rank,
-/// brought to mean 0 and sample standard deviation 1.
+/// Standardised ranks: μ̂_i is the rank of μ_i in its blade's batch, where ties share their mean
+/// rank, standardised to mean 0 and sample standard deviation 1.
 ///
-/// Invariant under any strictly increasing map of a blade's scores that keeps a spread beyond
-/// rounding, so an outlier counts no more than its place. σ̂_i = σ_i / std(**μ**): a rank has no
-/// dispersion of its own, and this is the blade's average rate of exchange. A blade whose spread is
-/// no more than rounding, and a batch of one, contribute 0. O(K·N log N); no allocation once a
-/// thread has combined a batch of the size.
+/// The result is invariant under any strictly increasing map of a blade's scores, provided that the
+/// spread stays above rounding. An outlier therefore counts only by its rank. σ̂_i = σ_i /
+/// std(**μ**), since a rank has no dispersion of its own, and std(**μ**) is the blade's average
+/// change of score per unit of rank. A blade whose spread is at most rounding, and a batch of one,
+/// contribute 0. O(K·N log N); no allocation once the thread has processed a batch of this size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rank {
     /// How dispersions combine.
@@ -37,7 +37,7 @@ impl<F: Real> Normalizer<F> for Rank {
     }
 }
 
-/// Writes the rank of each value from 0, equal values sharing the mean of theirs.
+/// Writes the rank of each value from 0; ties share their mean rank.
 fn mid_ranks<F: Real>(values: &[F], order: &mut Vec<usize>, ranks: &mut [F]) {
     order.clear();
     order.extend(0..values.len());

@@ -5,7 +5,7 @@ use crate::propagation::Scale;
 
 /// No normalisation: μ_i = Σ_k w_k μ_i^(k).
 ///
-/// What Best-of-N, ARGS and MOD do. Blade k then counts for w_k · std(**μ**^(k)), not for w_k
+/// Used by Best-of-N, ARGS and MOD. The influence of blade k is then w_k · std(**μ**^(k)), not w_k
 /// (`thm:cbn` i). O(K·N).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Raw {

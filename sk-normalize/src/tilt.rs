@@ -1,9 +1,9 @@
 use sk_core::ScoreTable;
 
-/// Halvings of the interval of a line search: an `f64` has 53 bits.
+/// The number of bisection steps of a line search: an `f64` has 53 bits.
 const HALVINGS: usize = 60;
 
-/// A batch tilted by its weighed scores: p_i ∝ exp(1/T Σ_k w_k μ_i^(k)).
+/// The exponentially tilted distribution over a batch: p_i ∝ exp(1/T Σ_k w_k μ_i^(k)).
 pub(crate) struct Tilt {
     /// Σ_k w_k μ_i^(k).
     composites: Vec<f64>,
@@ -13,7 +13,7 @@ pub(crate) struct Tilt {
 }
 
 impl Tilt {
-    /// Returns the batch of `scores`, tilted under `weights`.
+    /// Creates the tilted distribution for `scores` under `weights`.
     pub(crate) fn new(scores: &ScoreTable, weights: &[f64], temperature: f64) -> Self {
         Self::of(shift(scores, weights), temperature)
     }
@@ -31,10 +31,10 @@ impl Tilt {
         self.shares.iter().zip(values).map(|(share, value)| share * value).sum()
     }
 
-    /// Returns the x between 0 and `room` at which T log Σ_i exp(1/T (c_i + x·shift_i)) − x·`toll` is
-    /// least, where c are the composites.
+    /// Returns the x between 0 and `room` that minimises T log Σ_i exp(1/T (c_i + x·shift_i)) −
+    /// x·`toll`, where c are the composites.
     pub(crate) fn least_along(&self, shift: &[f64], toll: f64, room: f64) -> f64 {
-        // The objective is convex, so that its slope rises.
+        // The objective is convex, so its slope is increasing.
         let slope = |x: f64| self.with(x, shift).mean(shift) - toll;
         if slope(0.0) >= 0.0 {
             return 0.0;
@@ -49,14 +49,14 @@ impl Tilt {
         most
     }
 
-    /// Returns the batch with `added` of weight for `scores` besides.
+    /// Returns the distribution after adding `scores` with weight `added`.
     fn with(&self, added: f64, scores: &[f64]) -> Self {
         let added = self.composites.iter().zip(scores).map(|(c, score)| c + added * score);
         Self::of(added.collect(), self.temperature)
     }
 }
 
-/// Returns Σ_k `direction`_k μ_i^(k): what one step along `direction` adds to the composites.
+/// Returns Σ_k `direction`_k μ_i^(k): the change of the composites per unit step along `direction`.
 pub(crate) fn shift(scores: &ScoreTable, direction: &[f64]) -> Vec<f64> {
     let of = |i: usize| direction.iter().enumerate().map(|(k, d)| d * scores.mu(k)[i]).sum();
     (0..scores.candidates()).map(of).collect()

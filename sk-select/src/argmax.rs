@@ -1,6 +1,6 @@
 use sk_core::{Batch, Real, Selector};
 
-/// All probability on the highest rating; among equal ratings, on the lowest index. O(N).
+/// Selects the highest rating with probability 1; on ties, the lowest index. O(N).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Argmax;
 
@@ -11,12 +11,12 @@ impl<F: Real> Selector<F> for Argmax {
     }
 }
 
-/// The lowest index of the largest value.
+/// Returns the lowest index of the largest value.
 pub(crate) fn highest<F: Real>(values: &[F]) -> usize {
     (1..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
 }
 
-/// Probability one at `index`.
+/// Writes probability one at `index`, and zero elsewhere.
 pub(crate) fn point_mass<F: Real>(index: usize, probabilities: &mut [F]) {
     probabilities.fill(F::zero());
     probabilities[index] = F::one();

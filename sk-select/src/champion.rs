@@ -10,8 +10,8 @@ use crate::softmax::softmax;
 /// ```
 ///
 /// with z the third of the published standardisations. −λ z(σ) is a lower-confidence-bound penalty.
-/// Ratings need no recentring on their start: z and the softmax both ignore it. Below T = 1e-5 the
-/// highest logit wins, the lowest index among equals. O(N); no allocation.
+/// Ratings need not be centred, since z and the softmax are invariant to shifts. Below T = 1e-5 the
+/// highest logit is selected, on ties the lowest index. O(N); no allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Champion {
     temperature: f64,
@@ -22,11 +22,11 @@ pub struct Champion {
 }
 
 impl Champion {
-    /// Below this temperature the champion is the highest logit.
+    /// The temperature below which the highest logit is selected.
     pub const COLD: f64 = 1e-5;
 
-    /// The published convention at an operating point: z with ε = 1e-6, centred only where the
-    /// standard deviation is below 1e-8.
+    /// Creates the rule in the published convention at an operating point: z with ε = 1e-6, values
+    /// only centred if the standard deviation is below 1e-8.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -34,7 +34,8 @@ impl Champion {
         Self::new(point, Some(Standardize::PAPER))
     }
 
-    /// The published equation at ε = 0: a quantity without spread contributes 0.
+    /// Creates the rule of the published equation at ε = 0: a quantity without spread contributes
+    /// 0.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -42,11 +43,11 @@ impl Champion {
         Self::new(point, Some(Standardize::EXACT))
     }
 
-    /// Temperature, weights and penalty of `point` over quantities standardised by `standardize`,
-    /// or as they are for `None`.
+    /// Creates the rule with temperature, weights and penalty of `point`, over quantities
+    /// standardised by `standardize`, or unchanged for `None`.
     ///
     /// # Errors
-    /// When the temperature, a weight or λ is negative or not finite, or w_blade·λ is not.
+    /// If the temperature, a weight or λ is negative or not finite, or if w_blade·λ is not finite.
     pub fn new(point: &OperatingPoint, standardize: Option<Standardize>) -> Result<Self, ParameterError> {
         let check =
             |name, value: f64| ParameterError::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative");
@@ -61,7 +62,7 @@ impl Champion {
         Ok(champion)
     }
 
-    /// Writes `unit` times T·ℓ.
+    /// Writes `unit`·T·ℓ.
     fn logits<F: Real>(&self, unit: f64, ratings: &[F], batch: &Batch<'_, F>, logits: &mut [F]) {
         logits.fill(F::zero());
         self.add(logits, unit * self.w_tour, ratings);
@@ -86,8 +87,8 @@ impl<F: Real> Selector<F> for Champion {
         self.logits(1.0, ratings, batch, probabilities);
         let mut unit = 1.0;
         if !probabilities.iter().all(|logit| logit.is_finite()) {
-            // Scores so large that their sum overflows: all of it in a larger unit, a power of two
-            // so that nothing else changes.
+            // The sum of very large scores overflows. All terms are then scaled by a power of two,
+            // which is exact.
             let weight = self.w_tour.max(self.w_blade).max(self.w_blade * self.lambda).max(1.0);
             unit = (-2.0 - weight.log2().ceil()).exp2();
             self.logits(unit, ratings, batch, probabilities);

@@ -2,25 +2,25 @@ use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::argmax::highest;
 
-/// The highest rating, but for one choice in 1/ε that falls on any candidate alike.
+/// Selects the highest rating with probability 1 − ε, and otherwise any candidate uniformly.
 ///
 /// ```text
 /// P(i) = (1 − ε) [i = argmax R] + ε / N
 /// ```
 ///
-/// Among equal ratings the lowest index is the highest. No candidate is less likely than ε/N, which
-/// is what off-policy estimates of other rules from the same draws need. ε = 0 is
-/// [`Argmax`](crate::Argmax), ε = 1 [`Uniform`](crate::Uniform). O(N); no allocation.
+/// On ties, the lowest index counts as the highest. Every candidate has probability at least ε/N,
+/// as required for off-policy estimates of other rules from the same samples. ε = 0 is
+/// [`Argmax`](crate::Argmax), ε = 1 is [`Uniform`](crate::Uniform). O(N); no allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EpsilonArgmax {
     epsilon: f64,
 }
 
 impl EpsilonArgmax {
-    /// The rule that explores with probability ε.
+    /// Creates the rule that explores with probability ε.
     ///
     /// # Errors
-    /// When ε is not in [0, 1].
+    /// If ε is not in [0, 1].
     pub fn new(epsilon: f64) -> Result<Self, ParameterError> {
         ParameterError::check((0.0..=1.0).contains(&epsilon), "epsilon", epsilon, "in [0, 1]")?;
         Ok(Self { epsilon })

@@ -4,57 +4,58 @@ use sk_core::{Batch, ParameterError, Real, Scratch, Selector};
 
 use crate::argmax::{highest, point_mass};
 
-/// The quantity a [`Gate`] looks at.
+/// The quantity that a [`Gate`] compares with its threshold.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Criterion {
     /// The composite score μ_i. It is relative to the batch unless the normaliser is raw.
     Score,
-    /// μ_i − κ σ_i: the score less κ dispersions.
+    /// μ_i − κ σ_i of the composite.
     LowerBound {
         /// κ.
         kappa: f64,
     },
-    /// μ_i − κ σ_i of one blade, before normalisation and whatever its weight: a boundary in the
-    /// blade's own units, which holds from batch to batch. A batch that does not carry the blade
-    /// lets nobody pass.
+    /// μ_i − κ σ_i of one blade, before normalisation and whatever its weight. The threshold is in
+    /// the blade's own unit and has the same meaning in every batch. If the batch lacks the blade,
+    /// no candidate passes.
     Blade {
         /// The name of its seat.
         name: Arc<str>,
         /// κ; 0 for the score alone.
         kappa: f64,
     },
-    /// ℓ_S of the fluency blade. Where none is seated, every candidate passes.
+    /// ℓ_S of the fluency blade. If none is seated, every candidate passes.
     Fluency,
     /// The rating R_i.
     Rating,
 }
 
 impl Criterion {
-    /// The score of the blade `name`.
+    /// Returns the criterion for the score of the blade `name`, with κ = 0.
     pub fn blade(name: impl Into<Arc<str>>) -> Self {
         Self::Blade { name: name.into(), kappa: 0.0 }
     }
 }
 
-/// What a [`Gate`] does when no candidate passes.
+/// The rule of a [`Gate`] if no candidate passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fallback {
-    /// The candidate that comes closest, the lowest index among equals.
+    /// Selects the candidate with the largest criterion, on ties the lowest index.
     #[default]
     Best,
-    /// The inner rule over all candidates, as if there were no gate.
+    /// Applies the inner rule to all candidates, as if there were no gate.
     Open,
 }
 
-/// An inner rule over the candidates whose criterion reaches a threshold.
+/// Applies an inner rule to the candidates whose criterion reaches a threshold.
 ///
-/// The inner rule sees the candidates that pass and no others, so that whatever it standardises or
-/// compares is among them. O(N·K) where the batch carries the scores of K blades, O(N) where not,
-/// and the inner rule; no allocation once a thread has gated a batch of the size.
+/// The inner rule sees only the candidates that pass, so that it standardises and compares only
+/// those. O(N·K) if the batch has the scores of K blades, otherwise O(N), plus the inner rule; no
+/// allocation once the thread has processed a batch of this size.
 ///
-/// A gate on a safety blade is the boundary that the paper proposes: what the blade puts below the
-/// threshold cannot be drawn, however high it is rated. Gates nest, the outermost first.
+/// A gate on a safety blade is the boundary that the paper proposes: a candidate below the
+/// threshold cannot be selected, however high its rating. Gates can be nested; the outermost is
+/// applied first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate<S> {
     criterion: Criterion,
@@ -64,10 +65,10 @@ pub struct Gate<S> {
 }
 
 impl<S> Gate<S> {
-    /// `inner` over the candidates with `criterion` at least `threshold`.
+    /// Creates a gate on `inner` for candidates with a `criterion` of at least `threshold`.
     ///
     /// # Errors
-    /// When the threshold or κ is not a number.
+    /// If the threshold or κ is invalid.
     pub fn new(criterion: Criterion, threshold: f64, fallback: Fallback, inner: S) -> Result<Self, ParameterError> {
         ParameterError::check(!threshold.is_nan(), "threshold", threshold, "a number")?;
         if let Criterion::LowerBound { kappa } | Criterion::Blade { kappa, .. } = criterion {
@@ -76,7 +77,7 @@ impl<S> Gate<S> {
         Ok(Self { criterion, threshold, fallback, inner })
     }
 
-    /// What the threshold is held against, one value per candidate.
+    /// Returns the values to compare with the threshold, one per candidate.
     fn values<F: Real>(&self, ratings: &[F], batch: &Batch<'_, F>) -> Scratch<Vec<F>> {
         let lower_bound = |kappa: f64, mu: &[F], sigma: &[F]| {
             let kappa = F::of(kappa);
@@ -87,8 +88,8 @@ impl<S> Gate<S> {
             Criterion::LowerBound { kappa } => lower_bound(*kappa, batch.mu(), batch.sigma()),
             Criterion::Blade { name, kappa } => match batch.blades().and_then(|table| Some((table, table.find(name)?))) {
                 Some((table, k)) => lower_bound(*kappa, table.mu(k), table.sigma(k)),
-                // A boundary that cannot be checked is closed: NaN reaches no threshold, not even
-                // minus infinity.
+                // If the criterion cannot be evaluated, no candidate passes: NaN reaches no
+                // threshold, not even minus infinity.
                 None => Scratch::filled(F::nan(), batch.len()),
             },
             Criterion::Fluency => match batch.fluency() {

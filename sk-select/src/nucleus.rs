@@ -4,8 +4,9 @@ use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::truncate::keep_likeliest;
 
-/// An inner rule restricted to the fewest candidates that hold at least mass p up to rounding, the
-/// likeliest first; among equals the lowest index is kept first. O(N log N) and the inner rule.
+/// Top-p selection: an inner rule restricted to the fewest candidates with a total probability of
+/// at least p up to rounding. The most probable are kept first, on ties the lowest index. O(N log
+/// N) plus the inner rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Nucleus<S> {
     mass: f64,
@@ -13,10 +14,10 @@ pub struct Nucleus<S> {
 }
 
 impl<S> Nucleus<S> {
-    /// The nucleus of mass `mass` of `inner`.
+    /// Creates the rule that keeps probability `mass` of `inner`.
     ///
     /// # Errors
-    /// When the mass is not in (0, 1].
+    /// If the mass is not in (0, 1].
     pub fn new(mass: f64, inner: S) -> Result<Self, ParameterError> {
         ParameterError::check(mass > 0.0 && mass <= 1.0, "top-p", mass, "in (0, 1]")?;
         Ok(Self { mass, inner })
@@ -26,13 +27,13 @@ impl<S> Nucleus<S> {
 impl<F: Real, S: Selector<F>> Selector<F> for Nucleus<S> {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         self.inner.distribution(ratings, batch, probabilities);
-        // A mass that is reached but for the rounding of N additions is reached.
-        // They are of numbers that have been rounded to F, and are done in f64.
+        // The comparison allows for the rounding of N additions in f64, and of the probabilities to
+        // F.
         let rounding = probabilities.len() as f64 * f64::EPSILON + F::epsilon().widen();
         let mass = self.mass * (1.0 - rounding);
         keep_likeliest(probabilities, |sorted| {
             let mut held = 0.0;
-            // Those before the one that reaches the mass, and that one.
+            // Counts the candidates up to and including the one that reaches the mass.
             let before = sorted.take_while(|&p| {
                 held += p.widen();
                 held < mass

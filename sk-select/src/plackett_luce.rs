@@ -3,15 +3,15 @@ use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::Softmax;
 
-/// A Plackett–Luce model over rankings: the first place is drawn with P(i) ∝ exp(R_i / T), the
-/// second from those left, and so on.
+/// A Plackett–Luce model of rankings: the first place is sampled with P(i) ∝ exp(R_i / T), the
+/// second from the remaining candidates, and so on.
 ///
 /// ```text
 /// P(π) = Π_k exp(R_π(k) / T) / Σ_{l ≥ k} exp(R_π(l) / T)
 /// ```
 ///
-/// As a selection rule it is the [`Softmax`] of its first place. [`draw`](Self::draw) gives whole
-/// rankings, such as the order in which to show alternatives or the synthetic preferences of an
+/// As a selection rule it is the [`Softmax`] of the first place. [`draw`](Self::draw) samples whole
+/// rankings, for example the order in which to show alternatives, or synthetic preferences for an
 /// experiment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlackettLuce {
@@ -19,24 +19,24 @@ pub struct PlackettLuce {
 }
 
 impl PlackettLuce {
-    /// The model at temperature T, in the units of the ratings.
+    /// Creates the model at temperature T, in the unit of the ratings.
     ///
     /// # Errors
-    /// When T is not positive and finite.
+    /// If T is not positive and finite.
     pub fn new(temperature: f64) -> Result<Self, ParameterError> {
         Ok(Self { first: Softmax::new(temperature)? })
     }
 
-    /// T.
+    /// Returns T.
     pub fn temperature(&self) -> f64 {
         self.first.temperature()
     }
 
-    /// Draws a ranking: the indices of the candidates, the first place first.
+    /// Samples a ranking: the indices of the candidates, first place first.
     ///
-    /// By Gumbel's trick: the order of R_i + T·G_i with independent standard Gumbel variables, one
-    /// uniform number of 53 bits for each candidate in the order of the batch. O(N log N);
-    /// allocates.
+    /// Uses the Gumbel trick: candidates are ordered by R_i + T·G_i with independent standard
+    /// Gumbel variables, from one uniform 53-bit number per candidate in the order of the batch.
+    /// O(N log N); allocates.
     ///
     /// ```
     /// use rand::SeedableRng;
@@ -55,23 +55,23 @@ impl PlackettLuce {
                 (rating.widen() + self.temperature() * gumbel, gumbel, i)
             })
             .collect();
-        // Where the temperature is lost in the rounding of the rating, equal ratings are still
-        // ordered by chance.
+        // If T·G_i is lost in the rounding of the rating, equal ratings are still ordered at
+        // random.
         keyed.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
         keyed.into_iter().map(|(_, _, i)| i).collect()
     }
 
-    /// log P(π) of a ranking, in nats, at most 0. O(N).
+    /// Returns log P(π) of a ranking, in nats, at most 0. O(N).
     ///
     /// # Panics
-    /// When `ranking` is not a permutation of the indices of `ratings`.
+    /// If `ranking` is not a permutation of the indices of `ratings`.
     pub fn log_probability<F: Real>(&self, ratings: &[F], ranking: &[usize]) -> f64 {
         let mut seen = vec![false; ratings.len()];
         let permutation =
             ranking.len() == ratings.len() && ranking.iter().all(|&i| i < seen.len() && !std::mem::replace(&mut seen[i], true));
         assert!(permutation, "a ranking holds every candidate once");
-        // From the last place up: `sum` is log Σ_{l ≥ k} exp((R_π(l) − peak) / T), between 0 and
-        // log N however far ratings lie apart.
+        // From the last place to the first. `sum` is log Σ_{l ≥ k} exp((R_π(l) − peak) / T),
+        // which is between 0 and log N for any ratings.
         let (mut peak, mut sum, mut log_probability) = (f64::NEG_INFINITY, 0.0f64, 0.0);
         for &i in ranking.iter().rev() {
             let rating = ratings[i].widen();

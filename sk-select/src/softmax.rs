@@ -1,24 +1,24 @@
 use sk_core::{Batch, ParameterError, Real, Selector};
 
-/// P(i) ∝ exp(R_i / T), T in the units of the ratings: the first choice of a Plackett–Luce model
-/// with those worths. O(N).
+/// P(i) ∝ exp(R_i / T), with T in the unit of the ratings: the first place of a Plackett–Luce
+/// model. O(N).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Softmax {
     temperature: f64,
 }
 
 impl Softmax {
-    /// Softmax at temperature T.
+    /// Creates a softmax at temperature T.
     ///
     /// # Errors
-    /// When T is not positive and finite; its limit T → 0 is [`Argmax`](crate::Argmax).
+    /// If T is not positive and finite. The limit T → 0 is [`Argmax`](crate::Argmax).
     pub fn new(temperature: f64) -> Result<Self, ParameterError> {
         let valid = temperature.is_finite() && temperature > 0.0;
         ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
         Ok(Self { temperature })
     }
 
-    /// T.
+    /// Returns T.
     pub fn temperature(&self) -> f64 {
         self.temperature
     }
@@ -31,8 +31,7 @@ impl<F: Real> Selector<F> for Softmax {
     }
 }
 
-/// Replaces logits times T by their softmax, for finite logits and T ≥ 0, which stands for its
-/// limit.
+/// Replaces T·logits by their softmax, for finite logits and T ≥ 0, where T = 0 means the limit.
 pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: f64) {
     let peak = values.iter().fold(F::neg_infinity(), |m, v| m.max(*v)).widen();
     let mut total = F::zero();
@@ -45,10 +44,10 @@ pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: f64) {
     }
 }
 
-/// A difference of logits over T, from it and its half.
+/// Returns a difference of logits over T, given the difference and half of it.
 ///
-/// The difference first: a ratio of large ratings and a small temperature may overflow, this only
-/// underflows.
+/// The difference is taken before the division: a large rating over a small temperature can
+/// overflow, while a difference to the maximum only underflows in the softmax.
 fn quotient(difference: f64, half: f64, temperature: f64) -> f64 {
     if difference == 0.0 {
         0.0

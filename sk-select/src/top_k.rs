@@ -4,8 +4,8 @@ use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::truncate::keep_likeliest;
 
-/// An inner rule restricted to its k likeliest candidates; among equals the lowest index is kept
-/// first. O(N log N) and the inner rule.
+/// Top-k selection: an inner rule restricted to its k most probable candidates, on ties the lowest
+/// index first. O(N log N) plus the inner rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopK<S> {
     k: usize,
@@ -13,10 +13,11 @@ pub struct TopK<S> {
 }
 
 impl<S> TopK<S> {
-    /// The `k` likeliest under `inner`; all of them where there are no more than k.
+    /// Creates the rule that keeps the `k` most probable candidates of `inner`, or all if there are
+    /// at most k.
     ///
     /// # Errors
-    /// When k is zero.
+    /// If k is zero.
     pub fn new(k: usize, inner: S) -> Result<Self, ParameterError> {
         ParameterError::check(k > 0, "k", k as f64, "at least 1")?;
         Ok(Self { k, inner })

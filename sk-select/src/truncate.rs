@@ -2,12 +2,13 @@ use std::cmp::Ordering;
 
 use sk_core::{Real, Scratch};
 
-/// Keeps the `count(sorted)` likeliest candidates, ties by index, and divides by their mass.
+/// Keeps the `count(sorted)` most probable candidates, on ties the lowest index first, and
+/// renormalises.
 ///
-/// `count` sees the probabilities in descending order and keeps at least the first.
+/// `count` takes the probabilities in descending order. At least one candidate is kept.
 pub(crate) fn keep_likeliest<F: Real>(probabilities: &mut [F], count: impl FnOnce(&mut dyn Iterator<Item = F>) -> usize) {
     let mut order: Scratch<Vec<usize>> = (0..probabilities.len()).collect();
-    // Ties by index: a stable order, without the memory that a stable sort takes.
+    // Breaking ties by index makes the order stable, without the allocation of a stable sort.
     order.sort_unstable_by(|&a, &b| probabilities[b].partial_cmp(&probabilities[a]).unwrap_or(Ordering::Equal).then(a.cmp(&b)));
     let kept = count(&mut order.iter().map(|&i| probabilities[i])).clamp(1, order.len());
     for &dropped in &order[kept..] {

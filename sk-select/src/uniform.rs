@@ -1,7 +1,7 @@
 use sk_core::{Batch, Real, Selector};
 
-/// Every candidate alike, P(i) = 1/N: what the proposal does without alignment, the control arm for
-/// any selection. O(N).
+/// Selects every candidate with probability 1/N: the behaviour of the proposal without alignment,
+/// and the control arm for any selection rule. O(N).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Uniform;
 
