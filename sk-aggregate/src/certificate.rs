@@ -3,27 +3,28 @@ use sk_core::{Aggregator, Batch, Divergence, ParameterError};
 use crate::spread::REDUCTION;
 use crate::{Copeland, DivergenceMixture, Fluent, Link, RoundRobin, Scores, Spread, SwissElo};
 
-/// How much ratings can be moved apart by moving scores: for every ‖δ‖_∞ ≤ D and every pair, (R_i −
-/// R_l)(μ + δ) − (R_i − R_l)(μ) is at most [`sharpened`](Self::sharpened)·D.
+/// A bound on how far changes of scores move ratings apart: for every ‖δ‖_∞ ≤ D and every pair,
+/// (R_i − R_l)(μ + δ) − (R_i − R_l)(μ) is at most [`sharpened`](Self::sharpened)·D.
 ///
-/// Both numbers are per unit of score. They are 0 for a single candidate.
+/// All numbers are per unit of score. They are 0 for a single candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modulus {
     /// 2(N−1)·L_g/s_min: the published bound on |R_i(μ + δ) − R_i(μ)|, for one rating
     /// (`thm:robust`).
     pub published: f64,
-    /// 2N·L_g/s_min: a bound on the difference of two ratings from the smallest spread alone.
+    /// 2N·L_g/s_min: a bound on the difference of two ratings from the smallest spread only.
     pub uniform: f64,
-    /// 2·L_g·C(σ): the same from every spread of the batch, never above `uniform`.
+    /// 2·L_g·C(σ): a bound on the same difference from all spreads of the batch, at most `uniform`.
     pub sharpened: f64,
 }
 
 impl Modulus {
-    /// Of what does not look at the scores.
+    /// The modulus of an operator that ignores the scores.
     pub const ZERO: Self = Self { published: 0.0, uniform: 0.0, sharpened: 0.0 };
 
-    /// Of `rating`·R + `score`·μ, where this is the modulus of the ratings R and both factors are
-    /// not negative: a score moves by at most D, and two of them apart by 2D.
+    /// Returns the modulus of `rating`·R + `score`·μ, where this is the modulus of the ratings R
+    /// and both factors are not negative. A score changes by at most D, and the difference of two
+    /// scores by 2D.
     #[must_use]
     pub fn with_scores(self, rating: f64, score: f64) -> Self {
         Self {
@@ -38,69 +39,70 @@ impl Modulus {
     }
 }
 
-/// Why no bound can be given.
+/// The reason why there is no bound.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoCertificate {
     /// T is not positive and finite.
     #[error(transparent)]
     Temperature(#[from] ParameterError),
-    /// Who meets whom, and what a win is worth, jumps with the scores.
+    /// The pairing of a tournament, and the value of a win, jump with the scores.
     #[error(
         "the pairing of a tournament jumps with the scores, so an arbitrarily small change can move its ratings; use a round robin"
     )]
     Tournament,
-    /// z-scores divide by the spread of the scores, which may be arbitrarily small.
+    /// z-scores divide by the spread of the scores, which can be arbitrarily small.
     #[error(
         "scores are standardised on entry, and near a tie that magnifies any change without bound; use an entry that leaves them as they are \
          (standardize = false in a scheme)"
     )]
     Standardized,
-    /// The ratings count wins and nothing else.
+    /// The ratings only count wins.
     #[error("the rating jumps where two scores tie, so an arbitrarily small change can move it; use a link with a finite slope")]
     Jump,
-    /// L_g is not known, or infinite.
+    /// L_g is unknown or infinite.
     #[error("the link has no known bound on its slope; implement Link::lipschitz for it")]
     UnboundedSlope,
-    /// Two candidates whose comparison has no scale.
+    /// Two candidates are compared with a spread of zero.
     #[error(
         "candidates {i} and {j} are compared on a spread of zero, where any difference decides; give one of them a dispersion"
     )]
     NoSpread {
-        /// One of the two.
+        /// The first candidate.
         i: usize,
-        /// The other.
+        /// The second candidate.
         j: usize,
     },
-    /// Two candidates whose comparison has so small a scale that the slope of a rating is not
-    /// representable.
+    /// Two candidates are compared with so small a spread that the slope of their ratings
+    /// overflows.
     #[error(
         "candidates {i} and {j} are compared on a spread of {spread:e}, so small that the slope of their ratings overflows; measure scores \
          and dispersions in a smaller unit"
     )]
     Overflow {
-        /// One of the two.
+        /// The first candidate.
         i: usize,
-        /// The other.
+        /// The second candidate.
         j: usize,
-        /// s of the two.
+        /// Their spread s.
         spread: f64,
     },
 }
 
-/// Operators that can say how far scores move their ratings, or why they cannot.
+/// Operators with a bound on how far scores move their ratings, or a reason why there is none.
 pub trait Certify: Aggregator {
-    /// The modulus of the ratings at the dispersions of `batch`. It does not depend on the scores.
+    /// Returns the modulus of the ratings at the dispersions of `batch`. It does not depend on the
+    /// scores.
     ///
     /// # Errors
-    /// When no finite one exists or is known.
+    /// If no finite modulus exists or is known.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate>;
 }
 
 const _: Option<&dyn Certify> = None;
 
 impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
-    /// With s_ij the spreads of the batch,
+    /// Returns the modulus, with s_ij the spreads of the batch and
     ///
     /// ```text
     /// C(σ) = max_{i≠l} [ 2/s_il + Σ_{j≠i,l} max(1/s_ij, 1/s_lj) ]  ≤  N/s_min
@@ -126,7 +128,7 @@ impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
                 } else {
                     REDUCTION / self.spread.s(REDUCTION * sigma[i], REDUCTION * sigma[j])
                 };
-                // The largest of the numbers below, were this the smallest spread.
+                // The largest of the numbers below, if this were the smallest spread.
                 if !(2.0 * n as f64 * slope.max(1.0) * reciprocal).is_finite() {
                     return Err(NoCertificate::Overflow { i: j, j: i, spread });
                 }
@@ -153,37 +155,37 @@ impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
 }
 
 impl Certify for Scores {
-    /// R_i − R_l moves by at most 2D, whatever the dispersions.
+    /// R_i − R_l changes by at most 2D, whatever the dispersions.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         Ok(if batch.len() == 1 { Modulus::ZERO } else { Modulus::ZERO.with_scores(0.0, 1.0) })
     }
 }
 
 impl Certify for DivergenceMixture {
-    /// That of [`Scores`] under the reverse KL divergence; refused under the others, whose inverse
-    /// gradient has no bounded slope.
+    /// The modulus of [`Scores`] under the reverse KL divergence. An error under the others, whose
+    /// inverse gradient has unbounded slope.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         if *self == Self::new(Divergence::ReverseKl) { Scores.modulus(batch) } else { Err(NoCertificate::UnboundedSlope) }
     }
 }
 
 impl Certify for Copeland {
-    /// Always refused.
+    /// Always an error.
     fn modulus(&self, _: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         Err(NoCertificate::Jump)
     }
 }
 
 impl Certify for SwissElo {
-    /// Always refused.
+    /// Always an error.
     fn modulus(&self, _: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         Err(NoCertificate::Tournament)
     }
 }
 
 impl<A: Certify> Certify for Fluent<A> {
-    /// The inner modulus times 1 − α at the dispersions it sees; refused where scores are
-    /// standardised.
+    /// The inner modulus times 1 − α, at the dispersions that the inner operator sees. An error if
+    /// scores are standardised.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         if self.entry.standardizes() {
             return Err(NoCertificate::Standardized);
@@ -191,7 +193,7 @@ impl<A: Certify> Certify for Fluent<A> {
         let (mut d, mut s) = (vec![0.0; batch.len()], vec![0.0; batch.len()]);
         self.entry.apply(batch, &mut d, &mut s);
         let alpha = if batch.fluency().is_some() { self.entry.alpha() } else { 0.0 };
-        // At α = 1 scores do not enter, and the dispersions of fluency are zero.
+        // At α = 1 the scores have no effect, and the dispersions are zero.
         if alpha == 1.0 {
             return Ok(Modulus::ZERO);
         }
@@ -199,11 +201,10 @@ impl<A: Certify> Certify for Fluent<A> {
     }
 }
 
-/// A bound on how far any change of the scores of at most D can move a softmax choice, and the
-/// largest D that a tolerance allows (`thm:robust`, published and sharpened).
+/// A bound on how far a change of the scores of at most D can move a softmax selection, and the
+/// largest D for a given tolerance (`thm:robust`, published and sharpened).
 ///
-/// TV is the total variation between the distributions of the choice, softmax(R/T), before and
-/// after.
+/// TV is the total variation between the selection probabilities softmax(R/T) before and after.
 ///
 /// ```text
 /// published   TV ≤ 2(N−1)·L_g·D / (T·s_min)
@@ -212,10 +213,10 @@ impl<A: Certify> Certify for Fluent<A> {
 /// radius      D_τ = 2T·atanh(τ) / (L_g·C(σ))
 /// ```
 ///
-/// It holds for the selection `Softmax` at temperature T on the ratings of the operator as they
-/// come, and for nothing else: not for the champion rule, whose logits are z-scored. (Without its
-/// standardisation the champion is a softmax of w_tour·R + w_blade·μ and a constant:
-/// [`Modulus::with_scores`].) Perturbations are of the scores that the operator is given, after
+/// The bounds hold for the selector `Softmax` at temperature T on the operator's unmodified ratings
+/// only. They do not hold for the champion rule, whose logits are z-scored. (Without its
+/// standardisation, the champion is a softmax of w_tour·R + w_blade·μ and a constant: see
+/// [`Modulus::with_scores`].) The changed scores are those given to the operator, after
 /// normalisation.
 ///
 /// ```
@@ -238,82 +239,83 @@ pub struct StabilityCertificate {
 }
 
 impl StabilityCertificate {
-    /// The certificate of `aggregator` on `batch`, under softmax at temperature T in the units of
-    /// the ratings.
+    /// Creates the certificate of `aggregator` on `batch`, under a softmax at temperature T in the
+    /// unit of the ratings.
     ///
     /// # Errors
-    /// When T is not positive and finite, or the operator has no finite modulus there.
+    /// If T is not positive and finite, or if the operator has no finite modulus there.
     pub fn new(aggregator: &dyn Certify, batch: &Batch<'_>, temperature: f64) -> Result<Self, NoCertificate> {
         Ok(Self::of(aggregator.modulus(batch)?, temperature)?)
     }
 
-    /// The certificate of softmax at temperature T over logits·T of which the modulus is known,
-    /// ratings or not.
+    /// Creates the certificate of a softmax at temperature T over T·logits of known modulus, which
+    /// need not be ratings.
     ///
     /// # Errors
-    /// When T is not positive and finite.
+    /// If T is not positive and finite.
     pub fn of(modulus: Modulus, temperature: f64) -> Result<Self, ParameterError> {
         let valid = temperature.is_finite() && temperature > 0.0;
         ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
         Ok(Self { modulus, temperature })
     }
 
-    /// What it rests on.
+    /// Returns the modulus of the logits times T.
     pub fn modulus(&self) -> Modulus {
         self.modulus
     }
 
-    /// T.
+    /// Returns T.
     pub fn temperature(&self) -> f64 {
         self.temperature
     }
 
-    /// TV as the paper bounds it, for ‖δ‖_∞ ≤ `delta`. It says nothing where it exceeds 1.
+    /// Returns the paper's bound on TV for ‖δ‖_∞ ≤ `delta`. It is vacuous above 1.
     pub fn published(&self, delta: f64) -> f64 {
         self.moved(self.modulus.published, delta)
     }
 
-    /// TV from N and s_min alone, for ‖δ‖_∞ ≤ `delta`.
+    /// Returns the bound on TV from N and s_min only, for ‖δ‖_∞ ≤ `delta`.
     pub fn uniform(&self, delta: f64) -> f64 {
         (0.25 * self.moved(self.modulus.uniform, delta)).tanh()
     }
 
-    /// TV from every dispersion of the batch, for ‖δ‖_∞ ≤ `delta`: the sharpest of the three.
+    /// Returns the bound on TV from all dispersions of the batch, for ‖δ‖_∞ ≤ `delta`: the sharpest
+    /// of the three.
     pub fn bound(&self, delta: f64) -> f64 {
         (0.25 * self.moved(self.modulus.sharpened, delta)).tanh()
     }
 
-    /// What logits of this slope move by, at most: without a slope nothing, however far the scores
-    /// do.
+    /// Returns the largest change of logits with this slope; zero for a zero slope, even if `delta`
+    /// is infinite.
     fn moved(&self, slope: f64, delta: f64) -> f64 {
-        // The ratio first: it may overflow, which says nothing, where a small slope times a small
-        // change would vanish.
+        // Dividing first can overflow, which gives a vacuous bound. Multiplying first could
+        // underflow to zero, which would be wrong.
         if slope == 0.0 { 0.0 } else { slope * (delta.abs() / self.temperature) }
     }
 
-    /// D_τ: no change of any score by less than this moves the choice by more than `tolerance`.
-    /// Infinite for a single candidate.
+    /// Returns D_τ: no change of every score by less than this moves the selection probabilities by
+    /// more than `tolerance` in TV. Infinite for a single candidate.
     ///
     /// # Errors
-    /// When the tolerance is not in [0, 1).
+    /// If the tolerance is not in [0, 1).
     pub fn radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
         check_tolerance(tolerance)?;
         Ok(ratio(4.0 * self.temperature * tolerance.atanh(), self.modulus.sharpened))
     }
 
-    /// The radius that N and s_min alone give, 2T·s_min·atanh(τ)/(N·L_g).
+    /// Returns the radius from N and s_min only, 2T·s_min·atanh(τ)/(N·L_g).
     ///
     /// # Errors
-    /// When the tolerance is not in [0, 1).
+    /// If the tolerance is not in [0, 1).
     pub fn uniform_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
         check_tolerance(tolerance)?;
         Ok(ratio(4.0 * self.temperature * tolerance.atanh(), self.modulus.uniform))
     }
 
-    /// The radius that the published bound gives.
+    /// Returns the radius from the published bound.
     ///
     /// # Errors
-    /// When the tolerance is not in [0, 1).
+    /// If the tolerance is not in [0, 1).
     pub fn published_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
         check_tolerance(tolerance)?;
         Ok(ratio(self.temperature * tolerance, self.modulus.published))
@@ -324,7 +326,7 @@ fn check_tolerance(tolerance: f64) -> Result<f64, ParameterError> {
     ParameterError::check((0.0..1.0).contains(&tolerance), "tolerance", tolerance, "in [0, 1)")
 }
 
-/// Without a slope nothing moves.
+/// A zero slope allows any change.
 fn ratio(numerator: f64, slope: f64) -> f64 {
     if slope == 0.0 { f64::INFINITY } else { numerator / slope }
 }

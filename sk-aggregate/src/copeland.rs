@@ -1,10 +1,11 @@
 use sk_core::{Aggregator, Batch, Real, Scratch};
 
-/// The Copeland score: how many candidates score lower, less how many score higher.
+/// The Copeland score: the number of candidates with a lower score minus the number with a higher
+/// one.
 ///
-/// The limit of every bounded link with g(∞) = 1 as all dispersions vanish; half of it plus (N−1)/2
-/// is the Borda count. Blind to σ. O(N log N); no allocation once a thread has rated a batch of the
-/// size.
+/// This is the limit of every bounded link with g(∞) = 1 as all dispersions vanish. Half of it plus
+/// (N−1)/2 is the Borda count. Ignores σ. O(N log N); no allocation once the thread has processed a
+/// batch of this size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copeland;
 

@@ -1,22 +1,22 @@
 use sk_core::{Aggregator, Batch, Divergence, Real};
 
-/// 𝓐 of multi-objective decoding: brings a weighted mean of f′ back to a log-probability.
+/// 𝓐 of multi-objective decoding: converts a weighted mean of f′ back to a log-probability.
 ///
 /// ```text
 /// R_i = ℓ_i + ln (f′)⁻¹(μ_i)
 /// ```
 ///
-/// with ℓ the fluency blade's log-probability of the backbone, zero where none is seated. It knows
-/// neither pairs nor dispersions: under the reverse KL divergence and without a fluency blade it is
-/// the identity. A mean at the end of f′'s range, where the ratio is infinite, is rated half of the
-/// largest number, so that ratings stay finite. O(N); no allocation. Shi et al. 2024, eq. 6.
+/// where ℓ is the backbone's log-probability from the fluency blade, zero if none is seated. It
+/// ignores pairs and dispersions. Under the reverse KL divergence and without a fluency blade it is
+/// the identity. At the end of the range of f′, where the ratio is infinite, the rating is half of
+/// the largest number, so that ratings stay finite. O(N); no allocation. Shi et al. 2024, eq. 6.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DivergenceMixture {
     divergence: Divergence,
 }
 
 impl DivergenceMixture {
-    /// The mixture of blades that scored with the derivative of the same divergence.
+    /// Creates the mixture for blades that score with the derivative of the same divergence.
     pub fn new(divergence: Divergence) -> Self {
         Self { divergence }
     }
@@ -25,7 +25,7 @@ impl DivergenceMixture {
 impl<F: Real> Aggregator<F> for DivergenceMixture {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         assert_eq!(ratings.len(), batch.len(), "one rating per candidate");
-        // Half, so that a log-probability can be added.
+        // Half of the largest number leaves room for adding a log-probability.
         let most = F::max_value().widen() / 2.0;
         for (rating, &mu) in ratings.iter_mut().zip(batch.mu()) {
             *rating = F::of(self.divergence.log_ratio(mu.widen()).clamp(-most, most));

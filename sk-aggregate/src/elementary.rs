@@ -1,8 +1,8 @@
-//! Elementary functions without branches or tables, which a compiler turns into vector code.
+//! Elementary functions without branches or tables, which compilers can vectorise.
 //!
-//! Each is good to a few units in the last place, over the arguments that it names;
-//! `tests/links.rs` holds what is built of them against 40 digits. They use no fused multiply-add,
-//! so that every processor computes the same bits.
+//! Each is accurate to a few units in the last place over the stated arguments; `tests/links.rs`
+//! compares the functions built from them with 40-digit values. They use no fused multiply-add, so
+//! that every processor computes the same bits.
 
 use std::f64::consts::{LN_2, LOG2_E};
 
@@ -11,13 +11,14 @@ use std::f64::consts::{LN_2, LOG2_E};
 const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
-/// Adding it rounds to an integer and leaves that integer in the lowest bits.
+/// Adding it rounds to an integer and stores that integer in the lowest bits.
 const SHIFT: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52
 
 const MANTISSA_BITS: u32 = 52;
 const BIAS: u64 = 1023;
 
-/// Σ c_k x^k, even and odd powers apart: two short chains of operations in place of a long one.
+/// Evaluates Σ c_k x^k with even and odd powers separately: two short dependency chains instead of
+/// a long one.
 #[inline(always)]
 pub(crate) fn polynomial<const N: usize>(c: &[f64; N], x: f64) -> f64 {
     let square = x * x;
@@ -46,7 +47,7 @@ const INVERSE_FACTORIALS: [f64; 12] = {
     terms
 };
 
-/// (2^k, e^r − 1) with y = k·ln 2 + r, for |y| ≤ 700.
+/// Returns (2^k, e^r − 1) with y = k·ln 2 + r, for |y| ≤ 700.
 #[inline(always)]
 fn exponential_parts(y: f64) -> (f64, f64) {
     let shifted = y * LOG2_E + SHIFT;
@@ -56,17 +57,17 @@ fn exponential_parts(y: f64) -> (f64, f64) {
     (scale, r + r * r * polynomial(&INVERSE_FACTORIALS, r))
 }
 
-/// e^y for y ≤ 700. Below −700 it stays at e^−700.
+/// Returns e^y for y ≤ 700. Below −700 it returns e^−700.
 #[inline(always)]
 pub(crate) fn exp(y: f64) -> f64 {
     let (scale, rest) = exponential_parts(if y > -700.0 { y } else { -700.0 });
     scale + scale * rest
 }
 
-/// e^y − 1 for y ≤ 0.
+/// Returns e^y − 1 for y ≤ 0.
 #[inline(always)]
 pub(crate) fn exp_m1_of_negative(y: f64) -> f64 {
-    // From −40 down it is −1 to rounding.
+    // From −40 down it rounds to −1.
     let (scale, rest) = exponential_parts(if y > -40.0 { y } else { -40.0 });
     scale * rest + (scale - 1.0)
 }
@@ -82,12 +83,12 @@ const ATANH: [f64; 9] = {
     terms
 };
 
-/// log(w + c) for a normal w and a c that is at most its rounding.
+/// Returns log(w + c) for a normal w and a c of at most the rounding error of w.
 #[inline(always)]
 fn ln_of_sum(w: f64, c: f64) -> f64 {
     /// From the bits of √½, where the mantissa is taken to begin, to those of 1.
     const CENTRE: u64 = (BIAS << MANTISSA_BITS) - 0x3fe6_a09e_667f_3bcd;
-    /// An integer below 2^52 in the lowest bits of this is that integer more.
+    /// Setting the lowest bits of this number to an integer below 2^52 adds that integer.
     const INTEGERS: f64 = 4_503_599_627_370_496.0; // 2^52
     let bits = w.to_bits();
     let exponent = (bits + CENTRE) >> MANTISSA_BITS;
@@ -97,28 +98,28 @@ fn ln_of_sum(w: f64, c: f64) -> f64 {
     let s = f / (2.0 + f);
     let (half_square, z) = (0.5 * f * f, s * s);
     let series = z * polynomial(&ATANH, z);
-    // c/w to rounding: past 2 it is less than that of the logarithm.
+    // c/w up to rounding. Above 2 it is below the rounding error of the logarithm.
     let c = if w < 2.0 { c } else { 0.0 };
     k * LN_2_HIGH - ((half_square - (s * (half_square + series) + (k * LN_2_LOW + c))) - f)
 }
 
-/// log x for a positive normal x.
+/// Returns log x for a positive normal x.
 #[inline(always)]
 pub(crate) fn ln(x: f64) -> f64 {
     ln_of_sum(x, 0.0)
 }
 
-/// log(1 + x) for x ≥ 0.
+/// Returns log(1 + x) for x ≥ 0.
 #[inline(always)]
 pub(crate) fn ln_1p(x: f64) -> f64 {
     let w = 1.0 + x;
     ln_of_sum(w, x - (w - 1.0))
 }
 
-/// asinh x for x ≥ 0.
+/// Returns asinh x for x ≥ 0.
 #[inline(always)]
 pub(crate) fn asinh(x: f64) -> f64 {
-    /// From here on √(x² + 1) is x to rounding.
+    /// From here on, √(x² + 1) rounds to x.
     const FAR: f64 = 1e9;
     let square = x * x;
     let t = x + square / (1.0 + (square + 1.0).sqrt());
@@ -128,19 +129,19 @@ pub(crate) fn asinh(x: f64) -> f64 {
     ln_of_sum(w, c) + if near { 0.0 } else { LN_2 }
 }
 
-/// tanh x for x ≥ 0.
+/// Returns tanh x for x ≥ 0.
 #[inline(always)]
 pub(crate) fn tanh(x: f64) -> f64 {
     let e = exp_m1_of_negative(-2.0 * x);
     -e / (2.0 + e)
 }
 
-/// erf x for x ≥ 0, as 1 − e^(−x·q(x)): q(x) = −log(erfc x)/x is smooth on all of [0, ∞), so one
-/// polynomial serves small arguments, where erf is almost linear, and large ones, where it
+/// Returns erf x for x ≥ 0, as 1 − e^(−x·q(x)). q(x) = −log(erfc x)/x is smooth on all of [0, ∞),
+/// so one polynomial covers small arguments, where erf is almost linear, and large ones, where it
 /// saturates.
 #[inline(always)]
 pub(crate) fn erf(x: f64) -> f64 {
-    /// From here on erf is 1 to rounding.
+    /// From here on, erf rounds to 1.
     const END: f64 = 5.9;
     /// q in powers of 2x/`END` − 1: the weighted minimax fit of `tests/reference/erf.py`, to 7e-17
     /// of erf.

@@ -1,15 +1,16 @@
 use sk_core::{Batch, Deviation, ParameterError, Real, Standardize, merge_ties};
 
-/// How a batch enters a comparison: fluency and composite are brought to one scale and mixed.
+/// The conversion of a batch for comparison: fluency and composite are brought to one scale and
+/// mixed.
 ///
 /// ```text
 /// d_i = α z(ℓ_S)_i + (1 − α) z(μ)_i        s_i = (1 − α) σ_i / (std(μ) + ε_σ)        z(x)_i = (x_i − mean(x)) / (std(x) + ε_z)
 /// ```
 ///
-/// so that Δ_ij = d_i − d_j is the published match difference; b₀ is known without error and adds
-/// nothing to the dispersion (`prop:cov`). This is the second of the three published
-/// standardisations: ε_z = 1e-6 and ε_σ = 1e-8 as published, both 0 in the sound convention. Where
-/// no fluency blade is seated, α counts as 0.
+/// so that Δ_ij = d_i − d_j is the published match difference. b₀ has no dispersion and adds
+/// nothing to s (`prop:cov`). This is the second of the three published standardisations: ε_z =
+/// 1e-6 and ε_σ = 1e-8 as published, both 0 in the sound convention. Without a fluency blade, α is
+/// taken as 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry {
     alpha: f64,
@@ -18,49 +19,50 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The published convention: z with ε = 1e-6, centred only below 1e-8; σ over the spread of μ
-    /// plus 1e-8.
+    /// Creates the published convention: z with ε = 1e-6, values only centred if the standard
+    /// deviation is below 1e-8; σ divided by the spread of μ plus 1e-8.
     ///
     /// # Errors
-    /// When α is not in [0, 1].
+    /// If α is not in [0, 1].
     pub fn paper(alpha: f64) -> Result<Self, ParameterError> {
         let dispersions = Standardize::new(Deviation::Sample, 1e-8, 0.0)?;
         Self::new(alpha, Some(Standardize::PAPER), Some(dispersions))
     }
 
-    /// The published equations at ε = 0: scores and dispersions in units of the spread of μ, both
-    /// zero where it has none.
+    /// Creates the published equations at ε = 0: scores and dispersions in units of the spread of
+    /// μ, both zero if it has none.
     ///
     /// # Errors
-    /// When α is not in [0, 1].
+    /// If α is not in [0, 1].
     pub fn sound(alpha: f64) -> Result<Self, ParameterError> {
         Self::new(alpha, Some(Standardize::EXACT), Some(Standardize::EXACT))
     }
 
-    /// Scores and dispersions as they are: α in the units in which they come.
+    /// Creates an entry without standardisation: α applies to fluency and scores in their own
+    /// units.
     ///
     /// # Errors
-    /// When α is not in [0, 1].
+    /// If α is not in [0, 1].
     pub fn plain(alpha: f64) -> Result<Self, ParameterError> {
         Self::new(alpha, None, None)
     }
 
-    /// Any combination: the rule that standardises ℓ_S and μ, and the one whose divisor σ is
-    /// measured in; `None` leaves them as they are.
+    /// Creates an entry from the rule that standardises ℓ_S and μ, and the rule whose divisor
+    /// applies to σ. `None` leaves values unchanged.
     ///
     /// # Errors
-    /// When α is not in [0, 1].
+    /// If α is not in [0, 1].
     pub fn new(alpha: f64, scores: Option<Standardize>, dispersions: Option<Standardize>) -> Result<Self, ParameterError> {
         ParameterError::check((0.0..=1.0).contains(&alpha), "alpha", alpha, "in [0, 1]")?;
         Ok(Self { alpha, scores, dispersions })
     }
 
-    /// α.
+    /// Returns α.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// Whether scores or dispersions are divided by a spread of the batch.
+    /// Returns whether scores or dispersions are divided by a spread of the batch.
     pub(crate) fn standardizes(&self) -> bool {
         self.scores.is_some() || self.dispersions.is_some()
     }
@@ -68,7 +70,7 @@ impl Entry {
     /// Writes d_i and s_i of each candidate. O(N); no allocation.
     ///
     /// # Panics
-    /// When a slice is not as long as the batch.
+    /// If the length of a slice differs from that of the batch.
     pub fn apply<F: Real>(&self, batch: &Batch<'_, F>, d: &mut [F], s: &mut [F]) {
         assert!(d.len() == batch.len() && s.len() == batch.len(), "one entry per candidate");
         let alpha = if batch.fluency().is_some() { F::of(self.alpha) } else { F::zero() };
@@ -81,7 +83,7 @@ impl Entry {
             merge_ties(d, |_| rounding);
         }
         let unit = match self.dispersions {
-            // A spread small enough to overflow its reciprocal saturates.
+            // The reciprocal of a very small spread saturates instead of overflowing.
             Some(rule) => rule.rescale(&rule.moments(batch.mu()), F::one()).min(F::max_value()),
             None => F::one(),
         };

@@ -2,22 +2,22 @@ use sk_core::{Aggregator, Batch, Real, Scratch};
 
 use crate::Entry;
 
-/// Any aggregator with the fluency blade mixed in: the inner operator rates (d_i, s_i) in place of
-/// (μ_i, σ_i), as [`Entry`] makes them.
+/// Any aggregator with the fluency blade mixed in: the inner operator rates (d_i, s_i) of [`Entry`]
+/// instead of (μ_i, σ_i).
 ///
 /// `Fluent::new(Entry::sound(0.5)?, RoundRobin::thurstone())` is the exact member of the family
-/// that the tournament [`SwissElo`](crate::SwissElo) samples. The cost of the inner operator plus
-/// O(N); no allocation once a thread has rated a batch of the size.
+/// that the tournament [`SwissElo`](crate::SwissElo) samples. Costs the inner operator plus O(N);
+/// no allocation once the thread has processed a batch of this size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fluent<A> {
-    /// How fluency and scores are mixed.
+    /// The mixture of fluency and scores.
     pub entry: Entry,
     /// The operator that rates the mixture.
     pub inner: A,
 }
 
 impl<A> Fluent<A> {
-    /// `inner` over the mixture that `entry` makes.
+    /// Creates an operator that applies `inner` to the mixture of `entry`.
     pub fn new(entry: Entry, inner: A) -> Self {
         Self { entry, inner }
     }

@@ -5,18 +5,18 @@ use sk_core::Real;
 /// Values per step: one vector register of AVX-512, two of AVX2, four of SSE2 or NEON.
 pub(crate) const LANES: usize = 8;
 
-/// A loop over slices that gains from the widest vectors of the processor it runs on.
+/// A loop over slices that benefits from the widest vectors of the processor.
 ///
-/// `run` and everything that it calls must be `#[inline(always)]`, or it is compiled for the
-/// narrowest.
+/// `run` and everything it calls must be `#[inline(always)]`. Otherwise it is compiled for the
+/// narrowest vectors.
 pub(crate) trait Wide {
     fn run(self);
 }
 
-/// Runs `work`, compiled for the widest vectors that this processor has.
+/// Runs `work`, compiled for the widest vectors of this processor.
 ///
-/// The operations and their order are the same at every width, and nothing is contracted, so
-/// results do not depend on it.
+/// The operations and their order are the same for every width, without contraction, so results do
+/// not depend on it.
 #[inline]
 pub(crate) fn widest(work: impl Wide) {
     #[cfg(target_arch = "x86_64")]
@@ -41,7 +41,7 @@ pub(crate) fn widest(work: impl Wide) {
     work.run();
 }
 
-/// A function of N numbers, in double precision, without branches or calls. `at` must be
+/// A function of N numbers in double precision, without branches or calls. `at` must be
 /// `#[inline(always)]`, as for [`Wide`].
 pub(crate) trait Function<const N: usize> {
     fn at(&self, x: [f64; N]) -> f64;
@@ -70,7 +70,7 @@ impl<F: Real, K: Function<1>> Wide for Map<'_, F, K> {
         for xs in chunks {
             map_lanes(self.f, xs);
         }
-        // The rest in full lanes too: a scalar step costs as much as eight at once.
+        // The remainder is padded to full lanes: a scalar step costs as much as eight lanes.
         if !rest.is_empty() {
             let mut xs = padded(rest);
             map_lanes(self.f, &mut xs);
@@ -110,7 +110,8 @@ impl<F: Real, K: Function<2>> Wide for Zip<'_, F, K> {
 
 #[inline(always)]
 fn zip_lanes<F: Real>(f: &impl Function<2>, xs: &mut [F; LANES], ys: &[F; LANES]) {
-    // All are read before one is written, so that nothing has to be known of where they lie.
+    // All values are read before one is written, so that the compiler need not prove that the
+    // slices do not alias.
     let (left, right) = (*xs, *ys);
     let mut values = [F::zero(); LANES];
     for k in 0..LANES {
@@ -119,7 +120,7 @@ fn zip_lanes<F: Real>(f: &impl Function<2>, xs: &mut [F; LANES], ys: &[F; LANES]
     *xs = values;
 }
 
-/// Fewer than [`LANES`] values, and ones.
+/// Returns fewer than [`LANES`] values, padded with ones.
 #[inline(always)]
 fn padded<F: Real>(values: &[F]) -> [F; LANES] {
     let mut lanes = [F::one(); LANES];
@@ -129,18 +130,18 @@ fn padded<F: Real>(values: &[F]) -> [F; LANES] {
     lanes
 }
 
-/// From how many candidates on a batch is shared among threads: its pairs take about a millisecond
-/// then, its rounds some tens of microseconds to hand out.
+/// The number of candidates from which a batch is split among threads. Its pairs then take about a
+/// millisecond, while distributing the rounds takes some tens of microseconds.
 #[cfg(feature = "parallel")]
 const SHARED_FROM: usize = 512;
 
-/// Whether the pairs of `n` candidates are shared among threads.
+/// Returns whether the pairs of `n` candidates are split among threads.
 #[cfg(feature = "parallel")]
 pub(crate) fn shared(n: usize) -> bool {
     n >= SHARED_FROM && rayon::current_num_threads() > 1
 }
 
-/// Σ x, in [`LANES`] partial sums that are then added in pairs.
+/// Returns Σ x, computed as [`LANES`] partial sums that are then added in pairs.
 pub(crate) fn sum<F: Real>(values: &[F]) -> F {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [F::zero(); LANES];

@@ -1,14 +1,15 @@
 use sk_core::{Aggregator, Batch, Real};
 
-/// ψ, the kernel of a pairwise operator: what candidate i gets out of meeting candidate j (A6).
+/// ψ, the kernel of a pairwise operator: the value that candidate i gets from meeting candidate j
+/// (A6).
 ///
 /// # For implementors
-/// Unlike a [`Link`](crate::Link) over a [`Spread`](crate::Spread) a kernel may be anything:
-/// [`Pairwise`] keeps A6 and nothing else. Which of the other axioms hold is for the `axioms`
-/// feature to find out. A candidate without dispersion may meet another without: the value there is
-/// the kernel's to define.
+/// Unlike a [`Link`](crate::Link) over a [`Spread`](crate::Spread), a kernel may be any function.
+/// [`Pairwise`] guarantees A6 only; test the other axioms with the `axioms` feature. A candidate
+/// without dispersion may meet another one; the kernel defines the value.
 pub trait Kernel<F: Real = f64>: Send + Sync {
-    /// ψ(μ_i, σ_i; μ_j, σ_j), for finite scores and finite dispersions that are not negative.
+    /// Returns ψ(μ_i, σ_i; μ_j, σ_j), for finite scores and finite dispersions that are not
+    /// negative.
     fn psi(&self, own: (F, F), rival: (F, F)) -> F;
 }
 
@@ -28,8 +29,8 @@ forward!(&T, Box<T>, std::sync::Arc<T>);
 
 /// The operator of a kernel: R_i = Σ_{j≠i} ψ(μ_i, σ_i; μ_j, σ_j) (A6).
 ///
-/// N(N−1) evaluations of ψ, with the feature `parallel` from 512 candidates on shared among all
-/// cores; no allocation.
+/// Costs N(N−1) evaluations of ψ, split among all cores from 512 candidates on with the feature
+/// `parallel`; no allocation.
 ///
 /// ```
 /// use sk_aggregate::{Kernel, Pairwise};

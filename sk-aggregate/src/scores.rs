@@ -1,10 +1,9 @@
 use sk_core::{Aggregator, Batch, Real};
 
-/// 𝓐 = id: the rating is the composite score. What Best-of-N, ARGS, FUDGE, MOD and contrastive
-/// decoding do (`prop:embed`).
+/// 𝓐 = id: the rating is the composite score, as in Best-of-N, ARGS, FUDGE, MOD and contrastive
+/// decoding (`prop:embed`).
 ///
-/// The boundary point σ → 0 of the pairwise family orders candidates the same way. O(N); no
-/// allocation.
+/// The limit σ → 0 of the pairwise family orders candidates in the same way. O(N); no allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scores;
 

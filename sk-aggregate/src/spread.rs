@@ -8,19 +8,19 @@ use crate::lanes::{self, Function, LANES};
 ///
 /// # For implementors
 /// s must be symmetric, homogeneous of degree 1, and non-decreasing and unbounded in each argument.
-/// Homogeneity forces s(0, 0) = 0; the operators define their ratings there as the limit. One
-/// method is enough; [`apply`](Self::apply) is for spreads that are faster on many values at once.
+/// Homogeneity implies s(0, 0) = 0; operators define their ratings there as the limit. Only one
+/// method is required; [`apply`](Self::apply) is for spreads that are faster on many values at
+/// once.
 pub trait Spread<F: Real = f64>: Send + Sync {
-    /// s(a, b), for finite a, b ≥ 0.
+    /// Returns s(a, b), for finite a, b ≥ 0.
     fn s(&self, a: F, b: F) -> F;
 
-    /// Replaces each a by s(a, b), for as many finite a, b ≥ 0.
+    /// Replaces each a by s(a, b), for finite a, b ≥ 0.
     ///
-    /// [`PNorm`] does it with the widest vectors of the processor, within 2e-15 of the exact value
-    /// (relative).
+    /// [`PNorm`] uses the widest vectors of the processor, with a relative error within 2e-15.
     ///
     /// # Panics
-    /// May panic when the slices differ in length.
+    /// May panic if the slices differ in length.
     fn apply(&self, a: &mut [F], b: &[F]) {
         a.iter_mut().zip(b).for_each(|(a, &b)| *a = self.s(*a, b));
     }
@@ -43,13 +43,13 @@ macro_rules! forward {
 
 forward!(&T, Box<T>, std::sync::Arc<T>);
 
-/// A power of two by which scores and dispersions are multiplied where s is not finite: s is
-/// homogeneous, and what a small number loses beside such a spread is below rounding.
+/// A power of two by which scores and dispersions are multiplied if s overflows. s is homogeneous,
+/// and what small numbers lose beside such a spread is below rounding.
 pub(crate) const REDUCTION: f64 = 1.0 / 18_446_744_073_709_551_616.0; // 2^−64
 
 /// s_p(a, b) = (a^p + b^p)^(1/p) for p in [1, ∞], with max(a, b) at p = ∞ (`cor:family`).
 ///
-/// Evaluated in units of the larger argument, so that it neither overflows nor vanishes while the
+/// Evaluated relative to the larger argument, so that it neither overflows nor underflows if the
 /// result is representable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PNorm {
@@ -64,16 +64,16 @@ impl PNorm {
     /// p = ∞: max(a, b), the weakest link.
     pub const MAXIMUM: Self = Self { p: f64::INFINITY };
 
-    /// The spread of exponent `p`, which may be infinite.
+    /// Creates the spread of exponent `p`, which may be infinite.
     ///
     /// # Errors
-    /// When p is below 1 or not a number.
+    /// If p is below 1 or NaN.
     pub fn new(p: f64) -> Result<Self, ParameterError> {
         ParameterError::check(p >= 1.0, "p", p, "at least 1; it may be infinite")?;
         Ok(Self { p })
     }
 
-    /// p.
+    /// Returns p.
     pub fn p(self) -> f64 {
         self.p
     }
@@ -117,7 +117,7 @@ impl Function<2> for PNorm {
     fn at(&self, [a, b]: [f64; 2]) -> f64 {
         let (small, large) = if a < b { (a, b) } else { (b, a) };
         let ratio = small / large;
-        // Below this (and where both are zero) the smaller adds nothing for any p.
+        // Below this (and if both are zero), the smaller argument adds nothing for any p.
         let ratio = if ratio > 1e-300 { ratio } else { 1e-300 };
         let power = elementary::exp(self.p * elementary::ln(ratio));
         large * elementary::exp(elementary::ln_1p(power) / self.p)
@@ -130,7 +130,7 @@ fn euclidean<F: Real>(a: F, b: F) -> F {
     if has_root(square) { square.sqrt() } else { a.hypot(b) }
 }
 
-/// Replaces each a by √(a² + b²), all directly or, where one needs care, one by one.
+/// Replaces each a by √(a² + b²): all directly, or one by one if one needs special treatment.
 #[inline]
 fn euclidean_lanes<F: Real>(a: &mut [F; LANES], b: &[F; LANES]) {
     let (mut roots, mut direct) = ([F::zero(); LANES], true);
@@ -146,7 +146,7 @@ fn euclidean_lanes<F: Real>(a: &mut [F; LANES], b: &[F; LANES]) {
     }
 }
 
-/// Whether no square overflowed on the way to this sum or lost digits to underflow.
+/// Returns whether no square in this sum overflowed or lost precision to underflow.
 #[inline]
 fn has_root<F: Real>(square: F) -> bool {
     (square < F::infinity()) & (square > F::min_positive_value() / F::epsilon())
@@ -184,7 +184,7 @@ mod tests {
             for p in [1.5, 2.0, 3.0, 100.0] {
                 let spread = PNorm::new(p).unwrap();
                 let expected = scale * 2f64.powf(1.0 / p);
-                // Subnormals hold few digits.
+                // Subnormal numbers have few digits.
                 let tolerance = if scale < 1e-310 { 1e-3 } else { 1e-14 };
                 assert!((spread.s(scale, scale) / expected - 1.0).abs() < tolerance, "p {p} scale {scale}");
             }

@@ -5,28 +5,28 @@ use rand_chacha::ChaCha8Rng;
 use super::probes::probed;
 use super::search::{Pair, Search, total_variation};
 
-/// Rivals whose scores a coordinate is tried at, in one sweep.
+/// The most rivals whose scores are tried for a coordinate in one sweep.
 const RIVALS: usize = 6;
 
-/// Sweeps over all candidates from one start.
+/// The most sweeps over all candidates from one start.
 const SWEEPS: usize = 12;
 
-/// Starts of which the best may be climbed from.
+/// The number of starts among which the best is chosen for a climb.
 const STARTS: usize = 8;
 
-/// Share of the worst so far that a start must reach to be climbed from.
+/// The share of the largest total variation so far that a start must reach to be climbed from.
 const PROMISING: f64 = 0.5;
 
-/// The pair of largest total variation that the evaluations suffice to find.
+/// Returns the pair with the largest total variation found within the evaluations.
 pub(super) fn worst(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair {
     let given = search.batch().mu().to_vec();
     let mut worst = probed(search, &given);
     if anywhere {
-        // What tells ties apart jumps from a tie of all.
+        // Operators that distinguish ties may jump at a batch of equal scores.
         let tied = probed(search, &vec![given[0]; given.len()]);
         worst = further(worst, tied);
     }
-    // Nothing can be moved, or nobody else chosen.
+    // With a radius of zero or a single candidate, no change is possible.
     if search.radius() == 0.0 || given.len() == 1 {
         return worst;
     }
@@ -49,7 +49,7 @@ pub(super) fn worst(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rn
     worst
 }
 
-/// A random pair.
+/// Returns a random pair.
 fn random(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair {
     let before = if anywhere { scores(search, rng) } else { search.batch().mu().to_vec() };
     let mut pair = search.still(before);
@@ -58,14 +58,14 @@ fn random(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair
     pair
 }
 
-/// Two neighbours on the way between two random vectors of scores, found by halving it and keeping
-/// the half in which more happens: along a continuous map that becomes less and less, across a jump
-/// it stays.
+/// Returns two neighbouring points on the segment between two random score vectors, found by
+/// bisection that keeps the half with the larger change. For a continuous map the change vanishes;
+/// at a jump it remains.
 fn crossing(search: &mut Search<'_>, rng: &mut ChaCha8Rng) -> Pair {
     let mut near = search.still(scores(search, rng));
     let mut far = search.still(scores(search, rng));
     while near.before.iter().zip(&far.before).any(|(a, b)| search.within(*a, *b) != *b) && !search.is_spent() {
-        // Halves first, so that large scores do not overflow.
+        // Halved before the sum, so that large scores do not overflow.
         let middle: Vec<f64> = near.before.iter().zip(&far.before).map(|(a, b)| 0.5 * a + 0.5 * b).collect();
         if middle == near.before || middle == far.before {
             break;
@@ -78,7 +78,7 @@ fn crossing(search: &mut Search<'_>, rng: &mut ChaCha8Rng) -> Pair {
         }
     }
     search.improve(&mut near, far.before);
-    // Where the choice is undecided a change of order tells most.
+    // A change of order has the largest effect where the selection is undecided.
     for _ in 0..near.before.len() {
         if search.is_spent() {
             break;
@@ -88,8 +88,8 @@ fn crossing(search: &mut Search<'_>, rng: &mut ChaCha8Rng) -> Pair {
     near
 }
 
-/// Lets two candidates start in a tie, or just off it, and one of them go past the other, if that
-/// gets further.
+/// Moves two candidates to a tie, or almost to one, and one of them past the other. Keeps the
+/// result if the total variation increases.
 fn meet(search: &mut Search<'_>, pair: &mut Pair, rng: &mut ChaCha8Rng) {
     let n = pair.before.len();
     let i = rng.random_range(0..n);
@@ -111,9 +111,9 @@ fn further(a: Pair, b: Pair) -> Pair {
     if b.total_variation > a.total_variation { b } else { a }
 }
 
-/// Coordinate ascent: each score in turn is tried at the ends of its interval, where it ties with a
-/// rival and just past that, and at random; where `anywhere`, so is where it starts. A quarter of
-/// the evaluations that are left is the most that it takes.
+/// Coordinate ascent. Each score in turn is tried at the ends of its interval, at a tie with a
+/// rival and just past it, and at random. If `anywhere`, the initial score is varied in the same
+/// way. Uses at most a quarter of the remaining evaluations.
 fn climb(search: &mut Search<'_>, pair: &mut Pair, anywhere: bool, rng: &mut ChaCha8Rng) {
     let mut order: Vec<usize> = (0..pair.before.len()).collect();
     let end = search.evaluations() + search.left() / 4;
@@ -143,7 +143,7 @@ fn climb(search: &mut Search<'_>, pair: &mut Pair, anywhere: bool, rng: &mut Cha
     }
 }
 
-/// Scores to try for candidate `i`, when the others stand at `now`.
+/// Returns the scores to try for candidate `i`, given the others at `now`.
 fn targets(search: &Search<'_>, before: &[f64], now: &[f64], i: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
     let (here, radius) = (before[i], search.radius());
     let mut out = vec![here, here - radius, here + radius];
@@ -156,8 +156,8 @@ fn targets(search: &Search<'_>, before: &[f64], now: &[f64], i: usize, rng: &mut
     out
 }
 
-/// Scores to go to at random: a corner of the box, a point in it, or all gathered at a place but
-/// for a little.
+/// Returns random changed scores: a corner of the box, a point in it, or all scores gathered near
+/// one place.
 fn start(search: &Search<'_>, before: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> {
     let radius = search.radius();
     let share: fn(&mut ChaCha8Rng) -> f64 = match rng.random_range(0..3) {
@@ -172,8 +172,8 @@ fn start(search: &Search<'_>, before: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> 
     before.iter().map(|&b| b + radius * share(rng)).collect()
 }
 
-/// Scores to start from at random: of the spread of the batch, of a few radii, on two levels, or
-/// the batch with two brought together.
+/// Returns random initial scores: over the spread of the batch, within a few radii, on two levels,
+/// or the batch with two scores brought together.
 fn scores(search: &Search<'_>, rng: &mut ChaCha8Rng) -> Vec<f64> {
     let (given, radius) = (search.batch().mu(), search.radius());
     let spread = spread(given, search.batch().sigma());
@@ -195,8 +195,8 @@ fn scores(search: &Search<'_>, rng: &mut ChaCha8Rng) -> Vec<f64> {
     scores
 }
 
-/// Half the range of the scores; where they are tied, of the order of a dispersion; and where there
-/// is none, 1.
+/// Returns half the range of the scores. If they are tied, returns a scale of the order of a
+/// dispersion, and 1 if there is none.
 fn spread(mu: &[f64], sigma: &[f64]) -> f64 {
     let (low, high) = mu.iter().fold((f64::MAX, f64::MIN), |(low, high), &m| (low.min(m), high.max(m)));
     let widest = sigma.iter().fold(0.0f64, |widest, &s| widest.max(s));
@@ -218,8 +218,8 @@ mod tests {
         ChaCha8Rng::seed_from_u64(seed)
     }
 
-    /// Two candidates far apart are brought together, in a tie or half a radius off it, and one
-    /// goes past the other by the radius.
+    /// Two distant candidates are moved to a tie or half a radius off it, and one moves past the
+    /// other by the radius.
     #[test]
     fn a_meeting_changes_the_order_of_two() {
         let (batch, softmax) = (Batch::trusted(&[0.0, 100.0], &[1.0, 1.0]), Softmax::new(1.0).unwrap());
@@ -238,8 +238,8 @@ mod tests {
         assert_eq!(Vec::from_iter(moves), [-4, 4]);
     }
 
-    /// Where the radius is less than the distance of neighbouring numbers, halving ends at
-    /// neighbours and not with the evaluations.
+    /// If the radius is below the distance of neighbouring numbers, bisection ends at neighbours
+    /// before the evaluations run out.
     #[test]
     fn a_crossing_ends_where_numbers_do() {
         let (batch, softmax) = (Batch::trusted(&[1e16, -1e16, 0.0], &[1.0; 3]), Softmax::new(1.0).unwrap());
@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    /// What a coordinate is tried at: where it is, the ends of its interval, at random, and at each
-    /// rival, just past it and a little past it.
+    /// The targets of a coordinate: its own value, the ends of its interval, a random value, and
+    /// for each rival its value, just past it and slightly further.
     #[test]
     fn targets_are_ends_and_rivals() {
         let (mu, softmax) = ([0.0, 100.0, -7.0], Softmax::new(1.0).unwrap());
@@ -266,15 +266,15 @@ mod tests {
             let around = |x: f64| [x - 0.004, x.next_down(), x, x.next_up(), x + 0.004];
             assert_eq!(found[3..], [around(-8.0), around(99.0)].concat());
         }
-        // Within the radius of where it is now, and on both sides.
+        // Within the radius of the current value, on both sides.
         assert!(drawn.iter().all(|x| (-3.0..5.0).contains(x)), "{drawn:?}");
         assert!(drawn.iter().any(|&x| x < -2.0) && drawn.iter().any(|&x| x > 4.0), "{drawn:?}");
-        // No more than six rivals of many.
+        // At most six rivals are tried.
         let many = [0.0; 20];
         assert_eq!(targets(&search, &many, &many, 0, &mut rng(1)).len(), 5 + 5 * RIVALS);
     }
 
-    /// A corner of the box, a point in it, or all at one place but for a little.
+    /// A corner of the box, a point in it, or all scores near one place.
     #[test]
     fn random_changes_are_of_three_kinds() {
         let (mu, softmax) = ([50.0; 6], Softmax::new(1.0).unwrap());
@@ -285,7 +285,7 @@ mod tests {
         for seed in 0..300 {
             let by: Vec<f64> = start(&search, &mu, &mut rng(seed)).iter().map(|x| x - 50.0).collect();
             let (low, high) = by.iter().fold((f64::MAX, f64::MIN), |(l, h), &x| (l.min(x), h.max(x)));
-            // At most a radius to the place and another off it.
+            // At most a radius to the place and another one off it.
             assert!(low >= -8.0 && high <= 8.0, "{by:?}");
             if by.iter().all(|x| x.abs() == 4.0) {
                 corners += 1;
@@ -297,13 +297,14 @@ mod tests {
                 inside += 1;
             }
         }
-        // A third each, but that a little, over nine decades, is sometimes as much as the whole.
+        // A third each. The distance from the place spans nine decades and is sometimes as large as
+        // the radius.
         assert!([corners, gathered, inside].iter().all(|kind| (60..150).contains(kind)), "{corners} {gathered} {inside}");
         assert!(places.iter().any(|&x| x < -2.0) && places.iter().any(|&x| x > 2.0));
     }
 
-    /// Scores of the spread of the batch, of a few radii, on two levels, or the batch with two
-    /// brought together.
+    /// Scores over the spread of the batch, within a few radii, on two levels, or the batch with
+    /// two scores brought together.
     #[test]
     fn random_scores_are_of_four_kinds() {
         let (mu, softmax) = ([0.0, 2000.0, 600.0, 800.0], Softmax::new(1.0).unwrap());

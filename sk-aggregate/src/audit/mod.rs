@@ -1,8 +1,9 @@
-//! The worst that a bounded change of the scores does to the choice, by search (feature `axioms`).
+//! A search for the bounded change of scores with the largest effect on the selection (feature
+//! `axioms`).
 //!
-//! A [`StabilityCertificate`](crate::StabilityCertificate) bounds the jump from above and exists
-//! for some operators under a softmax. An [`Audit`] bounds it from below, with two batches to show
-//! for it, for any aggregator under any selector.
+//! A [`StabilityCertificate`](crate::StabilityCertificate) is an upper bound on the effect,
+//! available for some operators under a softmax. An [`Audit`] gives a lower bound, with the two
+//! batches that attain it, for any aggregator and selector.
 
 mod climb;
 mod probes;
@@ -15,18 +16,17 @@ use sk_core::{Aggregator, Batch, ParameterError, Selector};
 
 use search::Search;
 
-/// A search for the scores, at most D apart, between which the distribution of the choice changes
-/// most.
+/// A search for two score vectors, at most D apart, whose selection probabilities differ most.
 ///
 /// ```text
 /// maximise   TV(P(μ), P(μ + δ))   over ‖δ‖_∞ ≤ D   (and over μ, where asked for)
 /// ```
 ///
-/// First come the changes that discontinuities answer to: ties made, broken and crossed, scores
-/// gathered in one place and reversed, the best k raised against the rest. Then coordinate ascent
-/// from the worst of these and from random starts, without derivatives, until the evaluations are
-/// spent. A search proves nothing: what it finds is there, and what it does not find may be. The
-/// same seed finds the same.
+/// The search first tries changes at which discontinuities show: making, breaking and crossing
+/// ties, gathering scores in one place, reversing them, and raising the best k against the rest. It
+/// then runs derivative-free coordinate ascent from the best of these and from random starts until
+/// the evaluations are used up. The result is a lower bound; a larger change may exist. Equal seeds
+/// give equal results.
 ///
 /// ```
 /// use sk_aggregate::{Audit, Copeland, RoundRobin, StabilityCertificate};
@@ -44,7 +44,7 @@ use search::Search;
 /// // A certificate is never exceeded …
 /// let found = audit.anywhere(&RoundRobin::thurstone(), &Softmax, &batch);
 /// assert!(found.total_variation <= StabilityCertificate::new(&RoundRobin::thurstone(), &batch, 1.0)?.bound(1e-9) + 1e-12);
-/// // … and wins are counted differently on the two sides of a tie, however near.
+/// // … and wins jump at a tie, however small the change.
 /// assert!(audit.anywhere(&Copeland, &Softmax, &batch).total_variation > 0.4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -55,68 +55,69 @@ pub struct Audit {
     seed: u64,
 }
 
-/// Two batches and the choices made from them: what a search found.
+/// The result of a search: two batches and their selection probabilities.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Jump {
-    /// TV between the two distributions.
+    /// The total variation between the two distributions.
     pub total_variation: f64,
-    /// The scores before.
+    /// The initial scores.
     pub before: Vec<f64>,
-    /// The scores after, none further than D from before.
+    /// The changed scores, each at most D from the initial one.
     pub after: Vec<f64>,
-    /// The dispersions of both.
+    /// The dispersions of both batches.
     pub sigma: Vec<f64>,
-    /// ℓ_S of both, where there is a fluency blade.
+    /// ℓ_S of both batches, if there is a fluency blade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fluency: Option<Vec<f64>>,
-    /// The distribution of the choice before.
+    /// The initial selection probabilities.
     pub probabilities_before: Vec<f64>,
-    /// The distribution of the choice after.
+    /// The changed selection probabilities.
     pub probabilities_after: Vec<f64>,
-    /// Distributions that were computed.
+    /// The number of distributions computed.
     pub evaluations: usize,
 }
 
 impl Audit {
-    /// Distributions computed unless told otherwise.
+    /// The default number of distributions to compute.
     pub const DEFAULT_EVALUATIONS: usize = 20_000;
 
-    /// The seed unless told otherwise.
+    /// The default seed.
     pub const DEFAULT_SEED: u64 = 42;
 
-    /// Changes of at most `radius` in any score.
+    /// Creates an audit of changes of at most `radius` in each score.
     ///
     /// # Errors
-    /// When the radius is negative or not finite.
+    /// If the radius is negative or not finite.
     pub fn new(radius: f64) -> Result<Self, ParameterError> {
         ParameterError::check(radius.is_finite() && radius >= 0.0, "delta", radius, "finite and not negative")?;
         Ok(Self { radius, evaluations: Self::DEFAULT_EVALUATIONS, seed: Self::DEFAULT_SEED })
     }
 
-    /// The same with at most this many distributions computed, and at least two.
+    /// Sets the most distributions to compute, at least two.
     #[must_use]
     pub fn with_evaluations(self, evaluations: usize) -> Self {
         Self { evaluations, ..self }
     }
 
-    /// The same from another seed.
+    /// Sets the seed.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// D.
+    /// Returns D.
     pub fn radius(&self) -> f64 {
         self.radius
     }
 
-    /// The largest jump found from the scores of `batch`.
+    /// Returns the largest change found from the scores of `batch`.
     pub fn around(&self, aggregator: &dyn Aggregator, selector: &dyn Selector, batch: &Batch<'_>) -> Jump {
         self.run(aggregator, selector, batch, false)
     }
 
-    /// The largest jump found from any scores, at the dispersions and the fluency of `batch`: what
-    /// a certificate, which does not look at the scores, bounds.
+    /// Returns the largest change found from any scores, at the dispersions and the fluency of
+    /// `batch`. This is the quantity that a certificate bounds, since it does not depend on the
+    /// scores.
     pub fn anywhere(&self, aggregator: &dyn Aggregator, selector: &dyn Selector, batch: &Batch<'_>) -> Jump {
         self.run(aggregator, selector, batch, true)
     }

@@ -1,16 +1,16 @@
-//! Where to look first: the changes that ties, changes of order and collapses of the spread answer
-//! to.
+//! The first changes to try: those at ties, at changes of order and at collapses of the spread.
 
 use super::search::{Pair, Search};
 
-/// How far past a tie, in units of the radius: enough to differ, and a share that a divisor can
-/// magnify.
+/// How far past a tie to go, relative to the radius: a minimal difference, and a share that a
+/// divisor can magnify.
 const PAST: [f64; 2] = [1e-6, 1e-3];
 
-/// Places at which scores are gathered.
+/// The most places at which scores are gathered.
 const PLACES: usize = 16;
 
-/// The worst of the probes from `before`. They take at most half of the evaluations that are left.
+/// Returns the worst of the probes from `before`. They use at most half of the remaining
+/// evaluations.
 pub(super) fn probed(search: &mut Search<'_>, before: &[f64]) -> Pair {
     let half = search.evaluations() + search.left() / 2;
     let mut order: Vec<usize> = (0..before.len()).collect();
@@ -37,7 +37,7 @@ impl Probe<'_, '_> {
         }
     }
 
-    /// The best k against the rest, apart and together; and the order reversed.
+    /// Moves the best k against the rest, apart and together, and reverses the order.
     fn split(&mut self, before: &[f64], order: &[usize]) {
         let (n, radius) = (before.len(), self.search.radius());
         for k in 1..n {
@@ -56,7 +56,7 @@ impl Probe<'_, '_> {
         self.go(reversed);
     }
 
-    /// All gathered at one place, in a tie, or with one just off it.
+    /// Gathers all scores at one place, in a tie or with one slightly off it.
     fn gather(&mut self, before: &[f64], order: &[usize]) {
         let radius = self.search.radius();
         let stride = order.len().div_ceil(PLACES);
@@ -73,12 +73,13 @@ impl Probe<'_, '_> {
         }
     }
 
-    /// Two that can meet: in a tie, past each other by little, and by as much as can be.
+    /// Moves two candidates that can meet to a tie, slightly past each other, and past each other
+    /// as far as possible.
     fn meet(&mut self, before: &[f64], order: &[usize]) {
         let radius = self.search.radius();
         for (rank, &i) in order.iter().enumerate() {
             for &j in order[rank + 1..].iter().take_while(|&&j| before[j] - before[i] <= 2.0 * radius) {
-                // Halves first, so that large scores do not overflow.
+                // Halved before the sum, so that large scores do not overflow.
                 let meeting = 0.5 * before[i] + 0.5 * before[j];
                 for (low, high) in [(meeting, meeting), (meeting.next_up(), meeting), (before[i] + radius, before[j] - radius)] {
                     let mut after = before.to_vec();
@@ -89,7 +90,7 @@ impl Probe<'_, '_> {
         }
     }
 
-    /// One alone, and one against another.
+    /// Moves one candidate alone, and one against another.
     fn push(&mut self, before: &[f64]) {
         let radius = self.search.radius();
         for i in 0..before.len() {
@@ -117,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps the scores that it is asked for.
+    /// An aggregator that records the scores it is given.
     #[derive(Default)]
     struct Asked(Mutex<Vec<Vec<f64>>>);
 
@@ -128,7 +129,7 @@ mod tests {
         }
     }
 
-    /// Where the probes look from `before`, within a radius of 2.
+    /// Returns the score vectors that the probes try from `before`, within a radius of 2.
     fn asked(before: &[f64], evaluations: usize) -> Vec<Vec<f64>> {
         let (asked, sigma) = (Asked::default(), vec![1.0; before.len()]);
         let batch = Batch::trusted(before, &sigma);
@@ -142,15 +143,16 @@ mod tests {
         places
     }
 
-    /// Every place by hand. The scores are 0, 3 and 10, not in order, and none can go further than
-    /// 2.
+    /// All vectors, computed by hand. The scores are 0, 3 and 10, not in order, and each can move
+    /// by at most 2.
     #[test]
     fn ties_crossings_and_collapses_are_all_looked_at() {
         let mut expected = vec![vec![3.0, 0.0, 10.0]];
-        // The best two, then the best, against the rest, apart and together; the order reversed.
+        // The best two, then the best, against the rest, apart and together; then the reversed
+        // order.
         expected.extend([[5.0, -2.0, 12.0], [1.0, 2.0, 8.0], [1.0, -2.0, 12.0], [5.0, 2.0, 8.0], [3.0, 2.0, 8.0]].map(Vec::from));
-        // Gathered at each of the three, and one of them just off that, unless it is as far as it
-        // can go: `free` says to which sides.
+        // Gathered at each of the three, with one slightly off it unless it is at the end of its
+        // interval: `free` lists the directions in which it can move.
         for (gathered, free) in [
             ([1.0, 0.0, 8.0], [&[1.0][..], &[1.0, -1.0], &[1.0]]),
             ([3.0, 2.0, 8.0], [&[1.0, -1.0], &[-1.0], &[1.0]]),
@@ -165,8 +167,8 @@ mod tests {
                 }
             }
         }
-        // 0 and 3 meet half-way: in a tie, the lower just past, and the lower as far past as can
-        // be.
+        // 0 and 3 meet half-way: in a tie, the lower one just past, and the lower one as far past
+        // as possible.
         expected.extend([[1.5, 1.5, 10.0], [1.5, 1.5f64.next_up(), 10.0], [1.0, 2.0, 10.0]].map(Vec::from));
         // One alone, and one against another.
         for i in 0..3 {
@@ -185,12 +187,11 @@ mod tests {
     #[test]
     fn probes_take_half_of_what_is_left() {
         assert_eq!(asked(&[3.0, 0.0, 10.0], 20).len(), 10);
-        // Places to gather at are no more than sixteen, each with four ways off it for every
-        // candidate.
+        // There are at most sixteen places to gather at, each with four ways off it per candidate.
         let many: Vec<f64> = (0..32).map(f64::from).collect();
         let gathered = |mu: &&Vec<f64>| mu.windows(2).filter(|pair| (pair[1] - pair[0]).abs() < 0.5).count() > 2;
         let found = asked(&many, 100_000).iter().filter(gathered).count();
-        // At the end of the line fewer than four come together.
+        // Near the ends of the range, fewer than four come together.
         assert!((15 * (4 * 32 + 1)..=16 * (4 * 32 + 1)).contains(&found), "{found}");
     }
 }

@@ -1,6 +1,6 @@
 use sk_core::{Aggregator, Batch, Selector};
 
-/// Two vectors of scores no further apart than the radius, and what is chosen at each.
+/// Two score vectors at most the radius apart, with their selection probabilities.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
     pub(super) before: Vec<f64>,
@@ -10,7 +10,7 @@ pub(super) struct Pair {
     pub(super) total_variation: f64,
 }
 
-/// The distributions of the choice, counted.
+/// Computes selection probabilities and counts the evaluations.
 pub(super) struct Search<'a> {
     aggregator: &'a dyn Aggregator,
     selector: &'a dyn Selector,
@@ -44,24 +44,24 @@ impl<'a> Search<'a> {
         self.evaluations
     }
 
-    /// Evaluations left.
+    /// Returns the number of evaluations left.
     pub(super) fn left(&self) -> usize {
         self.limit.saturating_sub(self.evaluations)
     }
 
-    /// Whether none is left.
+    /// Returns whether no evaluations are left.
     pub(super) fn is_spent(&self) -> bool {
         self.left() == 0
     }
 
-    /// The pair that goes nowhere.
+    /// Returns the pair with equal ends.
     pub(super) fn still(&mut self, before: Vec<f64>) -> Pair {
         let from = self.choice(&before);
         Pair { after: before.clone(), to: from.clone(), before, from, total_variation: 0.0 }
     }
 
-    /// Lets `pair` go to `after`, as far as the radius allows, if it gets further in total
-    /// variation than where it goes now.
+    /// Moves the end of `pair` to `after`, as far as the radius allows, if this increases the total
+    /// variation. Returns whether it did.
     pub(super) fn improve(&mut self, pair: &mut Pair, mut after: Vec<f64>) -> bool {
         for (after, &before) in after.iter_mut().zip(&pair.before) {
             *after = self.within(before, *after);
@@ -78,7 +78,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Lets `pair` start at `before` and go the same way, if that gets further.
+    /// Moves the start of `pair` to `before` with the same change, if this increases the total
+    /// variation.
     pub(super) fn restart(&mut self, pair: &mut Pair, before: Vec<f64>) -> bool {
         if self.is_spent() || before.iter().any(|b| !b.is_finite()) {
             return false;
@@ -93,11 +94,11 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// The score nearest to `target` that is finite and no further than the radius from `before`.
+    /// Returns the finite score nearest to `target` within the radius of `before`.
     pub(super) fn within(&self, before: f64, target: f64) -> f64 {
         let after = target.clamp((before - self.radius).max(f64::MIN), (before + self.radius).min(f64::MAX));
-        // The ends of the interval are rounded, and where scores are large against the radius that
-        // may be to the far side.
+        // The ends of the interval are rounded, possibly outwards if scores are large relative to
+        // the radius.
         match after - before {
             delta if delta > self.radius => after.next_down(),
             delta if -delta > self.radius => after.next_up(),
@@ -121,7 +122,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// ½ Σ |p_i − q_i|.
+/// Returns the total variation ½ Σ |p_i − q_i|.
 pub(super) fn total_variation(p: &[f64], q: &[f64]) -> f64 {
     0.5 * p.iter().zip(q).map(|(p, q)| (p - q).abs()).sum::<f64>()
 }

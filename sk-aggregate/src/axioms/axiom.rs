@@ -8,13 +8,12 @@ use super::laws::{self, Violation};
 
 /// A property that an aggregation operator may have.
 ///
-/// A1 to A6 are the paper's; A3′, A5′, A7 and A8 are those with which its representation theorem
-/// holds (`thm:rep`). A0 is what all take for granted.
+/// A1 to A6 are the paper's. A3′, A5′, A7 and A8 are those under which its representation theorem
+/// holds (`thm:rep`). A0 is a precondition of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Axiom {
-    /// Totality: ratings are finite numbers, also where several candidates or all have no
-    /// dispersion.
+    /// Totality: ratings are finite, even if several or all candidates have no dispersion.
     A0,
     /// Anonymity: ratings follow their candidates under any permutation.
     A1,
@@ -34,10 +33,10 @@ pub enum Axiom {
     /// A5′, attenuation of the envelope: a larger σ_i lowers the most that R_i can move for a step
     /// of μ_i, to nothing in the limit.
     A5Prime,
-    /// Decomposability: ratings differ as the sums of what their candidates get out of meeting each
-    /// rival alone do.
+    /// Decomposability: a difference of ratings is the difference of two sums, over the rivals, of
+    /// what each candidate gets in a batch with that rival alone.
     A6,
-    /// Constant sum: what the two of a pair get adds up to the same in every pair.
+    /// Constant sum: the two ratings of a pair have the same sum in every pair.
     A7,
     /// Single channel: dispersions only set the scale of the difference, ψ(Δ, a, b) = g(Δ/s(a, b)).
     A8,
@@ -48,7 +47,7 @@ impl Axiom {
     pub const ALL: [Self; 11] =
         [Self::A0, Self::A1, Self::A2, Self::A3, Self::A3Prime, Self::A4, Self::A5, Self::A5Prime, Self::A6, Self::A7, Self::A8];
 
-    /// The symbol, as "A3′".
+    /// Returns the symbol, such as "A3′".
     pub fn symbol(self) -> &'static str {
         match self {
             Self::A0 => "A0",
@@ -65,7 +64,7 @@ impl Axiom {
         }
     }
 
-    /// The name, in a word or two.
+    /// Returns the name in a word or two.
     pub fn name(self) -> &'static str {
         match self {
             Self::A0 => "totality",
@@ -82,10 +81,10 @@ impl Axiom {
         }
     }
 
-    /// Whether `operator` satisfies the axiom on one case.
+    /// Checks whether `operator` satisfies the axiom on one case.
     ///
     /// # Errors
-    /// When it does not, with both sides of what should have held.
+    /// If it does not, with both sides of the relation.
     pub fn law(self, operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
         match self {
             Self::A0 => laws::totality(operator, case),

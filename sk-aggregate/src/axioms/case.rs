@@ -4,38 +4,38 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-/// A batch, and the moves that the laws make on it.
+/// A batch, and the changes that the laws apply to it.
 ///
-/// Generated scores, dispersions, shifts and scales are short binary fractions: shifting and
-/// scaling them is exact.
+/// Generated scores, dispersions, shifts and scales are short binary fractions, so that shifting
+/// and scaling are exact.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Case {
     /// μ, one per candidate.
     pub mu: Vec<f64>,
     /// σ, one per candidate, at most one of them zero.
     pub sigma: Vec<f64>,
-    /// The candidate whose score or dispersion is moved.
+    /// The candidate whose score or dispersion is changed.
     pub who: usize,
-    /// Whom it is paired with where a law needs two; another one, unless there is none.
+    /// The second candidate of laws on pairs; different from `who` if there are at least two.
     pub rival: usize,
     /// Added to every score (A2).
     pub shift: f64,
-    /// What scores and dispersions are multiplied by (A3, A3′), positive.
+    /// The factor of scores and dispersions (A3, A3′), positive.
     pub scale: f64,
     /// Added to the score of `who` (A4, A5, A5′), positive.
     pub step: f64,
-    /// What the dispersion of `who` is multiplied by (A5, A5′), above 1.
+    /// The factor of the dispersion of `who` (A5, A5′), above 1.
     pub widen: f64,
 }
 
 impl Case {
-    /// N.
+    /// Returns N.
     #[allow(clippy::len_without_is_empty)] // at least one candidate
     pub fn len(&self) -> usize {
         self.mu.len()
     }
 
-    /// Whether this is a case that the laws are stated for.
+    /// Returns whether the laws apply to this case.
     pub(super) fn is_valid(&self) -> bool {
         let n = self.len();
         let finite = |values: &[f64]| values.iter().all(|x| x.is_finite());
@@ -63,7 +63,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// Cases without end, the same for the same seed.
+/// An infinite iterator of cases, determined by a seed.
 ///
 /// ```
 /// use sk_aggregate::axioms::Cases;
@@ -72,22 +72,23 @@ impl fmt::Display for Case {
 #[derive(Debug, Clone)]
 pub struct Cases {
     rng: ChaCha8Rng,
-    /// How many candidates each has, where that is not drawn.
+    /// The number of candidates; random if `None`.
     candidates: Option<usize>,
 }
 
 impl Cases {
-    /// The cases of a seed.
+    /// Creates the cases of a seed.
     pub fn new(seed: u64) -> Self {
         Self { rng: ChaCha8Rng::seed_from_u64(seed), candidates: None }
     }
 
-    /// The cases of a seed with `candidates` each.
+    /// Creates the cases of a seed with `candidates` each.
     pub(super) fn of(candidates: usize, seed: u64) -> Self {
         Self { candidates: Some(candidates), ..Self::new(seed) }
     }
 
-    /// Few candidates often, since most laws break on few, and some large batches.
+    /// Draws the number of candidates: mostly few, since most laws break on few, and sometimes
+    /// many.
     fn candidates(&mut self) -> usize {
         match self.rng.random_range(0..20) {
             0 => 1,
@@ -98,17 +99,17 @@ impl Cases {
         }
     }
 
-    /// A multiple of 1/`parts` in [low, high].
+    /// Returns a multiple of 1/`parts` in [low, high].
     fn fraction(&mut self, low: f64, high: f64, parts: f64) -> f64 {
         self.rng.random_range((low * parts) as i64..=(high * parts) as i64) as f64 / parts
     }
 
     fn power_of_two(&mut self, low: i32, high: i32) -> f64 {
-        // Exactly, which `powi` need not be.
+        // Exact, unlike `powi`.
         libm::ldexp(1.0, self.rng.random_range(low..=high))
     }
 
-    /// (μ, σ) in units of the case.
+    /// Draws (μ, σ) in units of the case.
     fn batch(&mut self, n: usize) -> (Vec<f64>, Vec<f64>) {
         const SCORE: f64 = 65_536.0;
         const DISPERSION: f64 = 1024.0;
@@ -117,7 +118,7 @@ impl Cases {
         let mut sigma = Vec::with_capacity(n);
         for _ in 0..n {
             let (m, s) = match region {
-                // Everything of one order.
+                // All of the same order of magnitude.
                 0 => (self.fraction(-2.0, 2.0, SCORE), self.fraction(0.5, 4.0, DISPERSION)),
                 // Scores a few parts in 65536 apart, on two levels.
                 1 => (
@@ -130,11 +131,11 @@ impl Cases {
                 3 => (self.fraction(-2.0, 2.0, SCORE), self.power_of_two(-10, 10) * self.fraction(1.0, 2.0, 64.0)),
                 // Differences of many dispersions.
                 4 => (self.fraction(-8.0, 8.0, SCORE), self.fraction(0.125, 1.0, DISPERSION)),
-                // On the verge of saturation: nearly certain candidates that tie, and uncertain
-                // ones six to seven of their σ away.
+                // Close to saturation: tied, nearly certain candidates, and uncertain ones at a
+                // distance of six to seven σ.
                 5 if self.rng.random_bool(0.5) => (0.0, 0.0625),
                 5 => (self.fraction(5.75, 6.75, SCORE), 1.0),
-                // Moderate, but one is certain (below).
+                // Moderate, with one certain candidate (below).
                 _ => (self.fraction(-4.0, 4.0, 16.0), self.fraction(0.25, 2.0, 16.0)),
             };
             mu.push(m);
@@ -158,7 +159,7 @@ impl Iterator for Cases {
         let who = self.rng.random_range(0..n);
         let rival = if n == 1 { 0 } else { (who + self.rng.random_range(1..n)) % n };
         let unit = self.power_of_two(-10, 10);
-        // Where on the line the batch lies, for operators that look.
+        // The location of the batch on the line, for operators that depend on it.
         let place = if self.rng.random_bool(0.5) { 0.0 } else { self.fraction(-64.0, 64.0, 1.0) };
         mu.iter_mut().for_each(|m| *m = (*m + place) * unit);
         sigma.iter_mut().for_each(|s| *s *= unit);
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What a seed found yesterday it finds tomorrow. A change of the generator belongs in the
+    /// A seed must give the same cases in every version. A change of the generator belongs in the
     /// changelog, and here.
     #[test]
     fn cases_are_pinned_to_their_seed() {

@@ -1,9 +1,9 @@
-//! Operators that show why Theorem 1 needs what the paper does not ask for (`thm:rep`), each by
-//! breaking that alone.
+//! Operators that show why Theorem 1 needs conditions beyond those of the paper (`thm:rep`). Each
+//! violates exactly one of them.
 //!
-//! The kernels satisfy the paper's A1 to A6 and are not of the form Σ g(Δ/s) with g odd and s
-//! symmetric; the link is odd and strictly increasing. Two certain candidates, whom the theorem
-//! leaves out, draw.
+//! The kernels satisfy the paper's A1 to A6 but are not of the form Σ g(Δ/s) with g odd and s
+//! symmetric. The link is odd and strictly increasing. Two certain candidates, which the theorem
+//! excludes, draw.
 //!
 //! ```
 //! use sk_aggregate::axioms::counterexamples::DoubleOwn;
@@ -57,8 +57,8 @@ impl Kernel for TwoChannels {
     }
 }
 
-/// g(u) = u + u³: odd and strictly increasing, but not uniformly continuous. Breaks A5′. It grows
-/// no further past 1e100, where 64 bits would soon end.
+/// g(u) = u + u³: odd and strictly increasing, but not uniformly continuous. Breaks A5′. It is
+/// constant beyond 1e100 to avoid overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cubic;
 
@@ -69,7 +69,7 @@ impl Link for Cubic {
     }
 }
 
-/// Δ/s, and a draw at s = 0.
+/// Returns Δ/s, or 0 for s = 0.
 fn over(delta: f64, s: f64) -> f64 {
     if s > 0.0 { delta / s } else { 0.0 }
 }

@@ -1,5 +1,5 @@
-//! One law per axiom: `Ok` where the operator satisfies it on the case, or else both sides of what
-//! should have held.
+//! One law per axiom. A law returns `Ok` if the operator satisfies the axiom on the case, and
+//! otherwise both sides of the violated relation.
 
 use std::fmt;
 
@@ -8,59 +8,59 @@ use sk_core::{Aggregator, Batch};
 
 use super::{Axiom, Case};
 
-/// Two sides may differ by this part of the largest difference of ratings: a sum of sixteen terms
-/// is known a thousand times better, and operators that break a law by a millionth are caught.
+/// The tolerance relative to the largest difference of ratings. A sum of sixteen terms is a
+/// thousand times more accurate, and a violation by a millionth is detected.
 const RELATIVE: f64 = 1e-9;
 
-/// … and by this part of the largest rating, which origin-laden ratings (1500 and so on) are
-/// rounded to.
+/// The tolerance relative to the largest rating, for ratings with an origin such as 1500.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
 
-/// A rating may go back by this part of the largest difference: what rounding of the link can do.
+/// How far a rating may decrease, relative to the largest difference: the rounding of the link.
 const BACK: f64 = 1e-12;
 
-/// How far a probit over max(σ_i, σ_j) must climb for strict growth to be asked for: a hundred
-/// roundings of a rating.
+/// The least increase of a probit over max(σ_i, σ_j) from which strict growth is required: a
+/// hundred rounding errors of a rating.
 const CLIMB: f64 = 1e-13;
 
-/// The same for slight steps from a tie, which kernels of another degree than the family's must
+/// The same for small steps from a tie, which kernels of another degree than the family's must
 /// resolve beside differences of any size.
 const SLIGHT_CLIMB: f64 = 1e-8;
 
-/// Dispersions this many times larger than all else, on the way to infinity. The smaller ones are
-/// for ratings that grow with σ itself, whose rounding hides the largest.
+/// Dispersions relative to everything else, approaching infinity. The smaller ones are for ratings
+/// that grow with σ itself, whose rounding hides the effect of the largest.
 const WIDEST: [f64; 3] = [(1u64 << 15) as f64, (1u64 << 30) as f64, (1u64 << 60) as f64];
 
-/// What may be left of a move from one of them to the next: one that falls like the logarithm of σ
-/// halves.
+/// The most that may remain of a change from one of them to the next. A change that falls like
+/// 1/log σ halves.
 const LEFT: f64 = 0.75;
 
-/// Parts of the widening of a case that are looked at: what happens at one dispersion alone, zero
-/// for one, is undone by a slight widening that a wide one would hide.
+/// Shares of the widening of a case that are tested. A slight widening reveals a jump at one exact
+/// dispersion, such as zero, which a wide one would hide.
 const WIDENINGS: [f64; 3] = [1.0, 1.0 / (1u64 << 10) as f64, 1.0 / (1u64 << 20) as f64];
 
-/// Distances, in units of the largest dispersion and the step, between which a move that has a
-/// supremum grows by less and less …
+/// Distances, in units of the largest dispersion and the step. Between them, a change that has a
+/// supremum grows less and less.
 const DISTANT: [f64; 3] = [(1u64 << 10) as f64, (1u64 << 20) as f64, (1u64 << 30) as f64];
 
-/// … and by what part it must grow to be looked at: scores at the last are known to 2⁻²² of a step.
+/// The least relative growth that is considered: at the largest distance, scores have a precision
+/// of 2⁻²² of a step.
 const KEEPS_GROWING: f64 = 1e-6;
 
-/// How an operator breaks an axiom on a case.
+/// A violation of an axiom on a case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Violation {
     /// The axiom.
     pub axiom: Axiom,
-    /// What `left` and `right` are, and how they should relate.
+    /// The meaning of `left` and `right`, and the required relation.
     pub reason: String,
-    /// One side.
+    /// The left side.
     pub left: f64,
-    /// The other.
+    /// The right side.
     pub right: f64,
 }
 
 impl Violation {
-    /// By how much the sides differ, right less left.
+    /// Returns right minus left.
     pub fn difference(&self) -> f64 {
         self.right - self.left
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Violation {
 
 type Law = Result<(), Violation>;
 
-/// An operator under the law of one axiom.
+/// An operator under test for one axiom.
 struct Trial<'a> {
     axiom: Axiom,
     operator: &'a dyn Aggregator,
@@ -92,7 +92,7 @@ impl Trial<'_> {
         ratings
     }
 
-    /// The ratings of a batch. One that is not a number satisfies no axiom.
+    /// Returns the ratings of a batch. A rating that is not finite violates every axiom.
     fn rate(&self, mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>, Violation> {
         let ratings = self.ratings(mu, sigma);
         match ratings.iter().position(|r| !r.is_finite()) {
@@ -101,13 +101,13 @@ impl Trial<'_> {
         }
     }
 
-    /// The first rating of a batch of two: ψ(own; rival) if the operator has a kernel.
+    /// Returns the ratings of a batch of two: ψ(own; rival) first, if the operator has a kernel.
     fn duel(&self, own: (f64, f64), rival: (f64, f64)) -> Result<[f64; 2], Violation> {
         let ratings = self.rate(&[own.0, rival.0], &[own.1, rival.1])?;
         Ok([ratings[0], ratings[1]])
     }
 
-    /// Two vectors of ratings whose differences should agree.
+    /// Checks that two rating vectors have the same differences.
     fn same_differences(&self, before: &[f64], after: &[f64], what: &str) -> Law {
         let allowed = tolerance(before).max(tolerance(after));
         let (before, after) = (centred(before), centred(after));
@@ -120,14 +120,14 @@ impl Trial<'_> {
     }
 }
 
-/// A0: every rating is a finite number, for the batch as it is, with `who` and the rival certain,
-/// at their scores and tied, and with all certain.
+/// A0: every rating is finite, for the given batch, with `who` and `rival` certain (at their scores
+/// and tied), and with all certain.
 ///
-/// What the ratings of certain candidates are is for the operator to define; the other laws look at
-/// batches with one of them at most.
+/// The operator defines the ratings of certain candidates. The other laws use batches with at most
+/// one of them.
 ///
 /// # Errors
-/// When a rating is not finite.
+/// If a rating is not finite.
 pub fn totality(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A0, operator };
     let (who, rival) = (case.who, case.rival);
@@ -153,10 +153,10 @@ pub fn totality(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
 
 /// A1: A(π·(μ, σ)) = π·A(μ, σ), for a transposition, a rotation and the reversal.
 ///
-/// Any two candidates may be the ones exchanged, and exchanges generate all permutations.
+/// Any two candidates may be exchanged, and exchanges generate all permutations.
 ///
 /// # Errors
-/// When a rating does not follow its candidate.
+/// If a rating does not follow its candidate.
 pub fn anonymity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A1, operator };
     let before = trial.rate(&case.mu, &case.sigma)?;
@@ -184,7 +184,7 @@ pub fn anonymity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation
 /// A2: R_i − R_j is the same for (μ + δ, σ) as for (μ, σ).
 ///
 /// # Errors
-/// When a difference of ratings moves.
+/// If a difference of ratings changes.
 pub fn translation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A2, operator };
     let moved: Vec<f64> = case.mu.iter().map(|m| m + case.shift).collect();
@@ -195,7 +195,7 @@ pub fn translation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
 /// A3′: R_i − R_j is the same for (aμ, aσ) as for (μ, σ).
 ///
 /// # Errors
-/// When a difference of ratings moves.
+/// If a difference of ratings changes.
 pub fn scale_of_ratings(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A3Prime, operator };
     let (mu, sigma) = scaled(case);
@@ -203,20 +203,21 @@ pub fn scale_of_ratings(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
     trial.same_differences(&trial.rate(&case.mu, &case.sigma)?, &trial.rate(&mu, &sigma)?, &what)
 }
 
-/// A3: (aμ, aσ) is ranked as (μ, σ) is, ties included.
+/// A3: (aμ, aσ) has the same ranking as (μ, σ), ties included.
 ///
-/// Random ratings are rarely close, so the law also moves μ of `who` to where its rating meets that
-/// of `rival` and looks whether the tie survives.
+/// Random ratings are rarely close. The law therefore also moves μ of `who` to a tie with the
+/// rating of `rival`, and checks that the tie remains.
 ///
 /// # Errors
-/// When a pair changes its order, or a tie is broken.
+/// If a pair changes its order, or a tie is broken.
 pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A3, operator };
     let (n, who) = (case.len(), case.who);
     let before = trial.rate(&case.mu, &case.sigma)?;
     let (mu, sigma) = scaled(case);
     let after = trial.rate(&mu, &sigma)?;
-    // Where a link saturates, distinct ratings may round to one: only a reversal counts.
+    // If a link saturates, distinct ratings may round to the same number, so only a reversal is a
+    // violation.
     let (near, far) = (tolerance(&before), tolerance(&after));
     for i in 0..n {
         for j in 0..n {
@@ -226,7 +227,7 @@ pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
             }
         }
     }
-    // With one rival a tie of ratings is a tie of scores.
+    // With one rival, a tie of ratings is a tie of scores.
     if n < 3 {
         return Ok(());
     }
@@ -244,8 +245,8 @@ pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
     Ok(())
 }
 
-/// `case` with μ of `who` moved to where its rating equals that of `rival`, and the difference that
-/// remains; `None` where they do not meet.
+/// Returns `case` with μ of `who` moved such that its rating equals that of `rival`, and the
+/// remaining difference; `None` if there is no such μ.
 fn tie(trial: &Trial<'_>, case: &Case) -> Result<Option<(Case, f64)>, Violation> {
     let who = case.who;
     let mut moved = case.clone();
@@ -271,21 +272,21 @@ fn tie(trial: &Trial<'_>, case: &Case) -> Result<Option<(Case, f64)>, Violation>
         left = gap(&mut moved.mu, middle)?;
     }
     let ratings = trial.rate(&moved.mu, &case.sigma)?;
-    // A jump over the tie is no tie.
+    // A jump across equality is not a tie.
     if left.abs() > 1e-3 * tolerance(&ratings) {
         return Ok(None);
     }
     Ok(Some((moved, left.abs())))
 }
 
-/// A4: raising μ_i raises R_i and lowers every R_j, strictly where 64 bits can tell.
+/// A4: raising μ_i raises R_i and lowers every R_j, strictly if f64 can resolve the change.
 ///
-/// Raised by the step from where it stands, and by a part of it from a tie with the rival.
+/// Tested for the full step from the current score, and for a part of it from a tie with the rival.
 ///
 /// # Errors
-/// When a rating goes the wrong way, or stands still where it should not.
+/// If a rating changes in the wrong direction, or is constant where it must change.
 pub fn monotonicity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    /// Of the step, from a tie.
+    /// The share of the step, from a tie.
     const SLIGHT: f64 = 1.0 / (1u64 << 16) as f64;
     let trial = Trial { axiom: Axiom::A4, operator };
     let who = case.who;
@@ -295,8 +296,8 @@ pub fn monotonicity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
     climbs(&trial, &tied, SLIGHT_CLIMB, &format!(", from a tie with μ_{}", case.rival))
 }
 
-/// A4 for one step, strictly where a probit climbs by more than `least`; `from` says where the step
-/// is taken.
+/// Checks A4 for one step, strictly if a probit increases by more than `least`. `from` describes
+/// the start of the step.
 fn climbs(trial: &Trial<'_>, case: &Case, least: f64, from: &str) -> Law {
     let who = case.who;
     let mut raised = case.mu.clone();
@@ -306,7 +307,7 @@ fn climbs(trial: &Trial<'_>, case: &Case, least: f64, from: &str) -> Law {
     let allowed = |ratings: &[f64]| BACK * largest(&centred(ratings)) + ROUNDING * largest(ratings);
     let back = allowed(&before).max(allowed(&after));
     let unsaturated = is_unsaturated(&case.mu, &case.sigma) && is_unsaturated(&raised, &case.sigma);
-    // Beside an origin a rating is rounded to it.
+    // Ratings with an origin are rounded relative to it.
     let resolved = least.max(ROUNDING * largest(&before) / largest(&centred(&before)).max(1.0));
     let mut any = false;
     for j in (0..case.len()).filter(|&j| j != who) {
@@ -325,13 +326,13 @@ fn climbs(trial: &Trial<'_>, case: &Case, least: f64, from: &str) -> Law {
     Ok(())
 }
 
-/// Whether every pair is within seven of the larger dispersion, where a probit still climbs in 64
-/// bits.
+/// Returns whether every pair is within seven times the larger dispersion, where a probit still
+/// increases in f64.
 fn is_unsaturated(mu: &[f64], sigma: &[f64]) -> bool {
     (0..mu.len()).all(|i| (0..i).all(|j| (mu[i] - mu[j]).abs() <= 7.0 * sigma[i].max(sigma[j])))
 }
 
-/// A lower bound on the climb of a probit over max(σ_i, σ_j), up to a constant.
+/// Returns a lower bound on the increase of a probit over max(σ_i, σ_j), up to a constant.
 fn climb(case: &Case, j: usize, step: f64) -> f64 {
     let scale = case.sigma[case.who].max(case.sigma[j]);
     let furthest = ((case.mu[case.who] - case.mu[j]).abs() + step) / scale;
@@ -340,16 +341,18 @@ fn climb(case: &Case, j: usize, step: f64) -> f64 {
 
 /// A5: |R_i(μ_i + h) − R_i(μ_i)| does not grow with σ_i, and vanishes as σ_i → ∞.
 ///
-/// The secant form of the axiom: for a rating that rises with its score it holds for all h iff |∂R_i/∂μ_i| does not grow with σ_i. A move is
-/// taken to vanish if it falls by a quarter or more from 2¹⁵ to 2³⁰ and from there to 2⁶⁰ times all else, as it does where it falls like
-/// log σ or faster; an iterated logarithm would be called a violation.
+/// This is the secant form of the axiom. For a rating that increases with its score, it holds for
+/// all h if and only if |∂R_i/∂μ_i| does not grow with σ_i. A change counts as vanishing if it
+/// falls by a quarter or more from 2¹⁵ to 2³⁰ and from there to 2⁶⁰ times everything else. This
+/// accepts any decay like 1/log σ or faster; an iterated logarithm would be reported as a
+/// violation.
 ///
 /// # Errors
-/// When a wider σ_i lets the rating move more, or the widest lets it move as before.
+/// If the rating changes more at a wider σ_i, or as much as before at the widest.
 pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A5, operator };
     if case.len() == 1 {
-        // Without a rival there is no comparison to attenuate.
+        // Without a rival there is no comparison.
         return Ok(());
     }
     let who = case.who;
@@ -365,19 +368,19 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
     fewer_moves(&trial, case, moved, |_| Ok(0.0))
 }
 
-/// A5′: the most that R_i can move for a step of μ_i is finite, does not grow with σ_i, and
-/// vanishes as σ_i → ∞.
+/// A5′: the largest change of R_i for a step of μ_i is finite, does not grow with σ_i, and vanishes
+/// as σ_i → ∞.
 ///
-/// sup_μ |R_i(μ_i + h) − R_i(μ_i)| against N − 1 copies of one rival. For a member of the family it
-/// is (N − 1) times the modulus of continuity of g at h/s, the secant form of L_g Σ_j 1/s_ij. The
-/// supremum is taken at the tie, and searched for only where that would make a violation. It is
-/// taken for infinite where the move keeps growing with the distance to the rivals: from 2²⁰ to 2³⁰
-/// dispersions by at least half as much as from 2¹⁰ to 2²⁰. A slope that rises to a limit grows by
-/// less and less; a power or a logarithm does not.
+/// The change is sup_μ |R_i(μ_i + h) − R_i(μ_i)| against N − 1 copies of one rival. For a member of
+/// the family it is (N − 1) times the modulus of continuity of g at h/s, the secant form of L_g Σ_j
+/// 1/s_ij. The supremum is evaluated at the tie, and searched for only if that gives a violation.
+/// It counts as infinite if the change keeps growing with the distance to the rivals: from 2²⁰ to
+/// 2³⁰ dispersions by at least half as much as from 2¹⁰ to 2²⁰. A slope that approaches a limit
+/// grows less and less; a power or a logarithm does not.
 ///
 /// # Errors
-/// When the move has no end, a wider σ_i lets the rating move more, or the widest lets it move as
-/// before.
+/// If the change is unbounded, if the rating changes more at a wider σ_i, or as much as before at
+/// the widest.
 pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A5Prime, operator };
     if case.len() == 1 {
@@ -385,7 +388,7 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
     }
     let h = case.step;
     let rival = case.sigma[case.rival];
-    // Two candidates without dispersion would meet among the copies.
+    // Several candidates without dispersion would meet among the copies.
     let n = if rival == 0.0 { 2 } else { case.len() };
     let moved_by = |h: f64, sigma_who: f64, offset: f64| -> Result<(f64, f64), Violation> {
         let (mut mu, mut sigma) = (vec![0.0; n], vec![rival; n]);
@@ -403,7 +406,7 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
     let sigma = case.sigma[case.who];
     let scale = largest(&[sigma, rival, h]);
     for scale in [scale, -scale] {
-        // Steps as long as the scale, which scores so far off still resolve.
+        // Steps have the length of the scale, which scores at this distance still resolve.
         let at = |distance: f64| moved_by(scale.abs(), sigma, distance * scale);
         let ((near, _), (far, _), (farthest, rounding)) = (at(DISTANT[0])?, at(DISTANT[1])?, at(DISTANT[2])?);
         if farthest - far > (0.5 * (far - near)).max(KEEPS_GROWING * farthest + rounding) {
@@ -416,8 +419,8 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
     Ok(())
 }
 
-/// The largest value of `f` over the line, by a ladder in units of `scale` and a golden-section
-/// search at its best rung.
+/// Returns the supremum of `f` over the line, by a logarithmic grid in units of `scale` and a
+/// golden-section search around its best point.
 fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64, Violation> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let rungs: Vec<f64> = (-40..=40).map(|k| scale * 2f64.powf(f64::from(k) / 4.0)).flat_map(|x| [x, -x]).collect();
@@ -442,10 +445,10 @@ fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64
     Ok(best.0)
 }
 
-/// (moved, rounding) should not grow from the dispersion of `who` to a wider one, and should go on
-/// falling as it goes to infinity.
+/// Checks that the change (returned with its rounding error) does not grow from the dispersion of
+/// `who` to a wider one, and keeps falling towards infinity.
 ///
-/// `ceiling` looks for more at the first dispersion before a violation is called.
+/// `ceiling` computes a larger value at the first dispersion before a violation is reported.
 fn fewer_moves(
     trial: &Trial<'_>,
     case: &Case,
@@ -481,11 +484,11 @@ fn fewer_moves(
 
 /// A6: R_i − R_j = Σ_k [ψ(i; k) − ψ(j; k)], where ψ(i; k) is the rating of i in the batch {i, k}.
 ///
-/// Differences, since ratings may start at an origin, which a sum would count once for every rival.
-/// Twos are taken in the order of the batch: how an operator depends on order is for A1 to say.
+/// Differences are used, since ratings may have an origin, which a sum would count once per rival.
+/// Pairs keep the order of the batch; A1 tests the dependence on order.
 ///
 /// # Errors
-/// When differences of ratings are not those of the sums.
+/// If differences of ratings differ from those of the sums.
 pub fn decomposability(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A6, operator };
     let ratings = trial.rate(&case.mu, &case.sigma)?;
@@ -515,7 +518,7 @@ pub fn decomposability(operator: &dyn Aggregator, case: &Case) -> Result<(), Vio
 /// A7: ψ(i; j) + ψ(j; i) is the same for every pair.
 ///
 /// # Errors
-/// When a pair shares out more or less than two candidates of score 0 and dispersion 1.
+/// If the sum of a pair differs from that of two candidates of score 0 and dispersion 1.
 pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A7, operator };
     if case.len() == 1 {
@@ -525,7 +528,7 @@ pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
     let pair = trial.duel(side(case.who), side(case.rival))?;
     let even = trial.duel((0.0, 1.0), (0.0, 1.0))?;
     let (sum, constant) = (pair[0] + pair[1], even[0] + even[1]);
-    // In proportion to what the pair gets beyond the origin of the ratings.
+    // Relative to the gains of the pair beyond the origin of the ratings.
     let gains = (pair[0] - even[0]).abs().max((pair[1] - even[1]).abs());
     if (sum - constant).abs() > RELATIVE * gains + ROUNDING * largest(&pair).max(largest(&even)) {
         let (i, j) = (case.who, case.rival);
@@ -534,16 +537,16 @@ pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
     Ok(())
 }
 
-/// A8: ψ(Δ, a, b) = g(Δ/s(a, b)). For any two pairs of dispersions one factor r takes every
-/// difference under the first to the difference under the second that is worth the same.
+/// A8: ψ(Δ, a, b) = g(Δ/s(a, b)). For any two pairs of dispersions, a single factor r converts
+/// every difference under the first pair to the equivalent difference under the second.
 ///
-/// r is solved for at one difference and tried at others: a tie, near-ties, a loss, large ones and
-/// one beyond saturation. ψ may rise or fall. The rival has score 0.
+/// r is solved for at one difference and tested at others: a tie, near-ties, a loss, large ones and
+/// one beyond saturation. ψ may increase or decrease. The rival has score 0.
 ///
 /// # Errors
-/// When there is no such factor, or it does not serve for another difference.
+/// If there is no such factor, or if it fails at another difference.
 pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    /// In units of the difference that r is solved at, half of the larger dispersion.
+    /// Relative to the difference at which r is solved for, half of the larger dispersion.
     const OTHERS: [f64; 15] = [
         -1.0,
         0.25,
@@ -570,7 +573,7 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
     let reference = if a == b { (scale, 0.25 * scale) } else { (scale, scale) };
     let worth = |delta: f64, (a, b): (f64, f64)| Ok(trial.duel((delta, a), (0.0, b))?[0]);
     let origin = trial.duel((0.0, scale), (0.0, scale))?[0];
-    // Where that is worth no more than a tie, a larger difference.
+    // If that difference gives no more than a tie, a larger one is used.
     let tie = worth(0.0, (a, b))?;
     let (mut unit, mut at_unit) = (0.5 * scale, tie);
     for part in [0.5, 4.0, 32.0] {
@@ -586,8 +589,8 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
         );
         return trial.broken(reason, at_unit, worth(unit, reference)?);
     };
-    // Ratings are rounded to their size, whatever their origin, and r is as good as what it was
-    // solved from.
+    // Ratings are rounded relative to their size, including the origin. The precision of r is that
+    // of the values from which it was solved.
     let rounding = ROUNDING * at_unit.abs().max(origin.abs());
     let solved = if at_unit == origin { 0.0 } else { rounding / (at_unit - origin).abs().max(rounding) };
     for delta in OTHERS.map(|other| other * unit) {
@@ -604,14 +607,14 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
     Ok(())
 }
 
-/// A positive root of a monotone `f` by bisection in log r, 1 if it is one.
+/// Returns a positive root of a monotone `f` by bisection in log r, preferring 1 if it is a root.
 fn factor(f: impl Fn(f64) -> Result<f64, Violation>) -> Result<Option<f64>, Violation> {
     let at_one = f(1.0)?;
     if at_one == 0.0 {
         return Ok(Some(1.0));
     }
     let crosses = |value: f64| (value < 0.0) != (at_one < 0.0);
-    // Outwards, octave by octave and in both directions, since f may rise or fall.
+    // Brackets the root outwards by octaves in both directions, since f may increase or decrease.
     let mut bracket = None;
     for octave in 0..64 {
         let (above, below) = (2f64.powi(octave), 0.5f64.powi(octave));
@@ -624,7 +627,7 @@ fn factor(f: impl Fn(f64) -> Result<f64, Violation>) -> Result<Option<f64>, Viol
             break;
         }
     }
-    // From the end on the side of 1 to the end beyond the root.
+    // From the end nearer to 1 to the end beyond the root.
     let Some((mut near, mut far)) = bracket else { return Ok(None) };
     for _ in 0..60 {
         let middle = near + 0.5 * (far - near);
@@ -651,7 +654,7 @@ fn largest(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |m, v| v.abs().max(m))
 }
 
-/// How far two ratings may be apart and count as one.
+/// Returns the distance up to which two ratings count as equal.
 fn tolerance(ratings: &[f64]) -> f64 {
     RELATIVE * largest(&centred(ratings)) + ROUNDING * largest(ratings)
 }

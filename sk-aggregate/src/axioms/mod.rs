@@ -1,11 +1,11 @@
-//! The axioms of an aggregation operator as laws that can be broken (feature `axioms`).
+//! The axioms of an aggregation operator as executable laws (feature `axioms`).
 //!
-//! One plain function per axiom ([`laws`]) takes any operator and a [`Case`], a batch with the
-//! moves that the laws make, and says with both sides of the equation where the operator breaks it.
-//! [`Cases`] generates cases from a seed and goes where operators break: near and exact ties,
-//! dispersions over six decades, one candidate without dispersion, saturated differences, one to
-//! sixteen candidates. [`check`] looks for a counterexample and shrinks it, [`Report`] prints
-//! operators × axioms, and [`axioms!`](crate::axioms!) writes the tests:
+//! [`laws`] has one plain function per axiom. It takes any operator and a [`Case`], a batch with
+//! the changes that the laws apply, and returns both sides of the relation if the operator violates
+//! it. [`Cases`] generates cases from a seed, with emphasis on where operators fail: near and exact
+//! ties, dispersions over six decades, one candidate without dispersion, saturated differences, one
+//! to sixteen candidates. [`check`] searches for a counterexample and shrinks it, [`Report`] prints
+//! operators × axioms, and [`axioms!`](crate::axioms!) generates the tests:
 //!
 //! ```
 //! use sk_aggregate::{Kernel, Pairwise, axioms};
@@ -28,19 +28,19 @@
 //! ```
 //!
 //! # What a verdict means
-//! `Holds` says that no counterexample was found in so many cases, never that there is none.
-//! Rounding is allowed for: the moves are exact in binary arithmetic, so that an operator of
-//! differences sees the same differences to the last bit, and the laws compare to a relative 1e-9.
-//! A4 asks for strict growth only where a probit over max(σ_i, σ_j) still grows in 64 bits (|Δ| up
-//! to 7 max(σ_i, σ_j)); elsewhere a rating may stand still but not go back. At most one candidate
-//! of a batch has no dispersion: the rating of two such is a limit that operators define for
-//! themselves, and A0 asks no more of it than to be finite. Only differences of ratings have a
-//! meaning, so A2, A3′ and A6 compare differences.
+//! `Holds` means that no counterexample was found in the stated number of cases, not that none
+//! exists. Rounding is allowed for. The changes are exact in binary arithmetic, so that an operator
+//! on differences sees bit-identical differences, and the laws compare with a relative tolerance of
+//! 1e-9. A4 requires strict growth only where a probit over max(σ_i, σ_j) still grows in f64 (|Δ|
+//! up to 7 max(σ_i, σ_j)); elsewhere a rating may be constant but not decrease. At most one
+//! candidate of a batch has no dispersion. The rating of two such candidates is a limit that
+//! operators define themselves, and A0 only requires it to be finite. Only differences of ratings
+//! are meaningful, so A2, A3′ and A6 compare differences.
 //!
 //! # Kernels seen from outside
-//! A6, A7 and A8 speak of the kernel ψ. If R_i = Σ_j ψ(i; j) holds for every N, then ψ(i; j) is the
-//! first rating of the batch {i, j}: A6 asks that the ratings of N be the sums of the ratings of
-//! twos, up to one constant for all, and A7 and A8 look at the twos.
+//! A6, A7 and A8 are about the kernel ψ. If R_i = Σ_j ψ(i; j) holds for every N, then ψ(i; j) is
+//! the first rating of the batch {i, j}. A6 requires that the ratings of N candidates be the sums
+//! of the ratings of pairs, up to a common constant. A7 and A8 test the pairs.
 
 mod axiom;
 mod case;

@@ -5,10 +5,9 @@ use sk_core::Aggregator;
 
 use super::{Axiom, Verdict, check};
 
-/// Operators × axioms.
+/// A table of operators × axioms.
 ///
-/// Printed it has a line per operator with the axioms for which a counterexample was found, and the
-/// counterexamples below.
+/// Its text form has a line per operator with the violated axioms, followed by the counterexamples.
 ///
 /// ```
 /// use sk_aggregate::axioms::{Axiom, Report};
@@ -22,7 +21,7 @@ use super::{Axiom, Verdict, check};
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Cases per operator and axiom.
+    /// The number of cases per operator and axiom.
     pub cases: usize,
     /// The seed of the cases.
     pub seed: u64,
@@ -30,7 +29,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// What one operator satisfies.
+/// The findings for one operator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The operator's name.
@@ -39,12 +38,12 @@ pub struct Row {
     pub findings: Vec<Finding>,
 }
 
-/// What was found for one axiom.
+/// The finding for one axiom.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// The axiom.
     pub axiom: Axiom,
-    /// Whether it held.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -59,7 +58,7 @@ impl Report {
         Self { cases, seed, rows: operators.into_iter().map(row).collect() }
     }
 
-    /// What it is to hold, and the counterexamples, a line for each part of one.
+    /// Returns the meaning of `holds`, and the counterexamples, with a line for each part of one.
     pub fn details(&self) -> String {
         let mut text = format!("holds: no counterexample in {} cases (seed {})\n", self.cases, self.seed);
         for row in &self.rows {
@@ -73,17 +72,17 @@ impl Report {
         text
     }
 
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!(self)
     }
 }
 
 impl Row {
-    /// The verdict on `axiom`.
+    /// Returns the verdict on `axiom`.
     ///
     /// # Panics
-    /// When the row was built by hand without it.
+    /// If a row constructed by hand lacks it.
     pub fn verdict(&self, axiom: Axiom) -> &Verdict {
         let found = self.findings.iter().find(|finding| finding.axiom == axiom);
         &found.expect("a row has a finding for every axiom").verdict

@@ -2,18 +2,18 @@ use sk_core::Aggregator;
 
 use super::{Axiom, Case, Cases, Violation};
 
-/// How often the law is asked before the smallest case so far is taken.
+/// The most evaluations of the law in one descent.
 const ATTEMPTS: usize = 4000;
 
-/// How many cases of each smaller size are tried where descent ends.
+/// The number of cases of each smaller size that are tried after descent.
 const SMALLER: usize = 500;
 
-/// The simplest case found on which the axiom is still broken: fewer candidates first, then shorter
-/// numbers.
+/// Returns the simplest case found that still violates the axiom: with the fewest candidates, then
+/// with the shortest numbers.
 ///
-/// By greedy descent from `case`; and since that may end at a batch from which no candidate can be
-/// left out though a smaller one breaks the axiom elsewhere, from one of fewer candidates where
-/// there is one among [`SMALLER`] of each size.
+/// Uses greedy descent from `case`. Descent can end at a batch from which no candidate can be
+/// removed, although a smaller batch elsewhere violates the axiom. Therefore [`SMALLER`] cases of
+/// each smaller size are tried as well.
 pub(super) fn shrink(axiom: Axiom, operator: &dyn Aggregator, case: Case, violation: Violation) -> (Case, Violation) {
     let best = descend(axiom, operator, case, violation);
     for candidates in 1..best.0.len() {
@@ -44,7 +44,7 @@ fn descend(axiom: Axiom, operator: &dyn Aggregator, case: Case, violation: Viola
     }
 }
 
-/// Valid cases that are simpler than `case`, the boldest first.
+/// Returns valid cases simpler than `case`, the largest simplifications first.
 fn simpler(case: &Case) -> Vec<Case> {
     let mut out = Vec::new();
     for k in 0..case.len() {
@@ -55,14 +55,14 @@ fn simpler(case: &Case) -> Vec<Case> {
     if case.len() == 2 {
         out.push(without(case, case.rival));
     }
-    // The whole in another unit.
+    // All numbers in another unit.
     for unit in [1.0 / largest(&case.sigma), 1.0 / largest(&case.mu), 1.0 / case.step] {
         let unit = 2f64.powf(unit.log2().round());
         let scaled = |values: &[f64]| values.iter().map(|v| v * unit).collect();
         let (mu, sigma) = (scaled(&case.mu), scaled(&case.sigma));
         out.push(Case { mu, sigma, shift: case.shift * unit, step: case.step * unit, ..case.clone() });
     }
-    // The whole elsewhere.
+    // All scores shifted.
     let moved = case.mu.iter().map(|m| m - case.mu[case.rival]).collect();
     out.push(Case { mu: moved, ..case.clone() });
     for k in 0..case.len() {
@@ -96,9 +96,9 @@ fn without(case: &Case, k: usize) -> Case {
     fewer
 }
 
-/// Values near `x`, or far simpler, with a shorter description.
+/// Returns values near `x`, or much simpler ones, with a shorter description.
 fn shorter(x: f64) -> impl Iterator<Item = f64> {
-    // Zero has no logarithm, and nothing shorter.
+    // Zero has no logarithm, and no shorter description.
     let octave = x.abs().max(f64::MIN_POSITIVE).log2().floor() as i32;
     let top_bits = move |bits: i32| {
         let unit = libm::ldexp(1.0, octave - bits);
@@ -112,15 +112,16 @@ fn largest(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |m, v| v.abs().max(m))
 }
 
-/// Candidates, then the bits that it takes to write the numbers down.
+/// Returns the number of candidates, and the number of bits to describe the numbers.
 fn complexity(case: &Case) -> (usize, u32) {
     let numbers = case.mu.iter().chain([&case.shift, &case.scale, &case.step, &case.widen]);
-    // A dispersion of 1 is the plain one; 0 is a special case.
+    // A dispersion of 1 is the simplest; 0 is a special case.
     let sigma = case.sigma.iter().map(|&s| if s == 0.0 { 2 } else { description(s) });
     (case.len(), numbers.map(|&x| description(x)).chain(sigma).sum())
 }
 
-/// Bits of the mantissa, distance of the exponent from that of 1, and the sign.
+/// Returns the bits of the mantissa, plus the distance of the exponent from that of 1, plus the
+/// sign.
 fn description(x: f64) -> u32 {
     if x == 0.0 {
         return 0;

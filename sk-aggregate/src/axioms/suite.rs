@@ -2,10 +2,11 @@ use sk_core::Aggregator;
 
 use super::{Axiom, DEFAULT_CASES, DEFAULT_SEED, Verdict, check};
 
-/// What a test of [`axioms!`](crate::axioms!) does: the axiom holds, or is broken as declared.
+/// Asserts that the axiom holds, or is violated as declared. Used by the tests of
+/// [`axioms!`](crate::axioms!).
 ///
 /// # Panics
-/// When it does not come out so.
+/// If the result differs from the declaration.
 #[track_caller]
 pub fn assert_declared(axiom: Axiom, operator: &dyn Aggregator, fails: &[Axiom]) {
     let (symbol, name) = (axiom.symbol(), axiom.name());
@@ -22,14 +23,14 @@ pub fn assert_declared(axiom: Axiom, operator: &dyn Aggregator, fails: &[Axiom])
     }
 }
 
-/// Writes a test module with one test per axiom for an operator of one's own.
+/// Generates a test module with one test per axiom for an operator.
 ///
-/// The module is compiled for tests alone, as with `cargo test`: elsewhere, in an example of the
-/// documentation too, the line is nothing.
+/// The module is compiled for tests only, as with `cargo test`. Elsewhere, including documentation
+/// examples, the macro expands to nothing.
 ///
-/// Axioms that the operator breaks are declared with `fails`, separated by spaces; a declared axiom
-/// for which no counterexample is found fails its test, so that the declaration stays true. A3′ and
-/// A5′ are written `A3Prime` and `A5Prime`.
+/// Violated axioms are declared with `fails`, separated by spaces. The test of a declared axiom
+/// fails if no counterexample is found, so that the declaration stays correct. A3′ and A5′ are
+/// written `A3Prime` and `A5Prime`.
 ///
 /// ```
 /// use sk_aggregate::{RoundRobin, axioms};

@@ -4,43 +4,43 @@ use sk_core::Aggregator;
 use super::shrink::shrink;
 use super::{Axiom, Case, Cases, Violation};
 
-/// Cases that [`axioms!`](crate::axioms!) tries for each axiom: enough to catch every broken
-/// operator of this crate's tests from any of 20 seeds.
+/// The number of cases that [`axioms!`](crate::axioms!) tries for each axiom: enough to detect
+/// every broken operator in this crate's tests from any of 20 seeds.
 pub const DEFAULT_CASES: usize = 2000;
 
-/// The seed that [`axioms!`](crate::axioms!) takes.
+/// The seed of [`axioms!`](crate::axioms!).
 pub const DEFAULT_SEED: u64 = 20;
 
-/// What a search for a counterexample came to.
+/// The result of a search for a counterexample.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// None was found.
+    /// No counterexample was found.
     Holds {
-        /// How many cases were tried.
+        /// The number of cases tried.
         cases: usize,
     },
-    /// One was found.
+    /// A counterexample was found.
     Violated {
-        /// The case, shrunken.
+        /// The counterexample, shrunk.
         counterexample: Case,
-        /// What goes wrong there.
+        /// The violation there.
         violation: Violation,
-        /// How many cases it took, this one included.
+        /// The number of cases tried, including this one.
         found_after: usize,
     },
 }
 
 impl Verdict {
-    /// Whether no counterexample was found.
+    /// Returns whether no counterexample was found.
     pub fn holds(&self) -> bool {
         matches!(self, Self::Holds { .. })
     }
 }
 
-/// Looks for a case on which `operator` breaks `axiom`, and shrinks the first it finds.
+/// Searches for a case on which `operator` violates `axiom`, and shrinks the first one found.
 ///
-/// The same seed tries the same cases in the same order.
+/// Equal seeds give the same cases in the same order.
 pub fn check(axiom: Axiom, operator: &dyn Aggregator, cases: usize, seed: u64) -> Verdict {
     for (index, case) in Cases::new(seed).take(cases).enumerate() {
         if let Err(violation) = axiom.law(operator, &case) {

@@ -10,30 +10,31 @@ pub use student_t::StudentT;
 
 pub(crate) use bounded::normal_cdf;
 
-/// g, the link of a pairwise operator: what a standardised difference u = Δ/s is worth (`thm:rep`).
+/// g, the link of a pairwise operator: the value of a standardised difference u = Δ/s (`thm:rep`).
 ///
 /// # For implementors
-/// g must be odd and strictly increasing (where it has not saturated), and finite for finite u.
-/// [`RoundRobin`](crate::RoundRobin) evaluates it once per pair and uses −g(u) for the rival. One
-/// method is enough; [`apply`](Self::apply) is for links that are faster on many values at once.
+/// g must be odd, strictly increasing (before it saturates), and finite for finite u.
+/// [`RoundRobin`](crate::RoundRobin) evaluates it once per pair and uses −g(u) for the rival. Only
+/// one method is required; [`apply`](Self::apply) is for links that are faster on many values at
+/// once.
 ///
-/// Theorem 1 asks for more: g must be uniformly continuous, so that a rating moves little with a
-/// score wherever the score stands. u + u³ is not, which A5′ of the axiom kit (feature `axioms`)
-/// finds out.
+/// Theorem 1 requires more: g must be uniformly continuous, so that a rating changes little with a
+/// score wherever the score is. u + u³ is not, which A5′ of the axiom kit (feature `axioms`)
+/// detects.
 pub trait Link<F: Real = f64>: Send + Sync {
-    /// g(u), for finite u.
+    /// Returns g(u), for finite u.
     fn g(&self, u: F) -> F;
 
     /// Replaces each u by g(u), for finite u.
     ///
-    /// The links of this crate do it with the widest vectors of the processor, within 2e-15 of the
-    /// exact value (relative), and within 2e-14 for Student's t.
+    /// The links of this crate use the widest vectors of the processor. Their relative error is
+    /// within 2e-15, or 2e-14 for Student's t.
     fn apply(&self, u: &mut [F]) {
         u.iter_mut().for_each(|u| *u = self.g(*u));
     }
 
-    /// L_g = sup |g′|, which the stability bounds need (`thm:robust`), where it is known and
-    /// finite.
+    /// Returns L_g = sup |g′|, which the stability bounds need (`thm:robust`); `None` if it is
+    /// unknown or infinite.
     fn lipschitz(&self) -> Option<F> {
         None
     }

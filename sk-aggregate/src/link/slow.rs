@@ -1,5 +1,5 @@
-//! Links without a limit. They grow at least like log u, which is what makes the sensitivity of a
-//! rating fall with the dispersion everywhere and not only in its envelope.
+//! Links without a limit. They grow at least like log u, so that the sensitivity of a rating falls
+//! with the dispersion everywhere, not only in its envelope.
 
 use sk_core::Real;
 
@@ -7,12 +7,12 @@ use super::Link;
 use crate::elementary;
 use crate::lanes::{self, Function};
 
-/// Up to here a square is representable in either precision, and from here on √(u² + 1) is u to
-/// rounding.
+/// Up to here a square is representable in either precision, and from here on √(u² + 1) rounds to
+/// u.
 const SQUARES_TO: f64 = 1e9;
 
-/// g(u) = asinh(u). L_g = 1. Near zero it is the identity, far out a logarithm; u·g′(u) increases,
-/// so attenuation (A5) is exact.
+/// g(u) = asinh(u). L_g = 1. It is the identity near zero and logarithmic for large u. u·g′(u)
+/// increases, so attenuation (A5) is exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asinh;
 
@@ -20,7 +20,8 @@ impl<F: Real> Link<F> for Asinh {
     fn g(&self, u: F) -> F {
         let a = u.abs();
         let magnitude = if a < F::of(SQUARES_TO) {
-            // log(a + √(a² + 1)) with the 1 taken out, which keeps the relative error near zero.
+            // log(a + √(a² + 1)) with the 1 separated, which keeps the relative error small near
+            // zero.
             let square = a * a;
             (a + square / (F::one() + (square + F::one()).sqrt())).ln_1p()
         } else {
@@ -69,8 +70,8 @@ impl Function<1> for SignedLog {
 
 /// g(u) = u. L_g = 1.
 ///
-/// The one link here whose ratings need not approach the order of μ as all dispersions vanish: with
-/// unequal dispersions the most certain pairs dominate the sum at any scale.
+/// This is the only link here whose ratings need not approach the order of μ as all dispersions
+/// vanish: with unequal dispersions, the most certain pairs dominate the sum at any scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identity;
 

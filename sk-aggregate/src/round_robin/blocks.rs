@@ -1,9 +1,9 @@
-//! All pairs of a large batch as a round robin of blocks.
+//! All pairs of a large batch, as a round robin of blocks.
 //!
-//! Blocks of candidates meet by the circle method: all but the first move on by one place each
-//! round, and in a round every block meets one other. The meetings of a round touch disjoint
-//! ratings, so they can run at once, in place; each rating gets its terms in the order of the
-//! rounds. So the ratings are the same bits on any number of threads.
+//! Blocks of candidates are paired by the circle method: in each round, all blocks but the first
+//! move on by one place, and every block meets one other. The meetings of a round change disjoint
+//! ratings, so they can run in parallel and in place. Each rating adds its terms in the order of
+//! the rounds, so the ratings are bit-identical for any number of threads.
 
 #[cfg(feature = "parallel")]
 use rayon::prelude::*;
@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 use super::pairs::{PAIRS, Pairs, Players};
 use crate::{Link, Spread, lanes};
 
-/// At most this many blocks, and so half as many meetings at once.
+/// The most blocks; half as many meetings run in parallel.
 const BLOCKS: usize = 64;
-/// A block is at least this long; shorter ones would spend their time on rounds.
+/// The least length of a block. Shorter blocks would spend their time on rounds.
 const SHORTEST: usize = 128;
 
-/// The batch of a decoding step. It has room of its own, since to clear that for [`PAIRS`] takes as
-/// long as to rate seven candidates.
+/// The size of a decoding step's batch. It has its own buffer, since clearing one of [`PAIRS`]
+/// takes as long as rating seven candidates.
 const FEW: usize = 8;
-/// As many candidates as have no more than [`PAIRS`] pairs.
+/// The most candidates with at most [`PAIRS`] pairs.
 const SOME: usize = 16;
 
 const fn pairs_of(n: usize) -> usize {
@@ -37,14 +37,14 @@ pub(super) struct Comparison<'a, F, L, S> {
     pub(super) limit: F,
 }
 
-/// Some of the candidates, next to each other, with their ratings so far.
+/// A range of candidates, with their ratings so far.
 struct Block<'a, F> {
     players: Players<'a, F>,
     ratings: &'a mut [F],
 }
 
 impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
-    /// Adds to each rating what its candidate gets from all others.
+    /// Adds to each rating the terms from all other candidates.
     pub(super) fn all(&self, players: Players<'_, F>, ratings: &mut [F]) {
         let n = players.len();
         let length = SHORTEST.max(n.div_ceil(BLOCKS));
@@ -57,7 +57,7 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
             .map(|(k, ratings)| Block { players: players.slice(k * length..k * length + ratings.len()), ratings })
             .collect();
         if blocks.len() % 2 == 1 {
-            // Whoever meets nobody has a bye.
+            // A block without an opponent has a bye.
             blocks.push(Block { players: players.slice(0..0), ratings: &mut [] });
         }
         #[cfg(feature = "parallel")]
@@ -85,7 +85,7 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
         }
     }
 
-    /// The pairs inside a block.
+    /// Adds the pairs within a block.
     fn within(&self, block: &mut Block<'_, F>) {
         let Block { players, ratings } = block;
         let n = ratings.len();
@@ -103,8 +103,8 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
         }
     }
 
-    /// The pairs of so few candidates that all are evaluated at once, since rows of a few pairs
-    /// would leave most of a vector empty.
+    /// Adds the pairs of so few candidates that all are evaluated together, since rows of a few
+    /// pairs would leave most of a vector empty.
     fn few<const CAPACITY: usize>(&self, players: Players<'_, F>, ratings: &mut [F]) {
         let mut pairs = Pairs::<F, CAPACITY>::new();
         pairs.triangle(players);
@@ -119,7 +119,7 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
         }
     }
 
-    /// The pairs of two blocks.
+    /// Adds the pairs of two blocks.
     fn between(&self, a: &mut Block<'_, F>, b: &mut Block<'_, F>) {
         let mut pairs = Pairs::new();
         for (i, own) in a.ratings.iter_mut().enumerate() {
@@ -137,7 +137,7 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
     }
 }
 
-/// g to the candidate, −g to each rival.
+/// Adds g to the candidate and −g to each rival.
 fn award<F: Real>(g: &[F], own: &mut F, rivals: &mut [F]) {
     *own = *own + lanes::sum(g);
     rivals.iter_mut().zip(g).for_each(|(rival, &g)| *rival = *rival - g);
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
     use crate::{Identity, PNorm};
 
-    /// Blocks of batches of ten thousand and more are longer than the pairs that are evaluated
-    /// together.
+    /// Blocks of batches of ten thousand and more are longer than the number of pairs that are
+    /// evaluated together.
     #[test]
     fn a_row_may_be_longer_than_the_pairs_that_are_evaluated_together() {
         let rivals = 2 * PAIRS + 40;
@@ -158,7 +158,8 @@ mod tests {
         let comparison = Comparison { link: &Identity, spread: &PNorm::SUM, limit: f64::MAX };
         let (mut own, mut ratings) = (1.0, vec![2.0; rivals]);
         comparison.row(&mut Pairs::new(), (5.0, 0.5), &mut own, Players { mu: &mu, sigma: &sigma }, &mut ratings);
-        // Spreads are powers of two and ratings few of their eighths, so sums are exact.
+        // Spreads are powers of two and ratings small multiples of an eighth of them, so sums are
+        // exact.
         let g: Vec<f64> = mu.iter().zip(&sigma).map(|(m, s)| (5.0 - m) / (0.5 + s)).collect();
         assert_eq!(own, 1.0 + g.iter().sum::<f64>());
         assert_eq!(ratings, g.iter().map(|g| 2.0 - g).collect::<Vec<_>>());

@@ -10,15 +10,15 @@ use crate::{Asinh, Link, Logistic, PNorm, Probit, Spread};
 /// Every candidate against every other: R_i = Σ_{j≠i} g((μ_i − μ_j) / s(σ_i, σ_j)) (`eq:rep`,
 /// `thm:rep`).
 ///
-/// Ratings sum to zero. A pair with s = 0 counts as its limit, u = ±∞ by the sign of the difference
-/// and 0 for an exact tie: for a bounded link that is g(±∞), the Copeland score. |u| is kept at
-/// most MAX/4N, which no bounded or slowly growing link can tell from ∞, so that ratings are finite
+/// Ratings sum to zero. A pair with s = 0 takes the limit, u = ±∞ by the sign of the difference and
+/// 0 for an exact tie. For a bounded link that is g(±∞), the Copeland score. |u| is limited to
+/// MAX/4N, which no bounded or slowly growing link distinguishes from ∞, so that ratings are finite
 /// for any finite scores and any link.
 ///
-/// N(N−1)/2 evaluations of g and s, many at a time with the widest vectors of the processor, and
-/// with the feature `parallel` from 512 candidates on with all cores. The ratings are the same bits
-/// on any number of threads, and those of [`rate_pair_by_pair`](Self::rate_pair_by_pair) to a few
-/// roundings per pair. No allocation.
+/// Costs N(N−1)/2 evaluations of g and s, with the widest vectors of the processor, and with all
+/// cores from 512 candidates on with the feature `parallel`. The ratings are bit-identical for any
+/// number of threads, and equal those of [`rate_pair_by_pair`](Self::rate_pair_by_pair) up to a few
+/// rounding errors per pair. No allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RoundRobin<L, S> {
     /// g.
@@ -28,45 +28,46 @@ pub struct RoundRobin<L, S> {
 }
 
 impl<L, S> RoundRobin<L, S> {
-    /// The member of the family with link g and spread s.
+    /// Creates the member of the family with link g and spread s.
     pub fn new(link: L, spread: S) -> Self {
         Self { link, spread }
     }
 }
 
 impl RoundRobin<Probit, PNorm> {
-    /// (Φ − ½, p = 2), Thurstone's Case V: the win probability when errors are normal and
-    /// independent.
+    /// Returns (Φ − ½, p = 2), Thurstone's Case V: the win probability for independent normal
+    /// errors.
     pub fn thurstone() -> Self {
         Self::new(Probit, PNorm::EUCLIDEAN)
     }
 
-    /// (Φ − ½, p = ∞): the less certain of two candidates alone sets the scale.
+    /// Returns (Φ − ½, p = ∞): the less certain of two candidates alone sets the scale.
     pub fn weakest_link() -> Self {
         Self::new(Probit, PNorm::MAXIMUM)
     }
 }
 
 impl RoundRobin<Logistic, PNorm> {
-    /// (logistic − ½, p = 1), Bradley–Terry with additive dispersion.
+    /// Returns (logistic − ½, p = 1), Bradley–Terry with additive dispersion.
     pub fn bradley_terry() -> Self {
         Self::new(Logistic, PNorm::SUM)
     }
 }
 
 impl RoundRobin<Asinh, PNorm> {
-    /// (asinh, p = 2): a member for which the less certain score always moves its rating less (A5).
+    /// Returns (asinh, p = 2): a member for which a less certain score always moves its rating less
+    /// (A5).
     pub fn asinh() -> Self {
         Self::new(Asinh, PNorm::EUCLIDEAN)
     }
 }
 
 impl<L, S> RoundRobin<L, S> {
-    /// The same ratings one pair at a time, by [`Link::g`] and [`Spread::s`] alone: the reference
-    /// that [`rate`](Aggregator::rate) is tested against.
+    /// Computes the same ratings pair by pair with [`Link::g`] and [`Spread::s`]: the reference for
+    /// tests of [`rate`](Aggregator::rate).
     ///
     /// # Panics
-    /// When `ratings` is not as long as the batch.
+    /// If the length of `ratings` differs from that of the batch.
     pub fn rate_pair_by_pair<F: Real>(&self, batch: &Batch<'_, F>, ratings: &mut [F])
     where
         L: Link<F>,
@@ -89,7 +90,7 @@ impl<L, S> RoundRobin<L, S> {
     }
 }
 
-/// MAX/4N, so that a sum of N identity links stays finite.
+/// Returns MAX/4N, so that a sum of N identity links stays finite.
 fn limit<F: Real>(n: usize) -> F {
     F::max_value() / F::of(4.0 * n as f64)
 }

@@ -3,11 +3,11 @@ use sk_core::Real;
 use crate::spread::REDUCTION;
 use crate::{Link, Spread};
 
-/// Pairs that are evaluated together: enough to keep vectors busy, few enough to stay in the first
-/// cache.
+/// The number of pairs that are evaluated together: enough to keep vectors busy, few enough for the
+/// L1 cache.
 pub(super) const PAIRS: usize = 128;
 
-/// Candidates by columns: μ and σ.
+/// Candidates as columns: μ and σ.
 #[derive(Clone, Copy)]
 pub(super) struct Players<'a, F> {
     pub(super) mu: &'a [F],
@@ -23,17 +23,17 @@ impl<F: Copy> Players<'_, F> {
         Self { mu: &self.mu[range.clone()], sigma: &self.sigma[range] }
     }
 
-    /// (μ, σ) of one of them.
+    /// Returns (μ, σ) of a candidate.
     pub(super) fn at(&self, i: usize) -> (F, F) {
         (self.mu[i], self.sigma[i])
     }
 }
 
-/// Up to `CAPACITY` pairs, each of one candidate and a rival, and g of each.
+/// A buffer of up to `CAPACITY` pairs of a candidate and a rival, with g of each.
 pub(super) struct Pairs<F, const CAPACITY: usize> {
     difference: [F; CAPACITY],
     rival_sigma: [F; CAPACITY],
-    /// σ of the candidate, then s, then u, then g.
+    /// In turn σ of the candidate, s, u and g.
     value: [F; CAPACITY],
     len: usize,
 }
@@ -44,7 +44,7 @@ impl<F: Real, const CAPACITY: usize> Pairs<F, CAPACITY> {
         Self { difference: zeros, rival_sigma: zeros, value: zeros, len: 0 }
     }
 
-    /// The pairs of one candidate with each of `rivals`.
+    /// Adds the pairs of one candidate with each of `rivals`.
     pub(super) fn row(&mut self, (mu, sigma): (F, F), rivals: Players<'_, F>) {
         self.len = rivals.len();
         self.difference[..self.len].iter_mut().zip(rivals.mu).for_each(|(difference, &rival)| *difference = mu - rival);
@@ -52,11 +52,11 @@ impl<F: Real, const CAPACITY: usize> Pairs<F, CAPACITY> {
         self.rival_sigma[..self.len].copy_from_slice(rivals.sigma);
     }
 
-    /// The pairs of all of `players`, each with those after it.
+    /// Adds all pairs of `players`, each with those after it.
     pub(super) fn triangle(&mut self, players: Players<'_, F>) {
         self.len = 0;
         for i in 0..players.len() {
-            // One at a time: these rows are too short for vectors.
+            // Added one by one, since these rows are too short for vectors.
             for j in i + 1..players.len() {
                 self.difference[self.len] = players.mu[i] - players.mu[j];
                 self.value[self.len] = players.sigma[i];
@@ -66,9 +66,9 @@ impl<F: Real, const CAPACITY: usize> Pairs<F, CAPACITY> {
         }
     }
 
-    /// g(Δ/s) of each pair in the order in which they were put in, with |Δ/s| at most `limit`.
-    /// `pairs` are they once more, as (μ, σ) of the candidate and of the rival, for those that take
-    /// care.
+    /// Computes g(Δ/s) of each pair in the order of insertion, with |Δ/s| at most `limit`. `pairs`
+    /// yields the same pairs again, as (μ, σ) of candidate and rival, for those that need special
+    /// treatment.
     pub(super) fn evaluate<I: Iterator<Item = [(F, F); 2]>>(
         &mut self,
         link: &impl Link<F>,
@@ -82,7 +82,7 @@ impl<F: Real, const CAPACITY: usize> Pairs<F, CAPACITY> {
         for (value, &difference) in value.iter_mut().zip(&self.difference) {
             let s = *value;
             *value = difference / s;
-            // Also false where either is not a number.
+            // Also false if a value is NaN.
             regular &= (value.abs() <= limit) & (s <= F::max_value());
         }
         if !regular {
@@ -95,7 +95,7 @@ impl<F: Real, const CAPACITY: usize> Pairs<F, CAPACITY> {
     }
 }
 
-/// Δ/s within ±`limit`, with ±`limit` for s = 0 and 0 for equal scores.
+/// Returns Δ/s limited to ±`limit`: ±`limit` for s = 0, and 0 for equal scores.
 #[inline]
 pub(super) fn standardized_difference<F: Real>(
     spread: &impl Spread<F>,
@@ -109,7 +109,7 @@ pub(super) fn standardized_difference<F: Real>(
     u.max(-limit).min(limit)
 }
 
-/// Ties, vanishing spreads, and differences or spreads that overflow.
+/// Handles ties, vanishing spreads, and overflow of differences or spreads.
 #[cold]
 fn at_the_edge<F: Real>(spread: &impl Spread<F>, (mu_i, sigma_i): (F, F), (mu_j, sigma_j): (F, F)) -> F {
     if mu_i == mu_j {
@@ -117,7 +117,7 @@ fn at_the_edge<F: Real>(spread: &impl Spread<F>, (mu_i, sigma_i): (F, F), (mu_j,
     }
     let s = spread.s(sigma_i, sigma_j);
     if s == F::zero() {
-        // By the scores themselves: the smallest of them have no half.
+        // Scores are compared directly, since the smallest have no representable half.
         return if mu_i > mu_j { F::infinity() } else { F::neg_infinity() };
     }
     if s.is_finite() {
@@ -139,7 +139,7 @@ mod tests {
         standardized_difference(spread, player(0), player(1), F::max_value())
     }
 
-    /// Whichever of two scores is higher is so however small they are, and on no spread at all.
+    /// The higher of two scores wins however small they are, and even without spread.
     #[test]
     fn the_smallest_scores_have_the_right_sign() {
         for p in [1.0, 2.0, 3.0, f64::INFINITY] {

@@ -11,10 +11,10 @@ use crate::Entry;
 use crate::link::normal_cdf;
 use pairing::Pairing;
 
-/// R_i^(0): the rating every candidate starts with.
+/// R_i^(0): the initial rating of every candidate.
 pub const START: f64 = 1500.0;
 
-/// ε under the root of s₂: two certain candidates are compared on a scale of 1e-4 rather than 0.
+/// ε under the root of s₂: two certain candidates are compared on a scale of 1e-4 instead of 0.
 const MATCH_EPSILON: f64 = 1e-8;
 
 /// A Swiss-system Elo tournament with Thurstone win probabilities: the reference instantiation of
@@ -26,16 +26,16 @@ const MATCH_EPSILON: f64 = 1e-8;
 /// R_i ← R_i + K_r (S_ij − E_ij)       K_r = K_max (K_min / K_max)^(r/(R−1)),  r = 0 … R−1
 /// ```
 ///
-/// with the strength d_i and the dispersion s_i of a candidate as [`Entry`] makes them. Each round
-/// the candidates stand in order of rating, ties by [`Seeding`]; the first without an opponent
-/// meets the next it has not met, or the next at all if it has met them all. With an odd number the
-/// one left over keeps its rating. One round is played at K_max.
+/// with the strength d_i and the dispersion s_i of a candidate from [`Entry`]. In each round the
+/// candidates are ordered by rating, ties by [`Seeding`]. The first candidate without an opponent
+/// meets the next one that it has not met, or simply the next one if it has met all. If their
+/// number is odd, the one left over keeps its rating. A single round is played at K_max.
 ///
-/// Not a member of the pairwise family: R·⌊N/2⌋ of the N(N−1)/2 pairs are played, and which ones
-/// depends on the path, so monotonicity (A4) and decomposability (A6) fail. For the exact member
-/// use [`Fluent`](crate::Fluent) over a [`RoundRobin`](crate::RoundRobin).
+/// It is not a member of the pairwise family. Only R·⌊N/2⌋ of the N(N−1)/2 pairs are played, and
+/// which ones depends on earlier results, so monotonicity (A4) and decomposability (A6) fail. For
+/// the exact member use [`Fluent`](crate::Fluent) over a [`RoundRobin`](crate::RoundRobin).
 ///
-/// O(R·N·(R + log N)); no allocation once a thread has rated batches of a size.
+/// O(R·N·(R + log N)); no allocation once the thread has processed a batch of this size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SwissElo {
     rounds: usize,
@@ -46,31 +46,33 @@ pub struct SwissElo {
 }
 
 impl SwissElo {
-    /// Most rounds of a tournament. The published ones have at most 7.
+    /// The most rounds of a tournament. The published ones have at most 7.
     pub const MAX_ROUNDS: usize = 1 << 16;
 
-    /// The published convention: [`Entry::paper`], seeded by score and then by input order, K from
-    /// 40 to 10.
+    /// Creates the published convention: [`Entry::paper`], seeded by score and then by input order,
+    /// K from 40 to 10.
     ///
     /// # Errors
-    /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or α is not in [0, 1].
+    /// If there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or if α is not in [0,
+    /// 1].
     pub fn paper(rounds: usize, alpha: f64) -> Result<Self, ParameterError> {
         Self::new(rounds, Entry::paper(alpha)?, Seeding::Score)
     }
 
-    /// The published equations without dependence on the order of the input: [`Entry::sound`],
+    /// Creates the published equations without dependence on the input order: [`Entry::sound`],
     /// [`Seeding::Canonical`], K from 40 to 10.
     ///
     /// # Errors
-    /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or α is not in [0, 1].
+    /// If there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or if α is not in [0,
+    /// 1].
     pub fn sound(rounds: usize, alpha: f64) -> Result<Self, ParameterError> {
         Self::new(rounds, Entry::sound(alpha)?, Seeding::Canonical)
     }
 
-    /// A tournament of `rounds` rounds with K from 40 to 10.
+    /// Creates a tournament of `rounds` rounds with K from 40 to 10.
     ///
     /// # Errors
-    /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS).
+    /// If there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS).
     pub fn new(rounds: usize, entry: Entry, seeding: Seeding) -> Result<Self, ParameterError> {
         let valid = (1..=Self::MAX_ROUNDS).contains(&rounds);
         ParameterError::check(valid, "the number of rounds", rounds as f64, "between 1 and 65536")?;
@@ -78,27 +80,27 @@ impl SwissElo {
         Ok(Self { rounds, k_max, k_min, entry, seeding })
     }
 
-    /// The same with another schedule, K_r from `k_max` in the first round to `k_min` in the last.
+    /// Sets the schedule K_r, from `k_max` in the first round to `k_min` in the last.
     ///
     /// # Errors
-    /// When K is not positive and finite, or rises.
+    /// If K is not positive and finite, or increases.
     pub fn with_schedule(self, k_max: f64, k_min: f64) -> Result<Self, ParameterError> {
         ParameterError::check(k_max.is_finite() && k_max > 0.0, "k_max", k_max, "positive and finite")?;
         ParameterError::check(k_min > 0.0 && k_min <= k_max, "k_min", k_min, "positive and not above k_max")?;
         Ok(Self { k_max, k_min, ..self })
     }
 
-    /// R.
+    /// Returns R.
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// How a batch enters the tournament.
+    /// Returns the conversion of a batch for the tournament.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// K_r of round `r`, from 0.
+    /// Returns K_r of round `r`, from 0.
     pub fn k(&self, r: usize) -> f64 {
         if self.rounds == 1 {
             return self.k_max;
@@ -106,7 +108,7 @@ impl SwissElo {
         self.k_max * (self.k_min / self.k_max).powf(r as f64 / (self.rounds - 1) as f64)
     }
 
-    /// Plays the tournament and keeps its record: who met whom in each round, with S_ij and E_ij.
+    /// Plays the tournament and returns its record: the matches of each round, with S_ij and E_ij.
     ///
     /// The ratings are those of [`rate`](Aggregator::rate).
     pub fn bracket<F: Real>(&self, batch: &Batch<'_, F>) -> Bracket<F> {
@@ -119,8 +121,8 @@ impl SwissElo {
     fn play<F: Real>(&self, batch: &Batch<'_, F>, ratings: &mut [F], mut record: Option<&mut Vec<Round<F>>>) {
         let n = batch.len();
         assert_eq!(ratings.len(), n, "one rating per candidate");
-        // From here on a player is known by its seed, so that nothing below depends on the order of
-        // the input.
+        // From here on players are identified by their seed, so that nothing below depends on the
+        // input order.
         let mut places = Scratch::filled(0, n + Pairing::size(n, self.rounds));
         let (order, places) = places.split_at_mut(n);
         self.seeding.order(batch, order);
@@ -140,7 +142,7 @@ impl SwissElo {
             for &[i, j] in pairs {
                 let score = win_probability(d[i] - d[j], s[i], s[j]);
                 let expected = expected_score(rating[i] - rating[j]);
-                // Nobody plays twice in a round, so these are the ratings from its start.
+                // Nobody plays twice in a round, so these are the ratings at its start.
                 let gain = k * (score - expected);
                 rating[i] = rating[i] + gain;
                 rating[j] = rating[j] - gain;
@@ -159,8 +161,8 @@ impl SwissElo {
         }
     }
 
-    /// Writes d and s of each seed, from the columns of the batch in the order of seeds, which are
-    /// written to `seeded`.
+    /// Writes d and s of each seed, from the columns of the batch in seed order, which are written
+    /// to `seeded`.
     fn enter<F: Real>(&self, batch: &Batch<'_, F>, order: &[usize], seeded: &mut [F], d: &mut [F], s: &mut [F]) {
         let n = order.len();
         let mut columns = seeded.chunks_exact_mut(n);
@@ -184,13 +186,13 @@ impl<F: Real> Aggregator<F> for SwissElo {
     }
 }
 
-/// S_ij = Φ(Δ / √(s_i² + s_j² + 1e-8)).
+/// Returns S_ij = Φ(Δ / √(s_i² + s_j² + 1e-8)).
 fn win_probability<F: Real>(delta: F, s_i: F, s_j: F) -> F {
     let u = delta.widen() / (s_i.widen().powi(2) + s_j.widen().powi(2) + MATCH_EPSILON).sqrt();
     F::of(if u.is_nan() { 0.5 } else { normal_cdf(u) })
 }
 
-/// E_ij = 1 / (1 + 10^(−(R_i − R_j)/400)).
+/// Returns E_ij = 1 / (1 + 10^(−(R_i − R_j)/400)).
 fn expected_score<F: Real>(difference: F) -> F {
     let slope = std::f64::consts::LN_10 / 400.0;
     F::of(1.0 / (1.0 + (-slope * difference.widen()).exp()))

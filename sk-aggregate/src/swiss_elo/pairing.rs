@@ -2,7 +2,8 @@ use std::cmp::Ordering;
 
 use sk_core::Real;
 
-/// Who plays whom, round after round. Players are their seeds, 0 the strongest.
+/// The pairings of a tournament, round by round. Players are identified by their seeds; 0 is the
+/// strongest.
 pub(super) struct Pairing<'a> {
     standings: &'a mut [usize],
     /// The last round for which each player has been paired; rounds are counted from 1.
@@ -16,12 +17,12 @@ pub(super) struct Pairing<'a> {
 }
 
 impl<'a> Pairing<'a> {
-    /// How many numbers a pairing works on.
+    /// Returns the number of entries that a pairing uses.
     pub(super) fn size(players: usize, rounds: usize) -> usize {
         players * (4 + width(players, rounds))
     }
 
-    /// The pairing of a tournament, on [`size`](Self::size) zeros.
+    /// Creates the pairing of a tournament, on [`size`](Self::size) zeros.
     pub(super) fn new(players: usize, rounds: usize, memory: &'a mut [usize]) -> Self {
         let (standings, memory) = memory.split_at_mut(players);
         let (paired, memory) = memory.split_at_mut(players);
@@ -31,10 +32,11 @@ impl<'a> Pairing<'a> {
         Self { standings, paired, pairs: pairs.as_chunks_mut().0, opponents, met, width: width(players, rounds), round: 0 }
     }
 
-    /// The pairs of the next round, from the top of the standings down, and who is left over.
+    /// Computes the pairs of the next round, from the top of the standings down, and the player
+    /// left over.
     ///
     /// Standings are by rating, ties by seed. The first player without an opponent meets the next
-    /// it has not met, else the next.
+    /// one that it has not met, or else the next one.
     pub(super) fn next<F: Real>(&mut self, rating: &[F]) -> (&[[usize; 2]], Option<usize>) {
         let by_rating = |&a: &usize, &b: &usize| rating[b].partial_cmp(&rating[a]).unwrap_or(Ordering::Equal).then(a.cmp(&b));
         self.standings.sort_unstable_by(by_rating);
@@ -75,7 +77,7 @@ impl<'a> Pairing<'a> {
     }
 }
 
-/// The most opponents that a player can meet.
+/// Returns the most opponents that a player can meet.
 fn width(players: usize, rounds: usize) -> usize {
     rounds.min(players.saturating_sub(1))
 }
@@ -103,8 +105,8 @@ mod tests {
         let mut pairing = Pairing::new(3, 3, &mut memory);
         assert_eq!(pairing.next(&[1500.0, 1500.0, 1500.0]), (&[[0, 1]][..], Some(2)));
         assert_eq!(pairing.next(&[1510.0, 1490.0, 1500.0]), (&[[0, 2]][..], Some(1)));
-        // Player 0 has met both: the next in the standings is a rematch, and player 1 sits out
-        // again.
+        // Player 0 has met both, so it meets the next in the standings again, and player 1 is left
+        // over again.
         assert_eq!(pairing.next(&[1510.0, 1490.0, 1500.0]), (&[[0, 2]][..], Some(1)));
         assert_eq!(Pairing::new(1, 2, &mut [0; 4]).next(&[1500.0]), (&[][..], Some(0)));
     }

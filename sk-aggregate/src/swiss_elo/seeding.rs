@@ -2,15 +2,15 @@ use std::cmp::Ordering;
 
 use sk_core::{Batch, Real};
 
-/// How ties of rating are broken when a round is paired; the first round, where all are tied, is
-/// paired by it alone.
+/// The rule that breaks ties of rating in the pairing of a round. In the first round, where all
+/// ratings are equal, it alone determines the pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Seeding {
-    /// By score μ, then fluency ℓ_S, then the smaller dispersion; candidates alike in all three
+    /// By score μ, then fluency ℓ_S, then the smaller dispersion. Candidates equal in all three
     /// share the mean of their ratings.
     ///
-    /// The one seeding under which ratings do not depend on the order of the input (A1), to the
-    /// last bit.
+    /// This is the only seeding under which ratings do not depend on the input order (A1). They
+    /// are then bit-identical for every order.
     #[default]
     Canonical,
     /// By score μ, then position in the batch: the published runs.
@@ -25,13 +25,14 @@ impl Seeding {
         order.iter_mut().enumerate().for_each(|(i, candidate)| *candidate = i);
         match self {
             Self::Index => {}
-            // Ties by position: a stable order, without the memory that a stable sort takes.
+            // Breaking ties by position makes the order stable, without the allocation of a stable
+            // sort.
             Self::Score => order.sort_unstable_by(|&a, &b| descending(batch.mu(), a, b).then(a.cmp(&b))),
             Self::Canonical => order.sort_unstable_by(|&a, &b| strength(batch, a, b).then(a.cmp(&b))),
         }
     }
 
-    /// Gives candidates that cannot be told apart the mean of their ratings, in seed order.
+    /// Gives equal candidates the mean of their ratings, in seed order.
     pub(super) fn share<F: Real>(self, batch: &Batch<'_, F>, order: &[usize], rating: &mut [F]) {
         if self != Self::Canonical {
             return;
@@ -54,7 +55,7 @@ fn strength<F: Real>(batch: &Batch<'_, F>, a: usize, b: usize) -> Ordering {
         .then_with(|| descending(batch.sigma(), b, a))
 }
 
-/// Finite values, so the order is total; unlike `total_cmp`, it holds 0 and −0 equal.
+/// Values are finite, so the order is total. Unlike `total_cmp`, it treats 0 and −0 as equal.
 fn descending<F: Real>(values: &[F], a: usize, b: usize) -> Ordering {
     values[b].partial_cmp(&values[a]).unwrap_or(Ordering::Equal)
 }

@@ -1,11 +1,11 @@
-//! Student's t with many degrees of freedom: the probit, and what a series in 1/(ν − ½)² adds.
+//! Student's t with many degrees of freedom: the probit plus a series in 1/(ν − ½)².
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 use crate::elementary;
 use crate::lanes::Function;
 
-/// From here on the terms that are left out add less than 3e-17 of g.
+/// The degrees of freedom from which the omitted terms are below 3e-17 of g.
 pub(super) const FROM: f64 = 20.0;
 
 /// h_k of √((t/2)/sinh(t/2)) = Σ h_k t^2k, which converges for |t| < 2π.
@@ -20,28 +20,28 @@ const SERIES: [f64; 8] = [
     -16_820_653.0 / 8_227_175_748_599_808_000.0,
 ];
 
-/// Powers of z² in the correction: two for each term of the series after the first.
+/// The number of powers of z² in the correction: two for each term of the series after the first.
 const POWERS: usize = 2 * (SERIES.len() - 1);
 
-/// Past this z every g is ½ to rounding, the correction included.
+/// The z beyond which every g rounds to ½, including the correction.
 const SATURATED: f64 = 10.0;
 
-/// u²/ν below which ln(1 + u²/ν) is no longer computed from it: a square so small may have lost its
-/// digits.
+/// The u²/ν below which ln(1 + u²/ν) is not computed from it, since so small a square may have lost
+/// precision.
 const SQUARES_FROM: f64 = 1e-200;
 
 /// g of Student's t for ν ≥ [`FROM`].
 ///
-/// With a = ν − ½ and z² = a·ln(1 + u²/ν) the density is e^(−z²/2)·h(z²/a) in z, up to a factor,
-/// and h(t) = √((t/2)/sinh(t/2)) is even. So its series holds powers of z⁴/a² alone, and its
-/// integral up to z is a part of the normal integral and polynomials of z²:
+/// With a = ν − ½ and z² = a·ln(1 + u²/ν), the density in z is e^(−z²/2)·h(z²/a) up to a factor,
+/// and h(t) = √((t/2)/sinh(t/2)) is even. Its series therefore contains only powers of z⁴/a². Its
+/// integral up to z is a share of the normal integral plus polynomials in z²:
 ///
 /// ```text
 /// g(u) = ½ erf(z/√2) − z e^(−z²/2) Σ_j c_j z^2j
 /// ```
 ///
-/// with c_j of order 1/a². Each term is at most its value at z = ∞, h_k·(4k−1)!!/a^2k, so that the
-/// error is as small at every u.
+/// with c_j of order 1/a². Each term is at most its value at z = ∞, h_k·(4k−1)!!/a^2k, so the error
+/// is small for every u.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expansion {
     root_nu: f64,
@@ -54,11 +54,11 @@ pub(super) struct Expansion {
 }
 
 impl Expansion {
-    /// Of `nu` degrees of freedom, at least [`FROM`].
+    /// Creates the expansion for `nu` degrees of freedom, at least [`FROM`].
     pub(super) fn new(nu: f64) -> Self {
         let a = nu - 0.5;
         let inverse_square = a.recip() * a.recip();
-        // h_k (4k−1)!!/a^2k, which a normal deviate has for a mean of h_k z^4k/a^2k.
+        // h_k (4k−1)!!/a^2k is the mean of h_k z^4k/a^2k for a standard normal z.
         let (mut moments, mut moment) = (SERIES, 1.0);
         for (k, term) in moments.iter_mut().enumerate().skip(1) {
             moment *= (4 * k - 1) as f64 * (4 * k - 3) as f64 * inverse_square;
@@ -74,12 +74,12 @@ impl Expansion {
         Self { root_nu: nu.sqrt(), a, stretch: (a / nu).sqrt(), mean, c }
     }
 
-    /// g′(0).
+    /// Returns g′(0).
     pub(super) fn slope(&self) -> f64 {
         self.stretch / ((2.0 * PI).sqrt() * self.mean)
     }
 
-    /// g(|u|), by the functions of the mathematical library.
+    /// Returns g(|u|), by functions of the mathematical library.
     pub(super) fn half_mass(&self, u: f64) -> f64 {
         let v = u.abs() / self.root_nu;
         let square = v * v;
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(product[0], 1.0);
     }
 
-    /// What is left out: h_8 = 4.8e-14, and 31!! = 1.9e17.
+    /// The first omitted term: h_8 = 4.8e-14, and 31!! = 1.9e17.
     #[test]
     fn what_is_left_out_is_below_rounding() {
         assert!(4.83e-14 * 1.92e17 / (FROM - 0.5).powi(16) < 3e-17);
