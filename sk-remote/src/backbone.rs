@@ -6,11 +6,10 @@ use crate::reader::{Lane, Reader};
 use crate::wire::Prefix;
 use crate::{AdapterRack, RemoteError};
 
-/// π_B: the frozen model behind servers, which read N candidates under themselves and their
-/// adapters.
+/// π_B: the frozen model behind servers, which read N candidates with and without their adapters.
 ///
-/// All requests of a step run at once. There is nothing to commit: the servers keep what they have
-/// read in their own caches.
+/// All requests of a step are concurrent. Nothing needs to be committed, since the servers keep
+/// what they have read in their own caches.
 pub struct RemoteBackbone {
     reader: Reader,
     adapters: AdapterRack,

@@ -1,4 +1,4 @@
-//! Trust, but check: a known span is scored in two ways before anything is steered by a server.
+//! Verification of servers: a known span is scored in two ways before a server is used.
 
 use std::sync::Arc;
 
@@ -10,62 +10,65 @@ use crate::tolerance::{mean, mean_difference};
 use crate::wire::{DraftParams, Drafted, Prefix, Row, sglang, tokenize_answer, tokenize_body, vllm};
 use crate::{Kind, Meter, RemoteError, Tolerance};
 
-/// The least tokens of a probe: half of them are context, and the rest is scored.
+/// The fewest tokens of a probe. Half of them are the context, and the rest is scored.
 const LEAST: usize = 8;
-/// The most tokens of a probe that are scored. The control rows of each step are as long.
+/// The most tokens of a probe that are scored. The control rows of each step have the same length.
 const MOST: usize = 24;
-/// How often the mixed batch is scored: which rows a server puts together is chance.
+/// The number of times that the mixed batch is scored, since the server's batching varies.
 const ROUNDS: usize = 2;
-/// Tokens that are drafted and read again.
+/// The number of tokens that are drafted and then read.
 const DRAFTED: usize = 8;
 
 /// A text to check servers with.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe<'a> {
-    /// Its tokens by the tokenizer of the caller, at least 8. Some sentences that the adapters have
-    /// an opinion on.
+    /// Its tokens by the caller's tokenizer, at least 8. The text should be one on which the
+    /// adapters differ from the base model.
     pub tokens: &'a [TokenId],
-    /// The text itself, to compare tokenizers by. `None` to leave that out.
+    /// The text itself, to compare tokenizers with. `None` skips this comparison.
     pub text: Option<&'a str>,
 }
 
-/// What was found. Everything is within the tolerance, or there is an error instead.
+/// The results of a check. Everything is within the tolerance; otherwise the check returns an
+/// error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckReport {
-    /// Each server: those of the backbone, then those of the drafter if it has its own.
+    /// The results for each server: those of the backbone, then those of the drafter if it has its
+    /// own.
     pub servers: Vec<ServerReport>,
-    /// Each adapter by its name for the servers, with the mean distance of its log-probabilities
+    /// The name of each adapter on the servers, with the mean distance of its log-probabilities
     /// from those of the base model, in nats per token.
     pub adapters: Vec<(Arc<str>, f32)>,
 }
 
-/// What was found about a server.
+/// The results for a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerReport {
-    /// What it serves: `backbone` or `drafter`.
+    /// Its role: `backbone` or `drafter`.
     pub role: &'static str,
     /// Its address.
     pub address: String,
     /// Whether its tokenizer was compared.
     pub tokenizer: TokenizerCheck,
-    /// Tokens of a context and its continuation that it holds, if it says so.
+    /// The most tokens of a context with its continuation, if the server reports it.
     pub limit: Option<usize>,
-    /// The largest mean distance of a span in a mixed batch from the span alone, in nats per token.
+    /// The largest mean distance between the scores of a span in a mixed batch and alone, in nats
+    /// per token.
     pub noise: f32,
 }
 
-/// Whether a tokenizer was compared.
+/// The result of comparing a tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenizerCheck {
     /// It gives the same tokens.
     Same,
-    /// The server does not tokenize.
+    /// The server has no tokenizer endpoint.
     NotOffered,
-    /// There was no text.
+    /// The probe has no text.
     NotAsked,
 }
 
-/// Checks the servers of a role, and keeps what a control row will be compared with.
+/// Checks the servers of a role, and stores the expected values of the control rows.
 pub(crate) struct Checker<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) adapters: &'a [Arc<str>],
@@ -75,7 +78,7 @@ pub(crate) struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Returns what was found about the servers and the adapters of the role.
+    /// Checks the servers and the adapters of the role.
     pub(crate) fn run(&self, controls: &Controls) -> Result<CheckReport, RemoteError> {
         let tokens = self.probe.tokens;
         if tokens.len() < LEAST {
@@ -116,12 +119,12 @@ impl Checker<'_> {
         Ok(CheckReport { servers: reports, adapters })
     }
 
-    /// The base model, then the adapters.
+    /// Iterates over the base model and the adapters.
     fn policies(&self) -> impl Iterator<Item = Option<&Arc<str>>> {
         std::iter::once(None).chain(self.adapters.iter().map(Some))
     }
 
-    /// The span under each policy, one request after the other.
+    /// Reads the span under each policy, with one request after the other.
     fn alone(&self, server: usize, prefix: &Prefix, span: &[TokenId]) -> Result<Vec<Reading>, RemoteError> {
         let mut readings = Vec::new();
         for adapter in self.policies() {
@@ -132,12 +135,12 @@ impl Checker<'_> {
         Ok(readings)
     }
 
-    /// Scores spans of several lengths under all policies at once, and returns the largest distance
+    /// Scores spans of several lengths under all policies at once. Returns the largest distance
     /// from `alone`.
     fn mixed(&self, server: usize, prefix: &Prefix, span: &[TokenId], alone: &[Reading]) -> Result<f32, RemoteError> {
         let half = &span[..span.len() / 2];
         let policies: Vec<Option<&Arc<str>>> = self.policies().collect();
-        // Rows of one request share a policy with vLLM, and alternate with SGLang.
+        // Rows of one request share a policy on vLLM, and alternate between policies on SGLang.
         let places: Vec<(usize, &[TokenId])> =
             [span, half, span].into_iter().flat_map(|span| (0..policies.len()).map(move |policy| (policy, span))).collect();
         let batches: Vec<Vec<(usize, &[TokenId])>> = match self.fleet.kind {
@@ -204,7 +207,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Each adapter must differ from the base model by more than two scorings of one may.
+    /// Checks that each adapter differs from the base model by more than the tolerance.
     fn compare_adapters(&self, server: usize, alone: &[Reading]) -> Result<(), RemoteError> {
         let base = &alone[0].log_probs;
         for (adapter, reading) in self.adapters.iter().zip(&alone[1..]) {
@@ -220,8 +223,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Drafts at temperature 1, where the log-probabilities must be those with which the tokens are
-    /// read, and at other settings; returns whether they are then too.
+    /// Drafts at temperature 1, where the log-probabilities must equal those of reading, and at
+    /// other settings. Returns whether they are equal there too.
     fn drafts(&self, server: usize, prefix: &Prefix) -> Result<bool, RemoteError> {
         let plain = Sampling::new(1.0, 1.0, 0, 1.0);
         let altered = Sampling::new(0.5, 0.9, 10, 1.2);
@@ -233,8 +236,8 @@ impl Checker<'_> {
         Ok(self.draft_and_read(server, prefix, altered)?.is_none())
     }
 
-    /// Drafts a few tokens and reads them. Returns a token with both its log-probabilities if they
-    /// are too far apart.
+    /// Drafts a few tokens and reads them. Returns a token with both log-probabilities if they
+    /// differ by more than the tolerance.
     fn draft_and_read(
         &self,
         server: usize,
@@ -297,7 +300,7 @@ impl Checker<'_> {
         Ok(None)
     }
 
-    /// The answer to a request that not every server knows.
+    /// Sends a request that some servers do not support; `None` if it is not supported.
     fn offered<T: Send>(&self, request: Request<'_, T>) -> Result<Option<T>, RemoteError> {
         match self.fleet.all(&[request], self.meter) {
             Ok(mut answers) => Ok(answers.pop().map(|answer| answer.value)),

@@ -9,39 +9,39 @@ use crate::reader::{Lane, Reader};
 use crate::wire::{DraftParams, Drafted, Prefix, sglang, vllm};
 use crate::{Kind, RemoteError};
 
-/// Tokens asked for at first, before it is known how long spans are.
+/// The number of tokens to request at first, before the length of spans is known.
 const FIRST_PIECE: usize = 32;
 
-/// How candidates are drawn.
+/// The drafting parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DrafterConfig {
     /// N.
     pub(crate) candidates: NonZeroUsize,
     pub(crate) sampling: Sampling,
-    /// Tokens that end a response.
+    /// The tokens that end a response.
     pub(crate) end_of_text: Arc<[TokenId]>,
-    /// Whether an end-of-text token stays in the candidate and ends the response. If not, it cannot
-    /// come first, since a span needs a token.
+    /// Whether an end-of-text token stays in the candidate and ends the response. Otherwise it
+    /// cannot be the first token, since a span needs at least one.
     pub(crate) keep_end_of_text: bool,
-    /// Most tokens of a span.
+    /// The most tokens of a span.
     pub(crate) span_tokens: Option<NonZeroUsize>,
 }
 
 /// Π_prop: N spans sampled from the model behind servers.
 ///
-/// A server does not know ρ, so spans are drawn in pieces and cut where ρ says that they are whole.
-/// The first piece has as many tokens as the longest span of the last step; each further one, of
-/// the rows that are not whole yet, twice as many. A piece is a round trip.
+/// A server does not know ρ, so spans are drafted in pieces and cut where ρ ends them. The length
+/// of the first piece is that of the longest span of the last step. Each further piece, for the
+/// rows that are not complete yet, is twice as long. A piece costs one round trip.
 ///
-/// The log-probabilities of a candidate are those of the model itself, before temperature, top-k,
-/// top-p and penalty. Where one of these is on, the candidates are read once more under the model
-/// that drafted them, which is a round trip; unless [`check`](crate::RemoteEngine::check) has found
-/// that the servers return the numbers from before, as vLLM does unless told otherwise. SGLang's
-/// are read once more where a span may not begin with an end of text, too.
+/// The log-probabilities of a candidate are those of the model before temperature, top-k, top-p and
+/// penalty. If one of these is on, the candidates are read again under the drafting model, which
+/// costs a round trip. This is skipped if [`check`](crate::RemoteEngine::check) has found that the
+/// servers return the unmodified log-probabilities, as vLLM does by default. On SGLang, candidates
+/// are also read again if a span may not start with an end-of-text token.
 pub struct RemoteDrafter {
     reader: Reader,
     config: DrafterConfig,
-    /// The server that has the context.
+    /// The server that has cached the context.
     home: usize,
     piece: usize,
 }
@@ -62,19 +62,20 @@ impl RemoteDrafter {
         }
         let prefix = Arc::new(Prefix::new(request.context.to_vec()));
         let cap = self.config.span_tokens.map_or(usize::MAX, NonZeroUsize::get);
-        // Room for the token that a reading asks for in addition.
+        // The prefix must leave room for a drafted token, and for one that a reading requests in
+        // addition.
         self.fleet().check_room(prefix.len() + 2)?;
         let room = self.fleet().room(prefix.len() + 1).unwrap_or(usize::MAX);
         let limit = request.limit.min(cap).min(room).max(1);
         let rows = self.config.candidates.get();
-        // Greedy rows are all the same, and vLLM refuses to draw several.
+        // All greedy rows are equal, and vLLM rejects several of them.
         let drawn = if self.config.sampling.is_greedy() { 1 } else { rows };
         let mut spans: Vec<Span> = (0..drawn).map(|_| Span::default()).collect();
         let mut piece = self.piece;
         loop {
             let open: Vec<usize> = (0..drawn).filter(|&row| spans[row].end.is_none()).collect();
             let Some(&first) = open.first() else { break };
-            // Rows that are open have all their pieces, and so are of one length.
+            // Incomplete rows have received all pieces, so they have the same length.
             let done = spans[first].tokens.len();
             let params = DraftParams {
                 max_tokens: piece.min(limit - done),
@@ -107,7 +108,7 @@ impl RemoteDrafter {
         Ok(Candidates::new(spans.iter().cycle().take(rows).map(candidate).collect())?)
     }
 
-    /// Draws the next piece of each row, and says which server did.
+    /// Drafts the next piece of each row. Also returns the server that answered.
     fn pieces(
         &self,
         prefix: &Prefix,
@@ -152,19 +153,20 @@ impl RemoteDrafter {
         Ok((answers.into_iter().flat_map(|answer| answer.value).collect(), server))
     }
 
-    /// Whether the log-probabilities that come back may be of an altered distribution.
+    /// Returns whether the returned log-probabilities may be those of a modified distribution.
     fn is_altered(&self) -> bool {
         let sampling = &self.config.sampling;
         let is_plain = sampling.repetition_penalty() == 1.0
             && sampling.temperature() == 1.0
             && sampling.top_p() == 1.0
             && sampling.top_k() == 0;
-        // SGLang has the numbers of a first token after the mask of those that may not come first.
+        // SGLang returns the log-probability of a first token after masking the tokens that may not
+        // come first.
         let is_masked = self.fleet().kind == Kind::Sglang && !self.config.keep_end_of_text;
         is_masked || (!is_plain && !self.fleet().is_untempered())
     }
 
-    /// Replaces the log-probabilities by those of the base model.
+    /// Replaces the log-probabilities by those of the unmodified model.
     fn read_back(&mut self, prefix: Arc<Prefix>, spans: &mut [Span]) -> Result<(), RemoteError> {
         let lane = Lane { name: Arc::from(""), adapter: None, prefix };
         let tokens: Vec<&[TokenId]> = spans.iter().map(|span| &span.tokens[..]).collect();
@@ -188,7 +190,7 @@ impl Drop for RemoteDrafter {
     }
 }
 
-/// A candidate that is being drawn.
+/// A candidate that is being drafted.
 #[derive(Default)]
 struct Span {
     tokens: Vec<TokenId>,
@@ -197,7 +199,7 @@ struct Span {
 }
 
 impl DrafterConfig {
-    /// Appends a piece to a span, up to where the span ends.
+    /// Appends a piece to a span, up to the end of the span.
     fn extend(&self, span: &mut Span, piece: &Drafted, request: &DraftRequest<'_>, limit: usize) {
         for (&token, &log_prob) in piece.tokens.iter().zip(&piece.log_probs) {
             if span.end.is_some() {

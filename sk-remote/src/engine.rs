@@ -14,30 +14,30 @@ use crate::{
     Role, Tolerance, Traffic,
 };
 
-/// Modules that servers leave out of an adapter when they score a prompt.
+/// The modules of an adapter that servers ignore when they score a prompt.
 const LEFT_OUT: [&str; 2] = ["lm_head", "embed_tokens"];
 
-/// Servers, and what is known about their models.
+/// The servers and the properties of their models.
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
     /// The servers of the backbone.
     pub backbone: Role,
-    /// The servers of the drafter; the backbone drafts if there are none.
+    /// The servers of the drafter. Without them, the backbone drafts.
     pub drafter: Option<Role>,
-    /// The names of blades, and the names under which the servers know their adapters.
+    /// The names of the adapters on the servers, by the name of the blade.
     pub adapters: BTreeMap<String, String>,
-    /// Tokens that end a response.
+    /// The tokens that end a response.
     pub end_of_text: Vec<TokenId>,
     /// The bytes of each token of the vocabulary, by id.
     pub token_bytes: Arc<[Box<[u8]>]>,
-    /// How often a request is made again.
+    /// The retry policy of requests.
     pub retry: Retry,
-    /// How far two scorings of the same tokens may lie apart.
+    /// The most that two scorings of the same tokens may differ.
     pub tolerance: Tolerance,
 }
 
 impl RemoteOptions {
-    /// Returns the options of a backbone without adapters, which drafts for itself.
+    /// Creates the options of a backbone that drafts for itself and has no adapters.
     #[must_use]
     pub fn new(backbone: Role, token_bytes: Arc<[Box<[u8]>]>, end_of_text: Vec<TokenId>) -> Self {
         Self {
@@ -52,21 +52,21 @@ impl RemoteOptions {
     }
 }
 
-/// An adapter that the servers are to load.
+/// An adapter that servers can load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdapterSource {
-    /// The name under which they will know it.
+    /// Its name on the servers.
     pub name: String,
-    /// The directory that holds it, on the machine of each server.
+    /// Its directory, on the machine of each server.
     pub directory: String,
-    /// The modules that it changes, such as `q_proj`; empty if not known.
+    /// The modules that it changes, such as `q_proj`; empty if unknown.
     pub modules: Vec<String>,
 }
 
-/// Models behind servers, and an [`Engine`] for schemes.
+/// An [`Engine`] for models behind servers.
 ///
-/// Clones share the servers, their connections and their state; a clone may have adapters and
-/// instructions of its own.
+/// Clones share the servers, their connections and their state. A clone can have its own adapters
+/// and instructions.
 #[derive(Clone)]
 pub struct RemoteEngine {
     backbone: Arc<Fleet>,
@@ -82,10 +82,10 @@ pub struct RemoteEngine {
 }
 
 impl RemoteEngine {
-    /// Returns an engine whose servers were not checked. Nothing is sent.
+    /// Creates an engine without checking the servers. Sends no requests.
     ///
     /// # Errors
-    /// If an address cannot be read.
+    /// If an address is invalid.
     pub fn new(options: RemoteOptions) -> Result<Self, RemoteError> {
         let RemoteOptions { backbone, drafter, adapters, end_of_text, token_bytes, retry, tolerance } = options;
         let agent = agent();
@@ -111,31 +111,31 @@ impl RemoteEngine {
         })
     }
 
-    /// Returns an engine whose servers were [checked](Self::check).
+    /// Creates an engine and [checks](Self::check) its servers.
     ///
     /// # Errors
-    /// If an address cannot be read, or a server does not pass.
+    /// If an address is invalid, or if a server fails the check.
     pub fn connect(options: RemoteOptions, probe: &Probe<'_>) -> Result<(Self, CheckReport), RemoteError> {
         let engine = Self::new(options)?;
         let report = engine.check(probe)?;
         Ok((engine, report))
     }
 
-    /// Checks every server of both roles: the span at the end of the probe must have the same
-    /// log-probabilities alone as in a batch of all policies, and the same at each server of a
-    /// role; each adapter must differ from the base model; tokens drafted at temperature 1 must come with
-    /// the log-probabilities with which they are read; the tokenizers must agree.
+    /// Checks every server of both roles. The span at the end of the probe must have the same
+    /// log-probabilities alone, in a batch of all policies, and at each server of a role. Each
+    /// adapter must differ from the base model. Tokens drafted at temperature 1 must come with the
+    /// log-probabilities with which they are read. The tokenizers must agree.
     ///
-    /// Whether tokens drafted at another temperature do so too is found out, and decides whether
-    /// candidates are read once more.
+    /// The check also determines whether the latter holds at other temperatures, and thereby
+    /// whether candidates must be read again.
     ///
-    /// From then on each request of a step has a control row for each of its adapters, whose numbers
-    /// must be those found here. After an adapter was added, check again.
+    /// Afterwards, each request of a step has a control row for each of its adapters, whose
+    /// log-probabilities must equal those of the check. Check again after adding an adapter.
     ///
-    /// Cost: 9 + K requests per server with SGLang and 9 + 3K with vLLM, for K adapters.
+    /// Cost: 9 + K requests per server on SGLang and 9 + 3K on vLLM, for K adapters.
     ///
     /// # Errors
-    /// If a server does not pass, with both numbers, or does not answer.
+    /// If a server does not answer or fails the check. The error has both values.
     pub fn check(&self, probe: &Probe<'_>) -> Result<CheckReport, RemoteError> {
         let mut names: Vec<Arc<str>> = self.adapters.names().iter().filter_map(|blade| self.adapters.get(blade)).collect();
         names.sort_unstable();
@@ -148,11 +148,11 @@ impl RemoteEngine {
         Ok(report)
     }
 
-    /// Has every server of the backbone load an adapter, for the blade `blade`. SGLang allows it if
-    /// started with `--enable-lora`, vLLM with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True` as well.
+    /// Loads an adapter on every server of the backbone, for the blade `blade`. SGLang must be
+    /// started with `--enable-lora`; vLLM also needs `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
     ///
     /// # Errors
-    /// If the adapter changes a module that servers leave out, or a server does not load it.
+    /// If the adapter changes a module that servers ignore, or if a server fails to load it.
     pub fn load_adapter(&self, blade: &str, source: &AdapterSource) -> Result<(), RemoteError> {
         let left_out = |module: &&String| LEFT_OUT.iter().any(|name| module.rsplit('.').next() == Some(name));
         if let Some(module) = source.modules.iter().find(left_out) {
@@ -161,7 +161,7 @@ impl RemoteEngine {
         let kind = self.backbone.kind;
         let parse = move |body: &[u8]| match kind {
             Kind::Sglang => sglang::load_answer(body),
-            // vLLM says so in words.
+            // vLLM reports success as plain text.
             Kind::Vllm => Ok::<_, Fault>(None),
         };
         let request = |home| Request {
@@ -184,44 +184,44 @@ impl RemoteEngine {
         Ok(())
     }
 
-    /// The adapters that the backbone reads with, by the names of their blades.
+    /// Returns the adapters of the backbone, by the names of their blades.
     #[must_use]
     pub fn adapters(&self) -> &AdapterRack {
         &self.adapters
     }
 
-    /// The instructions that policies read under.
+    /// Returns the instructions of the policies.
     #[must_use]
     pub fn instructions(&self) -> &InstructionRack {
         &self.instructions
     }
 
-    /// Returns the engine with the adapters of `rack`.
+    /// Replaces the adapters.
     #[must_use]
     pub fn with_adapters(self, rack: &AdapterRack) -> Self {
         Self { adapters: rack.clone(), ..self }
     }
 
-    /// Returns the engine with the instructions of `rack`.
+    /// Replaces the instructions.
     #[must_use]
     pub fn with_instructions(self, rack: &InstructionRack) -> Self {
         Self { instructions: rack.clone(), ..self }
     }
 
-    /// The most tokens that a context and its continuation may have, if a server said so when it
-    /// was checked.
+    /// Returns the most tokens of a context with its continuation, if a server reported it during
+    /// the check.
     #[must_use]
     pub fn context_limit(&self) -> Option<usize> {
         self.backbone.room(0).into_iter().chain(self.drafter.room(0)).min()
     }
 
-    /// The traffic of all generations and checks so far.
+    /// Returns the traffic of all generations and checks so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.meter.read()
     }
 
-    /// As [`start`](Engine::start), without Ω: no drafting behind servers depends on it.
+    /// As [`start`](Engine::start), without Ω, since no drafting behind servers depends on it.
     ///
     /// # Errors
     /// As [`start`](Engine::start).

@@ -2,23 +2,23 @@ use sk_core::TokenId;
 
 use crate::AddressError;
 
-/// Why servers could not draft or read.
+/// The reason why servers could not draft or read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// An address that cannot be read.
+    /// An address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The server does not do what is asked, and will not the next time.
+    /// A server rejects a request permanently.
     #[error("{server} refuses {task} with status {status}: {message}")]
     Refused {
         /// Its address.
         server: String,
-        /// What it was asked for, with the policies.
+        /// The task, with the policies.
         task: String,
         /// The status of the answer.
         status: u16,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
     /// No server gave a usable answer.
@@ -26,51 +26,51 @@ pub enum RemoteError {
     Unanswered {
         /// The server asked last.
         server: String,
-        /// What it was asked for, with the policies.
+        /// The task, with the policies.
         task: String,
-        /// Attempts on all servers.
+        /// The number of attempts on all servers.
         attempts: u32,
-        /// The time that they took.
+        /// The time of all attempts.
         seconds: f64,
-        /// What went wrong last.
+        /// The last fault.
         #[source]
         last: Fault,
     },
-    /// The context fills the model.
+    /// The context and its continuation are too long for the model.
     #[error(
         "the context has {tokens} tokens with what continues it, and the {role} holds {limit}; shorten the prompt or the response"
     )]
     ContextFull {
-        /// Which model.
+        /// The role of the model.
         role: &'static str,
-        /// Tokens of the context and of its continuation.
+        /// The tokens of the context and its continuation.
         tokens: usize,
-        /// What the server holds.
+        /// The limit of the server.
         limit: usize,
     },
-    /// A policy that has neither an adapter nor an instruction.
+    /// A policy has neither an adapter nor an instruction.
     #[error("no adapter or instruction is called \"{name}\"; known: {known}")]
     UnknownPolicy {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names known, comma-separated.
+        /// The known names, comma-separated.
         known: String,
     },
-    /// A context without tokens.
+    /// A context has no tokens.
     #[error("the context of {policy} has no tokens; give a prompt, or an instruction, of at least one")]
     EmptyContext {
         /// The policy.
         policy: String,
     },
-    /// Something that a server cannot do.
+    /// A server lacks a feature.
     #[error("behind a server, {what} cannot be had: {reason}")]
     Unsupported {
-        /// What was asked for.
+        /// The requested feature.
         what: String,
-        /// Why not, and what can be had.
+        /// The reason, and the alternatives.
         reason: &'static str,
     },
-    /// An adapter that a server would apply in part.
+    /// A server would apply an adapter only partly.
     #[error(
         "the adapter of blade \"{blade}\" changes {module}, which the servers leave out when they score; train it without {module}"
     )]
@@ -80,25 +80,25 @@ pub enum RemoteError {
         /// The module.
         module: String,
     },
-    /// An adapter that a server did not load.
+    /// A server did not load an adapter.
     #[error("{server} did not load the adapter \"{adapter}\": {message}")]
     AdapterRefused {
         /// Its address.
         server: String,
-        /// The name for the server.
+        /// The name of the adapter on the server.
         adapter: String,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// Too short a text to check a server with.
+    /// The probe is too short.
     #[error("the text of the check has {tokens} tokens; give at least {least}")]
     ShortProbe {
-        /// Its tokens.
+        /// Its number of tokens.
         tokens: usize,
-        /// What is needed.
+        /// The required number of tokens.
         least: usize,
     },
-    /// A span that has one log-probability here and another there.
+    /// A span has different log-probabilities in two scorings.
     #[error(
         "{server} {way} scores token {token} at position {position} under {policy} {got:.4}, and {reference} {expected:.4}: more than \
          {tolerance} nats apart; do not use this server until both agree"
@@ -106,24 +106,24 @@ pub enum RemoteError {
     Mismatch {
         /// The address of the server.
         server: String,
-        /// In which way it was asked, such as "in a mixed batch".
+        /// The kind of request, such as "in a mixed batch".
         way: &'static str,
         /// The policy.
         policy: String,
-        /// Position in the span.
+        /// The position in the span.
         position: usize,
         /// The token there.
         token: TokenId,
-        /// What the number is compared with.
+        /// The source of the expected value.
         reference: String,
-        /// The log-probability there, in nats.
+        /// The expected log-probability, in nats.
         expected: f32,
-        /// The log-probability here, in nats.
+        /// The log-probability found, in nats.
         got: f32,
-        /// The most that they may differ.
+        /// The tolerance, in nats.
         tolerance: f32,
     },
-    /// An adapter whose numbers are those of the base model.
+    /// An adapter has the same log-probabilities as the base model.
     #[error(
         "{server} scores under adapter \"{adapter}\" as under the base model: {got:.6} and {base:.6} nats per token; is it loaded and does \
          it change this model?"
@@ -133,13 +133,13 @@ pub enum RemoteError {
         server: String,
         /// The adapter.
         adapter: String,
-        /// Mean log-probability under the adapter.
+        /// The mean log-probability under the adapter.
         got: f32,
-        /// Mean log-probability under the base model.
+        /// The mean log-probability under the base model.
         base: f32,
     },
-    /// A server whose drafted tokens, at temperature 1, have other log-probabilities than when it
-    /// reads them.
+    /// Tokens drafted at temperature 1 have other log-probabilities than when the server reads
+    /// them.
     #[error(
         "{server} drafts token {token} with log-probability {returned:.4}, and reads it with {read:.4}, both at temperature 1; do not draft \
          with this server"
@@ -154,7 +154,7 @@ pub enum RemoteError {
         /// Its log-probability as read.
         read: f32,
     },
-    /// A server with another tokenizer.
+    /// A server has another tokenizer.
     #[error(
         "{server} has another tokenizer: at position {position} of the text of the check it has {theirs}, and {ours} is expected; use \
          the tokenizer.json of the model that it serves"
@@ -164,79 +164,79 @@ pub enum RemoteError {
         server: String,
         /// The first position that differs.
         position: usize,
-        /// The token expected, or "the end".
+        /// The expected token, or "the end".
         ours: String,
         /// The server's token, or "the end".
         theirs: String,
     },
 }
 
-/// What went wrong in one attempt. The request is made again, on another server if there is one.
+/// The failure of one attempt. The request is retried, on another server if there is one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The connection failed, or the body was cut.
+    /// The connection failed, or the body was truncated.
     #[error("the connection failed: {message}")]
     Connection {
-        /// What the client says.
+        /// The client's message.
         message: String,
     },
-    /// The server took too long.
+    /// The server did not answer in time.
     #[error("no answer within {seconds:.1} s")]
     TimedOut {
-        /// How long was waited.
+        /// The time waited.
         seconds: f64,
     },
-    /// The server is overloaded, or broken for now.
+    /// The server is overloaded or temporarily unavailable.
     #[error("status {status}: {message}")]
     Status {
         /// The status.
         status: u16,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// The body is not what the API describes.
+    /// The body does not follow the API.
     #[error("the answer cannot be read: {message}")]
     Body {
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
-    /// The body contradicts the request.
+    /// The body does not match the request.
     #[error("the answer is wrong: {0}")]
     Answer(#[from] AnswerError),
 }
 
-/// An answer of the right form that cannot be one to the request.
+/// A well-formed answer that cannot belong to the request.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// Another number of rows.
+    /// The number of rows is wrong.
     #[error("{got} rows where {expected} were asked for")]
     Rows {
-        /// Rows asked for.
+        /// The number of rows requested.
         expected: usize,
-        /// Rows that came.
+        /// The number of rows received.
         got: usize,
     },
-    /// A row whose index is taken or too large.
+    /// The index of a row is repeated or out of range.
     #[error("row index {index} is repeated or not below {rows}")]
     Index {
         /// The index.
         index: usize,
-        /// Rows asked for.
+        /// The number of rows requested.
         rows: usize,
     },
-    /// Another number of positions.
+    /// The number of positions is wrong.
     #[error("row {row} has {got} positions where {expected} were asked for")]
     Positions {
         /// The row.
         row: usize,
-        /// Positions asked for.
+        /// The number of positions requested.
         expected: usize,
-        /// Positions that came.
+        /// The number of positions received.
         got: usize,
     },
-    /// A row of other tokens.
+    /// The tokens of a row are not those that were sent.
     #[error("row {row} is of other tokens: at position {position} token {expected} was sent")]
     Tokens {
         /// The row.
@@ -246,7 +246,7 @@ pub enum AnswerError {
         /// The token sent.
         expected: TokenId,
     },
-    /// A value that is no log-probability.
+    /// A value is not a log-probability.
     #[error("row {row} has log-probability {value} at position {position}")]
     Value {
         /// The row.
@@ -256,7 +256,7 @@ pub enum AnswerError {
         /// The value; NaN where the server sent none.
         value: f32,
     },
-    /// A token likelier than the likeliest.
+    /// A token has a higher log-probability than the most probable one.
     #[error("row {row} has log-probability {got} at position {position}, and its likeliest token {top}")]
     Top {
         /// The row.
@@ -265,10 +265,10 @@ pub enum AnswerError {
         position: usize,
         /// The log-probability of the token.
         got: f32,
-        /// That of the likeliest.
+        /// The log-probability of the most probable token.
         top: f32,
     },
-    /// Two rows that go on from one context and disagree about the first token.
+    /// Two rows that continue the same context disagree about the first token.
     #[error(
         "rows {first} and {second} continue one context under one policy, and their likeliest first tokens have log-probabilities {one} and {other}"
     )]
@@ -282,26 +282,26 @@ pub enum AnswerError {
         /// The value in the second.
         other: f32,
     },
-    /// The control row of a policy has other numbers than at the check.
+    /// The control row of a policy has other log-probabilities than at the check.
     #[error(
         "the control span has {got} nats per token under {policy}, and had {expected} at the check: these are not the weights that were checked"
     )]
     Control {
         /// The policy.
         policy: String,
-        /// Mean log-probability at the check.
+        /// The mean log-probability at the check.
         expected: f32,
-        /// Mean log-probability now.
+        /// The mean log-probability now.
         got: f32,
     },
-    /// A row that ended for a reason that was not asked for.
+    /// A row ended for an unexpected reason.
     #[error("row {row} ended by \"{reason}\" after {tokens} tokens")]
     Finish {
         /// The row.
         row: usize,
         /// The server's reason.
         reason: String,
-        /// Tokens of the row.
+        /// The number of tokens of the row.
         tokens: usize,
     },
 }

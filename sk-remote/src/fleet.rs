@@ -1,4 +1,4 @@
-//! The servers of a role: where a request goes, and where it goes when that fails.
+//! The servers of a role: the routing of requests, and failover.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,13 +14,13 @@ use crate::{AddressError, Fault, Kind, Meter, RemoteError, Retry, Role, Traffic}
 pub(crate) struct Fleet {
     /// Their API.
     pub(crate) kind: Kind,
-    /// The name under which they know the model.
+    /// The name of the model on the servers.
     pub(crate) model: Option<String>,
-    /// Which model, in messages.
+    /// The role of the model, for messages.
     pub(crate) role: &'static str,
     retry: Retry,
     members: Vec<Member>,
-    /// Tokens of a context and its continuation that they hold, where known; 0 before.
+    /// The most tokens of a context with its continuation; 0 if unknown.
     limit: AtomicUsize,
     /// Whether drafted tokens are known to come with log-probabilities from before temperature,
     /// truncation and penalty.
@@ -30,40 +30,40 @@ pub(crate) struct Fleet {
 /// A server and its state.
 struct Member {
     server: Server,
-    /// Lanes of generations that stay with it.
+    /// The number of lanes of generations assigned to it.
     lanes: AtomicUsize,
-    /// Requests under way.
+    /// The number of requests in progress.
     under_way: AtomicUsize,
     health: Mutex<Health>,
 }
 
 #[derive(Default)]
 struct Health {
-    /// Failures in a row.
+    /// The number of consecutive failures.
     failures: u32,
-    /// Not asked before, while there are others.
+    /// The time until which it is not used while other servers are available.
     until: Option<Instant>,
 }
 
-/// Reads an answer, or says what is wrong with it.
+/// A parser of answers, which returns a fault for an invalid one.
 pub(crate) type Parse<'a, T> = Box<dyn Fn(&[u8]) -> Result<T, Fault> + Send + Sync + 'a>;
 
-/// Something asked of a fleet.
+/// A request to a fleet.
 pub(crate) struct Request<'a, T> {
-    /// The server that should answer.
+    /// The preferred server.
     pub(crate) home: usize,
-    /// Whether no other may.
+    /// Whether no other server may answer.
     pub(crate) pinned: bool,
-    /// What is asked for, in messages.
+    /// The task, for messages.
     pub(crate) task: String,
     pub(crate) path: &'static str,
     /// The body; `None` for a GET.
     pub(crate) body: Option<String>,
-    /// Reads an answer.
+    /// The parser of the answer.
     pub(crate) parse: Parse<'a, T>,
 }
 
-/// What was answered, and by which server.
+/// An answer, and the server that gave it.
 pub(crate) struct Answered<T> {
     pub(crate) value: T,
     pub(crate) server: usize,
@@ -82,28 +82,29 @@ impl Fleet {
         Ok(Self { kind, model, role: name, retry, members, limit: AtomicUsize::new(0), untempered: AtomicBool::new(false) })
     }
 
-    /// The number of servers.
+    /// Returns the number of servers.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// The address of a server.
+    /// Returns the address of a server.
     pub(crate) fn address(&self, server: usize) -> &str {
         self.members[server].server.address()
     }
 
-    /// A server's words as they may be shown.
+    /// Returns a server's message in a form that can be shown.
     pub(crate) fn gist(&self, server: usize, body: &[u8]) -> String {
         self.members[server].server.gist(body)
     }
 
-    /// Sets the tokens that the servers hold; the least that any says counts.
+    /// Records the token limit of a server. The smallest limit applies.
     pub(crate) fn learn_limit(&self, limit: usize) {
         let least = |known| if known == 0 || limit < known { Some(limit) } else { None };
         let _ = self.limit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
     }
 
-    /// Tokens that may follow a context of `context` tokens.
+    /// Returns the number of tokens that can follow a context of `context` tokens; `None` if the
+    /// limit is unknown.
     pub(crate) fn room(&self, context: usize) -> Option<usize> {
         match self.limit.load(Ordering::Relaxed) {
             0 => None,
@@ -119,18 +120,18 @@ impl Fleet {
         }
     }
 
-    /// Keeps whether every server returns the log-probabilities of drafted tokens from before
+    /// Records whether every server returns the log-probabilities of drafted tokens from before
     /// temperature, truncation and penalty.
     pub(crate) fn learn_untempered(&self, untempered: bool) {
         self.untempered.store(untempered, Ordering::Relaxed);
     }
 
-    /// Whether it is known that they do.
+    /// Returns whether all servers are known to return unmodified log-probabilities.
     pub(crate) fn is_untempered(&self) -> bool {
         self.untempered.load(Ordering::Relaxed)
     }
 
-    /// Servers that are not set aside; all where all are.
+    /// Returns the number of servers that are not set aside, or of all if all are.
     pub(crate) fn available(&self) -> usize {
         let now = Instant::now();
         match self.members.iter().filter(|member| member.is_available(now)).count() {
@@ -139,26 +140,26 @@ impl Fleet {
         }
     }
 
-    /// Whether a lane may stay where it is.
+    /// Returns whether a lane can stay on its server.
     pub(crate) fn keeps(&self, server: usize) -> bool {
         self.members[server].is_available(Instant::now())
     }
 
-    /// Returns the server with the fewest lanes, then the fewest requests under way, and counts the
-    /// lane in.
+    /// Assigns a lane to the server with the fewest lanes, then the fewest requests in progress,
+    /// and returns the server.
     pub(crate) fn settle(&self) -> usize {
         let server = self.least_busy(|_| true).unwrap_or(0);
         self.members[server].lanes.fetch_add(1, Ordering::Relaxed);
         server
     }
 
-    /// A lane goes from one server to another.
+    /// Moves a lane to another server.
     pub(crate) fn resettle(&self, from: usize, to: usize) {
         self.members[to].lanes.fetch_add(1, Ordering::Relaxed);
         self.leave(from);
     }
 
-    /// A lane leaves a server.
+    /// Removes a lane from a server.
     pub(crate) fn leave(&self, server: usize) {
         self.members[server].lanes.fetch_sub(1, Ordering::Relaxed);
     }
@@ -173,10 +174,10 @@ impl Fleet {
         (0..self.members.len()).filter(|&server| allowed(server)).min_by_key(key)
     }
 
-    /// Makes all requests at once and waits for the last answer.
+    /// Sends all requests concurrently and waits for the last answer.
     ///
     /// # Errors
-    /// The first that has one in the order of the requests.
+    /// Returns the first error in the order of the requests.
     pub(crate) fn all<T: Send>(&self, requests: &[Request<'_, T>], meter: &Meter) -> Result<Vec<Answered<T>>, RemoteError> {
         let Some((first, rest)) = requests.split_first() else { return Ok(Vec::new()) };
         meter.count(Traffic { round_trips: 1, ..Traffic::default() });
@@ -187,7 +188,7 @@ impl Fleet {
             for (other, request) in others.into_iter().zip(rest) {
                 answers.push(match other {
                     Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                    // A machine out of threads asks one after the other.
+                    // If no thread can be started, requests are sent one after the other.
                     Err(_) => self.one(request, meter),
                 });
             }
@@ -195,7 +196,7 @@ impl Fleet {
         })
     }
 
-    /// Makes a request until it is answered.
+    /// Sends a request, and retries it until it is answered.
     fn one<T>(&self, request: &Request<'_, T>, meter: &Meter) -> Result<Answered<T>, RemoteError> {
         let start = Instant::now();
         let mut tried: Vec<usize> = Vec::new();
@@ -258,7 +259,7 @@ impl Fleet {
 
 impl Member {
     fn health(&self) -> std::sync::MutexGuard<'_, Health> {
-        // Two plain fields, each written whole.
+        // Both fields are plain values, so a poisoned lock cannot leave them inconsistent.
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -266,7 +267,7 @@ impl Member {
         self.health().until.is_none_or(|until| until <= now)
     }
 
-    /// Sets the server aside, for as long as it asks if it does.
+    /// Sets the server aside, for `pause` if the server requested one.
     fn fail(&self, retry: &Retry, pause: Option<Duration>) {
         let mut health = self.health();
         health.failures = health.failures.saturating_add(1);

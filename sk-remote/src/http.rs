@@ -1,4 +1,4 @@
-//! One server: requests to it, and what comes back.
+//! HTTP requests to a single server.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use ureq::tls::{RootCerts, TlsConfig};
 use crate::retry::retry_after;
 use crate::{Fault, Key};
 
-/// How long a server may take to accept a connection.
+/// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The longest wait, a year: the moment that a wait ends at must be one that a clock can show.
+/// The longest timeout, a year, so that its end is a representable time.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Connections that are kept open, in all and to each server.
+/// The most idle connections, in total and per server.
 const KEPT: usize = 256;
-/// How long an unused connection is kept. Both servers close theirs after five seconds; a request
-/// on a connection that is being closed would fail.
+/// The time for which an idle connection is kept. Both servers close idle connections after five
+/// seconds, and a request on a closing connection would fail.
 const IDLE: Duration = Duration::from_secs(4);
-/// The longest answer read. A step of mode A over a long context has some ten megabytes.
+/// The most bytes of an answer. A step of mode A over a long context has some ten megabytes.
 const LONGEST: u64 = 1 << 30;
-/// Characters of a server's complaint that are shown.
+/// The most characters of a server's error message that are shown.
 const SHOWN: usize = 300;
 
 /// A server.
@@ -33,24 +33,24 @@ pub(crate) struct Server {
     proxy: Option<ureq::Proxy>,
 }
 
-/// An answer of a server.
+/// The answer of a server.
 pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
-/// No answer.
+/// The failure of a request.
 pub(crate) enum Failure {
-    /// Another attempt may succeed, after this pause if the server names one.
+    /// A retry may succeed, after this pause if the server requested one.
     Again(Fault, Option<Duration>),
-    /// The server says no.
+    /// The server rejects the request.
     Refused { status: u16, message: String },
 }
 
-/// Returns the pool of connections of an engine.
+/// Creates the connection pool of an engine.
 pub(crate) fn agent() -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
-        // A key must not travel to where a redirection points.
+        // A key must not be sent to the target of a redirect.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .timeout_connect(Some(CONNECT))
@@ -62,7 +62,7 @@ pub(crate) fn agent() -> Agent {
     Agent::new_with_config(config.build())
 }
 
-/// Whether a host is this machine.
+/// Returns whether a host is this machine.
 pub(crate) fn is_here(host: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
@@ -70,19 +70,19 @@ pub(crate) fn is_here(host: &str) -> bool {
 impl Server {
     pub(crate) fn new(agent: &Agent, base: &str, key: Option<&Key>) -> Self {
         let authorization = key.map(|key| format!("Bearer {}", key.as_str()));
-        // No proxy leads back to this machine.
+        // Local servers are never reached through a proxy.
         let uri: Option<Uri> = base.parse().ok();
         let here = uri.as_ref().and_then(Uri::host).is_some_and(is_here);
         let proxy = if here { None } else { ureq::Proxy::try_from_env() };
         Self { agent: agent.clone(), base: base.to_owned(), authorization, proxy }
     }
 
-    /// The address.
+    /// Returns the address.
     pub(crate) fn address(&self) -> &str {
         &self.base
     }
 
-    /// Sends `body` to `path`, or asks for `path` where there is none, and waits for the answer.
+    /// Posts `body` to `path`, or sends a GET without a body, and waits for the answer.
     pub(crate) fn ask(&self, path: &str, body: Option<&str>, patience: Duration) -> Result<Answer, Failure> {
         let url = format!("{}{path}", self.base);
         let patience = patience.min(LONGEST_WAIT);
@@ -131,8 +131,8 @@ impl Server {
         Fault::Connection { message: self.gist(error.to_string().as_bytes()) }
     }
 
-    /// A server's words as they may be shown: its own message if there is one, on one line, not too
-    /// long, and without the key, which a server may echo.
+    /// Returns a server's message in a form that can be shown: the message field if there is one,
+    /// on one line, truncated, and without the key, which a server may echo.
     pub(crate) fn gist(&self, body: &[u8]) -> String {
         let text = String::from_utf8_lossy(body);
         let parsed: Option<Value> = serde_json::from_str(&text).ok();
@@ -148,7 +148,7 @@ impl Server {
     }
 }
 
-/// The message in an error body of vLLM, SGLang or FastAPI.
+/// Returns the message in an error body of vLLM, SGLang or FastAPI.
 fn message_of(body: &Value) -> Option<&str> {
     let error = body.get("error").unwrap_or(body);
     let named = ["message", "error_message", "detail"].iter().find_map(|name| error.get(name).and_then(Value::as_str));

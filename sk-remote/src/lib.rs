@@ -28,6 +28,5 @@ pub use vocabulary::RemoteVocabulary;
 
 use traffic::Meter;
 
-/// The adapters of the servers: the name of a blade, and the name under which the servers know its
-/// adapter.
+/// The adapters on the servers: the name of an adapter on the servers, by the name of its blade.
 pub type AdapterRack = sk_core::Rack<str>;

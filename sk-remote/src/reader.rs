@@ -1,4 +1,4 @@
-//! Reads spans under several policies, all at once, on the servers of a role.
+//! Reading of spans under several policies at once, on the servers of a role.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,28 +11,28 @@ use crate::tolerance::mean;
 use crate::wire::{Prefix, Row, agree, sglang, vllm};
 use crate::{AnswerError, Fault, Kind, Meter, RemoteError, Tolerance};
 
-/// A context shorter than this is not read ahead of its first rows: that would cost more than it
-/// saves.
+/// The fewest tokens of a context that is read into the cache before its first rows. For shorter
+/// ones this would cost more than it saves.
 const WARMED: usize = 128;
 
 /// A policy to be read.
 pub(crate) struct Lane {
-    /// Its name, by which it stays with a server.
+    /// Its name, by which it is assigned to a server.
     pub(crate) name: Arc<str>,
-    /// The adapter, as the servers know it; `None` for the base model.
+    /// The name of the adapter on the servers; `None` for the base model.
     pub(crate) adapter: Option<Arc<str>>,
     pub(crate) prefix: Arc<Prefix>,
 }
 
 impl Lane {
-    /// What the policy is called in messages.
+    /// Returns the name of the policy for messages.
     pub(crate) fn policy(&self) -> String {
         if self.name.is_empty() { policy_name(None) } else { format!("policy \"{}\"", self.name) }
     }
 }
 
-/// A span whose log-probabilities were checked at the start. It is read beside the candidates, so
-/// that weights that changed are noticed in the step in which they do.
+/// A span with the log-probabilities of the check. It is read along with the candidates, so that
+/// changed weights are detected in the same step.
 pub(crate) struct Control {
     pub(crate) prefix: Prefix,
     pub(crate) span: Vec<TokenId>,
@@ -53,7 +53,7 @@ impl Controls {
     }
 }
 
-/// Reads for one generation. Its lanes stay with their servers.
+/// Reads for one generation. Each lane stays on its server.
 pub(crate) struct Reader {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) meter: Arc<Meter>,
@@ -63,7 +63,7 @@ pub(crate) struct Reader {
     homes: BTreeMap<(Arc<str>, usize), usize>,
 }
 
-/// Some spans of a lane, for one server.
+/// Some spans of a lane, assigned to one server.
 struct Task {
     lane: usize,
     part: usize,
@@ -75,7 +75,7 @@ struct Task {
 /// The rows of a request.
 struct Job {
     home: usize,
-    /// Places in the tasks.
+    /// Indices of its tasks.
     tasks: Vec<usize>,
     controls: Vec<(Option<Arc<str>>, Arc<Control>)>,
 }
@@ -91,14 +91,15 @@ impl Reader {
         }
     }
 
-    /// Reads each span as the continuation of each lane's prefix: per lane and span one reading.
+    /// Reads each span as the continuation of each lane's prefix. Returns one reading per lane and
+    /// span.
     ///
-    /// Lanes that share a server share a request with SGLang. Where there are more servers than
-    /// lanes, the spans of a lane are split among several.
+    /// On SGLang, lanes on the same server share a request. If there are more servers than lanes,
+    /// the spans of a lane are split among several servers.
     pub(crate) fn read(&mut self, lanes: &[Lane], spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, RemoteError> {
         let longest = spans.iter().map(|span| span.len()).max().unwrap_or(0);
         for lane in lanes {
-            // vLLM wants room for one token more.
+            // vLLM needs room for one more token.
             self.fleet.check_room(lane.prefix.len() + longest + 1)?;
         }
         let tasks = self.tasks(lanes, spans.len());
@@ -132,7 +133,7 @@ impl Reader {
             }
         }
         for (task, server) in moves {
-            // What the lane has in a cache is now where it was answered.
+            // The lane moves to the server that answered, which now has its context in the cache.
             if server != task.home {
                 self.fleet.resettle(task.home, server);
                 self.homes.insert((Arc::clone(&lanes[task.lane].name), task.part), server);
@@ -141,7 +142,7 @@ impl Reader {
         Ok(readings)
     }
 
-    /// Splits the work: which spans of which lane go where.
+    /// Assigns the spans of each lane to servers.
     fn tasks(&mut self, lanes: &[Lane], spans: usize) -> Vec<Task> {
         let parts = (self.fleet.available() / lanes.len().max(1)).clamp(1, spans.max(1));
         let mut tasks = Vec::with_capacity(lanes.len() * parts);
@@ -155,7 +156,7 @@ impl Reader {
         tasks
     }
 
-    /// Returns the server of a part of a lane, and whether the part is new to it.
+    /// Returns the server of a part of a lane, and whether the part is new there.
     fn home(&mut self, name: &Arc<str>, part: usize) -> (usize, bool) {
         let key = (Arc::clone(name), part);
         match self.homes.get(&key) {
@@ -175,7 +176,7 @@ impl Reader {
     /// Reads the contexts of new lanes into the caches, once each instead of once per row.
     fn warm(&self, lanes: &[Lane], tasks: &[Task]) -> Result<(), RemoteError> {
         if self.fleet.kind == Kind::Vllm {
-            // Rows with prompt_logprobs do not read the cache.
+            // Rows with prompt_logprobs bypass the cache.
             return Ok(());
         }
         let mut fresh: BTreeMap<usize, Vec<(Option<&str>, &Prefix)>> = BTreeMap::new();
@@ -225,7 +226,7 @@ impl Drop for Reader {
     }
 }
 
-/// The rows of a job: its spans task by task, then its controls.
+/// Returns the rows of a job: its spans task by task, then its controls.
 fn rows_of<'a>(job: &'a Job, tasks: &[Task], lanes: &'a [Lane], spans: &[&'a [TokenId]]) -> Vec<Row<'a>> {
     let row = |task: &Task| {
         let Lane { adapter, prefix, .. } = &lanes[task.lane];
@@ -254,19 +255,19 @@ fn check_controls(
     Ok(())
 }
 
-/// What an adapter is called in messages.
+/// Returns the name of an adapter for messages.
 pub(crate) fn policy_name(adapter: Option<&str>) -> String {
     adapter.map_or_else(|| "the base model".to_owned(), |adapter| format!("adapter \"{adapter}\""))
 }
 
-/// What several adapters are called in messages, each once.
+/// Returns the distinct names of several adapters for messages.
 fn policies_of<'a>(adapters: impl Iterator<Item = Option<&'a str>>) -> String {
     let adapters: BTreeSet<Option<&str>> = adapters.collect();
     adapters.into_iter().map(policy_name).collect::<Vec<_>>().join(", ")
 }
 
-/// A request that reads rows at a server, which must be the only one if `pinned`. With vLLM all
-/// rows are of one adapter. `inspect` has the last word on the readings.
+/// Creates a request that reads rows at a server, and nowhere else if `pinned`. On vLLM all rows
+/// must use the same adapter. `inspect` validates the readings.
 pub(crate) fn request<'a>(
     fleet: &Fleet,
     (home, pinned): (usize, bool),

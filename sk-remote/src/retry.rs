@@ -1,24 +1,24 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// How often and how fast a request that found no usable answer is made again.
+/// The retry policy for requests without a usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// Attempts in all, at least 1.
+    /// The most attempts, at least 1.
     pub attempts: u32,
-    /// The longest wait for one answer.
+    /// The timeout of one attempt.
     pub patience: Duration,
-    /// The longest time that a request takes with all its attempts and pauses. A server that asks
-    /// by `Retry-After` for a longer pause is not waited for.
+    /// The time limit of a request with all its attempts and pauses. A request does not wait longer
+    /// for a server, even if `Retry-After` asks for it.
     pub deadline: Duration,
-    /// The pause before the second attempt at the same server; it doubles each time.
+    /// The pause before the second attempt at the same server; doubles each time.
     pub first_pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
-    /// How long a server that failed once is not asked while there are others; it doubles with each
-    /// failure in a row.
+    /// The time for which a server that failed once is not used while there are others; doubles
+    /// with each consecutive failure.
     pub set_aside: Duration,
-    /// The longest time that a server is not asked.
+    /// The longest time for which a server is not used.
     pub longest_aside: Duration,
 }
 
@@ -37,32 +37,31 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The pause after a failed attempt, counted from 0: min(longest, first·2^attempt), of which a
-    /// random share between a half and all, so that requests that failed together do not come back
+    /// Returns the pause after a failed attempt, counted from 0: a random share between ½ and 1 of
+    /// min(longest, first·2^attempt), so that requests that failed together are not retried
     /// together.
     pub(crate) fn pause(&self, attempt: u32) -> Duration {
         doubled(self.first_pause, attempt, self.longest_pause).mul_f64(0.5 + 0.5 * jitter())
     }
 
-    /// How long a server is not asked after `failures` ≥ 1 in a row.
+    /// Returns the time for which a server is not used after `failures` ≥ 1 consecutive failures.
     pub(crate) fn aside(&self, failures: u32) -> Duration {
         doubled(self.set_aside, failures.saturating_sub(1), self.longest_aside)
     }
 }
 
-/// min(longest, first·2^times).
+/// Returns min(longest, first·2^times).
 fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
 }
 
-/// Uniform in [0, 1). The standard library seeds each hasher anew, which is all the randomness that
-/// jitter needs; a generation's own generator is not touched.
+/// Returns a uniform number in [0, 1). The standard library seeds each hasher randomly, which
+/// suffices for jitter and leaves the generation's own generator untouched.
 fn jitter() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The pause that `Retry-After` asks for, in seconds. Dates, which neither server sends, are not
-/// read.
+/// Parses the seconds in `Retry-After`. Dates, which neither server sends, are ignored.
 pub(crate) fn retry_after(value: &str) -> Option<Duration> {
     let seconds: f64 = value.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()

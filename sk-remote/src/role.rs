@@ -5,7 +5,7 @@ use ureq::http::Uri;
 
 use crate::http::is_here;
 
-/// Which API a server speaks.
+/// The API of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// SGLang: `POST /generate`.
@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name, as in an address: `sglang` or `vllm`.
+    /// Returns the name as in an address: `sglang` or `vllm`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -25,12 +25,12 @@ impl Kind {
     }
 }
 
-/// An API key, sent as a bearer token and never shown.
+/// An API key, sent as a bearer token and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
-    /// Returns the key. `None` if the text is blank or cannot stand in a header.
+    /// Creates a key. `None` if the text is blank or not valid in a header.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -49,10 +49,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The servers of one model. All of them serve the same weights.
+/// The servers of one model, all with the same weights.
 ///
-/// The text form is a kind, `+`, and addresses separated by commas. `#NAME` at the end names the
-/// model, for a server that serves several:
+/// The text form is a kind, `+`, and addresses separated by commas. A final `#NAME` selects the
+/// model on a server that has several:
 ///
 /// ```
 /// use sk_remote::{Kind, Role};
@@ -69,21 +69,21 @@ pub struct Role {
     pub kind: Kind,
     /// Their addresses, at least one: scheme, host and port, such as `http://localhost:30000`.
     pub urls: Vec<String>,
-    /// The name under which the servers know the model; `None` for the one they serve.
+    /// The name of the model on the servers; `None` if they serve a single one.
     pub model: Option<String>,
-    /// The key that all of them take.
+    /// The API key for all servers.
     pub key: Option<Key>,
 }
 
 impl Role {
-    /// Returns the role with a key.
+    /// Sets the key.
     #[must_use]
     pub fn with_key(self, key: Option<Key>) -> Self {
         Self { key, ..self }
     }
 
-    /// Whether the key can be read by whoever is on the way to a server: it is sent to another machine
-    /// without encryption. The engine says nothing of it; a program that takes keys does.
+    /// Returns whether the key is sent to another machine without encryption. The engine does not
+    /// warn about it; programs that accept keys should.
     #[must_use]
     pub fn exposes_key(&self) -> bool {
         let exposed = |url: &String| {
@@ -93,7 +93,7 @@ impl Role {
         self.key.is_some() && self.urls.iter().any(exposed)
     }
 
-    /// Checks the addresses, which may have been written field by field.
+    /// Validates the addresses, since the fields are public.
     pub(crate) fn checked(self) -> Result<Self, AddressError> {
         let wrong = |url: &str, reason| AddressError { text: url.to_owned(), reason };
         if self.urls.is_empty() {
@@ -111,21 +111,21 @@ impl Role {
     }
 }
 
-/// An address of servers that cannot be read.
+/// An invalid address of servers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\": {reason}")]
 pub struct AddressError {
-    /// The address, or the part of it that is wrong.
+    /// The address, or its invalid part.
     pub text: String,
-    /// What is wrong with it.
+    /// The error.
     pub reason: Reason,
 }
 
-/// What is wrong with an address.
+/// The error in an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It does not begin with a known kind.
+    /// It does not start with a known kind.
     #[error("the kind of server is not known; begin with sglang+http:// or vllm+http://")]
     Kind,
     /// No address follows the kind.
@@ -134,10 +134,10 @@ pub enum Reason {
     /// It is not an address.
     #[error("it is not an address; write it as http://HOST:PORT")]
     Syntax,
-    /// It names a scheme other than HTTP.
+    /// Its scheme is not HTTP or HTTPS.
     #[error("only http:// and https:// can be talked to")]
     Scheme,
-    /// It holds a user name or a password.
+    /// It has a user name or a password.
     #[error("it holds a user name; keys are given apart from addresses")]
     User,
     /// It has a path.
@@ -168,7 +168,7 @@ impl FromStr for Role {
     }
 }
 
-/// Returns scheme, host and port. `/v1`, which OpenAI's clients want, is dropped.
+/// Returns scheme, host and port. A final `/v1`, which OpenAI clients need, is dropped.
 fn base_of(url: &str) -> Result<String, Reason> {
     let trimmed = url.trim().trim_end_matches('/').trim_end_matches("/v1").trim_end_matches('/');
     let uri: Uri = trimmed.parse().map_err(|_| Reason::Syntax)?;

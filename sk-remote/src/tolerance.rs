@@ -1,24 +1,23 @@
-/// How far two scorings of the same tokens under the same weights may lie apart.
+/// The most that two scorings of the same tokens under the same weights may differ.
 ///
-/// A server that batches rows rounds them otherwise than a row alone: by 1e-5 nats in f32, and by
-/// hundredths in bf16.
+/// Batching changes the rounding of rows: by 1e-5 nats in f32, and by hundredths of a nat in bf16.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    /// Of the mean over a span, in nats per token. An adapter must differ from the base model by
-    /// more.
+    /// The tolerance of the mean over a span, in nats per token. An adapter must differ from the
+    /// base model by more.
     pub mean: f32,
-    /// Of one token, in nats.
+    /// The tolerance of a single token, in nats.
     pub token: f32,
 }
 
 impl Tolerance {
-    /// For servers that compute in f32.
+    /// The tolerance for servers that compute in f32.
     pub const F32: Self = Self { mean: 1e-4, token: 1e-3 };
-    /// For servers that compute in bf16 or f16.
+    /// The tolerance for servers that compute in bf16 or f16.
     pub const HALF: Self = Self { mean: 0.02, token: 0.25 };
 
-    /// The first token at which two scorings of a span are too far apart, if they are: the farthest
-    /// where it is the mean that is.
+    /// Returns the position of the largest difference if this difference or the mean exceeds the
+    /// tolerance; `None` otherwise.
     pub(crate) fn violation(self, expected: &[f32], got: &[f32]) -> Option<usize> {
         let differences: Vec<f32> = expected.iter().zip(got).map(|(a, b)| (a - b).abs()).collect();
         let mean = differences.iter().sum::<f32>() / differences.len().max(1) as f32;
@@ -33,12 +32,12 @@ impl Default for Tolerance {
     }
 }
 
-/// Σ_t |a_t − b_t| / L.
+/// Returns Σ_t |a_t − b_t| / L.
 pub(crate) fn mean_difference(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>() / a.len().max(1) as f32
 }
 
-/// Σ_t a_t / L.
+/// Returns Σ_t a_t / L.
 pub(crate) fn mean(a: &[f32]) -> f32 {
     a.iter().sum::<f32>() / a.len().max(1) as f32
 }

@@ -11,17 +11,17 @@ pub(crate) struct Meter {
     retries: AtomicU64,
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
-    /// The meter of the whole, which counts the same.
+    /// The meter of the total, which receives the same counts.
     whole: Option<Arc<Meter>>,
 }
 
 impl Meter {
-    /// Returns a meter of a part. What it counts, `whole` counts too.
+    /// Creates a meter whose counts are added to `whole` as well.
     pub(crate) fn part_of(whole: &Arc<Self>) -> Self {
         Self { whole: Some(Arc::clone(whole)), ..Self::default() }
     }
 
-    /// The traffic so far.
+    /// Returns the traffic so far.
     pub(crate) fn read(&self) -> Traffic {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Traffic {

@@ -8,23 +8,24 @@ use crate::reader::{Lane, Reader};
 use crate::wire::{DraftParams, Prefix, sglang, vllm};
 use crate::{Kind, RemoteError};
 
-/// The most tokens that a server is asked for: what vLLM returns unless started with a larger
+/// The most tokens to request from a server: the limit of vLLM unless it is started with a larger
 /// `--max-logprobs`.
 const MOST: usize = 20;
 
-/// Π_prop of token-level schemes: the likeliest next tokens of π_B that a server names, at most 20.
+/// Π_prop of token-level schemes: the most probable next tokens of π_B that a server returns, at
+/// most 20.
 ///
-/// The rest of the vocabulary is not to be had, so the probabilities of these tokens are divided by
-/// their sum, and the candidates [say so](Candidates::head). Nothing is drawn. A step costs one
-/// request, and one more for the amateur of contrastive decoding.
+/// The rest of the vocabulary is not available. The probabilities of these tokens are therefore
+/// divided by their sum, and the candidates are [marked](Candidates::head). Nothing is sampled. A
+/// step costs one request, and another one for the amateur of contrastive decoding.
 pub struct RemoteVocabulary {
     backbone: Reader,
     prior: Prior,
-    /// The model whose log-probabilities the candidates carry, if it is the drafter.
+    /// The model whose log-probabilities the candidates have, if it is the drafter.
     amateur: Option<Reader>,
     head: VocabularyHead,
     end_of_text: Arc<[TokenId]>,
-    /// The server that has the context.
+    /// The server that has cached the context.
     home: usize,
 }
 
@@ -40,7 +41,7 @@ impl RemoteVocabulary {
         Self { backbone, prior, amateur, head, end_of_text, home }
     }
 
-    /// The likeliest next tokens with their log-probabilities, likeliest first.
+    /// Returns the most probable next tokens with their log-probabilities, in descending order.
     fn likeliest(&mut self, prefix: &Prefix) -> Result<Vec<(TokenId, f32)>, RemoteError> {
         let tops = if self.head.top_k() == 0 { MOST } else { self.head.top_k().min(MOST) };
         let params = DraftParams { max_tokens: 1, sampling: Sampling::greedy(), stop: &[], not_first: false, tops };
@@ -108,7 +109,7 @@ impl Drop for RemoteVocabulary {
     }
 }
 
-/// ln Σ e^x.
+/// Returns ln Σ e^x.
 fn log_sum_exp(values: impl Iterator<Item = f32> + Clone) -> f32 {
     let most = values.clone().fold(f32::NEG_INFINITY, f32::max);
     most + values.map(|value| (value - most).exp()).sum::<f32>().ln()

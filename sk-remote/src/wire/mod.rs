@@ -9,11 +9,11 @@ use sk_core::{Reading, Sampling, TokenId};
 
 use crate::{AnswerError, Fault, Kind};
 
-/// A log-probability rounds to a hair above zero, or above that of the likeliest token, where one
-/// token has all the mass.
+/// The tolerance for log-probabilities that round to slightly above zero, or above that of the most
+/// probable token, if one token has all the probability.
 const ROUNDING: f32 = 1e-3;
 
-/// Tokens that several rows begin with, written out once.
+/// Tokens shared by the beginning of several rows, serialised once.
 pub(crate) struct Prefix {
     pub(crate) tokens: Vec<TokenId>,
     /// The ids, comma-separated.
@@ -32,30 +32,30 @@ impl Prefix {
     }
 }
 
-/// A span to be read as the continuation of a prefix.
+/// A span to read as the continuation of a prefix.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
-    /// The adapter, as the server knows it; `None` for the base model.
+    /// The name of the adapter on the server; `None` for the base model.
     pub(crate) adapter: Option<&'a str>,
     pub(crate) prefix: &'a Prefix,
     /// At least one token.
     pub(crate) span: &'a [TokenId],
 }
 
-/// How tokens are to be drawn.
+/// The sampling parameters.
 #[derive(Clone, Copy)]
 pub(crate) struct DraftParams<'a> {
     pub(crate) max_tokens: usize,
     pub(crate) sampling: Sampling,
-    /// Tokens that end a row. They come back as its last token.
+    /// Tokens that end a row. They are returned as its last token.
     pub(crate) stop: &'a [TokenId],
-    /// Whether none of them may come first.
+    /// Whether these tokens may not come first.
     pub(crate) not_first: bool,
-    /// How many of the likeliest tokens come with each; 0 for none.
+    /// The number of most probable tokens to return with each token; 0 for none.
     pub(crate) tops: usize,
 }
 
-/// Tokens drawn for a row.
+/// The tokens sampled for a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Drafted {
     pub(crate) tokens: Vec<TokenId>,
@@ -63,18 +63,18 @@ pub(crate) struct Drafted {
     pub(crate) log_probs: Vec<f32>,
 }
 
-/// A body that loads an adapter from a directory of the server.
+/// Returns the body that loads an adapter from a directory of the server.
 pub(crate) fn load_body(name: &str, directory: &str) -> String {
     format!(r#"{{"lora_name":{},"lora_path":{}}}"#, quoted(name), quoted(directory))
 }
 
-/// A body that tokenizes a text. Both servers have the same one.
+/// Returns the body that tokenizes a text, the same for both servers.
 pub(crate) fn tokenize_body(model: Option<&str>, text: &str) -> String {
     let model = model.map(|model| format!(r#""model":{},"#, quoted(model))).unwrap_or_default();
     format!(r#"{{{model}"prompt":{},"add_special_tokens":false}}"#, quoted(text))
 }
 
-/// The answer to [`tokenize_body`].
+/// Parses the answer to [`tokenize_body`].
 pub(crate) fn tokenize_answer(body: &[u8]) -> Result<Vec<TokenId>, Fault> {
     #[derive(serde::Deserialize)]
     struct Tokenized {
@@ -83,7 +83,7 @@ pub(crate) fn tokenize_answer(body: &[u8]) -> Result<Vec<TokenId>, Fault> {
     serde_json::from_slice(body).map(|Tokenized { tokens }| tokens).map_err(Fault::body)
 }
 
-/// Where adapters are loaded.
+/// Returns the path for loading adapters.
 pub(crate) fn load_path(kind: Kind) -> &'static str {
     match kind {
         Kind::Sglang => "/load_lora_adapter",
@@ -91,7 +91,7 @@ pub(crate) fn load_path(kind: Kind) -> &'static str {
     }
 }
 
-/// A text as JSON.
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -99,12 +99,12 @@ fn quoted(text: &str) -> String {
 fn push_ids(out: &mut String, ids: &[TokenId]) {
     for (place, id) in ids.iter().enumerate() {
         let comma = if place == 0 { "" } else { "," };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, "{comma}{id}");
     }
 }
 
-/// Appends the ids of a prefix and what follows it, as a list.
+/// Appends the ids of a prefix and its continuation, as a list.
 fn push_row(out: &mut String, prefix: &Prefix, tail: &[TokenId]) {
     out.push('[');
     out.push_str(&prefix.text);
@@ -115,7 +115,7 @@ fn push_row(out: &mut String, prefix: &Prefix, tail: &[TokenId]) {
     out.push(']');
 }
 
-/// Appends `[…,…]`, of which `write` writes each entry.
+/// Appends `[…,…]`; `write` writes each entry.
 fn push_list<T>(out: &mut String, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
     out.push('[');
     for (place, item) in items.into_iter().enumerate() {
@@ -127,7 +127,7 @@ fn push_list<T>(out: &mut String, items: impl IntoIterator<Item = T>, mut write:
     out.push(']');
 }
 
-/// Makes a reading of the pairs (log π(y_t), log π(argmax)) of a row.
+/// Converts the pairs (log π(y_t), log π(argmax)) of a row into a reading.
 fn reading(row: usize, pairs: &[(f32, f32)]) -> Result<Reading, AnswerError> {
     for (position, &(got, top)) in pairs.iter().enumerate() {
         for value in [got, top] {
@@ -146,9 +146,9 @@ fn reading(row: usize, pairs: &[(f32, f32)]) -> Result<Reading, AnswerError> {
     })
 }
 
-/// Checks that rows of one policy and context agree about the first token, whose distribution is
-/// the same for all of them. A row that was read under other weights, or after another context,
-/// does not.
+/// Checks that rows with the same policy and context agree about the first token, whose
+/// distribution is the same for all. A row that was read under other weights or after another
+/// context differs.
 pub(crate) fn agree(rows: &[Row<'_>], readings: &[Reading], tolerance: f32) -> Result<(), AnswerError> {
     let differ = |one: f32, other: f32| (one - other).abs() > tolerance;
     for (second, (row, reading)) in rows.iter().zip(readings).enumerate() {
@@ -167,8 +167,8 @@ pub(crate) fn agree(rows: &[Row<'_>], readings: &[Reading], tolerance: f32) -> R
     Ok(())
 }
 
-/// Checks the likeliest next tokens, of which `asked` were asked for, and returns these: likeliest
-/// first, of equals the lower id.
+/// Validates the most probable next tokens and returns the `asked` ones in descending order, ties
+/// by token id.
 fn likeliest(mut tops: Vec<(TokenId, f32)>, asked: usize) -> Result<Vec<(TokenId, f32)>, AnswerError> {
     if let Some(position) = tops.iter().position(|(_, value)| !value.is_finite() || *value > ROUNDING) {
         return Err(AnswerError::Value { row: 0, position, value: tops[position].1 });
@@ -182,7 +182,7 @@ fn likeliest(mut tops: Vec<(TokenId, f32)>, asked: usize) -> Result<Vec<(TokenId
     Ok(tops)
 }
 
-/// Checks the tokens and log-probabilities of a drafted row.
+/// Validates the tokens and log-probabilities of a drafted row.
 fn drafted(
     row: usize,
     tokens: Vec<TokenId>,
@@ -208,7 +208,7 @@ fn drafted(
     Ok(Drafted { tokens, log_probs })
 }
 
-/// A number that a server may leave out, or write as null where it is none.
+/// Returns NaN for a number that the server omits or sends as null.
 fn number(value: Option<f32>) -> f32 {
     value.unwrap_or(f32::NAN)
 }

@@ -1,7 +1,7 @@
 //! SGLang: `POST /generate` with token ids.
 //!
-//! Each row names its own adapter, so one request serves all policies, and the prefix cache is read
-//! up to the last token of the context.
+//! Each row has its own adapter, so one request serves all policies. The prefix cache is used up to
+//! the last token of the context.
 
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ use crate::{AnswerError, Fault};
 /// The path of all requests.
 pub(crate) const PATH: &str = "/generate";
 
-/// A body that reads rows, each under its own adapter.
+/// Returns the body that reads rows, each under its own adapter.
 ///
-/// Log-probabilities start at the last token of the context: with a later start the first token of
-/// the span would be lost.
+/// Log-probabilities start at the last token of the context. With a later start, that of the first
+/// token of the span would be missing.
 pub(crate) fn read_body(rows: &[Row<'_>]) -> String {
     let ids: usize = rows.iter().map(|row| row.prefix.text.len() + 7 * row.span.len() + 40).sum();
     let mut out = String::with_capacity(200 + ids);
@@ -35,15 +35,15 @@ pub(crate) fn read_body(rows: &[Row<'_>]) -> String {
     out
 }
 
-/// The answer to [`read_body`].
+/// Parses the answer to [`read_body`].
 pub(crate) fn read_answer(body: &[u8], rows: &[Row<'_>]) -> Result<Vec<Reading>, Fault> {
     let metas = generated(body, rows.len())?;
     let largest = rows.iter().flat_map(|row| row.prefix.tokens.iter().chain(row.span)).max().copied();
     metas.into_iter().zip(rows).enumerate().map(|(at, (meta, row))| read_row(at, meta, row, largest)).collect()
 }
 
-/// `largest` is the largest token sent: the last one of the vocabulary comes back as 0, with its
-/// own log-probability.
+/// `largest` is the largest token id sent: the server returns the last token of the vocabulary as
+/// 0, with its correct log-probability.
 fn read_row(at: usize, meta: Meta, row: &Row<'_>, largest: Option<TokenId>) -> Result<Reading, Fault> {
     let (own, tops) = (meta.input_token_logprobs.unwrap_or_default(), meta.input_top_logprobs.unwrap_or_default());
     // The last token of the context comes first, without a log-probability.
@@ -66,7 +66,7 @@ fn read_row(at: usize, meta: Meta, row: &Row<'_>, largest: Option<TokenId>) -> R
     Ok(reading(at, &pairs)?)
 }
 
-/// A body that reads prefixes into the cache and answers nothing.
+/// Returns the body that reads prefixes into the cache.
 pub(crate) fn warm_body(lanes: &[(Option<&str>, &Prefix)]) -> String {
     let mut out = String::from(r#"{"input_ids":"#);
     push_list(&mut out, lanes, |out, (_, prefix)| push_row(out, prefix, &[]));
@@ -75,14 +75,15 @@ pub(crate) fn warm_body(lanes: &[(Option<&str>, &Prefix)]) -> String {
     out
 }
 
-/// The answer to [`warm_body`], as well as a body that is not looked at can be checked.
+/// Validates the answer to [`warm_body`] as JSON; its contents are ignored.
 pub(crate) fn warm_answer(body: &[u8]) -> Result<(), Fault> {
     serde_json::from_slice::<IgnoredAny>(body).map(|_| ()).map_err(Fault::body)
 }
 
-/// A body that draws one continuation of each row. A row is the prefix with its tail, and a seed.
+/// Returns the body that samples one continuation of each row. A row is the prefix with its tail,
+/// and a seed.
 ///
-/// Rows are written out instead of asked for by `n`, whose rows would share a seed.
+/// Rows are listed instead of requested by `n`, since those would share a seed.
 pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &DraftParams<'_>) -> String {
     let tails: usize = rows.iter().map(|(tail, _)| 7 * tail.len()).sum();
     let mut out = String::with_capacity(200 + rows.len() * (300 + prefix.text.len()) + tails);
@@ -99,7 +100,7 @@ pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &D
             sampling.top_p(),
             sampling.repetition_penalty(),
             u8::from(not_first),
-            // Told to ignore the model's own end of text, it ignores all that is to stop a row.
+            // If SGLang ignores the model's own end of text, it also ignores the stop tokens.
             stop.is_empty(),
         );
         push_ids(out, stop);
@@ -109,7 +110,7 @@ pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &D
     out
 }
 
-/// The answer to [`draft_body`].
+/// Parses the answer to [`draft_body`].
 pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -> Result<Vec<Drafted>, Fault> {
     let row = |(at, meta): (usize, Meta)| {
         let drawn = meta.output_token_logprobs.ok_or_else(|| Fault::body(format!("row {at} has no output_token_logprobs")))?;
@@ -120,7 +121,8 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
     generated(body, rows)?.into_iter().enumerate().map(row).collect()
 }
 
-/// The likeliest next tokens in the answer to a [`draft_body`] of one row and token.
+/// Parses the most probable next tokens from the answer to a [`draft_body`] of one row and one
+/// token.
 pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>, Fault> {
     let [meta] = <[Meta; 1]>::try_from(generated(body, 1)?).map_err(|_| Fault::body("no row"))?;
     let likely = meta.output_top_logprobs.and_then(|tops| tops.into_iter().next()).flatten();
@@ -128,8 +130,8 @@ pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>
     Ok(likeliest(likely.into_iter().map(|Entry(value, token, _)| (token, number(value))).collect(), tops)?)
 }
 
-/// The tokens that the server holds, as far as the answer to `GET /get_server_info` or
-/// `/server_info` says.
+/// Parses the token limit of the server from the answer to `GET /get_server_info` or
+/// `/server_info`, if it is given.
 pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
     #[derive(Deserialize)]
     struct Info {
@@ -140,7 +142,7 @@ pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
     Ok(info.context_length.into_iter().chain(info.max_req_input_len).min())
 }
 
-/// Reads the answer to a request for an adapter: the reason why it was not loaded, if it was not.
+/// Parses the answer to the loading of an adapter: the reason why it failed, if it did.
 pub(crate) fn load_answer(body: &[u8]) -> Result<Option<String>, Fault> {
     #[derive(Deserialize)]
     struct Loaded {
@@ -153,7 +155,7 @@ pub(crate) fn load_answer(body: &[u8]) -> Result<Option<String>, Fault> {
 
 fn push_adapters<'a>(out: &mut String, adapters: impl IntoIterator<Item = Option<&'a str>>) {
     let adapters: Vec<Option<&str>> = adapters.into_iter().collect();
-    // A server without adapters does not take the field.
+    // A server without adapters rejects the field.
     if adapters.iter().all(Option::is_none) {
         return;
     }
@@ -184,7 +186,7 @@ struct Finish {
     kind: String,
 }
 
-/// Log-probability, token, text.
+/// Log-probability, token id, text.
 #[derive(Deserialize)]
 struct Entry(Option<f32>, TokenId, #[allow(dead_code)] IgnoredAny);
 

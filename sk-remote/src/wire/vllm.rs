@@ -1,7 +1,7 @@
 //! vLLM: `POST /v1/completions` with token ids.
 //!
-//! Rows of one request share a model, so each policy is a request of its own. `prompt_logprobs`
-//! turns reading the prefix cache off: each row reads its context anew.
+//! Rows of one request share a model, so each policy is a separate request. `prompt_logprobs`
+//! disables reading of the prefix cache, so each row reads its context again.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -17,7 +17,7 @@ use crate::{AnswerError, Fault};
 /// The path of all requests.
 pub(crate) const PATH: &str = "/v1/completions";
 
-/// A body that reads rows, all under `model`.
+/// Returns the body that reads rows, all under `model`.
 pub(crate) fn read_body(model: Option<&str>, rows: &[Row<'_>]) -> String {
     let ids: usize = rows.iter().map(|row| row.prefix.text.len() + 7 * row.span.len() + 3).sum();
     let mut out = head(model, 200 + ids);
@@ -26,7 +26,7 @@ pub(crate) fn read_body(model: Option<&str>, rows: &[Row<'_>]) -> String {
     out
 }
 
-/// The answer to [`read_body`].
+/// Parses the answer to [`read_body`].
 pub(crate) fn read_answer(body: &[u8], rows: &[Row<'_>]) -> Result<Vec<Reading>, Fault> {
     in_order(choices(body)?, rows.len())?
         .iter()
@@ -58,7 +58,7 @@ fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fa
         let entries = entries.as_ref().map(|entries| &entries.0[..]).unwrap_or_default();
         let wrong = AnswerError::Tokens { row: at, position: start + place, expected: token };
         let own = entries.iter().find(|entry| entry.token == token).ok_or(wrong)?;
-        // The likeliest is marked; of a target that ties with it, either will do.
+        // The most probable token has rank 1. If the target ties with it, either entry is correct.
         let top = entries.iter().find(|entry| entry.rank == Some(1)).unwrap_or(own);
         if top.rank != Some(1) {
             return Err(Fault::body(format!("row {at} lacks the likeliest token at position {place}")));
@@ -68,7 +68,8 @@ fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fa
     Ok(reading(at, &pairs)?)
 }
 
-/// A body that draws `rows` continuations of a prefix and `tail`. Row i is drawn by `seed` + i.
+/// Returns the body that samples `rows` continuations of a prefix and `tail`. Row i uses the seed
+/// `seed` + i.
 pub(crate) fn draft_body(
     model: Option<&str>,
     (prefix, tail): (&Prefix, &[TokenId]),
@@ -96,7 +97,7 @@ pub(crate) fn draft_body(
     out
 }
 
-/// The answer to [`draft_body`].
+/// Parses the answer to [`draft_body`].
 pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -> Result<Vec<Drafted>, Fault> {
     let row = |(at, choice): (usize, Choice<'_>)| {
         let missing = |what: &str| Fault::body(format!("row {at} has no {what}"));
@@ -108,7 +109,8 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
     in_order(choices(body)?, rows)?.into_iter().enumerate().map(row).collect()
 }
 
-/// The likeliest next tokens in the answer to a [`draft_body`] of one row and token.
+/// Parses the most probable next tokens from the answer to a [`draft_body`] of one row and one
+/// token.
 pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>, Fault> {
     let [choice] = <[Choice<'_>; 1]>::try_from(in_order(choices(body)?, 1)?).map_err(|_| Fault::body("no choice"))?;
     let likely = choice.logprobs.and_then(|logprobs| logprobs.top_logprobs?.into_iter().next());
@@ -121,7 +123,8 @@ pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>
     Ok(likeliest(entries, tops)?)
 }
 
-/// The tokens that each model holds, as far as the answer to `GET /v1/models` says.
+/// Parses the answer to `GET /v1/models`: the smallest token limit of its models; `None` if no
+/// model has one.
 pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
     #[derive(Deserialize)]
     struct Models {
@@ -172,7 +175,7 @@ fn choices(body: &[u8]) -> Result<Vec<Choice<'_>>, Fault> {
     serde_json::from_slice(body).map(|Completion { choices }| choices).map_err(Fault::body)
 }
 
-/// Puts rows in the order of their indices, which must be 0 to `rows` − 1, each once.
+/// Sorts rows by index. The indices must be 0 to `rows` − 1, once each.
 fn in_order(mut choices: Vec<Choice<'_>>, rows: usize) -> Result<Vec<Choice<'_>>, AnswerError> {
     if choices.len() != rows {
         return Err(AnswerError::Rows { expected: rows, got: choices.len() });
@@ -184,7 +187,7 @@ fn in_order(mut choices: Vec<Choice<'_>>, rows: usize) -> Result<Vec<Choice<'_>>
     }
 }
 
-/// The positions of a row from `start` on. Those before, most of the answer, are passed over.
+/// The positions of a row from `start` on. Earlier ones, most of the answer, are skipped.
 struct Tail {
     start: usize,
 }
@@ -214,7 +217,7 @@ impl<'de> Visitor<'de> for Tail {
     }
 }
 
-/// The tokens at one position: the prompt's own, and the likeliest.
+/// The tokens at one position: that of the prompt, and the most probable one.
 struct Entries(Vec<Entry>);
 
 struct Entry {
