@@ -20,7 +20,7 @@ use crate::device::DeviceFailure;
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::precision::Precision;
 
-/// An inference engine: a model whose weights are ready to be read.
+/// An inference engine: a model with weights that are prepared for inference.
 ///
 /// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none.
 /// Every lane reads the same rows, each with its own keys and values. Results are bit-identical
@@ -45,8 +45,8 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     fn formats(&self) -> Formats;
     /// Bytes of the weights in memory.
     fn bytes(&self) -> usize;
-    /// Whether a token has the same keys and values however many are read in its pass, and whether
-    /// they are read into the prefix or a suffix.
+    /// Returns whether the keys and values of a token depend neither on the number of tokens in its
+    /// pass nor on whether it is read into the prefix or into a suffix.
     fn paces_agree(&self) -> bool;
 
     /// Returns an empty prefix for `lanes` lanes.
@@ -57,19 +57,20 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// If an adapter was made for another shape; the error counts adapters by lane.
+    /// If an adapter was made for another shape. The error names the adapter by its lane.
     fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Self::Seats, AdapterError>;
 
-    /// Returns the key under which rows can be read in one pass with others.
+    /// Returns the key of a pass over `rows`. Passes with equal keys can be joined.
     fn forward_key(&self, rows: &Rows<'_, Self>, states: bool) -> PassKey;
-    /// Reads groups of rows that have one key. Returns the states of each group; they are empty
-    /// unless `states` asks for them.
+    /// Reads groups of rows with equal keys. Returns the states of each group, which are empty if
+    /// `states` is false.
     ///
-    /// `joined` says that the pass may include groups of other threads.
+    /// `joined` is true if the pass may include groups of other threads.
     fn forward(&self, groups: Vec<Rows<'_, Self>>, states: bool, joined: bool) -> Vec<Self::States>;
-    /// Returns the key under which logits can be computed in one pass with others.
+    /// Returns the key of a pass that computes logits under `seats`. Passes with equal keys can be
+    /// joined.
     fn logits_key(&self, seats: &Self::Seats) -> PassKey;
-    /// Computes the logits `[M, V]` of each of several states that have one key.
+    /// Computes the logits `[M, V]` of each of the given states, which have equal keys.
     fn logits(&self, of: &[(&Self::States, &Self::Seats)]) -> Vec<Logits>;
 
     /// Returns the place of token `step` of row `row` among the states of a lane.
@@ -115,7 +116,8 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
     fn bytes(&self) -> usize;
     /// Keeps the first `length` tokens.
     fn truncate(&mut self, length: usize);
-    /// Appends the first `tokens` tokens of row `row` of a suffix of the same lanes, in every lane.
+    /// Appends, in every lane, the first `tokens` tokens of row `row` of a suffix with the same
+    /// lanes.
     fn adopt(&mut self, suffix: &Self::Suffix, row: usize, tokens: usize);
     /// Keeps the given lanes in the given order; `lanes` is not empty.
     fn select_lanes(&mut self, lanes: &[usize]);
@@ -124,10 +126,11 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
 
     /// Some tokens of one lane.
     type Piece: Send + Sync + 'static;
-    /// Copies `count` tokens of a lane from the `first`-th on, both multiples of 32; `None` if the
-    /// engine does not.
+    /// Copies `count` tokens of a lane from the `first`-th on. Both numbers are multiples of 32.
+    /// Returns `None` if the engine does not support copies.
     fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Self::Piece>;
-    /// Appends, in each lane, its pieces of `count` tokens in order; all lanes have as many.
+    /// Appends to each lane its pieces of `count` tokens in order. All lanes have the same number
+    /// of pieces.
     fn paste(&mut self, lanes: &[Vec<&Self::Piece>], count: usize);
 }
 
@@ -135,8 +138,8 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
 pub(super) trait SuffixCache: fmt::Debug + Send + 'static {
     /// The number of tokens of the longest row.
     fn len(&self) -> usize;
-    /// Keeps the given rows of each of `lanes` lanes in the given order, in which a row may occur
-    /// more than once; returns whether the engine can.
+    /// Keeps the given rows of each of `lanes` lanes in the given order. A row may occur more than
+    /// once. Returns `false` and changes nothing if the engine does not support this.
     fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {
         let _ = (lanes, rows);
         false
@@ -160,20 +163,20 @@ pub(super) struct Rows<'a, E: Engine> {
     pub(super) tokens: Vec<&'a [TokenId]>,
     /// The adapters of the lanes.
     pub(super) seats: &'a E::Seats,
-    /// Where keys and values are read and written.
+    /// The caches that the pass reads and writes.
     pub(super) cache: Cache<&'a mut E::Prefix, &'a mut E::Suffix>,
 }
 
 /// The caches of a pass.
 #[derive(Debug)]
 pub(crate) enum Cache<P, S> {
-    /// The only row continues the sequence of its lane.
+    /// There is one row, which continues the sequence of its lane.
     Prefill(P),
-    /// Each row continues the sequence of its lane by what it has added to the suffix.
+    /// Each row continues the sequence of its lane and its own part of the suffix.
     Extend {
-        /// What the rows of a lane share.
+        /// The context that the rows of a lane share.
         prefix: P,
-        /// What each row has added.
+        /// The tokens that each row has added.
         suffix: S,
     },
 }
@@ -201,7 +204,7 @@ unsafe impl<E: Engine> Job for Forward<'_, E> {
     }
 }
 
-/// States whose logits are wanted, as a job for the [`Scheduler`].
+/// The computation of logits from states, as a job for the [`Scheduler`].
 struct Head<'a, E: Engine> {
     engine: &'a E,
     states: &'a E::States,
@@ -221,7 +224,7 @@ unsafe impl<E: Engine> Job for Head<'_, E> {
     }
 }
 
-/// An [`Engine`] without its types: what [`Decoder`](super::Decoder) holds.
+/// An [`Engine`] with erased types, as [`Decoder`](super::Decoder) holds it.
 ///
 /// # Panics
 ///
@@ -263,7 +266,7 @@ pub(super) trait AnyEngine: fmt::Debug + Send + Sync {
     ) -> Result<Vec<f32>, DeviceFailure>;
 }
 
-/// A [`PrefixCache`] without its type.
+/// A [`PrefixCache`] with an erased type.
 pub(super) trait AnyPrefix: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
     fn lanes(&self) -> usize;
@@ -276,14 +279,13 @@ pub(super) trait AnyPrefix: Any + fmt::Debug + Send {
     fn paste(&mut self, lanes: &[Vec<Piece>], count: usize);
 }
 
-/// A [`SuffixCache`] without its type.
+/// A [`SuffixCache`] with an erased type.
 pub(super) trait AnySuffix: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
     fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool;
 }
 
-/// Explains a failed downcast: the documented panic of a value handed to an engine that did not
-/// make it.
+/// The panic message of a failed downcast: a value was passed to an engine that did not make it.
 const FOREIGN: &str = "caches, seats and states belong to the decoder that made them";
 
 fn of<T: 'static>(value: &dyn Any) -> &T {

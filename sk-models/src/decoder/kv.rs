@@ -1,4 +1,4 @@
-//! KV caches: the context of each lane, and what rows add to it.
+//! KV caches: the context of each lane, and the tokens that rows add to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use super::engine::{AnyPrefix, AnySuffix};
 #[derive(Debug)]
 pub struct Prefix {
     pub(super) cache: Box<dyn AnyPrefix>,
-    /// The suffix that continues the prefix, unless the prefix has changed since.
+    /// The number of the valid suffix; `None` if the prefix has changed since.
     latest: Option<u64>,
     held: Held,
 }
 
-/// Keys and values of what each row has added to its lane's [`Prefix`].
+/// Keys and values of the tokens that each row has added to the [`Prefix`] of its lane.
 ///
 /// A suffix is valid until the prefix changes or another suffix continues it: on a GPU, a suffix
 /// lies in the prefix's own buffers.
@@ -29,7 +29,7 @@ pub struct Suffix {
     held: Held,
 }
 
-/// The keys and values of a cache in a decoder's count of all that exist.
+/// The share of one cache in a decoder's count of tokens in memory.
 #[derive(Debug)]
 struct Held {
     all: Arc<AtomicUsize>,
@@ -41,7 +41,7 @@ impl Held {
         Self { all: Arc::clone(all), tokens: 0 }
     }
 
-    /// Counts the tokens of the cache anew, those of all its lanes and rows.
+    /// Updates the count of the cache to `tokens`, summed over its lanes and rows.
     fn count(&mut self, tokens: usize) {
         self.all.fetch_add(tokens, Ordering::Relaxed);
         self.all.fetch_sub(self.tokens, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Prefix {
     ///
     /// # Panics
     ///
-    /// If fewer are held.
+    /// If the prefix holds fewer tokens.
     pub fn truncate(&mut self, length: usize) {
         self.change();
         self.cache.truncate(length);
@@ -96,8 +96,8 @@ impl Prefix {
     ///
     /// # Panics
     ///
-    /// If the suffix belongs to another number of lanes, has no such row or fewer tokens, or is not
-    /// valid any more.
+    /// If the suffix has another number of lanes, no such row or fewer tokens, or is no longer
+    /// valid.
     pub fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
         assert!(row < suffix.rows, "row {row} of {}", suffix.rows);
         assert_eq!(suffix.lanes, self.lanes(), "the suffix is of another number of lanes");
@@ -137,7 +137,7 @@ impl Prefix {
         self.cache.bytes()
     }
 
-    /// Counts what is held after a change.
+    /// Updates the token count after a change.
     pub(super) fn count(&mut self) {
         self.held.count(self.len() * self.lanes());
     }
@@ -186,8 +186,8 @@ impl Suffix {
         self.rows
     }
 
-    /// Keeps the given rows in the given order, in which a row may occur more than once. Returns
-    /// whether the engine can; if not, the suffix is as it was.
+    /// Keeps the given rows in the given order. A row may occur more than once. Returns `false` and
+    /// leaves the suffix unchanged if the engine does not support this.
     ///
     /// # Panics
     ///
@@ -202,7 +202,7 @@ impl Suffix {
         selected
     }
 
-    /// Counts what is held after a change; a row that is shorter counts as the longest.
+    /// Updates the token count after a change. Every row counts as the longest.
     pub(super) fn count(&mut self) {
         self.held.count(self.len() * self.lanes * self.rows);
     }

@@ -1,4 +1,4 @@
-//! Next-token logits, where the engine left them.
+//! Next-token logits, in host memory or on the engine's device.
 
 use burn::tensor::Tensor;
 use sk_core::TokenId;
@@ -10,13 +10,13 @@ use crate::kernels::logits::{self, are_numbers};
 
 /// Next-token logits `[M, V]`, one row for each state.
 pub(crate) enum Logits {
-    /// In the memory of the processor.
+    /// In host memory.
     Host(HostLogits),
-    /// On a device from which a whole row takes long to copy.
+    /// On a device, from which it is slow to copy whole rows.
     Device(Box<Tensor<2>>),
 }
 
-/// Logits `[M, V]` in the memory of the processor.
+/// Logits `[M, V]` in host memory.
 pub(crate) struct HostLogits {
     rows: Grid,
     vocabulary: usize,
@@ -46,7 +46,7 @@ impl HostLogits {
 }
 
 impl Logits {
-    /// Copies all of them to the host, unless they are there.
+    /// Returns the logits in host memory. Copies them only if they are on a device.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Logits {
         }
     }
 
-    /// Copies all of them to the host, row by row.
+    /// Copies the logits to the host, row-major and without padding.
     ///
     /// # Errors
     ///
@@ -70,7 +70,8 @@ impl Logits {
         }
     }
 
-    /// Returns the argmax of each row, the first of equals; `None` for a row with a NaN or +∞.
+    /// Returns the argmax of each row, or `None` for a row with a NaN or +∞. Among equal logits,
+    /// the first wins.
     ///
     /// # Errors
     ///

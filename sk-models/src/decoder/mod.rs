@@ -1,14 +1,14 @@
-//! A decoder for inference: what the slots of a scheme run on.
+//! The inference decoder, on which the slots of a scheme run.
 //!
-//! A [`Decoder`] holds one of two engines behind one contract, `engine::Engine`: on a CPU, `cpu`
-//! keeps the weights packed for the loops that read them, and no tensor lies between the layers; on
-//! a GPU, `gpu` keeps Burn's tensors, in as few kernel launches as possible. Rows are grouped by
-//! lane, one lane per adapter: a [`Prefix`] holds the context of each lane, a [`Suffix`] what each
-//! row has added to it.
+//! A [`Decoder`] holds one of two engines, which implement `engine::Engine`. On a CPU, `cpu` packs
+//! the weights for the loops that read them and uses no tensors between layers. On a GPU, `gpu`
+//! uses Burn's tensors with as few kernel launches as possible. Rows are grouped by lane, one lane
+//! per adapter. A [`Prefix`] holds the keys and values of the context of each lane. A [`Suffix`]
+//! holds those that each row has added.
 //!
-//! Open a GPU that several threads decode on by [`DeviceName`](crate::device::DeviceName), which
-//! makes them share one queue: caches are written in place, and with a queue for each thread one
-//! thread could read what another has not written yet.
+//! If several threads decode on one GPU, open it by [`DeviceName`](crate::device::DeviceName),
+//! which makes the threads share one queue. Caches are written in place: with a queue for each
+//! thread, one thread could read data that another has not written yet.
 //!
 //! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one,
 //! methods panic.
@@ -53,18 +53,18 @@ use crate::model::initial::Initial;
 use crate::model::parts::{Apart, Parts};
 pub use crate::precision::{Precision, PrecisionError};
 
-/// A decoder whose weights are ready to be read.
+/// A decoder with weights that are prepared for inference.
 #[derive(Debug)]
 pub struct Decoder {
     engine: Box<dyn AnyEngine>,
     scheduler: Option<Scheduler>,
-    /// What contexts share, if anything.
+    /// The prefix tree, if contexts share prefixes.
     prefixes: Option<PrefixTree>,
-    /// Tokens whose keys and values are held, those of each lane and row.
+    /// The number of tokens whose keys and values are in memory, summed over lanes and rows.
     held: Arc<AtomicUsize>,
 }
 
-/// The adapters that lanes run under, in a form that the decoder reads.
+/// The adapter of each lane, in the form that the engine uses.
 #[derive(Clone)]
 pub struct Seats {
     of: Arc<dyn Any + Send + Sync>,
@@ -105,7 +105,7 @@ impl Decoder {
     /// Prepares a model for inference with weights of the given precision.
     ///
     /// [`Checkpoint::decoder`](crate::hf::Checkpoint::decoder) and [`random`](Self::random) take
-    /// less memory: they never hold more than a part of the weights in two forms.
+    /// less memory: they hold at most one part of the weights in two forms at a time.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Decoder {
         never(Self::assemble(&config, Apart::from(model), precision, &device))
     }
 
-    /// Prepares the parts of a model one after the other. The device supports `precision`.
+    /// Prepares the parts of a model one after the other. The device must support `precision`.
     pub(crate) fn assemble<P: Parts>(
         config: &Qwen2Config,
         mut parts: P,
@@ -148,44 +148,44 @@ impl Decoder {
         Ok(Self { engine, scheduler: None, prefixes: None, held: Arc::default() })
     }
 
-    /// Returns the decoder with its passes joined for threads that have entered `scheduler`; on a GPU,
-    /// passes under the same seats.
+    /// Makes the decoder join the passes of threads that have entered `scheduler`. On a GPU, only
+    /// passes under the same seats are joined.
     #[must_use]
     pub fn scheduled(self, scheduler: &Scheduler) -> Self {
         Self { scheduler: Some(scheduler.clone()), ..self }
     }
 
-    /// Returns the decoder with up to `bytes` of keys and values kept for contexts that begin alike.
+    /// Makes the decoder cache up to `bytes` of keys and values for contexts with a common prefix.
     ///
-    /// Contexts share whole blocks of 64 tokens under one adapter; a block is copied when a context
-    /// begins, which costs its bytes and no arithmetic. On a GPU nothing is kept.
+    /// Contexts under one adapter share whole blocks of 64 tokens. A block is copied when a context
+    /// begins. The copy takes memory and no arithmetic. On a GPU, nothing is cached.
     #[must_use]
     pub fn sharing_prefixes(self, bytes: usize) -> Self {
         Self { prefixes: (bytes > 0).then(|| PrefixTree::new(bytes)), ..self }
     }
 
-    /// Returns the bytes kept for contexts that begin alike.
+    /// Returns the bytes that are cached for contexts with a common prefix.
     #[must_use]
     pub fn shared_bytes(&self) -> usize {
         self.prefixes.as_ref().map_or(0, PrefixTree::bytes)
     }
 
-    /// Returns the bytes of the keys and values of contexts and candidates that exist at present,
-    /// without those that are [shared](Self::shared_bytes).
+    /// Returns the bytes of the keys and values of all existing contexts and candidates, without
+    /// the [cached prefixes](Self::shared_bytes).
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.load(Ordering::Relaxed) * self.bytes_per_token()
     }
 
-    /// Drops what is kept for contexts that begin alike.
+    /// Drops the keys and values that are cached for contexts with a common prefix.
     pub fn forget_prefixes(&self) {
         if let Some(tree) = &self.prefixes {
             tree.clear();
         }
     }
 
-    /// Fills an empty prefix with the blocks at the beginning of `tokens` that are kept, and
-    /// returns how many tokens they are.
+    /// Fills an empty prefix with the cached blocks at the beginning of `tokens`. Returns the
+    /// number of tokens in these blocks.
     pub(crate) fn recall(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix) -> usize {
         let Some(tree) = self.prefixes.as_ref().filter(|_| prefix.is_empty()) else { return 0 };
         let lanes = tree.find(&seats.lanes, tokens);
@@ -196,8 +196,8 @@ impl Decoder {
         blocks * NODE_TOKENS
     }
 
-    /// Keeps the whole blocks of `tokens` from token `from` on, which begins one. The prefix holds at
-    /// least `tokens`.
+    /// Caches the whole blocks of `tokens` from token `from` on, which must begin a block. The
+    /// prefix must hold at least `tokens`.
     pub(crate) fn keep(&self, tokens: &[TokenId], from: usize, seats: &Seats, prefix: &Prefix) {
         let Some(tree) = &self.prefixes else { return };
         let per_token = prefix.bytes() / (prefix.len() * prefix.lanes()).max(1);
@@ -209,7 +209,8 @@ impl Decoder {
         }
     }
 
-    /// Whether a token has the same keys and values however many are read in its pass.
+    /// Returns whether the keys and values of a token are independent of the number of tokens in
+    /// its pass.
     pub(crate) fn paces_agree(&self) -> bool {
         self.engine.paces_agree()
     }
@@ -237,7 +238,7 @@ impl Decoder {
         self.engine.device()
     }
 
-    /// Returns seats of one lane, the backbone itself.
+    /// Returns seats with one lane, which runs the backbone without an adapter.
     #[must_use]
     pub fn alone(&self) -> Seats {
         self.seat(&[None]).unwrap_or_else(|error| panic!("the backbone fits itself: {error}"))
@@ -245,13 +246,14 @@ impl Decoder {
 
     /// Returns seats with a lane for each entry; an entry without an adapter is the backbone.
     ///
-    /// On a CPU, an adapter is packed the first time it is seated, in O(its parameters), and costs
-    /// a reference from then on. On other devices, adapters are stacked into one tensor per layer
-    /// and target, once for all who seat them in that order at a time.
+    /// On a CPU, an adapter is packed the first time it is seated, in O(its parameters). After
+    /// that, seating it clones a reference. On other devices, adapters are stacked into one tensor
+    /// per layer and target. Seats that exist at the same time and list the same adapters in the
+    /// same order share these tensors.
     ///
     /// # Errors
     ///
-    /// If an adapter was made for another shape; the error counts adapters by lane.
+    /// If an adapter was made for another shape. The error names the adapter by its lane.
     ///
     /// # Panics
     ///
@@ -305,12 +307,12 @@ impl Decoder {
         hidden
     }
 
-    /// Reads `rows`, the same in every lane, each after the prefix of its lane and its own part of
-    /// the suffix. Returns the states of all their tokens.
+    /// Reads `rows` in every lane. Each row continues the prefix of its lane and its own part of
+    /// the suffix. Returns the states of all tokens of the rows.
     ///
-    /// If the suffix is empty, rows may differ in length; the suffix can then be adopted from, and
-    /// not extended again. On a CPU, rows that begin alike share the states of their beginning, and
-    /// padding is not computed; elsewhere short rows are padded to the longest.
+    /// If the suffix is empty, rows may differ in length. Such a suffix can be adopted from, but
+    /// not extended again. On a CPU, rows with a common beginning share its states, and no padding
+    /// is computed. On other devices, short rows are padded to the longest.
     ///
     /// # Panics
     ///
@@ -340,13 +342,13 @@ impl Decoder {
         self.next(hidden, seats).into_values()
     }
 
-    /// Returns the logits of [`logits`](Self::logits) where the engine left them.
+    /// Returns the logits of [`logits`](Self::logits) without copying them to the host.
     pub(crate) fn next(&self, hidden: &Hidden, seats: &Seats) -> Logits {
         self.engine.logits(&*hidden.0, &*seats.of, self.scheduler())
     }
 
-    /// Returns the argmax after each state in the order of [`logits`](Self::logits), the first of
-    /// equals; `None` if a logit is NaN or +∞.
+    /// Returns the argmax of the logits of each state, in the order of [`logits`](Self::logits).
+    /// Among equal logits, the first wins. The result is `None` if a logit is NaN or +∞.
     ///
     /// From a GPU, two numbers per state are copied, not one per entry of the vocabulary.
     ///
@@ -357,9 +359,9 @@ impl Decoder {
         self.next(hidden, seats).argmax()
     }
 
-    /// Returns, per lane, row and token, `[log p, H_∞]` in nats of the tokens that follow those of
-    /// each row: token t of `targets[row]` follows token t of the row, and `H_∞ = logsumexp(z) −
-    /// max(z)` is the min-entropy of the distribution.
+    /// Returns `[log p, H_∞]` in nats for each lane, row and target. Token t of `targets[row]` is
+    /// the token that follows token t of the row. `H_∞ = logsumexp(z) − max(z)` is the min-entropy
+    /// of the next-token distribution.
     ///
     /// Two numbers per token leave the device. Logits never do, and on a CPU they are never all in
     /// memory.
@@ -379,8 +381,8 @@ impl Decoder {
         Ok((0..seats.count()).map(|_| targets.iter().map(&mut row).collect()).collect())
     }
 
-    /// Returns `w·h + b` for the state of a lane at each `(row, token)` of `at`, and for each `(w,
-    /// b)`: `[at, heads]`.
+    /// Returns `w·h + b` for the state h of lane `lane` at each `(row, token)` of `at` and for each
+    /// `(w, b)` of `heads`: `[at, heads]`.
     ///
     /// # Errors
     ///
@@ -388,7 +390,7 @@ impl Decoder {
     ///
     /// # Panics
     ///
-    /// If a w is not as wide as the states.
+    /// If the width of a `w` differs from the width of the states.
     pub fn project(
         &self,
         hidden: &Hidden,
@@ -439,7 +441,7 @@ impl Decoder {
     }
 }
 
-/// Unwraps the result of what cannot fail.
+/// Unwraps a result that cannot be an error.
 fn never<T>(result: Result<T, Infallible>) -> T {
     match result {
         Ok(value) => value,

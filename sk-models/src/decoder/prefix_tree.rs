@@ -1,4 +1,4 @@
-//! Keys and values of beginnings that several contexts share.
+//! The prefix tree: keys and values that contexts with a common prefix share.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -8,18 +8,20 @@ use sk_core::TokenId;
 
 use crate::lora::LoraAdapter;
 
-/// Tokens of a node: whole panels of every engine's cache, and enough to be read as many rows.
+/// Tokens of a node: whole panels in the cache of every engine, and enough rows for a pass that is
+/// limited by arithmetic.
 pub(crate) const NODE_TOKENS: usize = 64;
 
 /// Keys and values of the tokens of a node in one lane, in the form of the engine that read them.
 pub(super) type Piece = Arc<dyn Any + Send + Sync>;
 
-/// A tree of contexts, a node for each [`NODE_TOKENS`] tokens under one adapter, within a budget of
-/// bytes.
+/// A prefix tree of contexts with a budget in bytes. A node holds the keys and values of
+/// [`NODE_TOKENS`] tokens of a context under one adapter.
 ///
-/// A lane without an adapter and one for each adapter are the roots; what an instruction adds to a
-/// context are tokens like others. Pieces are counted references: one that is evicted while a
-/// request copies it is freed after that. Leaves that were used least recently go first.
+/// There is one root for the backbone and one for each adapter. The tokens that an instruction adds
+/// to a context are treated like all others. Pieces are reference-counted: a piece that is evicted
+/// while a request copies it is freed after the copy. The least recently used leaf is evicted
+/// first.
 #[derive(Debug)]
 pub(crate) struct PrefixTree {
     budget: usize,
@@ -28,10 +30,10 @@ pub(crate) struct PrefixTree {
 
 #[derive(Debug, Default)]
 struct Nodes {
-    /// Adapters and their numbers. The number 0 is the lane without one.
+    /// Adapters and the ids of their roots. The id of the backbone's root is [`ROOT`].
     roots: Vec<(Weak<LoraAdapter>, u64)>,
     by_id: HashMap<u64, Node>,
-    /// The nodes by parent and tokens. Parents of first nodes are roots.
+    /// Node ids by parent id and tokens. The parent of a first node is a root.
     children: HashMap<(u64, Box<[TokenId]>), u64>,
     next: u64,
     clock: u64,
@@ -53,8 +55,8 @@ impl PrefixTree {
         Self { budget, nodes: Mutex::new(Nodes { next: 1, ..Nodes::default() }) }
     }
 
-    /// Returns, for each lane, the pieces of the longest beginning of `tokens` that the tree holds
-    /// in every lane.
+    /// Returns, for each lane, the pieces of the longest prefix of `tokens` that the tree holds for
+    /// all lanes.
     pub(super) fn find(&self, lanes: &[Option<Weak<LoraAdapter>>], tokens: &[TokenId]) -> Vec<Vec<Piece>> {
         let mut nodes = self.lock();
         nodes.clock += 1;
@@ -64,8 +66,8 @@ impl PrefixTree {
         found
     }
 
-    /// Adds node `index` of `tokens` in a lane. Nothing happens if the nodes before it are not
-    /// there, or it is there already.
+    /// Adds node `index` of `tokens` for a lane. Does nothing if the node exists, a node before it
+    /// is missing or there is no room.
     pub(super) fn insert(&self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId], index: usize, piece: Piece, bytes: usize) {
         let mut nodes = self.lock();
         if bytes > self.budget {
@@ -82,7 +84,7 @@ impl PrefixTree {
         if nodes.children.contains_key(&key) {
             return;
         }
-        // The path is in use while the node is made room for.
+        // Mark the path as used, so that making room does not evict it.
         for id in before {
             nodes.touch(id);
         }
@@ -123,12 +125,13 @@ impl PrefixTree {
     }
 }
 
-/// Roots have numbers of their own, so that no node is taken for one.
+/// The bit that distinguishes the ids of roots from the ids of nodes. By itself, it is the id of
+/// the backbone's root.
 const ROOT: u64 = 1 << 63;
 
 impl Nodes {
-    /// Returns the number of a lane's root. The nodes of adapters that nobody holds are not found
-    /// again, and are evicted in time.
+    /// Returns the id of a lane's root. The nodes of dropped adapters are not found again and are
+    /// evicted in time.
     fn root(&mut self, lane: Option<&Weak<LoraAdapter>>) -> u64 {
         let Some(adapter) = lane else { return ROOT };
         self.roots.retain(|(known, _)| known.strong_count() > 0);
@@ -145,7 +148,7 @@ impl Nodes {
         parent & ROOT != 0 || self.by_id.contains_key(&parent)
     }
 
-    /// Returns the nodes along `tokens`.
+    /// Returns the ids of the nodes along `tokens`.
     fn path(&mut self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId]) -> Vec<u64> {
         let mut at = self.root(lane);
         let mut path = Vec::new();
@@ -168,7 +171,8 @@ impl Nodes {
         self.path(lane, tokens).into_iter().filter_map(|id| self.touch(id)).collect()
     }
 
-    /// Drops the leaf that was used least recently, of those not in use now.
+    /// Drops the least recently used leaf, except those that the current operation uses. Returns
+    /// whether there was one.
     fn evict(&mut self) -> bool {
         let leaves = self.by_id.iter().filter(|(_, node)| node.children == 0 && node.used < self.clock);
         let Some(id) = leaves.min_by_key(|(id, node)| (node.used, **id)).map(|(id, _)| *id) else { return false };
@@ -199,7 +203,7 @@ mod tests {
 
     fn found(tree: &PrefixTree, blocks: &[u32]) -> usize {
         let mut tokens = tokens(blocks);
-        // A part of a block is no block.
+        // An incomplete block is ignored.
         tokens.extend([99; NODE_TOKENS - 1]);
         let pieces = tree.find(&[None], &tokens).remove(0);
         for (index, piece) in pieces.iter().enumerate() {
@@ -248,7 +252,7 @@ mod tests {
         add(&tree, None, &[6, 7]);
         assert_eq!(tree.bytes(), 40);
         assert_eq!([&[5][..], &[1, 2, 3], &[6, 7]].map(|blocks| found(&tree, blocks)), [0, 2, 2]);
-        // What is larger than the budget is not kept, and evicts nothing.
+        // A piece larger than the budget is not kept and evicts nothing.
         tree.insert(None, &tokens(&[9]), 0, Arc::new(()), 41);
         assert_eq!(tree.bytes(), 40);
         tree.clear();

@@ -1,19 +1,21 @@
 //! Joins the passes of several requests.
 //!
-//! A pass over one request's few rows reads all weights once, and so does a pass over the rows of
-//! sixteen. Each request runs on a thread of its own, which enters the scheduler and asks for one
-//! pass at a time. Passes with equal keys run as one:
+//! A pass over the few rows of one request reads all weights once. A joined pass over the rows of
+//! sixteen requests also reads them only once. Each request runs on a thread of its own, which
+//! enters the scheduler and asks for one pass at a time. Passes with equal keys are joined. The
+//! next pass starts
 //!
 //! - when every request that has entered waits, or
-//! - when the positions of the key that is next fill a pass, or
-//! - when the first of those that wait has waited for [`PATIENCE`].
+//! - when the waiting positions of the next key fill a pass, or
+//! - when [`PATIENCE`] has elapsed since the first job began to wait or the last pass ended.
 //!
-//! So nobody waits for a request that selects, tokenises or writes to a slow socket. The request
-//! that was served the fewest positions is next, whatever the key of its pass, and those of its key
-//! go with it in the same order (start-time fair queueing: Goyal, Vin and Cheng, 1996). Now and then
-//! the pass that has waited longest is next: a long context is read between many short requests
-//! without waiting until each of them has been served as much. Rows do not see each other, so every
-//! request gets the bits that it gets alone.
+//! So a request that selects, tokenises or writes to a slow socket does not hold up the others. The
+//! request that was served the fewest positions is next, whatever the key of its pass. Jobs with
+//! the same key join its pass in the same order (start-time fair queueing: Goyal, Vin and Cheng,
+//! 1996). After every `BY_SERVICE` positions, the job that has waited longest is next, so that a
+//! long context is read between many short requests before each of them has been served as many
+//! positions. Rows are independent, so the results of a request are bit-identical to those that it
+//! gets alone.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -24,31 +26,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the first of those that wait waits for others to join its pass.
+/// The time for which the first waiting job waits for others to join its pass.
 pub const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Positions that fill a pass: more read no weight less often.
+/// Positions that fill a pass. A larger pass does not save reads of weights.
 const FULL: usize = 512;
 
-/// Positions served in the order of service before the job that has waited longest is next.
+/// Positions that are served in fair order before the job that has waited longest is next.
 const BY_SERVICE: usize = 4 * FULL;
 
 /// Joins the passes of the threads that have [entered](Self::enter).
 ///
-/// [`Decoder::scheduled`](super::Decoder::scheduled) gives it to a decoder. A thread that has not
-/// entered neither waits nor is waited for.
+/// [`Decoder::scheduled`](super::Decoder::scheduled) attaches it to a decoder. A thread that has
+/// not entered runs its passes alone, without waiting.
 #[derive(Debug, Clone, Default)]
 pub struct Scheduler(Arc<Shared>);
 
-/// Stops a request. Clones stop the same one.
+/// A flag that stops a request. Clones share the flag.
 ///
-/// A request that is stopped fails before its next pass; what it holds is free once its thread
-/// drops it.
+/// A stopped request fails before its next pass. Its memory is freed when its thread drops it.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Returns a stop that has not been called for.
+    /// Returns a flag that is not set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -74,16 +75,16 @@ pub struct Stopped;
 /// The size of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassSize {
-    /// Requests that share it.
+    /// Requests that share the pass.
     pub requests: usize,
-    /// Positions that it reads, or takes logits of.
+    /// Positions that the pass reads. In a pass that computes logits, each request counts as one.
     pub positions: usize,
 }
 
-/// What is told of every pass.
+/// The callback that receives the size of each pass.
 type Observer = Box<dyn Fn(PassSize) + Send + Sync>;
 
-/// The part of a [`Scheduler`] that its threads share.
+/// The state of a [`Scheduler`] that its threads share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -93,7 +94,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Requests that compute, and those of them that wait.
+    /// Requests that have entered and are not away, and the number of them that wait for a pass.
     present: usize,
     waiting: usize,
     /// Whether a pass is running.
@@ -102,15 +103,16 @@ struct State {
     next: u64,
     /// When the first job began to wait, or the last pass ended, whichever was later.
     since: Option<Instant>,
-    /// Positions served to the least served job of the last pass: where a request that was away
-    /// begins.
+    /// The virtual time of fair queueing: the fewest positions that any waiting request had been
+    /// served at the start of the last pass. It never decreases. A request that was away resumes
+    /// from it.
     clock: u64,
     /// Positions served since the job that had waited longest was next.
     by_service: usize,
 }
 
-/// The part of a pass's key that an engine chooses: passes of one engine with equal keys can be one
-/// pass.
+/// The part of a pass's key that the engine chooses. Passes of one engine with equal keys can be
+/// joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PassKey {
     /// The address of the seats, or zero if rows under different seats can share a pass.
@@ -119,28 +121,28 @@ pub(super) struct PassKey {
     pub(super) kind: usize,
 }
 
-/// The whole key: the address of the engine, the type of the job, and what the engine says.
+/// The whole key of a pass: the address of the engine, the type of the job and the engine's part.
 type Key = (usize, u8, PassKey);
 
-/// A part of a pass.
+/// The part of a pass that one request asks for.
 ///
 /// # Safety
 ///
 /// Types that are submitted for one engine have different values of `TYPE`.
 pub(super) unsafe trait Job {
-    /// Tells the types of jobs apart.
+    /// A number that identifies the type of the job.
     const TYPE: u8;
 
     /// Runs jobs of one key in one pass.
     fn run(jobs: &mut [&mut Self]);
 }
 
-/// A job that waits.
+/// A submitted job.
 struct Entry {
     id: u64,
     key: Key,
     positions: usize,
-    /// Positions that its request was served before.
+    /// Positions that its request was served before, but at least the clock.
     start: u64,
     job: Erased,
     outcome: Outcome,
@@ -148,22 +150,23 @@ struct Entry {
 
 enum Outcome {
     Pending,
-    /// In the hands of the thread that runs it.
+    /// Taken by the thread that runs the pass.
     Taken,
     Done,
     Panicked(String),
 }
 
-/// A job on the stack of the thread that waits for it, and how jobs of its type run.
+/// A type-erased job on the stack of the thread that waits for it, and the function that runs jobs
+/// of its type.
 #[derive(Clone, Copy)]
 struct Erased {
     job: *mut (),
     run: unsafe fn(&[*mut ()]),
 }
 
-// SAFETY: the job belongs to a thread that does nothing until the job's outcome is known, and one
-// other thread at a time uses it. Jobs hold references to what is shared between threads, and to
-// caches of the thread that waits.
+// SAFETY: the thread that owns the job waits until the job's outcome is set, and until then only
+// the thread that runs the pass uses the job. A job refers to data that is shared between threads
+// and to caches of the waiting thread.
 unsafe impl Send for Erased {}
 
 impl Erased {
@@ -184,20 +187,21 @@ thread_local! {
     static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
-/// What a thread knows of its request.
+/// The state of a thread's request.
 struct Own {
     scheduler: usize,
     stop: Stop,
-    /// Positions served, at least the clock when it last asked.
+    /// Positions served so far, counted from at least the clock at each submission.
     served: u64,
 }
 
-/// Fails if the request of this thread was stopped.
+/// Returns an error if the request of this thread was stopped.
 pub(crate) fn is_under_way() -> Result<(), Stopped> {
     OWN.with_borrow(|own| if own.as_ref().is_some_and(|own| own.stop.is_stopped()) { Err(Stopped) } else { Ok(()) })
 }
 
-/// A thread's place in a [`Scheduler`]. The thread leaves when it is dropped.
+/// The request of a thread that has entered a [`Scheduler`]. The thread leaves when the value is
+/// dropped.
 #[derive(Debug)]
 pub struct Request<'a> {
     shared: &'a Shared,
@@ -205,7 +209,8 @@ pub struct Request<'a> {
     _thread: PhantomData<*const ()>,
 }
 
-/// A request that does not compute at present. It computes again when this is dropped.
+/// A pause of a [`Request`], for which passes do not wait. The pause ends when the value is
+/// dropped.
 #[derive(Debug)]
 pub struct Away<'a>(&'a Shared);
 
@@ -216,7 +221,7 @@ impl Scheduler {
         Self::default()
     }
 
-    /// Enters with the calling thread, which `stop` stops.
+    /// Enters the calling thread into the scheduler. `stop` stops its request.
     ///
     /// # Panics
     ///
@@ -231,8 +236,8 @@ impl Scheduler {
         Request { shared: &self.0, _thread: PhantomData }
     }
 
-    /// Tells `observer` the size of each pass before it runs, on the thread that runs it. The first
-    /// observer stays.
+    /// Calls `observer` with the size of each pass before it runs, on the thread that runs it. Only
+    /// the first observer is kept.
     pub fn observe(&self, observer: impl Fn(PassSize) + Send + Sync + 'static) {
         let _ = self.0.observer.set(Box::new(observer));
     }
@@ -246,8 +251,8 @@ impl Scheduler {
         OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.scheduler == self.address()))
     }
 
-    /// Runs a job of `engine` over `positions` positions: in one pass with others of its key, or
-    /// alone without a scheduler.
+    /// Runs a job of `engine` over `positions` positions. With a scheduler, the job can share a
+    /// pass with others of its key. Without one, it runs alone.
     pub(super) fn run<E, J: Job>(scheduler: Option<&Self>, engine: &E, key: PassKey, positions: usize, job: &mut J) {
         match scheduler {
             Some(scheduler) => scheduler.0.submit((std::ptr::from_ref(engine).addr(), J::TYPE, key), positions, job),
@@ -257,8 +262,8 @@ impl Scheduler {
 }
 
 impl Request<'_> {
-    /// Leaves until the result is dropped: passes are not held up for this request. Call it before
-    /// waiting for anything that is not a pass.
+    /// Leaves the scheduler until the result is dropped, so that passes do not wait for this
+    /// request. Call it before waiting for anything that is not a pass.
     #[must_use]
     pub fn away(&self) -> Away<'_> {
         self.shared.leave();
@@ -292,8 +297,8 @@ impl State {
         Some((*id, *key, positions))
     }
 
-    /// Takes the jobs of the next pass: the one that is next, and those of its key that were served
-    /// least. Returns their positions too.
+    /// Takes the jobs of the next pass: job `next`, and the jobs with the same key whose requests
+    /// were served least. Returns the jobs and their positions.
     fn take(&mut self, next: u64, key: Key) -> (Vec<(u64, Erased)>, usize) {
         self.clock = self.clock.max(self.pending().map(|entry| entry.start).min().unwrap_or(0));
         let is_of_key = |entry: &&mut Entry| entry.key == key && matches!(entry.outcome, Outcome::Pending);
@@ -315,8 +320,8 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of a pass is caught and passed on to the threads that asked for it, so the state
-        // is never torn.
+        // A panic of a pass is caught and passed on to the threads that asked for the pass, so the
+        // state is always consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -375,7 +380,7 @@ impl Shared {
         }
     }
 
-    /// Runs the pass of job `next`, which has that key.
+    /// Runs the pass of job `next`, whose key is `key`.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, next: u64, key: Key) -> MutexGuard<'a, State> {
         let (jobs, positions) = state.take(next, key);
         state.running = true;
@@ -425,7 +430,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    /// A number to be doubled, and how often anything was.
+    /// A number to double, and a counter of passes.
     struct Double<'a>(usize, &'a AtomicUsize);
 
     // SAFETY: the only type of job of its scheduler.
@@ -453,7 +458,7 @@ mod tests {
         (engine, 0, PassKey { seats: 0, kind: 0 })
     }
 
-    /// Each of `threads` does its own number of jobs; returns how many passes that took.
+    /// Runs `rounds(i)` jobs on each thread i. Returns the number of passes.
     fn passes(threads: usize, rounds: impl Fn(usize) -> usize + Sync, keys: usize) -> usize {
         let count = AtomicUsize::new(0);
         let scheduler = Scheduler::new();
@@ -577,7 +582,7 @@ mod tests {
 
     #[test]
     fn the_job_that_has_waited_longest_is_next_now_and_then() {
-        // Was served much, and cannot share a pass.
+        // The request was served much, and its job shares no pass with the others.
         let mut state = waiting(&[(0, 256, 1 << 20)]);
         let mut served = Vec::new();
         for id in 1..40 {
@@ -587,7 +592,7 @@ mod tests {
         }
         let first = BY_SERVICE / FULL;
         assert_eq!(served[..=first], [&(1..=first as u64).collect::<Vec<_>>()[..], &[0]].concat());
-        // It goes with those of its key, and from then on it is their turn again.
+        // Jobs of its key join its pass. After that, the least served request is next again.
         let mut state = waiting(&[(0, 256, 50), (0, 200, 60), (0, 300, 7), (0, 300, 8), (1, 9, 6)]);
         state.by_service = BY_SERVICE;
         assert_eq!([taken(&mut state), taken(&mut state)], [vec![0, 2], vec![4]]);

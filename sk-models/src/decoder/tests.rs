@@ -3,7 +3,7 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::*;
 
-/// A decoder as on a GPU.
+/// Returns a decoder with the GPU engine.
 fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> Decoder {
     let mut parts = Initial::from_seed(3, config, device);
     let embedding = never(parts.embedding());
@@ -12,7 +12,7 @@ fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> De
     Decoder { engine: Box::new(engine), scheduler: None, prefixes: None, held: Arc::default() }
 }
 
-/// Logits after a context, and of a row that goes on from it, under the backbone and an adapter.
+/// Returns the logits of a row that continues a context, under the backbone and an adapter.
 fn logits(decoder: &Decoder) -> Vec<f32> {
     let config = decoder.config();
     let adapter = Arc::new(LoraAdapter::random(config, 4, 9, &decoder.device()));
@@ -26,8 +26,8 @@ fn logits(decoder: &Decoder) -> Vec<f32> {
 
 #[test]
 fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
-    /// Beside logits whose deviation is one: a few roundings of 1/512 on average, through two
-    /// layers.
+    /// A few roundings of 1/512 on average, through two layers, relative to logits with a deviation
+    /// of one.
     const TOLERANCE: f32 = 0.03;
     let device = Device::flex();
     for tied in [true, false] {
@@ -46,7 +46,7 @@ fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
         let [exact, same, near] = [&panels, &whole, &half].map(logits);
         let scale = (exact.iter().map(|x| x * x).sum::<f32>() / exact.len() as f32).sqrt();
         let off = |other: &[f32]| exact.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
-        // The order of sums alone.
+        // Only the order of sums differs.
         assert!(off(&same) < 1e-4, "{}", off(&same));
         assert!(off(&near) < TOLERANCE && off(&near) > 1e-4, "{}", off(&near));
     }
@@ -59,8 +59,8 @@ fn generations_side_by_side_read_what_each_would_alone() {
         r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}"#;
     let config = Qwen2Config::from_json("inline", json).unwrap();
     let adapter = Some(Arc::new(LoraAdapter::random(&config, 2, 1, &device)));
-    // On tensors, sums of 32 terms in another order, a dozen times over. In panels texts fill
-    // passes of their own too, and the bits are the same.
+    // On tensors, sums of 32 terms have another order, about a dozen times. In panels, texts also
+    // fill passes of their own, and the bits are the same.
     let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
     for (decoder, length, tolerance) in [(on_tensors(&config, &device, Precision::F32), 6, 1e-4), (panels, 300, 0.0)] {
         let scheduler = Scheduler::new();
@@ -69,9 +69,10 @@ fn generations_side_by_side_read_what_each_would_alone() {
     }
 }
 
-/// Checks three generations that begin with texts of `length` tokens and a few.
+/// Checks three generations that begin with texts of `length` to `length + 2` tokens.
 fn side_by_side(decoder: &Decoder, scheduler: &Scheduler, adapter: &Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
-    // Of two generations under one adapter and one under none, in different places of their texts.
+    // Two generations run under the backbone and an adapter, the third under the backbone alone.
+    // Their texts differ in length.
     let generate = |index: u32| {
         let seats = decoder.seat(&[None, adapter.clone()][..if index == 2 { 1 } else { 2 }]).unwrap();
         let mut prefix = decoder.prefix(seats.count());
@@ -111,15 +112,15 @@ fn side_by_side(decoder: &Decoder, scheduler: &Scheduler, adapter: &Option<Arc<L
 
 #[test]
 fn equal_rows_that_are_read_in_pieces_have_keys_of_their_own() {
-    /// The order of sums alone, of logits whose deviation is about one.
+    /// Only the order of sums differs. The deviation of the logits is about one.
     const TOLERANCE: f32 = 1e-4;
     let json = r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 8,
         "num_key_value_heads": 2}"#;
     let config = Qwen2Config::from_json("inline", json).unwrap();
     let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap();
     let seats = decoder.alone();
-    // Attention takes the queries of 24 tokens at a time here, so that a row is two pieces, and the
-    // one that it equals none.
+    // Attention takes the queries of 24 tokens at a time here. So the first row is two pieces, and
+    // the second row, which equals it, is none.
     let row: Vec<TokenId> = (0..48).map(|i| (7 * i + i * i) % 40).collect();
     let mut prefix = decoder.prefix(1);
     decoder.prefill(&[3, 1, 4], &seats, &mut prefix);

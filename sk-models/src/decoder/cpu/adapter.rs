@@ -9,7 +9,7 @@ use super::tile::{self, Place, Product, WIDTH, multiply};
 use crate::config::Qwen2Config;
 use crate::lora::{AdapterError, LoraAdapter, LowRank, Target};
 
-/// `s·A·B`: the change of one linear layer.
+/// The low-rank update `s·A·B` of one linear layer.
 #[derive(Debug)]
 pub(crate) struct Delta {
     /// `[input, r]` in panels of 16 columns.
@@ -25,7 +25,7 @@ pub(crate) struct Delta {
 const RANKS: usize = 16;
 
 impl Delta {
-    /// From row-major A `[input, rank]` and B `[rank, output]`.
+    /// Packs row-major A `[input, rank]` and B `[rank, output]`.
     pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
         let padded = rank.next_multiple_of(RANKS);
         let mut down = Numbers::new(input * padded);
@@ -45,7 +45,7 @@ impl Delta {
         Self { down, up, input, rank: padded }
     }
 
-    /// The rank, padded.
+    /// Returns the padded rank.
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
@@ -80,7 +80,7 @@ pub(crate) struct PackedAdapter {
     pub(super) head: Option<Delta>,
 }
 
-/// The change of the embedding: the token's row of A, times B.
+/// The low-rank update of the embedding: the token's row of A, times B.
 #[derive(Debug)]
 struct Embedding {
     /// `[V, r]`.
@@ -95,7 +95,7 @@ impl PackedAdapter {
     ///
     /// # Errors
     ///
-    /// If the adapter was made for another shape. The error calls it `index`.
+    /// If the adapter was made for another shape. The error names it by `index`.
     pub(crate) fn new(adapter: &LoraAdapter, index: usize, config: &Qwen2Config) -> Result<Self, AdapterError> {
         if adapter.layers.len() != config.num_hidden_layers {
             let (found, expected) = (adapter.layers.len(), config.num_hidden_layers);
@@ -130,7 +130,7 @@ impl PackedAdapter {
         self.layers[layer][target as usize].as_ref()
     }
 
-    /// Adds the change of the token's embedding to `x`.
+    /// Adds the low-rank update of the token's embedding to `x`.
     pub(crate) fn embed(&self, token: usize, x: &mut [f32]) {
         let Some(Embedding { rows, up, rank }) = &self.embedding else { return };
         for (low, up) in rows[token * rank..][..*rank].iter().zip(up.chunks_exact(up.len() / rank)) {

@@ -30,7 +30,7 @@ pub(super) struct Line([u32; HEIGHT]);
 impl From<[u8; 64]> for Line {
     #[inline(always)]
     fn from(bytes: [u8; 64]) -> Self {
-        // SAFETY: sixteen numbers of four bytes, of which every pattern is one.
+        // SAFETY: both types have 64 bytes, and every bit pattern is a valid `[u32; HEIGHT]`.
         Self(unsafe { std::mem::transmute::<[u8; 64], [u32; HEIGHT]>(bytes) })
     }
 }
@@ -150,7 +150,7 @@ macro_rules! square {
     };
 }
 
-/// Whether the processor has tiles, granted or not.
+/// Returns whether the processor has tiles, even if the system does not grant their use.
 pub(super) fn exists() -> bool {
     // Bits of leaf 7: products of bf16, tiles, products of bytes.
     const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
@@ -311,8 +311,8 @@ impl Configured {
 const ROUND: usize = 4 * 16 * 16 * 32;
 
 impl Configured {
-    /// Multiplies zeros in registers for at least one round; other numbers take as long. Returns
-    /// the number of multiply-adds.
+    /// Multiplies zeros in registers for at least one round. Other numbers would take the same
+    /// time. Returns the number of multiply-adds.
     pub(super) fn products(&self, rounds: usize) -> usize {
         let rounds = rounds.max(1);
         // SAFETY: tiles are set up, and no memory is touched.
@@ -334,7 +334,7 @@ impl Configured {
 
 /// Returns the upper eight significant bits of each number, rounded, and leaves the rest in `x`.
 ///
-/// Infinity and NaN leave NaN.
+/// If a number is infinite or NaN, the rest is NaN.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn take(x: &mut __m512) -> __m512i {

@@ -1,8 +1,9 @@
 //! Grouped-query attention over a shared prefix and each row's own tokens.
 //!
-//! A task is one key head of one lane and some of its rows. All query heads of the group meet the
-//! shared keys in one product and their own keys in another, so keys and values are never repeated.
-//! Scores exist for the queries of one task only.
+//! A task is one key head of one lane and some of the lane's rows. One product multiplies the
+//! queries of all heads of the group with the shared keys; another one multiplies them with the
+//! rows' own keys. So keys and values are never repeated. Scores are held only for the queries of
+//! one task.
 
 use std::cell::RefCell;
 
@@ -26,7 +27,7 @@ pub(crate) struct Heads {
     pub(crate) keys: usize,
     /// Query heads of a key head.
     pub(crate) groups: usize,
-    /// D.
+    /// The head dimension D.
     pub(crate) width: usize,
 }
 
@@ -127,9 +128,9 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
 /// Appends keys and values as [`append`] does, and writes the attention output `[M, Hq·D]` to
 /// `out`.
 ///
-/// A token sees the shared block of its lane and, in its row's own block, earlier tokens and new
-/// tokens up to itself. The two blocks share one maximum and one sum. The tokens of the pass must
-/// not be counted yet.
+/// A token attends to the shared block of its lane and, in its row's own block, to earlier tokens
+/// and to new tokens up to itself. One softmax covers the two blocks. The lengths of the caches
+/// must not include the tokens of the pass yet.
 pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
     let (pieces, tasks) = divide(plan, heads);
     // If each span is one piece, one task per head owns it and finds the appended keys in its
@@ -138,7 +139,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     if !whole {
         append(plan, heads, projected, table, keys);
     }
-    // Shared blocks and those of the rows.
+    // The shared blocks and the rows' own blocks.
     let keys: Vec<_> = keys.iter_mut().map(|keys| (keys.shared, Parts::of(keys.own))).collect();
     let scale = (heads.width as f32).sqrt().recip();
     let padded = heads.width.next_multiple_of(WIDTH);
@@ -163,10 +164,11 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         }
         // SAFETY: this task, or the loop before all tasks, has appended the new keys and values.
         let own_block = |piece: &Piece| unsafe { &*own.at(index(piece)) };
-        // No query of a piece sees beyond the piece's last token.
+        // No query of a piece attends beyond the piece's last token.
         let own_length = |piece: &Piece| plan.spans[piece.span].earlier + piece.steps.1;
-        // The scores of the own block follow those of the shared one and overwrite the padding of its
-        // last panel: a row has the same bits wherever its context divides into the two.
+        // The scores of the own block follow those of the shared block and overwrite the padding of
+        // its last panel. So the results of a row are bit-identical wherever its context is divided
+        // into the two blocks.
         let longest = pieces.iter().map(own_length).max().unwrap_or(0);
         let line = (shared_length + longest.next_multiple_of(WIDTH)).next_multiple_of(WIDTH);
         let column = |group: usize| (head * queries_per_key + group) * width;
@@ -230,7 +232,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             for (index, span, step, _) in each() {
                 let visible = shared_length + span.earlier + step + 1;
                 let scores = &mut scores[index * line..][..line];
-                // Up to whole vectors, what is not seen weighs nothing.
+                // Mask the keys that fill the last vector but are not attended to.
                 scores[visible..visible.next_multiple_of(LANES)].fill(f32::NEG_INFINITY);
                 let (seen, _) = scores[..visible.next_multiple_of(LANES)].as_chunks_mut();
                 totals[index] = widened(
@@ -267,7 +269,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     });
 }
 
-/// Replaces the scores of the keys that a query sees by e^{s − max}, the numerators of their
+/// Replaces the scores of the keys that a query attends to by e^{s − max}, the numerators of their
 /// softmax. Returns the sum.
 #[inline(always)]
 fn exponentiate(seen: &mut [[f32; LANES]]) -> f32 {

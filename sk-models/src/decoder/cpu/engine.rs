@@ -1,4 +1,4 @@
-//! The CPU engine's side of the contract.
+//! The [`Engine`] implementation on a CPU.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -21,14 +21,14 @@ use crate::kernels::simd::{dot, widened};
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::precision::Precision;
 
-/// The states of a pass, lanes outermost, and where each token's is in a lane.
+/// The states of a pass, lanes outermost, and the place of each token's state in its lane.
 #[derive(Debug)]
 pub(crate) struct States {
     grid: Grid,
     places: Places,
 }
 
-/// The kinds of passes for the scheduler.
+/// Returns the number of a kind of pass, for the scheduler.
 fn kind(pace: Pace, states: bool) -> usize {
     2 * usize::from(pace == Pace::Read) + usize::from(states)
 }
@@ -71,7 +71,7 @@ impl Engine for CpuEngine {
     }
 
     fn paces_agree(&self) -> bool {
-        // Tiles add in another order than vectors, but for whole numbers.
+        // Tiles and vectors add in different orders, which changes the sums of all but integers.
         self.precision == Precision::Int8 || Tiles::get().is_none()
     }
 
@@ -152,9 +152,9 @@ impl Engine for CpuEngine {
 }
 
 impl CpuEngine {
-    /// Returns the adapter in panels, packed now if it was not before.
+    /// Returns the packed adapter. Packs it the first time.
     fn pack(&self, lane: usize, adapter: &Arc<LoraAdapter>) -> Result<Arc<PackedAdapter>, AdapterError> {
-        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
+        // Every change is one insertion or removal, so the list is consistent even after a panic.
         let mut known = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(origin, _)| origin.strong_count() > 0);
         if let Some((_, packed)) = known.iter().find(|(origin, _)| Weak::as_ptr(origin) == Arc::as_ptr(adapter)) {

@@ -16,7 +16,7 @@ use crate::team::Parts;
 /// A row-major matrix `[rows, width]` whose rows are padded to whole panels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grid {
-    /// The rows, and perhaps memory of earlier ones.
+    /// The rows, possibly followed by unused memory.
     values: Numbers,
     rows: usize,
     stride: usize,
@@ -155,7 +155,7 @@ impl<T: Number> Slab<T> {
         match MmapMut::map_anon(bytes.next_multiple_of(LARGE)) {
             Ok(map) => {
                 #[cfg(target_os = "linux")]
-                // Without large pages the slab is slower and otherwise the same.
+                // If the advice fails, the slab is only slower.
                 let _ = map.advise(Advice::HugePage);
                 Self::Mapped(map, PhantomData)
             }

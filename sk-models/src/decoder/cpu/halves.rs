@@ -1,12 +1,12 @@
 //! Products with weights in bf16.
 //!
-//! A bf16 number is the upper half of an f32, so a weight is widened by a shift and multiplied
-//! exactly. Only packing rounds. Every entry is one chain of multiply-adds in the order of k, as
-//! with weights in f32.
+//! A bf16 number is the upper half of an f32, so a weight is widened exactly, by a shift. Weights
+//! are rounded only when they are packed. Every entry is one chain of multiply-adds in the order of
+//! k, as with weights in f32.
 //!
-//! A processor with [`PairProducts`] rounds rows to bf16 as well, and multiplies and adds two pairs
-//! in the place of one f32. An entry is one chain in the order of k again, in passes of any number
-//! of rows.
+//! On a processor with [`PairProducts`], rows are rounded to bf16 as well, and one instruction adds
+//! two products to each f32 sum. An entry is again one chain in the order of k, for any number of
+//! rows in a pass.
 
 use half::bf16;
 
@@ -35,15 +35,15 @@ impl PairProducts {
 /// Rows of numbers rounded to bf16.
 #[derive(Debug, Default)]
 pub(crate) struct Rounded {
-    /// Two numbers each, the first in the lower half, at the start. Zeros fill a row up to whole
-    /// vectors.
+    /// Pairs of numbers, the first in the lower half. Zeros fill a row up to whole vectors. Unused
+    /// memory may follow the rows.
     pairs: Vec<u32>,
     /// Pairs of a row.
     stride: usize,
 }
 
 impl Rounded {
-    /// Numbers of a vector.
+    /// Numbers in a vector.
     const VECTOR: usize = 32;
 
     /// Rounds the first `width` columns of a grid.
@@ -179,7 +179,8 @@ impl Halves {
 
 #[cfg(target_arch = "x86_64")]
 impl PairProducts {
-    /// Rounds a row to the nearest, ties to even. Numbers below the normal ones become zero.
+    /// Rounds the numbers of a row to the nearest bf16, ties to even. Subnormal numbers become
+    /// zero.
     fn round(self, row: &[f32], pairs: &mut [u32]) {
         // SAFETY: `self` is the proof that the processor has the instructions.
         unsafe { round(row, pairs) }
@@ -286,7 +287,7 @@ unsafe fn pairs_tile<const R: usize>(depth: usize, a: Place<*const u32>, panel: 
     }
 }
 
-/// Through f32, a few rows of the panel at a time: for any processor.
+/// Computes [`Halves::multiply`] on any processor. Widens a few rows of the panel to f32 at a time.
 ///
 /// # Safety
 ///
@@ -369,7 +370,7 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
                 firsts[v] = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs));
                 seconds[v] = _mm512_castsi512_ps(_mm512_and_si512(pairs, upper));
             }
-            // The last of an odd number has no second: what A has there may be anything.
+            // If `input` is odd, the last pair has no second row, and A may hold anything there.
             for (place, columns) in [(k, firsts), (k + 1, seconds)] {
                 if place < input {
                     for (r, sums) in sums.iter_mut().enumerate() {
@@ -395,7 +396,7 @@ mod tests {
     use super::super::noise::noise;
     use super::*;
 
-    /// What f32 gives from the same weights, widened.
+    /// Returns the product with the same weights, widened to f32.
     fn reference(weight: &Halves, panel: usize, rows: usize, a: Place<*const f32>, before: &[f32], add: bool) -> Vec<f32> {
         let mut numbers = vec![0.0; weight.input * WIDTH];
         for (column, place) in (panel * WIDTH..(panel + 1) * WIDTH).zip(0..) {

@@ -1,9 +1,9 @@
 //! Products with weights of eight bits.
 //!
 //! A weight column is `s_c·w` with w in −127…127; the largest entry of the column sets the scale.
-//! Activations keep sixteen bits: a number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so
-//! one pair of byte products stands for it. Sums are exact integers. The only errors are those of
-//! rounding a weight to 1/127 of the largest in its column and an activation to 1/32767 of the
+//! Activations keep sixteen bits: a number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so a
+//! product with a weight is two byte products. Sums are exact integers. The only errors are those
+//! of rounding a weight to 1/127 of the largest in its column and an activation to 1/32767 of the
 //! largest in its row.
 
 use std::num::NonZero;
@@ -24,10 +24,10 @@ const QUAD: usize = 4;
 /// Consecutive k whose bytes a tile holds.
 const DEPTH: usize = 64;
 
-/// The largest weight.
+/// The largest absolute value of a rounded weight.
 const WEIGHT: f32 = 127.0;
 
-/// The largest activation.
+/// The largest absolute value of a rounded activation.
 const ACTIVATION: f32 = 32_767.0;
 
 /// Whether the processor multiplies and adds four bytes at a time (AVX-512 VNNI).
@@ -93,7 +93,7 @@ impl Bytes {
         size_of_val::<[i8]>(&self.panels) + size_of_val::<[f32]>(&self.scales) + size_of_val::<[i32]>(&self.sums)
     }
 
-    /// Copies column `column`, as it is stored, to `out`.
+    /// Copies column `column`, as rounded when packed, to `out`.
     pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
         let panel = &self.panels[column / WIDTH * self.size..];
         for (k, value) in out.iter_mut().enumerate() {
@@ -159,7 +159,7 @@ impl Bytes {
         let mut sums = Sums([[[0; WIDTH]; HEIGHT]; 2]);
         for row in (0..rows).step_by(HEIGHT) {
             let a = x.lines[(first + row) / HEIGHT * blocks * 2 * HEIGHT..][..blocks * 2 * HEIGHT].as_ptr().cast();
-            // Each of the first eight prefetches an eighth of the next panel.
+            // Each of the first eight groups of rows prefetches an eighth of the next panel.
             let eighth = row / HEIGHT;
             let ahead = if eighth < 8 { bytes.as_ptr().wrapping_add((8 + eighth) * self.size / 8).cast() } else { a };
             // SAFETY: the panel and the rows have the same number of blocks.
@@ -266,7 +266,7 @@ impl Quantized {
     }
 }
 
-/// Returns a number in sixteen bits with zero in the middle. The bits above are unspecified.
+/// Returns a number as sixteen bits in which zero is 32768. The upper bits are unspecified.
 #[inline(always)]
 fn shifted(x: f32, rate: f32) -> u32 {
     /// Zero, shifted to the middle of sixteen bits.
@@ -279,7 +279,7 @@ fn shifted(x: f32, rate: f32) -> u32 {
 /// Numbers of a row that are rounded at a time.
 const SIDE: usize = 16;
 
-/// Returns the factor of a row's numbers and the scale that undoes it.
+/// Returns the factor by which the numbers of a row are multiplied, and the scale that undoes it.
 #[inline(always)]
 fn range(x: &[f32]) -> (f32, f32) {
     let mut largest = [0.0_f32; SIDE];
@@ -471,7 +471,7 @@ mod tests {
     use super::super::noise::noise;
     use super::*;
 
-    /// What the rounded numbers give, in exact integers.
+    /// Returns the product of the rounded numbers, summed in exact integers.
     fn exactly(input: usize, x: &[f32], column: usize) -> f64 {
         let largest = x.iter().fold(0.0_f32, |a, b| a.max(b.abs()));
         let weights: Vec<f32> = (0..input).map(|k| noise(k, column)).collect();
@@ -510,8 +510,8 @@ mod tests {
                         // Two conversions of integers to f32 and two products.
                         let tolerance = 4.0 * f64::from(f32::EPSILON) * (input as f64);
                         assert!((found - expected).abs() <= tolerance, "{found} for {expected}");
-                        // And near what was asked for: half a step of a weight and of an activation
-                        // for each k.
+                        // The result is also near the unrounded product: half a step of a weight
+                        // and of an activation for each k.
                         let plain: f64 = (0..input).map(|k| f64::from(x[k]) * f64::from(noise(k, panel * WIDTH + place))).sum();
                         let bound: f64 = x.iter().map(|x| f64::from(x.abs()) * 0.5 / 127.0 + 3.0 * 0.5 / 32_767.0).sum();
                         assert!((found - start - plain).abs() <= bound * 1.001 + tolerance, "{found} for {plain}");
@@ -546,7 +546,7 @@ mod tests {
             };
             (0..rows).for_each(|row| tile.plain(row, plain[row * WIDTH..].as_mut_ptr().cast(), true));
         }
-        // A fused multiply-add less in one of them.
+        // One of the two uses a fused multiply-add.
         assert!(fast.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
     }
 

@@ -91,7 +91,8 @@ impl Block {
         self.values.reserve(count * width.next_multiple_of(WIDTH));
     }
 
-    /// Appends the first `tokens` positions of another block to the `length` of this one.
+    /// Appends the first `tokens` positions of another block after the `length` positions of this
+    /// one.
     fn adopt(&mut self, length: usize, other: &Self, tokens: usize, width: usize) {
         self.values.append(&other.values[..tokens * width.next_multiple_of(WIDTH)]);
         // Panels that are whole in both blocks.
@@ -145,7 +146,7 @@ impl KvCache {
         &mut self.layers[layer]
     }
 
-    /// Counts the tokens that every layer has appended.
+    /// Adds `tokens`, which every layer has appended, to the length.
     pub(crate) fn advance(&mut self, tokens: usize) {
         self.length += tokens;
     }
@@ -171,7 +172,7 @@ impl PrefixCache for KvCache {
     }
 
     /// Keeps the given sequences in the given order. Blocks are moved, and copied only if a
-    /// sequence is named twice.
+    /// sequence occurs more than once.
     fn select_lanes(&mut self, sequences: &[usize]) {
         for blocks in &mut self.layers {
             let mut old: Vec<Option<Block>> = std::mem::take(blocks).into_iter().map(Some).collect();
@@ -221,7 +222,7 @@ impl PrefixCache for KvCache {
         let mut blocks: Vec<&mut Block> = self.layers.iter_mut().flatten().collect();
         for_each_mut(&mut blocks, |index, block| {
             let (layer, lane, head) = (index / in_layer, index % in_layer / heads, index % heads);
-            // With room for what follows: growing copies the block.
+            // Reserve room for later tokens too, since growing copies the block.
             block.reserve((pieces + pieces / 8 + 1) * count, width);
             for (at, piece) in lanes[lane].iter().enumerate() {
                 block.adopt(length + at * count, &piece.layers[layer][head], count, width);
@@ -254,7 +255,8 @@ mod tests {
     use super::super::rope::Rotations;
     use super::*;
 
-    /// D: halves that are no whole vectors, and values that are no whole panels.
+    /// The head dimension. Half of it is not a multiple of a vector, and values are not whole
+    /// panels.
     const D: usize = 42;
 
     /// Tokens: more than two panels.
@@ -270,8 +272,8 @@ mod tests {
             Self { keys: numbers(TOKENS * D, 1), values: numbers(TOKENS * D, 2) }
         }
 
-        /// A block of the tokens from `first` on, which lie at their numbers and 9, appended up to
-        /// each of `ends`.
+        /// Returns a block of the tokens from `first` on, appended in steps up to each of `ends`.
+        /// Token i has position i + 9.
         fn block(&self, first: usize, ends: &[usize]) -> Block {
             let table = Rotations::new(D, 100.0).reach(TOKENS + 9);
             let mut block = Block::default();
@@ -330,7 +332,7 @@ mod tests {
             let other = tokens.block(length, &[TOKENS]);
             block.adopt(length, &other, count, D);
             same(&block, &tokens.block(0, &[length + count]));
-            // What was cut off leaves no trace.
+            // Truncated tokens leave no trace.
             block.truncate(length, D);
             block.adopt(length, &other, count, D);
             same(&block, &tokens.block(0, &[length + count]));

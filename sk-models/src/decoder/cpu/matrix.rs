@@ -17,7 +17,7 @@ use super::tile::{self, Place, Product, ROWS, WIDTH, multiply, multiply_all};
 use crate::precision::Precision;
 use crate::team::{Team, for_each_mut};
 
-/// Bytes of a block of input rows, which stays in the second-level cache while panels pass.
+/// Bytes of a block of input rows. A block stays in the second-level cache while panels are read.
 const BLOCK_BYTES: usize = 768 << 10;
 
 /// Bytes of a block for tiles and one sweep over the depth. A panel is prepared once per block, so
@@ -136,7 +136,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The form in which input rows meet a frozen weight.
+/// The form in which input rows are multiplied with a frozen weight.
 #[derive(Clone, Copy)]
 pub(crate) enum Form<'a> {
     /// As f32.
@@ -150,7 +150,7 @@ pub(crate) enum Form<'a> {
 }
 
 impl Form<'_> {
-    /// Whether products run in tiles, for which blocks of rows are squares.
+    /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of [`SIDE`].
     pub(crate) fn is_tiled(self) -> bool {
         match self {
             Self::Numbers | Self::Rounded(_) => false,
@@ -168,11 +168,11 @@ impl Form<'_> {
     }
 }
 
-/// A linear layer for rows of several lanes: one frozen weight, and a low-rank change for some
+/// A linear layer for rows of several lanes: one frozen weight, and low-rank updates for some
 /// lanes.
 pub(crate) struct Linear<'a> {
     pub(crate) weight: &'a Matrix,
-    /// One per lane; empty if no lane has a change.
+    /// The update of each lane; empty if no lane has one.
     pub(crate) deltas: Vec<Option<&'a Delta>>,
     /// `x·A` of each row.
     low: Grid,
@@ -186,8 +186,8 @@ impl<'a> Linear<'a> {
         Self { weight, deltas, low: Grid::default() }
     }
 
-    /// Computes one panel for rows `first..first + rows`: the frozen product and each lane's
-    /// change, or the part of both in the current sweep.
+    /// Computes one panel for rows `first..first + rows`: the frozen product, or its part in the
+    /// current sweep, with the bias in the first sweep and each lane's update in the last.
     ///
     /// # Safety
     ///
@@ -233,7 +233,7 @@ impl<'a> Linear<'a> {
                 }
                 (Panels::Bf16(halves), Form::Rounded(x)) => halves.multiply_rounded(panel, [first, rows], x, c, add),
                 (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
-                // Lanes of many rows have their own tiles, which add the change before the sums
+                // Lanes of many rows have their own tiles, which add the update before the sums
                 // leave the registers.
                 (Panels::F32(panels), _) if lanes.smallest() >= ROWS && !self.deltas.is_empty() => {
                     let frozen = |row| Product {
@@ -255,7 +255,7 @@ impl<'a> Linear<'a> {
                     multiply([rows, self.weight.input, 2], place(first), weight, c, add);
                 }
                 (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
-                // If the rows have no form for this weight, they are rounded here.
+                // If the rows were not converted for this weight, they are rounded here.
                 (Panels::Int8(bytes), _) => {
                     let mut rounded = Quantized::default();
                     rounded.fill(x.grid, self.weight.input, None);
@@ -273,7 +273,7 @@ impl<'a> Linear<'a> {
     }
 }
 
-/// Computes `x·A` for every layer and lane of a group that shares its input.
+/// Computes `x·A` for every lane of layers that share their input.
 pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
     /// Rows of a task.
     const PIECE: usize = 4 * ROWS;
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_layer_in_sweeps_has_its_bias_and_its_change_once() {
         let Some(tiles) = Tiles::get() else { return };
-        /// As in one chain of additions; with weights of bf16, rows have sixteen bits.
+        /// Rounding in one chain of additions. With weights in bf16, rows have sixteen bits.
         const TOLERANCE: [f64; 2] = [2e-5, 4e-3];
         let ([input, output], rank) = ([1000, 40], 5);
         let rows = 450 * Team::global().threads();

@@ -1,9 +1,9 @@
 //! The decoder on a CPU: packed weights, one team of threads, no tensor between the layers.
 //!
-//! It computes what [`Qwen2::forward`] does. Weights are packed for the loops that read them,
-//! adapters are added while a tile is in the registers, keys and values are laid out for the two
-//! products of attention, and logits are never all in memory if only their sums are needed. There
-//! are no gradients.
+//! It computes what [`Qwen2::forward`] does, without gradients. Weights are packed for the loops
+//! that read them. Adapters are added while a tile is in the registers. Keys and values are laid
+//! out for the two products of attention. If only sums over logits are needed, the logits are never
+//! all in memory.
 
 mod adapter;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
@@ -61,8 +61,8 @@ enum Table {
 }
 
 impl Table {
-    /// Beside weights of eight bits the embedding stays in f32: a pass reads only one row of it per
-    /// token.
+    /// Packs an embedding. With weights of eight bits it stays in f32, since a pass reads only one
+    /// row of it per token.
     fn new(values: &[f32], precision: Precision) -> Self {
         match precision {
             Precision::F32 | Precision::Int8 => Self::F32(values.to_vec()),
@@ -104,10 +104,10 @@ enum Embedding {
     Tied(Matrix),
 }
 
-/// Returns the instructions that products with weights of a precision run in.
+/// Returns the name of the instructions that products with weights of a precision use.
 ///
-/// They follow from the features of the processor alone, so that a machine returns the same bits on
-/// every run.
+/// They depend only on the features of the processor, so that results on one machine are
+/// bit-identical in every run.
 pub(crate) fn instructions(precision: Precision) -> String {
     let vectors = match precision {
         Precision::Bf16 if PairProducts::get().is_some() => "AVX-512 BF16",
@@ -128,7 +128,7 @@ pub(crate) struct CpuEngine {
     rotations: Rotations,
     config: Qwen2Config,
     precision: Precision,
-    /// The packed adapters that somebody still holds.
+    /// The packed adapters whose originals are still in use.
     adapters: Mutex<Vec<(Weak<LoraAdapter>, Arc<PackedAdapter>)>>,
     /// Buffers of finished passes, for reuse.
     spare: Mutex<Vec<Buffers>>,
@@ -222,7 +222,7 @@ impl PackedLayer {
     }
 }
 
-/// Returns how many of the first groups share a pass, given their tokens.
+/// Returns how many of the first groups share a pass, given the number of tokens of each group.
 fn portion(tokens: impl Iterator<Item = usize>) -> usize {
     /// Tokens that are worth a sweep over the weights. With many more, the states between layers
     /// leave the caches.
@@ -409,13 +409,13 @@ impl CpuEngine {
         x
     }
 
-    /// Returns the head with the change of each lane.
+    /// Returns the head with the low-rank update of each lane.
     fn head<'a>(&'a self, seats: impl Iterator<Item = &'a Option<Arc<PackedAdapter>>>) -> Linear<'a> {
         Linear::new(&self.head, seats.map(|seat| seat.as_ref().and_then(|adapter| adapter.head.as_ref())).collect())
     }
 
-    /// Returns the logits `[M, V]`, padded, of each grid of states, whose rows divide into its
-    /// lanes in order.
+    /// Returns the padded logits `[M, V]` of each grid of states. The rows of a grid are grouped by
+    /// lane, in the order of its seats.
     pub(crate) fn logits_of(&self, inputs: &[(&Grid, &Seats)]) -> Vec<Grid> {
         let counts: Vec<usize> = inputs.iter().map(|(states, _)| states.rows()).collect();
         let lanes = Lanes::of_each(inputs.iter().map(|(states, seats)| (seats.len(), states.rows() / seats.len())));

@@ -1,5 +1,5 @@
-//! Tiles where there are none: see `amx.rs`. There is no value of [`Tiles`] here, so that nothing
-//! can be asked of one.
+//! The replacement for `amx.rs` on processors other than x86-64. No value of [`Tiles`] exists here,
+//! so its methods are never called.
 
 use std::convert::Infallible;
 use std::num::NonZero;

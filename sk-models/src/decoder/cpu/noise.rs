@@ -1,12 +1,12 @@
 //! Numbers for the tests of this module.
 
-/// A number in [−1, 1) that depends on both.
+/// Returns a number in [−1, 1) that depends on the row and the column.
 pub(super) fn noise(row: usize, column: usize) -> f32 {
     let hash = (row as u32).wrapping_mul(2_654_435_761) ^ (column as u32).wrapping_mul(2_246_822_519);
     (hash.wrapping_mul(3_266_489_917) >> 8) as f32 / (1 << 23) as f32 - 1.0
 }
 
-/// So many of them, others for another seed.
+/// Returns `count` numbers in [−1, 1) that depend on the seed.
 pub(super) fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
     (0..count)

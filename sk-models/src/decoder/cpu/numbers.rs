@@ -12,8 +12,8 @@ struct Line([f32; LINE]);
 
 /// Numbers in whole cache lines, which grow as a `Vec` does.
 ///
-/// A vector of sixteen that begins elsewhere lies across two lines and takes two loads, and every
-/// query reads each row of keys.
+/// An unaligned vector of sixteen numbers lies across two cache lines and takes two loads. This
+/// matters because every query reads each row of keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Numbers(Vec<Line>);
 
@@ -48,12 +48,12 @@ impl Numbers {
         self.0.reserve(Self::lines(count));
     }
 
-    /// Returns the number of numbers that fit without growing.
+    /// Returns how many numbers fit without growing.
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity() * LINE
     }
 
-    /// Appends numbers, whole lines of them.
+    /// Appends numbers, which must be whole lines.
     pub(crate) fn append(&mut self, others: &[f32]) {
         let (lines, rest) = others.as_chunks();
         assert!(rest.is_empty(), "{} numbers are no whole lines", others.len());

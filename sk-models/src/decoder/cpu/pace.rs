@@ -12,7 +12,7 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// Returns the pace of `rows` rows of a lane; other lanes do not matter.
+    /// Returns the pace of a pass with `rows` rows per lane. The number of lanes does not matter.
     pub(super) fn of(rows: usize) -> Self {
         /// Rows that fill a tile.
         const MANY: usize = 16;

@@ -1,5 +1,4 @@
-//! What one pass computes: which token stands in which row of its grids, and which rows see which
-//! keys.
+//! The plan of one pass: the grid row of each token, and the keys that each row attends to.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ impl PackedCache<'_> {
         }
     }
 
-    /// Returns how many of them lie in a row's own block.
+    /// Returns how many of these tokens lie in a row's own block.
     fn earlier(&self) -> usize {
         match self {
             Self::Prefill(prefix) => prefix.length,
@@ -51,7 +50,7 @@ impl PackedCache<'_> {
     }
 }
 
-/// The keys and values that the rows of a group see in one layer.
+/// The keys and values that the rows of a group attend to in one layer.
 pub(crate) struct Keys<'a> {
     /// The blocks that the rows of a lane share, one per head, and their length; `None` if empty.
     pub(crate) shared: Option<(&'a [Block], usize)>,
@@ -68,13 +67,13 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Returns the pace at which the rows are read. It is the same for all groups of a pass, so the
-    /// bits of a row do not depend on other rows.
+    /// Returns the pace of the rows. All groups of a pass have the same pace, so that the results
+    /// of a row do not depend on other rows.
     pub(crate) fn pace(&self) -> Pace {
         Pace::of_rows(&self.rows)
     }
 
-    /// Returns the number of tokens in all lanes, counting shared ones each time.
+    /// Returns the number of tokens in all lanes. Tokens that rows share are counted once per row.
     pub(crate) fn tokens(&self) -> usize {
         self.seats.len() * self.rows.iter().map(|row| row.len()).sum::<usize>()
     }
@@ -89,7 +88,7 @@ impl Group<'_> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     rows: Vec<Vec<usize>>,
-    /// Per row, the number of leading tokens that an earlier row has too.
+    /// Per row, the number of leading tokens that it shares with an earlier row.
     known: Vec<usize>,
     states: usize,
 }
@@ -172,8 +171,8 @@ impl Plan {
         for (index, group) in groups.iter().enumerate() {
             let (position, earlier) = (group.cache.position(), group.cache.earlier());
             let longest = group.longest();
-            // Rows that hold tokens differ already, and for one token sharing is not worth its
-            // cost.
+            // Rows of a non-empty suffix differ already, and sharing a single token is not worth
+            // its cost.
             let places = Places::new(&group.rows, earlier == 0 && longest > 1);
             plan.reach = plan.reach.max(position + longest);
             for lane in 0..group.seats.len() {
@@ -197,7 +196,8 @@ impl Plan {
         span.first + self.places[span.group].at(span.row, step)
     }
 
-    /// Counts the tokens that every layer has appended. Rows shorter than the longest are complete.
+    /// Adds the tokens that every layer has appended to the lengths of the caches. Every row counts
+    /// as the longest, since rows of different lengths are not extended again.
     pub(crate) fn advance(groups: &mut [Group<'_>]) {
         for group in groups {
             let longest = group.longest();

@@ -18,14 +18,14 @@ use crate::team::{Parts, Team};
 /// Panels whose logits exist at one time.
 const PANELS: usize = 8;
 
-/// Panels whose logits are summed on their own, so that the order of a row's sums depends neither
-/// on other rows nor on threads.
+/// Panels whose logits form one partial sum, so that the order of a row's sums depends neither on
+/// other rows nor on threads.
 const UNIT: usize = 2 * PANELS;
 
 /// Rows whose logits exist at one time.
 const PIECE: usize = 2 * ROWS;
 
-/// Rows of a task: as many as share a sweep over the head while their states stay in the cache.
+/// Rows of a task, which share a sweep over the head. Their states stay in the cache.
 const BLOCK: usize = 168;
 
 /// Rows of a task where products run in tiles.
@@ -58,7 +58,7 @@ struct Partial {
 impl Partial {
     const NONE: Self = Self { max: f32::NEG_INFINITY, sum: 0.0, target: None };
 
-    /// Adds more logits.
+    /// Adds logits to the running softmax.
     #[inline(always)]
     fn extend(&mut self, logits: &[f32], scratch: &mut [f32]) {
         let peak = max(logits).max(self.max);

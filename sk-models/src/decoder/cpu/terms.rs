@@ -1,11 +1,11 @@
-//! Numbers as sums of bf16 numbers, which tiles multiply many times as fast as vectors multiply
-//! f32.
+//! Numbers as sums of bf16 numbers. Tiles multiply bf16 many times as fast as vectors multiply f32.
 //!
 //! An f32 has 24 significant bits and a bf16 has eight, so `x = x₀ + x₁ + x₂` exactly; each term is
-//! the rounding of what the terms before it leave. Of the nine products of two such sums, three are
-//! below 2⁻²⁴ of the whole and are skipped. An entry of a product is then within the rounding of
-//! f32, in another order than a chain of multiply-adds. Rows that meet bf16 weights are sums of two
-//! terms, which have sixteen bits.
+//! the rounding of the remainder that the terms before it leave. Of the nine products of two such
+//! sums, three are below 2⁻²⁴ of the whole and are skipped. An entry of a product is then exact
+//! within the rounding of f32, but its terms are added in another order than in a chain of
+//! multiply-adds. Rows that are multiplied with bf16 weights are sums of two terms, which have
+//! sixteen bits.
 
 use std::cell::RefCell;
 use std::num::NonZero;
@@ -24,7 +24,7 @@ pub(super) const DEPTH: usize = 32;
 /// Terms of an f32 number.
 pub(crate) const THREE: usize = 3;
 
-/// Terms of a row that meets weights in bf16.
+/// Terms of a number in a row that is multiplied with weights in bf16.
 pub(crate) const TWO: usize = 2;
 
 /// Runs products of tiles in registers and returns the number of multiply-adds with weights of
@@ -85,7 +85,7 @@ impl Terms {
         self.blocks
     }
 
-    /// Returns the least depth of a sweep. Its sums wait in memory for the next sweep.
+    /// Returns the smallest depth of a sweep. Between sweeps, the sums are in memory.
     pub(super) fn sweep(&self) -> usize {
         DEPTH * if self.terms == THREE { GROUP } else { 8 }
     }
@@ -123,12 +123,12 @@ impl Terms {
             let Some(blocks) = NonZero::new(BLOCKS.min(sweep.end - from)) else { continue };
             let count = blocks.get();
             let b = panel.ready(from..from + count);
-            // The blocks that come next: more of this panel, or the same blocks of the next panel.
+            // The first block to prefetch: the next one of this panel, or the first of the sweep in
+            // the next panel.
             let next = if from + count < sweep.end { from + count } else { self.blocks + sweep.start };
             for row in (0..rows).step_by(SIDE) {
                 let a = self.lines[((first + row) / SIDE * self.blocks + from) * block..][..count * block].as_ptr().cast();
-                // Each of the first eight squares prefetches an eighth of the blocks that come
-                // next.
+                // Each of the first eight squares prefetches an eighth of the next blocks.
                 let ahead = if row < 8 * SIDE { panel.ahead(next * 8 + row / SIDE * count) } else { a };
                 let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
                 let add = add || from > sweep.start;
@@ -154,14 +154,15 @@ const GROUP: usize = 16;
 
 /// A panel that is multiplied with squares of rows.
 pub(super) trait Panel {
-    /// Returns the number of blocks and the number of terms of the rows it meets.
+    /// Returns the number of blocks, and the number of terms of the rows that it is multiplied
+    /// with.
     fn shape(&self) -> (usize, usize);
 
     /// Prepares at most [`BLOCKS`] blocks and returns their address.
     fn ready(&mut self, blocks: Range<usize>) -> *const u8;
 
-    /// Returns the address of the block at `eighths` eighths of a block from the panel's beginning;
-    /// it may lie beyond the end.
+    /// Returns the address at `eighths` eighths of a block from the beginning of the panel. It may
+    /// lie beyond the end.
     fn ahead(&self, eighths: usize) -> *const u8;
 
     /// Multiplies a square of A with prepared blocks. The places are those of A, of the blocks, and
@@ -303,7 +304,7 @@ mod tests {
         (whole, pairs)
     }
 
-    /// The product of rows of `depth` columns with a panel, in sums of so many terms.
+    /// Returns the product of rows of `depth` columns with a panel, in sums of `terms` terms.
     fn product(tiles: Tiles, x: &Grid, depth: usize, terms: usize) -> Vec<f32> {
         let (whole, pairs) = panels(depth);
         let mut sums = Terms::default();
@@ -322,8 +323,8 @@ mod tests {
 
     /// Checks a product of rows `first..` against exact sums.
     ///
-    /// An entry may be off by `split · Σ|ab|`, what sums of few bf16 leave out, and by a rounding
-    /// for each addition.
+    /// An entry may be off by `split · Σ|ab|`, the part that sums of few bf16 numbers skip, and by
+    /// a rounding for each addition.
     fn check(
         [rows, depth, first]: [usize; 3],
         add: bool,
@@ -417,8 +418,8 @@ mod tests {
     #[test]
     fn sweeps_cover_the_depth_and_add_up() {
         let Some(tiles) = Tiles::get() else { return };
-        // Blocks of 32, the last one of 4: more than fit into one sweep by what 64 rows may take,
-        // and as many as there are by the least of one.
+        // The depth is 40 blocks of 32 columns and one of 4. The number of sweeps follows from the
+        // bytes that 64 rows may take and from the smallest depth of a sweep.
         let [rows, depth] = [64, 40 * DEPTH + 4];
         let x = grid(rows, depth, 3);
         let mut terms = Terms::default();
@@ -461,7 +462,7 @@ mod tests {
     #[test]
     fn small_parts_of_a_number_count() {
         let Some(tiles) = Tiles::get() else { return };
-        // 1 + 2⁻²³ times 1 − 2⁻²⁴, in sums whose large parts cancel: what eight or sixteen bits see
+        // (1 + 2⁻²³)(1 − 2⁻²⁴) − 1: the large parts cancel, so the result in eight or sixteen bits
         // is zero.
         let (a, b) = (1.0 + f32::EPSILON, 1.0 - f32::EPSILON / 2.0);
         let mut x = Grid::new(1, 2);
@@ -493,7 +494,7 @@ mod tests {
         }
     }
 
-    /// How deep a sweep is follows from how many rows there are, and how many threads.
+    /// The depth of a sweep depends on the number of rows and the number of threads.
     #[test]
     fn a_row_has_the_same_bits_in_any_sweeps() {
         let Some(tiles) = Tiles::get() else { return };
@@ -559,8 +560,7 @@ mod tests {
             });
             (off.sum::<f64>() / (rows * WIDTH) as f64).sqrt()
         };
-        // The large products are added one after the other in both, and nothing else is of the same
-        // size.
+        // Both add the large products one after the other, and no other error is of that size.
         let (fast, plain) = (error(&fast), error(&plain));
         println!("root mean square error of tiles {fast:.2e}, of vectors {plain:.2e}");
         assert!(fast <= 1.25 * plain, "{fast} for {plain}");

@@ -1,8 +1,8 @@
-//! The product that everything else is made of: a few rows times one panel of columns.
+//! The microkernel of all products: a few rows times one panel of columns.
 //!
 //! A panel is [`WIDTH`] columns of a matrix, row after row, so one sweep reads memory once from
 //! front to back. Every entry of a tile is one chain of fused multiply-adds in the order of k, so
-//! the bits of a row do not depend on the batch.
+//! the results of a row do not depend on the batch.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ pub(crate) const WIDTH: usize = 32;
 /// Rows of the largest tile. With two vectors each, they fill the registers of AVX-512.
 pub(crate) const ROWS: usize = 12;
 
-/// Instructions of this processor.
+/// The vector instructions of this processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     #[cfg(target_arch = "x86_64")]
@@ -38,7 +38,7 @@ fn level() -> Level {
     *LEVEL
 }
 
-/// Returns the instructions of products in f32.
+/// Returns the name of the instructions that products in f32 use.
 pub(super) fn instructions() -> &'static str {
     match level() {
         #[cfg(target_arch = "x86_64")]
@@ -75,7 +75,7 @@ impl Product {
 ///
 /// # Safety
 ///
-/// The three places reach that far, and nothing else uses C meanwhile.
+/// The three places cover these rows and columns, and nothing else uses C meanwhile.
 pub(crate) unsafe fn multiply(
     [rows, depth, vectors]: [usize; 3],
     a: Place<*const f32>,
@@ -117,7 +117,8 @@ pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Produ
 /// Returns the distance of prefetches, in rows of a panel.
 ///
 /// The processor's own prefetching ends at each page, and a panel spans many pages. The next panel
-/// follows this one, so prefetching beyond the end helps too. Tiles of few rows pass faster.
+/// follows this one, so prefetching beyond the end helps too. Tiles of few rows take less time per
+/// row of the panel, so the distance is larger.
 #[cfg(target_arch = "x86_64")]
 const fn ahead(rows: usize) -> usize {
     if rows < 4 { 96 } else { 32 }
@@ -151,8 +152,8 @@ unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize
 
 /// # Safety
 ///
-/// As [`avx512`], for `R` rows and `V` vectors. [`multiply_all`] has looked at the processor, and its
-/// callers at the three places.
+/// As [`avx512`], for `R` rows and `V` vectors. [`multiply_all`] has checked the processor, and its
+/// callers vouch for the three places.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
@@ -200,7 +201,7 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
 
 /// # Safety
 ///
-/// As [`multiply_all`], on a processor with AVX2 and FMA, which it has looked at.
+/// As [`multiply_all`], on a processor with AVX2 and FMA, which [`multiply_all`] has checked.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
@@ -208,7 +209,7 @@ unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Place<*
     unsafe { portable::<true>(shape, products, first, c, add) }
 }
 
-/// The rows and columns that sixteen vector registers of eight hold, in a form that the compiler
+/// Computes tiles that fit into sixteen registers of eight numbers, in a form that the compiler
 /// vectorises.
 ///
 /// # Safety
@@ -288,7 +289,7 @@ mod tests {
 
     type Multiply = unsafe fn([usize; 2], &[Product], usize, Place<*mut f32>, bool);
 
-    /// A rounding per term of sums of 40 products below one.
+    /// One rounding per term, in sums of 40 products below one.
     const TOLERANCE: f32 = 40.0 * f32::EPSILON;
 
     fn check(multiply: Multiply, rows: usize) {
@@ -310,7 +311,7 @@ mod tests {
             unsafe {
                 let a = Place { start: a.as_ptr(), stride: a_stride };
                 let b = Place { start: b.as_ptr(), stride: width };
-                // The same product in one piece, or as two that are added.
+                // The same product in one piece, or as the sum of two.
                 let (head, tail) = (depth / 3, depth - depth / 3);
                 let whole = [Product { depth, a, b }];
                 let parts = [

@@ -17,11 +17,11 @@ pub(super) struct Pass {
     parts: Vec<Part>,
 }
 
-/// One group.
+/// One group of the pass.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     sight: Sight,
-    /// The most keys that there can be while the numbers change.
+    /// The largest number of keys as the numbers of the pass change.
     room: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn numbers(groups: &[Group<'_>], lanes: usize) -> Vec<i32> {
 
 impl Pass {
     /// Prepares a pass over groups whose [`numbers`] are on the device. `angles` covers all
-    /// positions. `room` is the most keys that there can be if the numbers change; by default, the
+    /// positions. `room` is the largest number of keys as the numbers change; the default is the
     /// present number.
     pub(super) fn new(
         config: &Qwen2Config,

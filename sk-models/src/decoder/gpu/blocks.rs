@@ -1,4 +1,4 @@
-//! Logits on a GPU, of which only the blocks that a draw needs are copied to the host.
+//! Logits on a GPU. Only the blocks that a draw needs are copied to the host.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
@@ -9,13 +9,13 @@ use crate::kernels::simd::{exp, widened};
 
 /// Logits `[M, V]` in blocks of neighbouring tokens.
 ///
-/// A row of Qwen2.5 takes 600 KB, and a draw needs the few hundred tokens that hold nearly all of
-/// the mass. Two numbers per block say which blocks hold them.
+/// A row of Qwen2.5 takes 600 KB, but a draw needs only the few hundred tokens that hold nearly all
+/// of the mass. Two numbers per block tell which blocks hold these tokens.
 pub(crate) struct Blocks {
     /// `[M, blocks, BLOCK]`; −∞ fills the last block.
     logits: Tensor<3>,
     vocabulary: usize,
-    /// The logits of forbidden tokens as they came, `[M, forbidden]`.
+    /// The original logits of forbidden tokens, `[M, forbidden]`.
     forbidden: Option<Tensor<2>>,
 }
 
@@ -29,17 +29,17 @@ pub(crate) struct Outline {
     pub(crate) largest: Vec<f32>,
     /// Σ e^{(z − max)·rate} of each block, with the largest logit of all as max.
     pub(crate) masses: Vec<f64>,
-    /// Σ e^{z − max} of all that are not forbidden.
+    /// Σ e^{z − max} over all tokens that are not forbidden.
     pub(crate) plain: f64,
     /// The requested logits.
     pub(crate) asked: Vec<f32>,
-    /// The logits of forbidden tokens as they came.
+    /// The original logits of forbidden tokens.
     pub(crate) forbidden: Vec<f32>,
 }
 
 impl Outline {
-    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then so many logits
-    /// asked for, and the forbidden ones.
+    /// Parses the numbers of a row: the summary of `blocks` blocks as [`ops::outline`] returns it,
+    /// then `asked` requested logits, then the forbidden ones.
     fn new(row: &[f32], blocks: usize, rate: f32, asked: usize) -> Self {
         let (largest, rest) = row.split_at(blocks);
         let (masses, rest) = rest.split_at(blocks);
@@ -60,7 +60,7 @@ impl Outline {
         Self { largest: largest.to_vec(), masses, plain, asked: asked.to_vec(), forbidden: forbidden.to_vec() }
     }
 
-    /// Whether a logit of the row is NaN or +∞.
+    /// Returns whether a logit of the row is NaN or +∞.
     pub(crate) fn is_broken(&self) -> bool {
         self.masses.iter().any(|mass| mass.is_nan())
     }
@@ -81,7 +81,7 @@ impl Blocks {
         Self { logits: logits.reshape([rows, blocks, BLOCK]), vocabulary, forbidden: None }
     }
 
-    /// The same with tokens made impossible in every row.
+    /// Returns the blocks with the logits of `tokens` set to −∞ in every row.
     pub(crate) fn forbid(&self, tokens: &[TokenId]) -> Self {
         let mut places: Vec<usize> =
             tokens.iter().map(|&token| token as usize).filter(|&token| token < self.vocabulary).collect();
@@ -99,7 +99,7 @@ impl Blocks {
         Self { logits: logits.clone() + penalty.cast(logits.dtype()), vocabulary: *vocabulary, forbidden }
     }
 
-    /// The logits of some tokens of every row, `[M, tokens]`.
+    /// Returns the logits of some tokens of every row, `[M, tokens]`.
     fn select(&self, tokens: &[usize]) -> Tensor<2> {
         let [rows, blocks, _] = self.logits.dims();
         let flat = self.logits.clone().reshape([rows, blocks * BLOCK]);
@@ -138,8 +138,8 @@ pub(in crate::decoder) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<
     tensor.try_into_vec_as::<f32>().map_err(|e| DeviceFailure { message: e.to_string() })
 }
 
-/// Returns the argmax of each row of `[M, V]`, the first of equals; `None` for a row with a NaN or
-/// +∞.
+/// Returns the argmax of each row of `[M, V]`, or `None` for a row with a NaN or +∞. Among equal
+/// logits, the first wins.
 pub(in crate::decoder) fn argmax(logits: Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
     let pairs = read(ops::argmax(logits))?;
     Ok(pairs.chunks_exact(2).map(|pair| (pair[1] == 0.0).then_some(pair[0] as TokenId)).collect())

@@ -7,12 +7,12 @@ use super::recording::Repeats;
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{PrefixCache, SuffixCache};
 
-/// The context of each lane: per layer, keys and values `[G, 2·Hkv, P, D]`, keys before values, in
-/// buffers with spare room.
+/// The keys and values of the context of each lane. Per layer, one buffer `[G, 2·Hkv, P, D]` with
+/// spare room holds keys before values.
 ///
-/// The tokens that the rows of a [`Suffix`] have added lie behind the context: token t of row n of
-/// N at `P + t·N + n`. The rows of a lane and the context they share are thus one block of keys,
-/// and the row that is adopted moves to the front.
+/// The tokens that the rows of a [`Suffix`] have added follow the context: token t of row n of N is
+/// at `P + t·N + n`, with P the length of the context. So the rows of a lane and the context that
+/// they share are one block of keys. An adopted row is moved to the front.
 #[derive(Debug)]
 pub(crate) struct Prefix {
     layers: Vec<Tensor<4>>,
@@ -21,7 +21,7 @@ pub(crate) struct Prefix {
     repeats: Repeats,
 }
 
-/// The number of rows and of the tokens that each has added to a prefix.
+/// The number of rows, and the number of tokens that each row has added to a prefix.
 #[derive(Debug)]
 pub(crate) struct Suffix {
     rows: usize,
@@ -46,8 +46,8 @@ impl Prefix {
         Self { layers, lanes, length: 0, repeats: Repeats::default() }
     }
 
-    /// Makes room for `more` tokens behind the first `used` ones of a layer, which stay. A full
-    /// buffer doubles.
+    /// Makes room for `more` tokens after the first `used` tokens of a layer, which are kept. A
+    /// full buffer is doubled.
     pub(super) fn reserve(&mut self, layer: usize, used: usize, more: usize) -> &mut Tensor<4> {
         let buffer = &mut self.layers[layer];
         let [lanes, heads, capacity, width] = buffer.dims();
@@ -69,7 +69,7 @@ impl Prefix {
         (0..self.layers.len()).map(|layer| self.reserve(layer, used, more).dims()[2]).min().unwrap_or(0)
     }
 
-    /// Returns the passes over this prefix that repeat.
+    /// Returns the record of repeated passes over this prefix.
     pub(super) fn repeats(&mut self) -> &mut Repeats {
         &mut self.repeats
     }
@@ -129,8 +129,8 @@ impl PrefixCache for Prefix {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
         self.repeats.forget();
         for (own, new) in self.layers.iter_mut().zip(&other.layers) {
-            // The capacity is that of the shorter buffer, which holds all tokens and grows when
-            // more come.
+            // The capacity is that of the shorter buffer, which holds all tokens and grows on
+            // demand.
             let capacity = own.dims()[2].min(new.dims()[2]);
             let part = |buffer: &Tensor<4>| {
                 let [lanes, heads, _, width] = buffer.dims();

@@ -19,14 +19,14 @@ use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
 use crate::precision::Precision;
 
-/// Tokens that fit into a new prefix; it doubles as needed.
+/// The capacity of a new prefix in tokens. It is doubled as needed.
 const CAPACITY: usize = 256;
 
-/// Logits in memory at once while states are read. Larger batches are read in pieces.
+/// The largest number of logits in memory while states are read. Larger batches are read in pieces.
 const LOGITS_AT_ONCE: usize = 16 << 20;
 
-/// The same on a GPU, where each piece reads the whole head again: 512 MiB of f32, the logits of 7
-/// spans of 24 tokens under four policies with the vocabulary of Qwen2.5.
+/// The same limit on a GPU, where each piece reads the whole head again: 512 MiB of f32, the logits
+/// of 7 spans of 24 tokens under four policies with the vocabulary of Qwen2.5.
 const LOGITS_ON_GPU: usize = 128 << 20;
 
 /// The states of a pass: `[M, H]`, ordered by lane, token and row.
@@ -36,7 +36,7 @@ pub(crate) struct States {
     rows: usize,
 }
 
-/// The adapters of the lanes in one stack, or `None` for a single lane, the backbone.
+/// The adapters of the lanes in one stack, or `None` for a single lane without an adapter.
 #[derive(Debug)]
 pub(crate) struct Seats(Option<Arc<AdapterStack>>);
 
@@ -174,15 +174,15 @@ impl Engine for GpuEngine {
         let weights = Tensor::<2>::from_data(TensorData::new(weights, [heads.len(), size]), &device).transpose();
         let biases = Tensor::<2>::from_data(TensorData::new(biases, [1, heads.len()]), &device);
         let states = states.values.clone().select(0, indices(&places, &device));
-        // Heads are in f32, and so is the product.
+        // The heads are in f32, so the product is too.
         let values = ops::product(states.unsqueeze::<4>(), weights.unsqueeze::<4>());
         read(values.reshape([places.len(), heads.len()]) + biases)
     }
 }
 
 impl GpuEngine {
-    /// Returns the adapters in one stack, shared with others who seat the same adapters in the same
-    /// order.
+    /// Returns the adapters in one stack, which all seats with the same adapters in the same order
+    /// share.
     fn stack(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<AdapterStack>, AdapterError> {
         let mut known = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, stack)| stack.strong_count() > 0);
@@ -248,7 +248,7 @@ impl GpuEngine {
         }
     }
 
-    /// Records a pass over groups whose caches have `room` places.
+    /// Records a pass over groups whose caches have room for `room` tokens.
     fn record(&self, numbers: &Tensor<1, Int>, room: usize, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Option<Recording> {
         let angles = self.angles(room);
         Recording::new(numbers, |numbers| {
@@ -257,8 +257,8 @@ impl GpuEngine {
         })
     }
 
-    /// Whether the device replays a recorded pass correctly, tried with `rows` rows on throw-away
-    /// caches.
+    /// Returns whether the device replays a recorded pass correctly. Tries it with `rows` rows on
+    /// temporary caches.
     fn rehearse(&self, rows: usize, lanes: Lanes<'_>) -> bool {
         let [first, second] = [0, 1].map(|token| vec![[token as TokenId]; rows]);
         let room = rows.next_power_of_two();
@@ -274,7 +274,8 @@ impl GpuEngine {
         });
         let Some(mut recording) = recording else { return false };
         let replayed = group(&second, &mut |groups| {
-            // SAFETY: the cache is there still, and nothing has happened since.
+            // SAFETY: the cache still exists, nothing has happened since the recording, and this is
+            // its thread.
             unsafe { recording.replay(&self.tell(groups, lanes)) }.ok()
         });
         let expected = group(&second, &mut |groups| {

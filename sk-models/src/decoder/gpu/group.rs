@@ -19,7 +19,7 @@ pub(crate) struct Group<'a> {
 pub(super) type Cache<'a> = engine::Cache<&'a mut Prefix, &'a mut Suffix>;
 
 impl Group<'_> {
-    /// Whether each row reads one token, as in decoding.
+    /// Returns whether the longest row reads one token, as in decoding.
     pub(crate) fn is_step(&self) -> bool {
         self.width() == 1
     }
@@ -50,7 +50,7 @@ impl Group<'_> {
     }
 }
 
-/// Records that the groups have been read.
+/// Adds the tokens of a finished pass to the lengths of the caches.
 pub(super) fn advance(groups: &mut [Group<'_>]) {
     for group in groups {
         let tokens = group.width();

@@ -58,8 +58,8 @@ impl Layer {
         matrices.into_iter().chain(vectors).sum()
     }
 
-    /// Runs the layer. The residual stream `[G·M, H]` comes in two parts and is returned in two
-    /// parts: the next norm adds them.
+    /// Runs the layer. The residual stream `[G·M, H]` is passed and returned as two summands, which
+    /// the next norm adds.
     pub(super) fn forward(
         &self,
         (x, change): (Tensor<2>, Option<Changed>),
@@ -69,7 +69,7 @@ impl Layer {
         deltas: Option<&LayerDeltas>,
     ) -> (Tensor<2>, Changed) {
         let change_of = |reads, x: &Tensor<2>| low_rank(deltas.and_then(|deltas| deltas.of(reads)), x);
-        // Adapters read unrounded states.
+        // If there are adapters, states are not rounded for them.
         let format = if deltas.is_some() { x.dtype() } else { self.down.dtype() };
         let (x, normed) = add_norm(x, change, &self.input_norm, format);
         let frozen = multiply(&normed, &self.input);
@@ -85,20 +85,20 @@ impl Layer {
     }
 }
 
-/// Stores a matrix by columns, as in its file: the terms of a sum lie side by side. Products with
-/// one row are fast on a GPU only in this layout.
+/// Stores a matrix column-major, as in its file, so that the terms of a sum are contiguous.
+/// Products with one row are fast on a GPU only in this layout.
 pub(super) fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
     let columns = matrix.transpose();
     // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
     settled(columns.ones_like() * columns).transpose()
 }
 
-/// Joins matrices `[in, out]` side by side, stored by columns.
+/// Joins matrices `[in, out]` side by side in column-major order.
 fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
     settled(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
 }
 
-/// The least depth for which a piece of a sum is worth computing on its own.
+/// The smallest depth for which a piece of a sum is worth computing separately.
 const PIECE: usize = 512;
 
 /// Returns the largest number of equal pieces, of at least [`PIECE`] each, that `input` divides
@@ -107,7 +107,7 @@ fn pieces(input: usize) -> usize {
     (1..=input / PIECE).rev().find(|pieces| input.is_multiple_of(*pieces)).unwrap_or(1)
 }
 
-/// Returns the lanes' change of products with `x`; `None` if no lane has an adapter.
+/// Returns the low-rank update of each lane for `x`, or `None` if no lane has an adapter.
 pub(super) fn low_rank(delta: Option<&LaneDelta>, x: &Tensor<2>) -> Option<Tensor<2>> {
     delta.map(|delta| spread(delta.low(x.clone(), pieces(delta.input()), product), delta))
 }
@@ -138,7 +138,7 @@ mod tests {
         let delta = deltas.of(Reads::Between).unwrap();
         let x = (Tensor::<1>::from_data(TensorData::from(std::array::from_fn::<f32, 288, _>(|i| (i as f32).sin())), &device))
             .reshape([6, 48]);
-        // Target by target, and those that read the same together.
+        // Compare the targets one by one with all targets that read the same input together.
         let zeros = || Tensor::zeros([6, 20], &device);
         let single = [Target::Gate, Target::Up].map(|target| deltas.get(target).unwrap().add(zeros(), x.clone()));
         let whole = Tensor::cat(single.to_vec(), 1);

@@ -1,12 +1,12 @@
 //! The decoder on a GPU, on Burn's tensors.
 //!
-//! While a GPU decodes, kernel launches are the bottleneck: a kernel that reads a matrix for a few
-//! rows takes microseconds, and so does its launch. Products that read the same input are therefore
-//! one product, the steps between two products are one kernel, and the keys that rows add lie
-//! behind the context they share, where one attention sees both.
+//! In decoding, kernel launches are the bottleneck: a kernel that reads a matrix for a few rows
+//! takes microseconds, and so does its launch. Therefore, products that read the same input are
+//! joined into one, and the steps between two products are one kernel. The keys that rows add
+//! follow the context that the rows share, so that one attention kernel covers both.
 //!
 //! The rows of a pass are ordered by lane, group, token and row: row n of token t of a group of N
-//! rows is place `t·N + n` of its lane. Matrices are stored by columns.
+//! rows is place `t·N + n` of its lane. Matrices are stored in column-major order.
 
 mod attention;
 pub(crate) mod blocks;
@@ -52,13 +52,13 @@ pub(crate) struct GpuEngine {
     angles: Mutex<Tensor<2>>,
     /// A number that identifies this engine.
     number: u64,
-    /// Whether the device can record passes, once tried.
+    /// Whether the device can record passes; empty until it has been tried.
     records: OnceLock<bool>,
     /// Stacks of adapters that are in use.
     stacks: Mutex<Vec<Stacked>>,
 }
 
-/// The adapters of a stack and the stack, while it is in use. A weak reference keeps the address of
+/// The adapters of a stack, and the stack while it is in use. A weak reference keeps the address of
 /// an adapter from being reused.
 type Stacked = (Vec<Option<Weak<LoraAdapter>>>, Weak<AdapterStack>);
 
@@ -114,8 +114,8 @@ impl GpuEngine {
         self.norm.weight.val().dtype()
     }
 
-    /// Returns an empty prefix for `lanes` lanes with room for `capacity` tokens, which doubles as
-    /// needed.
+    /// Returns an empty prefix for `lanes` lanes with room for `capacity` tokens. The room is
+    /// doubled as needed.
     fn prefix_with(&self, lanes: usize, capacity: usize) -> Prefix {
         Prefix::new(&self.config, lanes, capacity, self.key_format(), &self.embedding.device())
     }
@@ -155,7 +155,7 @@ impl GpuEngine {
 
     /// Returns the angles of at least `positions` positions.
     fn angles(&self, positions: usize) -> Tensor<2> {
-        // The table is replaced as a whole, so a panic elsewhere cannot have left it torn.
+        // The table is replaced as a whole, so it is consistent even after a panic.
         let mut known = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
         if known.dims()[0] < positions {
             *known = angles(&self.config, positions.next_power_of_two(), &self.embedding.device());
@@ -184,7 +184,7 @@ impl GpuEngine {
     fn head_logits(&self, states: &Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
         let head = match &self.head {
             Some(head) => head.clone(),
-            // The embedding by rows is the head by columns.
+            // The row-major embedding is the column-major head.
             None => self.embedding.clone().transpose(),
         };
         let logits = multiply_whole(states, &head);

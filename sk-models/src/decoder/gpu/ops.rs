@@ -9,14 +9,14 @@ use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
 use crate::model::Norm;
 
-/// Whether the kernels of `cube` support the device.
+/// Returns whether the kernels of `cube` support the device.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(super) fn is_cube(device: &Device) -> bool {
     matches!(device.as_dispatch(), burn::backend::DispatchDevice::Cube(_))
 }
 
-/// Whether a pass over a group of `places` places in each of `lanes` lanes reads its position from
-/// the numbers alone.
+/// Returns whether a pass over a group of `places` places in each of `lanes` lanes reads its
+/// position only from the numbers in device memory.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(device) {
@@ -26,14 +26,15 @@ pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: u
     false
 }
 
-/// Returns the adapters' change and true, or `other` and false; kernels then ignore the tensor.
+/// Returns the low-rank update and true, or `other` and false. If it is false, kernels ignore the
+/// tensor.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn or(delta: Option<Tensor<2>>, other: &Tensor<2>) -> (burn::backend::DispatchTensor, bool) {
     let adapted = delta.is_some();
     (delta.unwrap_or_else(|| other.clone()).into_dispatch(), adapted)
 }
 
-/// The product with a frozen matrix, and the adapters' change of it, in f32.
+/// The product with a frozen matrix, and the adapters' low-rank update in f32.
 #[derive(Debug, Clone)]
 pub(super) struct Changed {
     pub(super) frozen: Tensor<2>,
@@ -58,7 +59,7 @@ impl Changed {
 pub(super) struct Place {
     pub(super) numbers: Tensor<1, Int>,
     pub(super) at: usize,
-    /// The most keys that there can be while the numbers change.
+    /// The largest number of keys as the numbers change.
     pub(super) room: usize,
 }
 
@@ -179,8 +180,8 @@ pub(super) fn rotate(
     (query.reshape([lanes, keys, queries / keys * places, width]).cast(format), cache)
 }
 
-/// Computes the attention of a group's queries to the keys of a cache `[G, 2·Hkv, P, D]` that they
-/// see: `[G·m, Hq·D]` in `format`, ordered by place.
+/// Computes the attention of a group's queries to their visible keys in a cache `[G, 2·Hkv, P, D]`:
+/// `[G·m, Hq·D]` in `format`, ordered by place.
 pub(super) fn attend(
     queries: Tensor<4>,
     cache: &Tensor<4>,
@@ -213,8 +214,8 @@ pub(super) fn attend(
     by_place(product(weights, values), heads, lanes, sight.places, format)
 }
 
-/// Computes the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees, in
-/// `format`.
+/// Computes the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the visible keys of each query,
+/// in `format`.
 pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&scores.device()) {
@@ -260,8 +261,8 @@ pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
     swiglu(both.clone().narrow(1, 0, width), both.narrow(1, width, width)).cast(format)
 }
 
-/// Computes the adapters' change from the products with their first matrices, in S pieces: `[G, S,
-/// M, P·r]` to `[G·M, Σ out]`, in f32.
+/// Computes the adapters' low-rank updates from the products with their first matrices, in S
+/// pieces: `[G, S, M, P·r]` to `[G·M, Σ out]`, in f32.
 pub(super) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&low.device()) {
@@ -292,7 +293,7 @@ pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, 
     cache.slice_assign([0..lanes, 0..heads, start..start + tokens, 0..width], kept)
 }
 
-/// Overwrites numbers in place, even if they are shared.
+/// Overwrites `old` with `new` in place, even if `old` is shared.
 pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&old.device()) {
@@ -330,7 +331,8 @@ pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     let [_, vocabulary] = logits.dims();
     let logits = logits.cast(DType::F32);
     let largest = logits.clone().max_dim(1);
-    // The first of equals, on every device. An index of the vocabulary is exact in f32.
+    // Among equal logits, the first wins on every device. An index of the vocabulary is exact in
+    // f32.
     let places = Tensor::<1, Int>::arange(0..vocabulary as i64, &logits.device()).float().unsqueeze::<2>();
     let beyond = logits.clone().lower(largest).float() * vocabulary as f32;
     let first = (places + beyond).min_dim(1);

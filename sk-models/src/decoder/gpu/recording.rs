@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// The passes over one prefix: how often the last one has repeated, and its recording.
+/// The repeated passes over one prefix: how often the last one has run, and its recording.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     key: Option<Key>,
@@ -61,7 +61,7 @@ impl Repeats {
         self.recording = None;
     }
 
-    /// Drops a recording of another thread: the device may not have finished that thread's
+    /// Drops a recording of another thread, since the device may not have finished that thread's
     /// requests.
     pub(super) fn meet(&mut self) {
         if self.key.is_some_and(|key| key.thread != thread::current().id()) {
@@ -86,9 +86,10 @@ impl Repeats {
     /// Returns the states of the recorded pass for other numbers.
     pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
         let recording = self.recording.as_mut()?;
-        // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its
-        // stack and the cache that of the prefix that owns this, or else the key is another or the
-        // recording forgotten; and the thread is that of the recording.
+        // SAFETY: `is_due` has compared the key of this recording, which contains the engine, the
+        // lanes and the thread. So the weights, the adapters and the thread are those of the
+        // recording. The cache is that of the prefix that owns the recording, and moving its memory
+        // forgets the recording.
         Some(unsafe { recording.replay(numbers) }.expect("a recording that was tested replays"))
     }
 

@@ -1,4 +1,4 @@
-//! The shapes of attention: heads, rows, and which keys each query sees.
+//! The shapes of attention: heads, rows, and the visible keys of each query.
 
 /// Heads of a layer.
 #[derive(Debug, Clone, Copy)]
@@ -23,13 +23,13 @@ impl Heads {
     }
 }
 
-/// The keys that the queries of a group see. Of `shared + (earlier + steps)·rows` keys, place
-/// t·rows + n sees the shared ones and those that its own row has added, up to itself.
+/// The visible keys of a group's queries. There are `shared + (earlier + steps)·rows` keys. The
+/// query at place `t·rows + n` attends to the shared keys and to those of its own row up to itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sight {
     /// Queries of a head: one for each place.
     pub(super) places: usize,
-    /// Keys that all queries see.
+    /// Keys that all queries attend to.
     pub(super) shared: usize,
     /// Tokens that each row has added in earlier passes.
     pub(super) earlier: usize,
@@ -58,7 +58,7 @@ impl Sight {
         self.shared + self.earlier * self.rows
     }
 
-    /// Whether every query sees every key.
+    /// Returns whether every query attends to every key.
     pub(super) fn is_whole(self) -> bool {
         self.places == 1
     }
@@ -78,7 +78,7 @@ impl Sight {
     }
 }
 
-/// The places of a group among those of a pass: in each lane, `places` from `start` on.
+/// The places of a group within a pass: in each lane, `places` places from `start` on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
     pub(super) lanes: usize,

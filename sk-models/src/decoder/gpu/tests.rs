@@ -11,7 +11,7 @@ use crate::lora::LowRank;
 use crate::model::Qwen2;
 use crate::model::parts::Apart;
 
-/// f32 through two layers, sums in another order.
+/// Rounding of f32 through two layers, with sums in another order.
 const TOLERANCE: f32 = 1e-5;
 
 fn config(tied: bool) -> Qwen2Config {
@@ -22,8 +22,8 @@ fn config(tied: bool) -> Qwen2Config {
     Qwen2Config::from_json("inline", &json).unwrap()
 }
 
-/// A model whose weights are ten times as large as at the start of training, so that attention is
-/// not uniform, and whose biases are not zero; and the same in tensors.
+/// Returns a model and a GPU engine with the same weights. Weights are ten times as large as at the
+/// start of training, so that attention is not uniform, and biases are not zero.
 fn models(tied: bool, device: &Device) -> (Qwen2, GpuEngine) {
     struct Enlarge;
     impl ModuleMapper for Enlarge {
@@ -52,7 +52,8 @@ fn models(tied: bool, device: &Device) -> (Qwen2, GpuEngine) {
     (model, tensors)
 }
 
-/// An adapter of every projection that `keeps` names, the embedding and the head.
+/// Returns an adapter of every projection for which `keeps` is true, of the embedding and of the
+/// head.
 fn adapter(rank: usize, seed: u64, keeps: impl Fn(usize) -> bool, device: &Device) -> LoraAdapter {
     let config = config(true);
     let mut adapter = LoraAdapter::random(&config, rank, seed, device);
@@ -78,7 +79,7 @@ fn text(seed: u32, length: usize) -> Vec<TokenId> {
     (0..length as u32).map(|i| (seed * 31 + i * i * 7 + i) % 61).collect()
 }
 
-/// States and logits of a whole sequence under an adapter, in one pass of the module.
+/// Returns the states and logits of a whole sequence under an adapter, in one pass of the module.
 fn whole(model: &Qwen2, sequence: &[TokenId], adapter: Option<&LoraAdapter>) -> [Tensor<2>; 2] {
     let device = model.device();
     let ids: Vec<i64> = sequence.iter().map(|&token| i64::from(token)).collect();
@@ -144,7 +145,7 @@ fn cached_decoding_is_one_pass() {
 fn rows_of_every_lane_are_each_alone() {
     let device = Device::flex();
     let (model, tensors) = models(true, &device);
-    // Ranks and targets differ, so that what is smaller or missing is filled up; the first lane is
+    // Ranks and targets differ, so smaller ranks and missing targets are padded. The first lane is
     // the backbone.
     let adapters = [adapter(3, 1, |_| true, &device), adapter(1, 2, |index| index % 2 == 1, &device)];
     let lanes = [None, Some(&adapters[0]), Some(&adapters[1])];
@@ -155,7 +156,7 @@ fn rows_of_every_lane_are_each_alone() {
     let mut prefix = tensors.prefix_with(3, 8);
     let _ = tensors.forward_all(&mut prefill(&context, &mut prefix), Lanes::of(&stack));
     let mut suffix = Suffix::new(4);
-    // Two tokens, then three: what was added before is seen again.
+    // Read two tokens, then three, which attend to the first two.
     let parts: [Vec<Vec<TokenId>>; 2] = [0..2, 2..5].map(|part| rows.iter().map(|row| row[part.clone()].to_vec()).collect());
     let mut steps: Vec<[Tensor<2>; 3]> = Vec::new();
     for part in &parts {
@@ -184,8 +185,8 @@ fn rows_of_every_lane_are_each_alone() {
         }
     }
 
-    // Three of the five tokens of the third row stay; a lane leaves and one that has read the same
-    // joins.
+    // Adopt three of the five tokens of the third row, remove a lane and join another with the same
+    // tokens.
     prefix.adopt(&suffix, 2, 3);
     prefix.select_lanes(&[2, 0]);
     let kept = [context, rows[2][..3].to_vec()].concat();
@@ -211,7 +212,7 @@ fn groups_of_one_pass_are_each_alone() {
     let adapter = adapter(2, 5, |_| true, &device);
     let lanes = [Some(&adapter), None];
     let stack = AdapterStack::new(&tensors.config, &lanes, &device).unwrap();
-    // Contexts and numbers of rows differ; one group is a prefill.
+    // Contexts and numbers of rows differ. One group is a prefill.
     let contexts = [text(1, 7), text(2, 3), Vec::new()];
     let rows = [vec![text(3, 2), text(4, 2), text(5, 2)], vec![text(6, 4)], vec![text(7, 5)]];
     let mut prefixes = contexts.clone().map(|context| {

@@ -10,13 +10,13 @@ use crate::decoder::gpu::shape::{Heads, Sight};
 /// Keys of one cube of [`chunk_kernel`].
 const CHUNK: usize = 32;
 
-/// Returns the room for queries in a cube of [`chunk_kernel`], rounded up: each size is a kernel of
-/// its own.
+/// Returns the room for queries in a cube of [`chunk_kernel`]. It is rounded up, since each size is
+/// compiled as a kernel of its own.
 fn most_queries(number: usize) -> usize {
     number.next_multiple_of(32)
 }
 
-/// Whether a cube has the memory for a chunk of keys and `number` queries.
+/// Returns whether a cube has enough shared memory for a chunk of keys and `number` queries.
 fn fits_cube(client: &Client, number: usize, width: usize) -> bool {
     let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
     numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size

@@ -165,7 +165,8 @@ macro_rules! launch {
 }
 use launch;
 
-/// The most rows for which reading matrices and keys takes longer than multiplying by them.
+/// The largest number of rows for which reading matrices and keys takes longer than multiplying by
+/// them.
 const FEW: usize = 16;
 
 fn norm(
@@ -178,7 +179,7 @@ fn norm(
     let x = into_contiguous(x);
     let [rows, width] = x.meta.shape().dims();
     let (out, adds) = (empty(&x, [rows, width], format), change.is_some());
-    // Without a change, x stands for the buffers that the kernel ignores.
+    // Without a change, pass x for the buffers that the kernel ignores.
     let sum = if adds { empty(&x, [rows, width], DType::F32) } else { x.clone() };
     let (change, delta, adapted) = change.unwrap_or_else(|| (x.clone(), x.clone(), false));
     let ((change, stride), (delta, delta_stride)) = (by_rows(change), by_rows(delta));
@@ -201,8 +202,8 @@ fn norm(
     (sum, out)
 }
 
-/// Whether attention on this device reads the position of a group of `places` places in each of
-/// `lanes` lanes from a tensor.
+/// Returns whether attention on this device reads the position of a group of `places` places in
+/// each of `lanes` lanes from a tensor.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
     match device.as_dispatch() {
         DispatchDevice::Cube(device) => decodes(&device.client(), heads, lanes, places),

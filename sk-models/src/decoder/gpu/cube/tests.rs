@@ -1,4 +1,5 @@
-//! Each kernel beside what it is composed of. They run where `SWISS_KNIFE_TEST_DEVICE` names a GPU.
+//! Tests that compare each kernel with the equivalent operations of Burn. They run if
+//! `SWISS_KNIFE_TEST_DEVICE` names a GPU.
 
 use std::convert::Infallible;
 
@@ -22,33 +23,33 @@ use crate::model::initial::Initial;
 use crate::model::parts::Parts;
 use crate::precision::Precision;
 
-/// A dozen roundings of f32, of sums of a few hundred terms in another order.
+/// A dozen roundings of f32, in sums of a few hundred terms in another order.
 const WHOLE: f32 = 2e-5;
 
-/// One step of bf16, where a sum in another order falls to the other side.
+/// One step of bf16, for a sum in another order that rounds to the other side.
 const HALF: f32 = 1.0 / 128.0;
 
-/// The device under test; none where it is the processor.
+/// Returns the device under test, or `None` if it is the CPU.
 fn device() -> Option<Device> {
     let name: DeviceName = std::env::var("SWISS_KNIFE_TEST_DEVICE").ok()?.parse().expect("the name of a device");
     (name != DeviceName::Cpu).then(|| name.open().expect("a device of this machine"))
 }
 
-/// The formats of weights that a device has.
+/// Returns the weight formats that a device supports.
 fn formats(device: &Device) -> Vec<DType> {
     let half = Precision::Bf16.check_device(device).is_ok().then_some(DType::BF16);
     [DType::F32].into_iter().chain(half).collect()
 }
 
-/// Numbers between −1 and 1 without a pattern that sums could hide behind.
+/// Returns numbers between −1 and 1 without a pattern that could hide wrong sums.
 fn numbers<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
     let count: usize = shape.iter().product();
     let number = |i: usize| ((i * 7919 + seed * 104_729) as f64 * 0.618_033_988_749).sin() as f32;
     Tensor::from_data(TensorData::new((0..count).map(number).collect::<Vec<_>>(), shape), device)
 }
 
-/// Asserts that what is made on the device is what is made on the processor, up to `tolerance` of
-/// its size.
+/// Asserts that `make` gives the same tensor on the device and on the CPU, up to `tolerance`
+/// relative to its size.
 fn agree<const D: usize>(name: &str, device: &Device, tolerance: f32, make: impl Fn(&Device) -> Tensor<D>) {
     let [found, expected] = [device, &Device::flex()].map(|device| {
         let made = make(device);
@@ -58,7 +59,7 @@ fn agree<const D: usize>(name: &str, device: &Device, tolerance: f32, make: impl
     let size = expected.2.iter().fold(0.0_f32, |size, x| size.max(x.abs()));
     assert!(size > 0.0, "{name}: nothing to compare");
     for (place, (found, expected)) in found.2.iter().zip(&expected.2).enumerate() {
-        // So written that a NaN is no agreement.
+        // Written so that a NaN fails.
         let close = (found - expected).abs() <= tolerance * size;
         assert!(close, "{name}: {found} at {place} in place of {expected}, of numbers up to {size}");
     }
@@ -69,15 +70,14 @@ fn rows_times_a_matrix() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         for rows in [1, 2, 7, 8, 15, 16, 17, 40] {
-            // Columns that a cube's span does not divide, and fewer than it; depths of whole lines
-            // and not.
+            // Numbers of columns that are not multiples of a cube's span, or less than it; depths
+            // with and without whole lines.
             for (depth, columns) in [(64, 61), (896, 130), (1000, 4), (52, 9), (2056, 7), (128, 3)] {
                 for entry in [DType::F32, format] {
                     let name = format!("{rows} rows of {entry:?}, {depth} by {columns} of {format:?}");
                     let tolerance = if rows > 16 && format == DType::BF16 { HALF } else { WHOLE };
                     agree(&name, &device, tolerance, |device| {
-                        // A view whose rows are longer than what is read of them, of numbers that
-                        // both formats have.
+                        // A view with row padding, of numbers that both formats represent exactly.
                         let x = numbers([rows, depth + 8], 1, device).cast(format).cast(entry).slice([0..rows, 0..depth]);
                         let weight = numbers([columns, depth], 2, device).cast(format).transpose();
                         if *device != Device::flex() {
@@ -94,8 +94,7 @@ fn rows_times_a_matrix() {
     }
 }
 
-/// What a logit is does not depend on how many there are, nor is it rounded to the format of the
-/// head.
+/// A logit does not depend on the number of rows and is not rounded to the format of the head.
 #[test]
 fn rows_times_a_head_are_whole_however_many() {
     let Some(device) = device() else { return };
@@ -146,7 +145,8 @@ fn sums_and_norms() {
     }
 }
 
-/// Three groups of heads of odd and even widths, in lanes with other groups before and behind.
+/// Returns three groups, with heads of odd and even widths, in lanes with other groups before and
+/// after.
 fn shapes() -> [(Heads, Own, usize, Sight); 3] {
     let sight = |places, shared, earlier, rows| Sight { places, shared, earlier, rows };
     [
@@ -156,7 +156,7 @@ fn shapes() -> [(Heads, Own, usize, Sight); 3] {
     ]
 }
 
-/// Where a group is, behind what others read.
+/// Returns the place of a group, after the numbers of others.
 fn place(sight: Sight, room: usize, device: &Device) -> Place {
     let [shared, earlier] = sight.place();
     let numbers = TensorData::new(vec![71, 72, 73, shared, earlier], [5]);
@@ -193,7 +193,7 @@ fn heads_are_rotated() {
     }
 }
 
-/// From one query and one key to several rows with a past of their own.
+/// From one query and one key to several rows that have added tokens before.
 const SIGHTS: [Sight; 6] = [
     Sight { places: 1, shared: 0, earlier: 0, rows: 1 },
     Sight { places: 1, shared: 70, earlier: 0, rows: 1 },
@@ -208,7 +208,7 @@ fn scores_become_softmax_weights() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
-        // So far apart, too, that exponentials overflow where the largest is missed.
+        // The scores also lie so far apart that exponentials overflow if the maximum is wrong.
         for (sight, size) in SIGHTS.into_iter().flat_map(|sight| [(sight, 8.0), (sight, 300.0)]) {
             agree(&format!("{sight:?}, {size}"), &device, tolerance, |device| {
                 let scores = numbers([2, 2, 3 * sight.places, sight.keys()], 14, device);
@@ -222,9 +222,9 @@ fn scores_become_softmax_weights() {
 fn keys_are_attended_to() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
-        // Weights are rounded to the format of the keys by one way and not by the other.
+        // Only one of the two computations rounds weights to the format of the keys.
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
-        // Room for the keys there are, and for more than that, of which nothing is seen.
+        // Room for exactly the keys, and for more, which are masked.
         for (sight, spare) in SIGHTS.into_iter().flat_map(|sight| [(sight, 0), (sight, 3), (sight, 90)]) {
             for (lanes, heads) in [
                 (2, Heads { queries: 6, keys: 2, width: 10 }),
@@ -266,7 +266,7 @@ fn numbers_are_written_where_others_lie() {
     assert_eq!(held.into_data().try_into_vec::<i32>().unwrap(), [5, -6, 7]);
 }
 
-/// A model whose rows of a matrix are whole lines.
+/// Returns a model whose matrix rows are whole lines.
 fn model(device: &Device) -> GpuEngine {
     let json = r#"{"vocab_size": 61, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
         "num_key_value_heads": 2}"#;
@@ -278,17 +278,17 @@ fn model(device: &Device) -> GpuEngine {
     tensors
 }
 
-/// What a pass makes is the same bits, recorded or not: rows side by side that grow and one of
-/// which wins, a response of a single row, and both again, through caches that grow and change;
-/// under the backbone and under adapters.
+/// A pass gives bit-identical results whether it is recorded or not. The test extends several rows
+/// and adopts one, extends a single row, and repeats both with caches that grow and change, under
+/// the backbone and under adapters.
 #[test]
 fn a_recording_is_the_pass() {
     let Some(device) = device() else { return };
     let model = model(&device);
     let adapters = [3, 4].map(|seed| LoraAdapter::random(&model.config, 4, seed, &device));
     let stack = AdapterStack::new(&model.config, &[None, Some(&adapters[0]), Some(&adapters[1])], &device).unwrap();
-    // The last time too many rows side by side for kernels that read where they are; a single one
-    // is not.
+    // The last case has too many rows for kernels that read their position from device memory. A
+    // single row is not too many.
     for (lanes, width) in [(Lanes::backbone(), 5), (Lanes::of(&stack), 5), (Lanes::backbone(), 20)] {
         let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(lanes.count(), 8));
         let context: Vec<TokenId> = (0..6).collect();
@@ -307,15 +307,14 @@ fn a_recording_is_the_pass() {
                 let expected = model.forward_all(&mut [Group { rows: rows.clone(), cache }], lanes).remove(0);
                 let cache = Cache::Extend { prefix: &mut repeated, suffix: other };
                 held.push([expected, model.repeat(Group { rows, cache }, lanes)]);
-                // Where these are too many, what is there is of a single one.
+                // If there are too many rows, an existing recording is of a single row.
                 recorded += usize::from(width == 5 && repeated.repeats().is_recorded());
             }
             live.adopt(&suffixes[0], 3, 7);
             repeated.adopt(&suffixes[1], 3, 7);
             for token in 0..9_u32 {
                 if token == 6 {
-                    // Lanes change places, which is of no use and the same for both; a single one
-                    // stays where it is.
+                    // Reorder the lanes, in the same way for both. A single lane stays where it is.
                     let lanes: Vec<usize> = (0..lanes.count()).rev().collect();
                     live.select_lanes(&lanes);
                     repeated.select_lanes(&lanes);
@@ -330,7 +329,7 @@ fn a_recording_is_the_pass() {
         // Of the nine passes of a kind, the first four are not; what is of a single row stays of
         // use where nothing else is recorded.
         assert_eq!(recorded, if width == 5 { 6 * 5 } else { 5 + 2 * 9 });
-        // Looked at in the end: no state was written over by a later pass.
+        // Compare only at the end, so that a state that a later pass overwrites is found.
         for (pass, [expected, found]) in held.into_iter().enumerate() {
             let [expected, found] = [expected, found].map(|states| states.into_data().try_into_vec::<f32>().unwrap());
             assert!(expected.iter().all(|x| x.is_finite()) && expected == found, "pass {pass}");
@@ -352,17 +351,17 @@ fn gates_are_opened() {
     }
 }
 
-/// One target, two and three, in lanes without an adapter and with one, of rows and columns that
-/// cubes do not divide.
+/// Test one, two and three targets, in lanes with and without an adapter, with numbers of rows and
+/// columns that cubes do not divide.
 #[test]
 fn adapters_spread_what_they_change() {
     let Some(device) = device() else { return };
-    // Beyond what a cube's units have at once: 512 columns.
+    // More columns than the units of a cube handle at once: 512.
     let json = r#"{"vocab_size": 11, "hidden_size": 24, "intermediate_size": 701, "num_hidden_layers": 1, "num_attention_heads": 3,
         "num_key_value_heads": 1, "head_dim": 190}"#;
     let config = Qwen2Config::from_json("inline", json).unwrap();
-    // Ranks below, at and beyond the terms that are shared at a time; the smaller of two is filled
-    // up.
+    // Ranks below, at and above the number of terms that are shared at a time. The smaller of two
+    // is padded.
     for (ranks, pieces, rows) in [([1, 3], 1, 1), ([16, 16], 7, 15), ([32, 8], 2, 16), ([5, 70], 3, 33)] {
         let stack = |device: &Device| {
             let [some, other] = ranks.map(|rank| LoraAdapter::random(&config, rank, rank as u64, device));
@@ -382,8 +381,8 @@ fn adapters_spread_what_they_change() {
 fn logits_are_looked_at() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
-        // Far apart, so that rounding changes no order, every row in another size, and the largest
-        // among the last.
+        // Logits lie far apart, so that rounding changes no order. Every row has another scale, and
+        // the largest logit is near the end.
         let logits = |rows: usize, vocabulary: usize, device: &Device| {
             let number = |i: usize| {
                 let (row, place) = (i / vocabulary, (i % vocabulary) as f32 / vocabulary as f32);

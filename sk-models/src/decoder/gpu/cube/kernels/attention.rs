@@ -4,8 +4,8 @@ use cubecl::prelude::*;
 
 use super::{max_of_cube, row_of_cube, sum_of_cube};
 
-/// Returns the position of a group: the keys that all its rows see, and the tokens that each row
-/// has added.
+/// Returns the position of a group: the number of keys that all its rows attend to, and the number
+/// of tokens that each row has added.
 #[cube]
 fn place_of_group(numbers: &[i32], at: usize) -> (usize, usize) {
     (numbers[at] as usize, numbers[at + 1] as usize)
@@ -80,7 +80,7 @@ pub(in crate::decoder::gpu::cube) fn rotate_kernel<P: Float, O: Float>(
     }
 }
 
-/// Whether the query at `place` of its group sees the key at `column`.
+/// Returns whether the query at `place` of its group attends to the key at `column`.
 #[cube]
 fn sees(column: usize, place: usize, shared: usize, earlier: usize, rows: usize) -> bool {
     let mut seen = true;
@@ -138,8 +138,9 @@ pub(in crate::decoder::gpu::cube) fn softmax_kernel<O: Float>(
     }
 }
 
-/// Attention of the queries of a few tokens to the `chunk` keys of a cube: per query, the largest
-/// score, the sum of the exponentials relative to it, and the values weighted by them.
+/// Computes the attention of the queries of a few tokens to the `chunk` keys of a cube: per query,
+/// the largest score, the sum of the exponentials relative to it, and the values weighted by the
+/// exponentials.
 ///
 /// Queries `[G, Hkv, Q, D]`, keys and values as in a
 /// [`Prefix`](crate::decoder::gpu::cache::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`.
@@ -287,7 +288,7 @@ pub(in crate::decoder::gpu::cube) fn combine_kernel<O: Float>(
     out[ABSOLUTE_POS] = O::cast_from(mixed / total);
 }
 
-/// Moves one of several interleaved rows to the front: one unit per component moves it token by
+/// Moves one of several interleaved rows to the front. One unit per component moves it token by
 /// token.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn adopt_kernel<S: Float>(

@@ -7,7 +7,7 @@ pub(super) mod products;
 
 use cubecl::prelude::*;
 
-/// Returns the sum of `own` over the units of a cube, to all of them.
+/// Returns the sum of `own` over the units of a cube. All units get the result.
 #[cube]
 fn sum_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
     let unit = UNIT_POS as usize;
@@ -25,7 +25,7 @@ fn sum_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
     shared[0]
 }
 
-/// Returns the maximum of `own` over the units of a cube, to all of them.
+/// Returns the maximum of `own` over the units of a cube. All units get the result.
 #[cube]
 fn max_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
     let unit = UNIT_POS as usize;

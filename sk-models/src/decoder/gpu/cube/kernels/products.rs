@@ -2,8 +2,8 @@
 
 use cubecl::prelude::*;
 
-/// Returns how many units add up each of `values` sums: a power of two, and no more than the sums
-/// they leave.
+/// Returns how many units add up each of `values` sums: the largest power of two p with `p·values ≤
+/// units` and `p² ≤ units`, or one.
 pub(in crate::decoder::gpu::cube) const fn parts_of_sum(values: usize, units: usize) -> usize {
     let mut parts = 1;
     while 2 * parts * values <= units && 4 * parts * parts <= units {
@@ -12,8 +12,8 @@ pub(in crate::decoder::gpu::cube) const fn parts_of_sum(values: usize, units: us
     parts
 }
 
-/// A few rows times the columns of a matrix, `span` columns per cube. The units of a cube share
-/// each sum, so that as many units as possible read the matrix, once and in whole lines.
+/// Multiplies a few rows with the columns of a matrix, `span` columns per cube. The units of a cube
+/// share each sum, so that as many units as possible read the matrix, once and in whole lines.
 ///
 /// Sums lie in registers by row and column and are added up over the units at the end. If `span`
 /// does not divide the columns, the last cubes repeat columns of their neighbours.
@@ -110,9 +110,9 @@ pub(in crate::decoder::gpu::cube) struct Spread {
     pub(in crate::decoder::gpu::cube) units: usize,
 }
 
-/// The rows of every lane times the lane's matrix, in up to three parts side by side: columns up to
-/// `second`, from there to `third`, and from there on. Each part has `rank` columns of the rows. A
-/// row is the sum of `pieces` pieces.
+/// Multiplies the rows of every lane with the lane's matrix, in up to three parts side by side:
+/// columns up to `second`, from there to `third`, and from there on. Each part has `rank` columns
+/// of the rows. A row is the sum of `pieces` pieces.
 ///
 /// A cube computes some rows of a lane and some columns of a part. Its units read the matrix once
 /// and the rows from shared memory.
