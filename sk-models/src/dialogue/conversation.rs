@@ -1,4 +1,4 @@
-//! A dialogue as the model sees it: token ids that only ever grow.
+//! A dialogue as token ids, to which each turn is appended.
 
 use crate::engine::Instruction;
 use crate::text::{Message, Role, TextError, Tokenizer};
@@ -9,34 +9,33 @@ use super::framing::{self, Framing, is_framed};
 
 /// A dialogue, turn by turn.
 ///
-/// The tokens of an answer are kept as they were chosen and never encoded again from text; only
-/// what is new is encoded. So the models find their own prefix again, and an answer is remembered
-/// exactly.
+/// The tokens of an answer are kept as they were generated; only new turns are encoded. So the
+/// models find their cached prefix, and answers are kept exactly.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     framing: Framing,
     messages: Vec<Message>,
     tokens: Vec<TokenId>,
     opening: Opening,
-    /// The opening before the question that is not answered yet.
+    /// The opening as it was before the unanswered question.
     asked: Opening,
-    /// What was before each exchange.
+    /// The tokens and the opening before each exchange.
     earlier: Vec<(Vec<TokenId>, Opening)>,
 }
 
 /// The beginning of a dialogue, which an instruction changes.
 #[derive(Debug, Clone, Default)]
 struct Opening {
-    /// The text, if it was framed when it came.
+    /// The text, if the prompt was framed already.
     framed: Option<String>,
-    /// Messages, the system message included, otherwise.
+    /// Otherwise, the number of messages, including the system message.
     messages: usize,
-    /// Its tokens, in number.
+    /// The number of its tokens.
     tokens: usize,
 }
 
 impl Conversation {
-    /// A dialogue in which nobody has spoken.
+    /// Returns a dialogue without turns.
     #[must_use]
     pub fn new(framing: Framing, system: Option<&str>) -> Self {
         let messages = system.map(|text| Message::new(Role::System, text)).into_iter().collect();
@@ -44,20 +43,20 @@ impl Conversation {
         Self { framing, messages, tokens, opening, asked, earlier }
     }
 
-    /// How it is framed.
+    /// Returns the framing.
     #[must_use]
     pub fn framing(&self) -> &Framing {
         &self.framing
     }
 
-    /// What was said so far.
+    /// Returns the messages so far.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The tokens of a prompt by itself: of a dialogue in the framing of HH-RLHF that waits for the
-    /// assistant, as a sweep reads it, else of a first question.
+    /// Begins with `prompt` and returns its tokens. The prompt is a dialogue in the framing of
+    /// HH-RLHF that waits for the assistant, as in a sweep, or else a first question.
     ///
     /// # Errors
     /// When the template or the tokenizer refuses it.
@@ -74,8 +73,8 @@ impl Conversation {
         self.messages.first().filter(|message| message.role == Role::System).map(|message| message.content.as_str())
     }
 
-    /// The dialogue that was begun, with an instruction in the system message, after one that is
-    /// there already.
+    /// Returns the opening with an instruction in the system message, after the text that is there
+    /// already.
     ///
     /// # Errors
     /// When the template or the tokenizer refuses it.
@@ -88,14 +87,14 @@ impl Conversation {
         Ok(Instruction::new(self.opening.tokens, tokens))
     }
 
-    /// Forgets what was said, but not the system message.
+    /// Removes all messages but the system message.
     pub fn restart(&mut self) {
         let system = self.system().map(str::to_owned);
         *self = Self::new(self.framing.clone(), system.as_deref());
     }
 
-    /// Takes up a dialogue that was kept as text: questions and their answers after a system
-    /// message, in place of what was said so far.
+    /// Replaces the dialogue with one that was stored as text: a system message, then questions and
+    /// their answers.
     pub fn resume(&mut self, system: Option<&str>, exchanges: impl IntoIterator<Item = (String, String)>) {
         *self = Self::new(self.framing.clone(), system);
         for (question, answer) in exchanges {
@@ -105,7 +104,7 @@ impl Conversation {
         }
     }
 
-    /// Takes the last exchange back and returns its question; nothing if there is none.
+    /// Removes the last exchange and returns its question, or `None` if there is no exchange.
     pub fn undo(&mut self) -> Option<String> {
         let (tokens, opening) = self.earlier.pop()?;
         (self.tokens, self.opening) = (tokens, opening);
@@ -113,10 +112,11 @@ impl Conversation {
         self.messages.pop_if(|message| message.role == Role::User).map(|question| question.content)
     }
 
-    /// The user speaks: the tokens of the whole dialogue, ready for the answer.
+    /// Appends a question of the user. Returns the tokens of the whole dialogue, ready for the
+    /// answer.
     ///
     /// # Errors
-    /// When the template or the tokenizer refuses it; the dialogue is then as it was.
+    /// When the template or the tokenizer refuses it. The dialogue is then unchanged.
     pub fn ask(&mut self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<TokenId>, TextError> {
         self.messages.push(Message::new(Role::User, text));
         self.asked = self.opening.clone();
@@ -127,21 +127,21 @@ impl Conversation {
         tokens
     }
 
-    /// The model has answered `text`: `tokens` are those of the whole dialogue, its answer
-    /// included.
+    /// Appends the model's answer `text`. `tokens` are those of the whole dialogue, including the
+    /// answer.
     pub fn answer(&mut self, tokens: Vec<TokenId>, text: &str) {
         self.messages.push(Message::new(Role::Assistant, text));
         self.earlier.push((std::mem::replace(&mut self.tokens, tokens), std::mem::take(&mut self.asked)));
     }
 
-    /// Takes the last question back, where it was not answered.
+    /// Removes the last question if it was not answered.
     pub fn retract(&mut self) {
         if self.messages.pop_if(|message| message.role == Role::User).is_some() {
             self.opening = std::mem::take(&mut self.asked);
         }
     }
 
-    /// The whole dialogue as an opening.
+    /// Makes the whole dialogue the opening and returns its tokens.
     fn open(&mut self, tokens: Vec<TokenId>) -> Vec<TokenId> {
         self.opening = Opening { framed: None, messages: self.messages.len(), tokens: tokens.len() };
         tokens
@@ -166,8 +166,8 @@ impl Conversation {
                 let said = tokenizer.decode(&self.tokens)?;
                 match whole.strip_prefix(said.as_str()) {
                     Some(addition) => addition.to_owned(),
-                    // The template changes earlier turns (it trims them, say): there is nothing to
-                    // keep.
+                    // The template changes earlier turns, for example by trimming them, so all
+                    // tokens are encoded again.
                     None => {
                         let tokens = tokenizer.encode(&whole)?;
                         return Ok(self.open(tokens));
@@ -180,9 +180,9 @@ impl Conversation {
     }
 }
 
-/// Ends the answer that `tokens` ends with as training ends every turn: nothing blank after the
-/// last word, then the end-of-turn token. The model may have ended it otherwise, or not at all
-/// where a limit or a stop text did.
+/// Ends the answer at the end of `tokens` as in training: no white space after the last word, then
+/// the end-of-turn token. The model may have ended it otherwise, or a limit or a stop text may have
+/// cut it off.
 fn close_turn(tokens: &mut Vec<TokenId>, tokenizer: &Tokenizer) {
     let Some(end_of_turn) = tokenizer.id_of(END_OF_TURN) else { return };
     let end_of_text = tokenizer.id_of(END_OF_TEXT);
@@ -213,7 +213,8 @@ mod tests {
         ("Thanks, naïve café ☕", "You're welcome."),
     ];
 
-    /// A dialogue of the given turns, each answer ended by the tokens that `ending` gives it.
+    /// Returns the tokens of a dialogue of [`TURNS`]. Each answer ends with the tokens that
+    /// `ending` returns.
     fn asked(tokenizer: &Tokenizer, framing: Framing, ending: impl Fn(usize) -> Vec<TokenId>) -> Vec<TokenId> {
         let mut conversation = Conversation::new(framing, None);
         for (turn, (question, answer)) in TURNS.iter().enumerate() {
@@ -251,8 +252,8 @@ mod tests {
         assert_eq!(said, format!("{text}Bye."));
     }
 
-    /// The lane of an instruction reads what the backbone reads where the instruction is its system
-    /// message, whatever is said after the first question.
+    /// The lane of an instruction reads the same tokens as a backbone with the instruction as its
+    /// system message, also after the first question.
     #[test]
     fn an_instruction_is_a_system_message() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
@@ -288,7 +289,7 @@ mod tests {
         [Framing::Hh { stop: true }, Framing::Hh { stop: false }, Framing::Bare, Framing::Chat(template.into())]
     }
 
-    /// A dialogue of [`TURNS`], and the tokens of each of its questions.
+    /// Returns a dialogue of [`TURNS`], and the tokens at each of its questions.
     fn told(tokenizer: &Tokenizer, framing: Framing) -> (Conversation, Vec<Vec<TokenId>>) {
         let (mut conversation, mut asked) = (Conversation::new(framing, Some("Be kind.")), Vec::new());
         for (question, answer) in TURNS {
@@ -322,8 +323,8 @@ mod tests {
         }
     }
 
-    /// A dialogue that was kept as text goes on as it did before, and its instructions stand where
-    /// they stood.
+    /// A dialogue that was stored as text continues as before, with its instructions at the same
+    /// places.
     #[test]
     fn a_dialogue_is_taken_up_where_it_was_left() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();

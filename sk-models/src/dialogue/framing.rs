@@ -1,4 +1,4 @@
-//! How a dialogue becomes a text for the model.
+//! The framing of a dialogue as a text for the model.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sk_core::TokenId;
 use crate::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, plain_prompt};
 use crate::train::data::END_OF_TURN;
 
-/// How a dialogue becomes a text for the model.
+/// The framing of a dialogue as a text for the model.
 #[derive(Debug, Clone)]
 pub enum Framing {
     /// `"\n\nHuman: …\n\nAssistant: …"`.
@@ -17,18 +17,18 @@ pub enum Framing {
     },
     /// The chat template of a checkpoint.
     Chat(Arc<ChatTemplate>),
-    /// No frame: what is said is what the model continues.
+    /// No framing: the model continues the messages themselves.
     Bare,
 }
 
 impl Framing {
-    /// The texts that end a response.
+    /// Returns the texts that end a response.
     #[must_use]
     pub fn stops(&self) -> &'static [&'static str] {
         if matches!(self, Self::Hh { stop: true }) { &[HUMAN, ASSISTANT] } else { &[] }
     }
 
-    /// The text of a dialogue that waits for the assistant.
+    /// Returns the text of a dialogue that waits for the assistant.
     ///
     /// # Errors
     /// When the chat template refuses it.
@@ -41,12 +41,12 @@ impl Framing {
     }
 }
 
-/// The tokens of a framed dialogue that waits for the assistant.
+/// Returns the tokens of a framed dialogue that waits for the assistant.
 ///
-/// In the framing of HH-RLHF under the sound convention, earlier answers end as they do in a chat
-/// and in training: nothing blank after the last word, then the end-of-turn token, where the
-/// tokenizer has one. Under the convention of the paper, and without a frame, the text is taken as
-/// it is. A chat template gets the turns.
+/// In the framing of HH-RLHF under the sound convention, earlier answers end as in a chat and in
+/// training: no white space after the last word, then the end-of-turn token if the tokenizer has
+/// one. Under the convention of the paper, and without a framing, the text is encoded unchanged.
+/// With a chat template, the turns are rendered.
 ///
 /// # Errors
 /// When the tokenizer or the template refuses the text.
@@ -66,8 +66,8 @@ pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, di
     }
 }
 
-/// The tokens of turns that wait for the assistant, with an instruction after the system message if
-/// there is one.
+/// Returns the tokens of turns that wait for the assistant, with an instruction, if there is one,
+/// after the system message.
 ///
 /// # Errors
 /// When the tokenizer or the template refuses the text.
@@ -91,13 +91,13 @@ pub fn tokens_of(
     }
 }
 
-/// Whether a text is a dialogue in the framing of HH-RLHF that waits for the assistant.
+/// Returns whether a text is a dialogue in the framing of HH-RLHF that waits for the assistant.
 #[must_use]
 pub fn is_framed(text: &str) -> bool {
     text.contains(HUMAN) && text.ends_with(ASSISTANT)
 }
 
-/// The system message with an instruction after it.
+/// Returns the system message with an instruction after it.
 #[must_use]
 pub fn instructed(system: Option<&str>, instruction: &str) -> String {
     system.map_or_else(|| instruction.to_owned(), |system| format!("{system}\n\n{instruction}"))
@@ -117,8 +117,8 @@ fn with_ends_of_turns(tokenizer: &Tokenizer, end_of_turn: TokenId, text: &str) -
     Ok(tokens)
 }
 
-/// The turns of a dialogue, the one that is waited for left out. Text before the first turn is the
-/// user's.
+/// Returns the turns of a dialogue, without the one that it waits for. Text before the first turn
+/// is the user's.
 fn turns(dialogue: &str) -> Vec<Message> {
     let body = dialogue.strip_suffix(ASSISTANT).unwrap_or(dialogue);
     let (mut turns, mut role, mut rest) = (Vec::new(), Role::User, body);

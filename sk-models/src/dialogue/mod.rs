@@ -1,4 +1,4 @@
-//! Dialogues with a steered model: how one becomes a text for the model, and how it is answered.
+//! Dialogues with a steered model: framing a dialogue as a text, and answering it.
 
 mod conversation;
 mod framing;

@@ -1,28 +1,28 @@
-//! The text of a response as it comes: whole characters only, and nothing past the point where it
-//! stops.
+//! The text of a response as its tokens arrive: whole characters only, up to the stop text.
 
 use crate::text::{Detokenizer, Tokenizer};
 use sk_core::TokenId;
 
 /// Turns the tokens of a response into the text to show.
 ///
-/// Characters come whole, white space before the first word is left out, and where there are
-/// stop texts, nothing of them is shown: what might become one is held back until it is clear.
+/// Characters are whole, and white space before the first word is left out. No part of a stop text
+/// is shown: text that may be the beginning of one is held back until this is known.
 pub struct ReplyText<'t> {
     detokenizer: Detokenizer<'t>,
     stops: Vec<String>,
-    /// What the tokens read.
+    /// The text of all tokens.
     raw: String,
     /// Length of `raw` after each token.
     ends: Vec<usize>,
-    /// How much of `raw` was handed out, or left out.
+    /// The length of the part of `raw` that was returned or left out.
     passed: usize,
     stopped: bool,
     text: String,
 }
 
 impl<'t> ReplyText<'t> {
-    /// A response that ends before the first text of `stops`.
+    /// Returns the empty text of a response that ends before the first occurrence of a text in
+    /// `stops`.
     #[must_use]
     pub fn new(tokenizer: &'t Tokenizer, stops: &[&str]) -> Self {
         Self {
@@ -53,19 +53,20 @@ impl<'t> ReplyText<'t> {
         self.advance(true)
     }
 
-    /// Whether the stop text came.
+    /// Returns whether a stop text occurred.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// How many of the tokens belong to the response: all, or those that end before the stop text.
+    /// Returns the number of tokens that belong to the response: all, or those that end before the
+    /// stop text.
     #[must_use]
     pub fn kept_tokens(&self) -> usize {
         if self.stopped { self.ends.partition_point(|&end| end <= self.passed) } else { self.ends.len() }
     }
 
-    /// All text handed out so far.
+    /// Returns all text that was returned so far.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -92,7 +93,7 @@ impl<'t> ReplyText<'t> {
     }
 }
 
-/// Length of the longest end of `text` that is a beginning of `stop`.
+/// Returns the length of the longest suffix of `text` that is a prefix of `stop`.
 fn beginning_of(stop: &str, text: &str) -> usize {
     stop.char_indices()
         .map(|(at, c)| at + c.len_utf8())

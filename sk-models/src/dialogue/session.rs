@@ -1,4 +1,4 @@
-//! A steered model answering a dialogue.
+//! A steered model that answers dialogues.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -19,35 +19,35 @@ use crate::text::{TextError, Tokenizer};
 pub struct Reply {
     /// Its text.
     pub text: String,
-    /// Its tokens, those of a stop text left out.
+    /// Its tokens, without those of a stop text.
     pub tokens: Vec<TokenId>,
     /// Why it ended.
     pub ended: Ended,
     /// Steps taken.
     pub steps: usize,
-    /// Where the time went, summed over steps.
+    /// The time of each part of a step, summed over steps.
     pub seconds: Seconds,
     /// Wall time, in seconds.
     pub elapsed: f64,
 }
 
 impl Reply {
-    /// Tokens per second of wall time.
+    /// Returns the tokens per second of wall time.
     pub fn rate(&self) -> f64 {
         self.tokens.len() as f64 / self.elapsed.max(f64::MIN_POSITIVE)
     }
 }
 
-/// What a session needs of the engine that its scheme is built on.
+/// The parts of an engine that a session needs.
 #[derive(Clone)]
 pub struct Footing<'m> {
     /// The models, if they run in this process and take its memory.
     pub models: Option<&'m Models>,
     /// The tokenizer of the models.
     pub tokenizer: &'m Tokenizer,
-    /// The most tokens that the models hold.
+    /// The largest number of tokens that the models hold.
     pub context_limit: usize,
-    /// The instructions that the engine reads under.
+    /// The instructions of the engine's lanes.
     pub instructions: InstructionRack,
 }
 
@@ -63,13 +63,13 @@ impl<'m> From<&LocalEngine<'m>> for Footing<'m> {
     }
 }
 
-/// A scheme at work on an engine, with the generator of its draws.
+/// A scheme that runs on an engine, with the random generator of its draws.
 pub struct Session<'m> {
     scheme: Scheme,
     /// The instructions by the names of their lanes.
     instructions: Vec<(String, String)>,
     instructed: InstructionRack,
-    /// How much longer the longest context of a lane is than that of the backbone.
+    /// The number of tokens by which the longest context of a lane exceeds that of the backbone.
     extra: usize,
     models: Option<&'m Models>,
     tokenizer: &'m Tokenizer,
@@ -78,8 +78,8 @@ pub struct Session<'m> {
 }
 
 impl<'m> Session<'m> {
-    /// A scheme that was built on an engine, which reads with the blades' instructions: the name of a
-    /// lane and a text each. Draws follow from `seed`.
+    /// Returns a session of a scheme that was built on an engine, with the blades' instructions:
+    /// the name of a lane and a text each. Draws depend on `seed`.
     ///
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions).
@@ -128,11 +128,11 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Puts the instructions into the dialogue that is answered next: `context` makes the beginning
-    /// of a lane's context of an instruction.
+    /// Puts the instructions into the dialogue that is answered next. `context` turns the text of
+    /// an instruction into the beginning of its lane's context.
     ///
     /// # Errors
-    /// What `context` returns.
+    /// The errors that `context` returns.
     pub fn instruct<E>(&mut self, mut context: impl FnMut(&str) -> Result<Instruction, E>) -> Result<(), E> {
         self.extra = 0;
         for (name, text) in &self.instructions {
@@ -148,29 +148,29 @@ impl<'m> Session<'m> {
         self.instructions.retain(|(lane, _)| lane != blade && lane.strip_prefix(blade).is_none_or(|rest| rest != "/against"));
     }
 
-    /// The same session with arms that choose from its candidates as well; what they would have
-    /// chosen is in the steps.
+    /// Returns the session with further arms, which choose from the same candidates. The steps
+    /// record their choices.
     #[must_use]
     pub fn with_arms(mut self, arms: Vec<Arm>) -> Self {
         self.scheme.others = arms;
         self
     }
 
-    /// Ω. Edits take effect at the next step.
+    /// Returns Ω. Edits take effect at the next step.
     pub fn spec(&self) -> &SpecHandle {
         &self.scheme.arm.spec
     }
 
-    /// Ω and the operators that choose.
+    /// Returns Ω and the operators that choose.
     pub fn arm(&self) -> &Arm {
         &self.scheme.arm
     }
 
-    /// Puts a scheme that was built on [`instruction_rack`](Self::instruction_rack) in the
-    /// place of this one, with its instructions. The draws go on.
+    /// Replaces the scheme and its instructions. The new scheme must be built on
+    /// [`instruction_rack`](Self::instruction_rack). The random generator keeps its state.
     ///
     /// # Errors
-    /// As [`add_instructions`](Self::add_instructions); the session is then as it was.
+    /// As [`add_instructions`](Self::add_instructions). The session is then unchanged.
     pub fn replace(
         &mut self,
         scheme: Scheme,
@@ -186,18 +186,18 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// The instructions that the backbone can read under.
+    /// Returns the instructions that the backbone can read under.
     pub fn instruction_rack(&self) -> &InstructionRack {
         &self.instructed
     }
 
-    /// Starts the draws anew.
+    /// Reseeds the random generator.
     pub fn reseed(&mut self, seed: u64) {
         self.rng = ChaCha8Rng::seed_from_u64(seed);
     }
 
-    /// What each blade of the scheme thinks of whole answers to `prompt`: the name and μ of each, in
-    /// one list per answer. An answer without a token has no scores.
+    /// Returns the scores of whole answers to `prompt`: for each answer, a list of the name and μ
+    /// of each blade. An answer without a token has no scores.
     ///
     /// # Errors
     /// When an answer does not fit the context, or the models fail.
@@ -226,8 +226,8 @@ impl<'m> Session<'m> {
     /// Answers `prompt` with at most `max_new_tokens` tokens, and ends before the first text of
     /// `stop`.
     ///
-    /// `on_step` gets each step and the text that can be shown after it, and says whether to go on;
-    /// the last call has no step and the text that was held back.
+    /// `on_step` receives each step and the text that can be shown after it, and returns whether to
+    /// continue. The last call has no step, and the text that was held back.
     ///
     /// # Errors
     /// When the prompt is empty or too long, a step fails, or `on_step` does.
@@ -305,14 +305,14 @@ pub enum SessionError {
         /// The shorter of the two models' contexts.
         limit: usize,
     },
-    /// A context for whose keys and values there is no memory.
+    /// A context whose keys and values do not fit into memory.
     #[error(
         "a dialogue of {tokens} tokens takes {shortage}; shorten the prompt, ask for fewer tokens (--max-new-tokens) or use another --device"
     )]
     Memory {
         /// Tokens of the prompt and of the longest response.
         tokens: usize,
-        /// What they need, and what is free.
+        /// The bytes that they need and the free bytes.
         shortage: Shortage,
     },
     /// An instruction without a word.

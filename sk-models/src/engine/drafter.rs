@@ -25,8 +25,8 @@ pub struct DrafterConfig {
     pub end_of_text: Vec<TokenId>,
     /// Whether an end-of-text token stays in the candidate and ends the response.
     ///
-    /// The reference runs dropped it, because they decoded and encoded spans again. If it is
-    /// dropped, it cannot come first, since a span needs a token.
+    /// The reference runs dropped it, because they decoded spans and encoded them again. A dropped
+    /// token cannot be the first of a candidate, since a candidate needs at least one token.
     pub keep_end_of_text: bool,
 }
 
@@ -99,7 +99,7 @@ impl Drafter {
         let last = context[context.len() - 1];
         while spans.iter().any(|span| span.end.is_none()) {
             proceed()?;
-            // Rows that have ended are still read, and ignored.
+            // Rows that have ended are still read, but their results are ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);
             let mut logits = self.model.next(&hidden, &self.seats);
@@ -114,7 +114,8 @@ impl Drafter {
                 logits = Logits::Host(host);
             }
             let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
-            // Uniform numbers are taken in the order of the rows, so threads do not matter.
+            // Uniform numbers are drawn in the order of the rows, so the results do not depend on
+            // threads.
             let mut draws: Vec<Draw<'_>> = spans
                 .iter_mut()
                 .enumerate()
@@ -192,8 +193,8 @@ impl DrafterConfig {
     }
 }
 
-/// Returns the tokens that predict `span`: the last one of the context, then all of the span but
-/// its last.
+/// Returns the tokens that predict `span`: the last token of the context, then all tokens of the
+/// span but the last.
 pub(super) fn inputs_of(last: TokenId, span: &[TokenId]) -> Vec<TokenId> {
     std::iter::once(last).chain(span[..span.len() - 1].iter().copied()).collect()
 }

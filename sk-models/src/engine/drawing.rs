@@ -1,8 +1,8 @@
 //! Draws tokens for several rows at once, from logits on the host or on a device.
 //!
-//! Logits on a device are not copied as [`Sampler`] would need them. The mass of every block of the
-//! vocabulary tells which few blocks decide a draw, and only those are copied. If they do not
-//! decide it, whole rows are copied. Both ways agree up to the rounding of sums.
+//! [`Sampler`] needs whole rows of logits. From a device, only the few blocks of the vocabulary
+//! that decide a draw are copied; the mass of every block tells which ones. If they do not decide
+//! the draw, whole rows are copied. Both ways agree up to the rounding of sums.
 
 use sk_core::TokenId;
 
@@ -34,7 +34,7 @@ impl Draw<'_> {
 
 /// Draws a token for every row; none of `forbidden` is drawn.
 ///
-/// A log-probability is that of the logits as they came, the mass of forbidden tokens included.
+/// Log-probabilities are those of the original logits, including the mass of forbidden tokens.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub(super) fn draw(
             HostLogits::copied(&blocks.whole()?, vocabulary)
         }
     };
-    // Of rows that lose a token, log Σ e^z as they came; `None` for a row that is not of numbers.
+    // log Σ e^z of each original row, if tokens are forbidden; `None` for a row with NaN or +∞.
     let mut totals: Vec<Option<f32>> = Vec::new();
     if !forbidden.is_empty() {
         for row in logits.rows_mut() {
@@ -81,7 +81,7 @@ pub(super) fn draw(
     Ok(())
 }
 
-/// The least number of blocks to copy.
+/// The smallest number of blocks to copy.
 const LEAST: usize = 16;
 
 /// The largest share of the mass that penalties may remove. Beyond it, a difference of sums in f32
@@ -115,7 +115,7 @@ struct Far<'a> {
 struct Row<'a, 'b> {
     outline: &'a Outline,
     draw: &'a mut Draw<'b>,
-    /// The blocks. The first `ordered` ones are those of the largest logits, in order.
+    /// The blocks. The first `ordered` blocks have the largest maxima, in descending order.
     order: Vec<u32>,
     ordered: usize,
     /// The number of blocks that will probably decide the draw.
@@ -150,7 +150,7 @@ impl Far<'_> {
         if 2 * count >= self.vocabulary.div_ceil(BLOCK) {
             return Ok(false);
         }
-        // One block more: the largest of those that are not copied.
+        // Sort one block more: the first that is not copied.
         rows.iter_mut().for_each(|row| row.arrange(count + 1));
         let places =
             |row: &Row<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block as usize)).collect::<Vec<_>>();
@@ -217,7 +217,8 @@ impl Far<'_> {
 
         let total: f64 = masses.iter().sum();
         let mut left = total;
-        // The tokens above everything in the other blocks, with their penalised and raw logits.
+        // The tokens whose logits exceed all logits of the other blocks, with their penalised and
+        // raw logits.
         let mut known: Vec<Known> = Vec::new();
         for &place in &own {
             let logit = asked[place];
@@ -299,10 +300,10 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    /// Enough blocks for a few of them to be worth it, the last one not full.
+    /// Enough blocks that copying only a few pays off. The last one is not full.
     const VOCABULARY: usize = 300 * BLOCK - 23;
 
-    /// Rows of logits whose most probable tokens are as far above the rest as `spread` says.
+    /// Returns rows of exponentially distributed logits with mean `spread`.
     fn logits(rows: usize, spread: f32, seed: u64) -> Vec<f32> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         (0..rows * VOCABULARY).map(|_| -spread * (1.0 - rng.random::<f32>()).ln()).collect()
@@ -321,8 +322,8 @@ mod tests {
     }
 
     impl Case<'_> {
-        /// What is drawn for each of `uniforms`, and whether it was settled from afar; rows in the
-        /// reverse order.
+        /// Returns the draw for each of `uniforms`, and whether copied blocks decided the draws.
+        /// Rows are in reverse order.
         fn draw(&self, uniforms: &[f64], far: bool) -> (Vec<Option<Drawn>>, bool) {
             let mut samplers: Vec<Sampler> = uniforms.iter().map(|_| Sampler::default()).collect();
             let own: [TokenId; 2] = [7, 11];
@@ -352,7 +353,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// From afar as from near, whatever is cut, penalised and forbidden.
+        /// Draws from blocks equal draws from whole rows, for all cuts, penalties and forbidden
+        /// tokens.
         #[test]
         fn distance_changes_nothing(
             seed in any::<u64>(),
@@ -366,8 +368,7 @@ mod tests {
             let logits = logits(uniforms.len(), spread, seed);
             let sampling = Sampling::new(temperature, top_p, top_k, penalty).unwrap();
             let best = crate::kernels::logits::argmax(&logits[..VOCABULARY]);
-            // What is penalised is worth drawing: of each row, every other one of the most
-            // probable.
+            // Penalise probable tokens: of each row, every other one of the most probable.
             let likely = logits.chunks_exact(VOCABULARY).flat_map(|row| {
                 let mut order: Vec<TokenId> = (0..VOCABULARY as TokenId).collect();
                 order.sort_unstable_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
@@ -381,7 +382,7 @@ mod tests {
             for ((near, far), uniform) in near.iter().zip(&far).zip(uniforms.iter().rev()) {
                 let (near, far) = (near.unwrap(), far.unwrap());
                 prop_assert_ne!(far.token, best);
-                // A draw on the edge between two tokens goes to either.
+                // A draw at the boundary between two tokens may give either.
                 let edge = [-1e-6, 1e-6].map(|step| case.draw(&vec![(uniform + step).clamp(0.0, 1.0 - 1e-9); uniforms.len()], false).0);
                 let tokens = edge.iter().flatten().map(|drawn| drawn.unwrap().token).collect::<Vec<_>>();
                 prop_assert!(far.token == near.token || tokens.contains(&far.token), "{far:?}, not {near:?}");

@@ -64,14 +64,14 @@ pub enum EngineError {
     /// The device failed to return a result; on a GPU usually for lack of memory.
     #[error("the device failed: {message}; if it ran out of memory, use fewer candidates, a shorter context or another --device")]
     Device {
-        /// What it said.
+        /// The device's message.
         message: String,
     },
     /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do
     /// not fit the number format.
     #[error("the {policy} returned NaN or infinity for token {token}; its weights are damaged or overflow on this device")]
     NotANumber {
-        /// Which model, and under which adapter.
+        /// The model and its adapter.
         policy: String,
         /// The token it was reading.
         token: TokenId,
@@ -81,7 +81,7 @@ pub enum EngineError {
     Stopped(#[from] Stopped),
 }
 
-/// Fails if the request of this thread was stopped.
+/// Returns an error if the request of this thread was stopped.
 pub(super) fn proceed() -> Result<(), EngineError> {
     Ok(is_under_way()?)
 }

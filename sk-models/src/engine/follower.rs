@@ -5,11 +5,11 @@ use super::error::proceed;
 use crate::decoder::{Decoder, Hidden, NODE_TOKENS, Prefix, Seats, Suffix};
 use crate::device::is_processor;
 
-/// Positions of a pass, over all lanes, while a context is read: half of what fills a pass, so that
-/// those of other requests go between.
+/// Positions of a prefill pass, over all lanes: half of a full pass, so that other requests are
+/// served in between.
 const CHUNK: usize = 256;
 
-/// Returns the tokens of a chunk on a CPU: whole blocks.
+/// Returns the number of tokens of a chunk on a CPU, which is a whole number of blocks.
 fn chunk(lanes: usize) -> usize {
     (CHUNK / lanes).next_multiple_of(NODE_TOKENS)
 }
@@ -34,7 +34,7 @@ fn chunk_on_gpu(rows: usize, held: usize) -> usize {
 pub(super) struct Follower {
     tokens: Vec<TokenId>,
     prefix: Prefix,
-    /// Tokens whose whole blocks contexts share already.
+    /// The number of tokens whose whole blocks are in the prefix tree already.
     shared: usize,
 }
 
@@ -47,11 +47,13 @@ impl Follower {
         &mut self.prefix
     }
 
-    /// Makes the prefix hold `context` without its last token. The common beginning is kept, the
-    /// rest is computed, or copied from what contexts share if nothing was held.
+    /// Makes the prefix hold `context` without its last token. The common beginning is kept. The
+    /// rest is computed or, if the prefix was empty, copied from the prefix tree as far as
+    /// possible.
     ///
-    /// Whole blocks are read apart from the tokens before and after them, so that their bits are
-    /// the same whether they are computed or copied, and however many are read at a time.
+    /// Whole blocks are read separately from the tokens before and after them. So their keys and
+    /// values are bit-identical whether they are computed or copied, and for any number of blocks
+    /// in a pass.
     ///
     /// # Errors
     ///
@@ -62,7 +64,8 @@ impl Follower {
         self.tokens.truncate(common);
         self.prefix.truncate(common);
         self.shared = self.shared.min(common - common % NODE_TOKENS);
-        // What candidates have added is shared only where reading it again gives the same bits.
+        // Tokens that were adopted from candidates are cached only if reading them again gives the
+        // same bits.
         let shares = self.tokens.is_empty() || model.paces_agree();
         if self.tokens.is_empty() {
             let recalled = model.recall(target, seats, &mut self.prefix);
@@ -84,7 +87,7 @@ impl Follower {
         self.read(model, seats, &target[rest..])
     }
 
-    /// Appends tokens, in passes of bounded memory that other requests' passes go between.
+    /// Appends tokens in passes of bounded memory. Other requests' passes can run in between.
     fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId]) -> Result<(), EngineError> {
         let is_processor = is_processor(&model.device());
         let rows = seats.count() * model.config().num_attention_heads;

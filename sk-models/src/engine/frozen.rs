@@ -17,13 +17,13 @@ const ROLE: &str = "model";
 /// Tokens whose logits are in memory at a time while a text is scored.
 const SCORED: usize = 32;
 
-/// A token of a text, as the model sees it.
+/// The score of a token of a text under the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenScore {
     /// log π(y_t | y_<t), in nats.
     pub log_prob: f32,
-    /// The likeliest tokens in its place and their log-probabilities, the likeliest first; of equals
-    /// the one with the lower id.
+    /// The most probable tokens at its place with their log-probabilities, in descending order.
+    /// Among equals, the lower id comes first.
     pub likeliest: Vec<(TokenId, f32)>,
 }
 
@@ -80,7 +80,7 @@ impl Frozen {
         Ok(logits)
     }
 
-    /// Returns the argmax of the next token, the first of equals.
+    /// Returns the argmax of the next-token logits. Among equal logits, the first wins.
     ///
     /// # Errors
     /// If the context does not fit the model, or the device fails.
@@ -90,8 +90,8 @@ impl Frozen {
         token.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })
     }
 
-    /// Returns the scores of the tokens of `text` from place `from` on, each with its `top` likeliest
-    /// alternatives. One pass over the text; O(V log V) per token.
+    /// Returns the scores of the tokens of `text` from index `from` on, each with the `top` most
+    /// probable tokens. Takes one pass over the text and O(V log V) per token.
     ///
     /// # Errors
     /// If the text does not fit the model, or the device fails.
@@ -135,8 +135,8 @@ impl Frozen {
         Ok(drawn.token)
     }
 
-    /// Returns the state after the last token, which joins the context, so that the next call finds
-    /// it in the cache.
+    /// Reads the whole context into the cache. Returns the state after the last token, and that
+    /// token.
     fn read(&mut self, context: &[TokenId]) -> Result<(Hidden, TokenId), EngineError> {
         self.prefill(context)?;
         proceed()?;

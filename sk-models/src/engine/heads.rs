@@ -1,4 +1,4 @@
-//! Heads: values of the hidden states of a pass over the candidates.
+//! Heads: values computed from the hidden states of a pass over the candidates.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::rack::{self, HeadRack};
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::head::Head;
 
-/// The heads of one reading.
+/// The heads that one reading asks for.
 pub(super) struct AskedHeads(Vec<(Arc<str>, Arc<Head>)>);
 
 impl AskedHeads {
@@ -32,8 +32,8 @@ impl AskedHeads {
         self.0.is_empty()
     }
 
-    /// Returns the tokens of a candidate that every row reads beyond those that predict it: a head
-    /// needs the state after the last token.
+    /// Returns the number of tokens that every row reads after those that predict its candidate:
+    /// one if there are heads, since a head needs the state after the last token.
     pub(super) fn extra_tokens(&self) -> usize {
         usize::from(!self.is_empty())
     }

@@ -3,8 +3,8 @@
 //! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters. [`Vocabulary`]
 //! is Π_prop of token-level schemes. [`Verifier`] is π_B with its adapters and heads, and
 //! [`Delimited`](sk_core::Delimited) is ρ by text. [`Frozen`] decodes one model without steering.
-//! All of them follow the context by its token ids: the keys and values of a common beginning are
-//! kept, whatever the caller does with the context between steps.
+//! All of them compare the token ids of the context with those of the step before, and keep the
+//! keys and values of the common beginning. So callers may change the context between steps.
 
 mod drafter;
 mod drawing;

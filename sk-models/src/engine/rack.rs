@@ -13,7 +13,7 @@ pub type AdapterRack = Rack<LoraAdapter>;
 /// The heads of a backbone by name.
 pub type HeadRack = Rack<Head>;
 
-/// The models that variants read under in place of the backbone, by the names of the variants.
+/// The models that read for variants in place of the backbone, by the names of the variants.
 pub type ReaderRack = Rack<Decoder>;
 
 /// Returns an adapter of a rack.

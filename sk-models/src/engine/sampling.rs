@@ -29,9 +29,10 @@ impl Sampler {
     /// Draws a token from `logits` (one per token of the vocabulary) after `history`, to which the
     /// repetition penalty applies.
     ///
-    /// `uniform` in [0, 1) decides: the kept tokens are laid out from the most probable on, and the
-    /// token at that share of their mass is drawn. O(V) in a few vector passes, and O(m log m) in
-    /// the number m of tokens about as probable as the last kept one and the drawn one.
+    /// `uniform` in [0, 1) determines the draw: with the kept tokens in descending order of
+    /// probability, the token at that share of their mass is drawn. O(V) in a few vector passes,
+    /// and O(m log m) in the number m of tokens about as probable as the last kept one and the
+    /// drawn one.
     pub(crate) fn draw(
         &mut self,
         logits: &[f32],
@@ -206,7 +207,7 @@ impl Buckets {
         &self.sorted
     }
 
-    /// Returns the `count` largest.
+    /// Returns the `count` largest weights.
     fn first(&mut self, weights: &[f32], count: usize) -> Kept {
         self.walk(weights, Kept { count: weights.len(), ..Kept::NONE }, |kept| kept.count >= count)
             .map_or(self.all(), |(kept, _)| kept)
@@ -277,7 +278,7 @@ pub(super) fn log_softmax(logits: &[f32]) -> Vec<f32> {
 /// Returns the entropy of the softmax, in nats.
 pub(super) fn entropy(logits: &[f32]) -> f64 {
     let total = f64::from(log_sum_exp(logits));
-    // A logit of −∞ has no share, and 0 · ∞ is no number.
+    // Skip logits of −∞: they contribute nothing, but 0 · ∞ is NaN.
     let share = |&z: &f32| (z > f32::NEG_INFINITY).then(|| (f64::from(z) - total).exp() * (total - f64::from(z)));
     logits.iter().filter_map(share).sum()
 }
@@ -353,7 +354,7 @@ mod tests {
         }
     }
 
-    /// The tokens kept and the one drawn, by sorting everything.
+    /// Returns the number of kept tokens and the drawn token, computed by sorting all weights.
     fn plainly(logits: &[f32], sampling: &Sampling, uniform: f64) -> (usize, TokenId, f64) {
         let mut all = Vec::new();
         softmax_weights(logits, sampling.temperature(), &mut all);
@@ -398,7 +399,7 @@ mod tests {
     }
 
     proptest! {
-        /// Cutting and choosing by buckets is cutting and choosing after sorting everything.
+        /// Cutting and choosing by buckets gives the same result as after sorting all weights.
         #[test]
         fn buckets_are_a_sort(
             logits in proptest::collection::vec(prop_oneof![-6.0f32..6.0, -60.0f32..0.0, Just(1.5f32)], 1..600),

@@ -4,13 +4,13 @@ use sk_core::{Backbone, BoxError, Candidates, Policy, Readings, TokenId};
 
 use super::Verifier;
 
-/// A [`Verifier`] shared by a proposal and a scheme, so that the proposal's reading of π_B and the
-/// blades' readings are one pass.
+/// A [`Verifier`] that a proposal and a scheme share, so that the proposal's reading of π_B and the
+/// blades' readings take one pass.
 #[derive(Clone)]
 pub struct SharedVerifier(Arc<Mutex<Verifier>>);
 
 impl SharedVerifier {
-    /// Shares `verifier`. Clones address the same one.
+    /// Shares `verifier`. Clones refer to the same verifier.
     #[must_use]
     pub fn new(verifier: Verifier) -> Self {
         Self(Arc::new(Mutex::new(verifier)))

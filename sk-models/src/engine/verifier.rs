@@ -31,23 +31,24 @@ struct Pending {
     inputs: Vec<Vec<TokenId>>,
     /// Whether one row serves all candidates, because each is one token.
     shared: bool,
-    /// What a reading of whole candidates goes on from, if these were their first tokens.
+    /// The first tokens of candidates, if only these were read, so that a reading of the whole
+    /// candidates can continue.
     heads: Option<ReadHeads>,
 }
 
-/// The first tokens of candidates, as they were read.
+/// The first tokens of candidates, and their readings.
 struct ReadHeads {
     context: Vec<TokenId>,
     policies: Vec<Policy>,
     /// The tokens of each row.
     spans: Vec<Vec<TokenId>>,
-    /// Tokens of the longest row. The suffix holds as many of every row.
+    /// Tokens of the longest row. The suffix holds this many tokens of every row.
     width: usize,
     readings: Readings,
 }
 
 impl ReadHeads {
-    /// The row that `tokens` begin with, if any.
+    /// Returns the row that `tokens` equal or, if the row has full width, begin with.
     fn row(&self, tokens: &[TokenId]) -> Option<usize> {
         let continues = |span: &[TokenId]| tokens == span || (span.len() == self.width && tokens.starts_with(span));
         self.spans.iter().position(|span| continues(span))
@@ -68,18 +69,17 @@ struct Ahead {
 /// π_B: the frozen backbone, which reads N candidates under itself and its adapters in one forward
 /// pass.
 ///
-/// All rows share one product with each frozen weight; the adapters add two small batched ones. Per
-/// lane the context's keys and values are kept once, and the winner's are appended, so that a step
-/// costs the same at any length but for attention itself. No logits leave the device: two numbers
-/// per token do.
+/// All rows share one product with each frozen weight; the adapters add two small batched products.
+/// Per lane, the keys and values of the context are kept once, and those of the chosen candidate
+/// are appended. So the cost of a step grows with the context in attention only. Two numbers per
+/// token leave the device, and no logits.
 ///
-/// Heads are read off the same pass, in which every row then reads its last token too: one position
-/// per candidate and lane more, and no product with the vocabulary where nothing but heads is asked
-/// for.
+/// Heads use the same pass, in which every row then reads its last token too. This takes one more
+/// position per candidate and lane. If only heads are asked for, there is no product with the
+/// vocabulary.
 ///
-/// A variant that has an instruction, or a model other than the backbone, is read in a lane with a
-/// context or a model of its own, in a pass of its own, under the adapter of its name if there is
-/// one.
+/// A variant with an instruction, or with a model other than the backbone, is read in a separate
+/// pass, in a lane with its own context or model, under the adapter of its name if there is one.
 pub struct Verifier {
     model: Arc<Decoder>,
     rack: AdapterRack,
@@ -91,7 +91,7 @@ pub struct Verifier {
     seated: Option<Seated>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
-    /// The policies under which one-token candidates were read last: the next look ahead computes
+    /// The policies under which one-token candidates were read last. The next look-ahead computes
     /// them too.
     last_policies: Vec<Policy>,
 }
@@ -220,14 +220,14 @@ impl Verifier {
         lanes.map(|(lane, rows)| spans.iter().zip(rows).map(|(tokens, pairs)| reading(lane, tokens, pairs)).collect()).collect()
     }
 
-    /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
+    /// Returns the backbone's next-token distribution after `context`: log π_B in nats, `[V]`.
     ///
-    /// The policies that will be read next, as in the last step, are computed in the same pass, so
-    /// that a proposal that looks at the distribution and the reading of its one-token candidates
-    /// cost one pass of one row per lane.
+    /// The policies of the last step are computed in the same pass, since they will probably be
+    /// read next. A proposal from this distribution and the reading of its one-token candidates
+    /// then take one pass of one row per lane.
     ///
     /// # Errors
-    /// When the context does not fit the model, or the device fails.
+    /// If the context does not fit the model, or the device fails.
     pub fn next_token(&mut self, context: &[TokenId]) -> Result<&[f32], BoxError> {
         let mut policies = self.last_policies.clone();
         if !policies.contains(&Policy::Backbone) {
@@ -235,7 +235,7 @@ impl Verifier {
         }
         let lanes = match self.lanes(&policies) {
             Ok(lanes) => lanes,
-            // An adapter has been dropped since.
+            // An adapter has been removed from the rack since.
             Err(_) => vec![None],
         };
         let ahead = self.look_ahead(context, lanes)?;
@@ -302,8 +302,8 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Reads under policies without an instruction. `are_heads` says that the candidates are first
-    /// tokens of others, which are likely to be read next.
+    /// Reads under policies without an instruction. `are_heads` is true if the candidates are the
+    /// first tokens of others, which will probably be read next.
     fn read_plain(
         &mut self,
         context: &[TokenId],
@@ -382,8 +382,8 @@ impl Verifier {
         Ok(readings)
     }
 
-    /// Reads candidates whose first tokens were read last, from there on; `None` if they were not, or
-    /// the engine cannot.
+    /// Continues the reading of candidates whose first tokens were read last. Returns `None` if
+    /// they were not read, or the engine does not support this.
     fn read_on(
         &mut self,
         context: &[TokenId],
@@ -510,7 +510,8 @@ impl Verifier {
     }
 }
 
-/// Whether two lanes run the same weights. A replaced adapter with the same name is another lane.
+/// Returns whether two lanes run the same weights. A replaced adapter with the same name is another
+/// lane.
 fn identical(a: &Lane, b: &Lane) -> bool {
     match (a, b) {
         (None, None) => true,

@@ -23,7 +23,7 @@ fn kept(head: VocabularyHead, log_probs: &[f32]) -> Vec<TokenId> {
     let floor = if head.plausibility() > 0.0 { max + head.plausibility().ln() } else { f32::NEG_INFINITY };
     let mut kept: Vec<TokenId> = (0..).zip(log_probs).filter(|(_, p)| **p >= floor).map(|(token, _)| token).collect();
     if head.top_k() > 0 && head.top_k() < kept.len() {
-        // Of equals the lower id stays.
+        // Among equals, the lower id is kept.
         let before = |a: &TokenId, b: &TokenId| log_probs[*b as usize].total_cmp(&log_probs[*a as usize]).then(a.cmp(b));
         kept.select_nth_unstable_by(head.top_k() - 1, before);
         kept.truncate(head.top_k());
@@ -35,8 +35,8 @@ fn kept(head: VocabularyHead, log_probs: &[f32]) -> Vec<TokenId> {
 /// Π_prop of token-level schemes: every token of the vocabulary is a candidate, or those at the
 /// head of π_B.
 ///
-/// Nothing is drawn. If π_B is the prior or cuts the head, the proposal and the blades share one
-/// pass; a step costs O(V) besides.
+/// No token is sampled. If π_B is the prior or cuts the head, the proposal and the blades share one
+/// pass. A step takes O(V) in addition.
 pub struct Vocabulary {
     backbone: SharedVerifier,
     prior: TokenPrior,
@@ -46,7 +46,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Returns the tokens of `model`, which `backbone` reads.
+    /// Returns a proposal of the tokens of `model`, which `backbone` reads.
     #[must_use]
     pub fn new(
         model: &Arc<Decoder>,

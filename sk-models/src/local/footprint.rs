@@ -1,10 +1,10 @@
-//! The memory of a generation, before it is asked for.
+//! Estimates of the memory that a generation takes.
 
 use super::{Models, SHARED};
 use crate::decoder::Decoder;
 use crate::device::{free_memory, is_processor};
 
-/// What a generation keeps at a time.
+/// The sizes that determine the memory of a generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Contexts that the backbone keeps, one per policy.
@@ -13,13 +13,13 @@ pub struct Extent {
     pub context: usize,
     /// N, the candidates that are drafted; 0 where they are the tokens of the vocabulary.
     pub candidates: usize,
-    /// Tokens of a candidate at most.
+    /// The largest number of tokens of a candidate.
     pub span: usize,
     /// Tokens of the vocabulary that a head reads, each in a row of its own.
     pub ahead: usize,
 }
 
-/// Memory that is not there.
+/// A lack of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{:.1} GB and {:.1} GB of memory are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
 pub struct Shortage {
@@ -54,7 +54,8 @@ impl Models {
             .saturating_add(times(ahead, row))
     }
 
-    /// Checks that the CPU's memory has room for `bytes`. What a GPU has left, nothing says.
+    /// Checks that the CPU's memory has room for `needed` bytes. The free memory of a GPU is
+    /// unknown and not checked.
     pub(crate) fn check_room(&self, needed: u64) -> Result<(), Shortage> {
         match free_memory().filter(|_| is_processor(&self.device)) {
             Some(free) if needed > free => Err(Shortage { needed, free }),
@@ -62,9 +63,9 @@ impl Models {
         }
     }
 
-    /// Returns the bytes of the CPU's memory that generations can take together, if the models are
-    /// there and the system says how much is free: what is free less what contexts that begin alike
-    /// may come to take.
+    /// Returns the bytes of the CPU's memory that generations can take together: the free memory
+    /// less the room for keys and values of shared prefixes. Returns `None` if the models are not
+    /// on the CPU or the system does not report its free memory.
     #[must_use]
     pub fn room(&self) -> Option<u64> {
         let free = free_memory().filter(|_| is_processor(&self.device))?;

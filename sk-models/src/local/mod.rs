@@ -24,10 +24,10 @@ use crate::text::{ChatTemplate, TextError, Tokenizer};
 
 pub use footprint::{Extent, Shortage};
 
-/// What stands for the drafter where a blade names the model that it reads under.
+/// The name by which a blade selects the drafter as the model that it reads under.
 const DRAFTER: &str = "drafter";
 
-/// Bytes of keys and values that each model keeps for contexts that begin alike.
+/// Bytes of keys and values that each model caches for contexts with a common prefix.
 const SHARED: usize = 256 << 20;
 
 /// Tokens of a span that count in the estimate of the candidates' memory.
@@ -59,7 +59,7 @@ pub enum ModelError {
     Blade {
         /// The blade that reads with it.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         source: Box<CheckpointError>,
     },
     /// A device that is not available.
@@ -94,9 +94,9 @@ pub enum ModelError {
     ShapeMemory {
         /// The backbone's shape.
         path: PathBuf,
-        /// What backbone and drafter take, in 10⁹ bytes.
+        /// The size of backbone and drafter, in 10⁹ bytes.
         needed: f64,
-        /// What is free, in 10⁹ bytes.
+        /// The free memory, in 10⁹ bytes.
         free: f64,
     },
     /// Random weights have no checkpoint.
@@ -118,7 +118,7 @@ pub enum ModelError {
     Memory {
         /// N.
         candidates: usize,
-        /// What the drafter needs for them at least, and what is free.
+        /// The bytes that the drafter needs at least, and the free bytes.
         shortage: Shortage,
     },
 }
@@ -259,8 +259,8 @@ impl Models {
         Ok(())
     }
 
-    /// The model that blades read under by the name `on`: the drafter, or one of
-    /// [`open_reader`](Self::open_reader).
+    /// Returns the model that blades select by the name `on`: the drafter, or one that
+    /// [`open_reader`](Self::open_reader) loaded.
     fn reader(&self, on: &str) -> Option<&Arc<Decoder>> {
         if on == DRAFTER {
             return Some(&self.drafter);
@@ -284,7 +284,7 @@ impl Models {
         checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
     }
 
-    /// The backbone's chat template.
+    /// Returns the backbone's chat template.
     ///
     /// # Errors
     /// When it has none, or one with a syntax error.
@@ -296,18 +296,18 @@ impl Models {
         self.checkpoint.as_ref().ok_or(ModelError::NoCheckpoint { what })
     }
 
-    /// The most tokens that both models hold.
+    /// Returns the largest number of tokens that both models hold.
     pub fn context_limit(&self) -> usize {
         self.backbone.config().max_position_embeddings.min(self.drafter.config().max_position_embeddings)
     }
 
-    /// The device of the models.
+    /// Returns the device of the models.
     pub fn device(&self) -> DeviceName {
         self.device_name
     }
 
-    /// The engine of one generation, whose backbone reads with the adapters of `adapters` and with
-    /// `heads`.
+    /// Returns the engine of one generation. Its backbone reads with the adapters of `adapters` and
+    /// with `heads`.
     pub fn engine(&self, adapters: &AdapterRack, heads: &[(String, Head)]) -> LocalEngine<'_> {
         let rack = HeadRack::default();
         heads.iter().for_each(|(name, head)| rack.insert(name.as_str(), head.clone()));
@@ -331,26 +331,27 @@ pub struct LocalEngine<'m> {
 }
 
 impl<'m> LocalEngine<'m> {
-    /// The models that it runs on.
+    /// Returns the models that the engine runs on.
     #[must_use]
     pub fn models(&self) -> &'m Models {
         self.models
     }
 
-    /// The instructions that it reads under.
+    /// Returns the instructions that the engine reads under.
     #[must_use]
     pub fn instructions(&self) -> &InstructionRack {
         &self.instructions
     }
 
-    /// The engine with the instructions of `rack`.
+    /// Returns the engine with the instructions of `rack`.
     #[must_use]
     pub fn with_instructions(self, rack: &InstructionRack) -> Self {
         Self { instructions: rack.clone(), ..self }
     }
 
-    /// The engine with lanes that read under another model than the backbone: the name of each, and
-    /// "drafter" or what [`Models::open_reader`] loaded.
+    /// Returns the engine with lanes that read under another model than the backbone. Each entry is
+    /// the name of a lane, and `"drafter"` or the source of a model that [`Models::open_reader`]
+    /// loaded.
     ///
     /// # Errors
     /// When a model is not loaded.
@@ -373,7 +374,8 @@ impl Engine for LocalEngine<'_> {
             Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens } => {
                 let candidates = candidates.get();
                 let decoder = if model == DraftModel::Drafter { drafter } else { backbone };
-                // The lengths of the context and of the candidates come on top, once they are known.
+                // The rest of the context and of the candidates is checked once their lengths are
+                // known.
                 let span = span_tokens.map_or(FIRST_TOKENS, |span| span.get().min(FIRST_TOKENS));
                 let extent = Extent { candidates, span, ..Extent::default() };
                 let room = self.models.check_room(self.models.footprint_with(decoder, extent));
@@ -399,7 +401,7 @@ impl Engine for LocalEngine<'_> {
         Ok(Generation { backbone: Box::new(verifier), proposal })
     }
 
-    /// Spare rows of the embedding have no bytes.
+    /// Returns the bytes of each token. Spare rows of the embedding have none.
     fn token_bytes(&self) -> Arc<[Box<[u8]>]> {
         let bytes = |token: usize| self.models.tokenizer.token_bytes(token as TokenId).unwrap_or_default().into();
         (0..self.models.backbone.config().vocab_size).map(bytes).collect()

@@ -16,16 +16,16 @@ const DRAFTER: u64 = 1;
 const ADAPTERS: u64 = 2;
 
 impl Models {
-    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for
-    /// each of `names`, with weights that follow from `seed` alone. Without a drafter's shape the
-    /// backbone drafts for itself. Nothing ends a response.
+    /// Returns a backbone and a drafter with the shapes of two `config.json` files, and an adapter
+    /// for each of `names`. The weights depend only on `seed`. Without a shape of the drafter, the
+    /// backbone drafts. No token ends a response.
     ///
     /// Adapters take `ranks` in turn.
     ///
     /// # Errors
     /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the
-    /// backbone's, the processor's memory has no room for the weights, or the device or the
-    /// precision cannot be had.
+    /// backbone's, the weights do not fit into the CPU's memory, or the device or the precision is
+    /// not available.
     ///
     /// # Panics
     /// If there is no rank, or one of zero.
