@@ -187,8 +187,8 @@ impl Checkpoint {
         Ok(model)
     }
 
-    /// Loads the model to be trained around: its weights are frozen and, with `bf16`, its matrices
-    /// rounded to bf16 as they are read.
+    /// Loads the model as the frozen part of a training run. With bf16, its matrices are rounded to
+    /// bf16 as they are read.
     ///
     /// # Errors
     ///
@@ -209,8 +209,8 @@ impl Checkpoint {
 
     /// Returns a decoder of the model on a device.
     ///
-    /// On a CPU it takes the memory of its weights in that precision and of one layer or table
-    /// more: parts are packed as they are read.
+    /// On a CPU, loading takes the memory of the weights in that precision and of one more layer or
+    /// table, since parts are packed as they are read.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Checkpoint {
         Ok(decoder)
     }
 
-    /// Waits for the device, which reports only then that it is full.
+    /// Waits for the device, which reports a lack of memory only then.
     fn wait(&self, device: &Device) -> Result<(), CheckpointError> {
         device.sync().map_err(|error| CheckpointError::Device {
             directory: self.directory.clone(),
@@ -268,7 +268,7 @@ impl Checkpoint {
 
 /// Returns the directory of a model or adapter that is given by directory or hub id.
 ///
-/// For a directory, also one that is embedded, the environment's hub is not consulted.
+/// If there is such a directory, even an embedded one, the hub of the environment is not used.
 ///
 /// # Errors
 ///
@@ -341,10 +341,10 @@ mod tests {
         };
         says(&hub, "the hub answers 404");
         assert!(server.join().unwrap() > 0);
-        // Nobody listens any more.
+        // No server listens any more.
         says(&hub, &endpoint);
         says(&hub.with_offline(true), "HF_HUB_OFFLINE");
-        // What cannot be an id was not looked for on the hub.
+        // A name that cannot be an id is not looked up on the hub.
         let message = ask(&Hub::new(&endpoint, cache.path().to_owned()), "./mine", &mut ()).unwrap_err().to_string();
         assert!(message.contains("neither a directory nor a hub id"), "{message}");
     }

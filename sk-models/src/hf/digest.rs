@@ -71,7 +71,7 @@ mod tests {
     fn every_byte_that_is_loaded_counts_and_the_place_does_not() {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let index = r#"{"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}"#;
-        // Longer than a piece, so that a change far into a shard is seen.
+        // Longer than a piece, so that a change in a later piece is tested.
         let long = vec![7; (1 << 24) + 3];
         for folder in [&first, &second] {
             let files: [(&str, &[u8]); 5] = [

@@ -14,13 +14,13 @@ pub(super) fn layer(index: usize) -> String {
     format!("model.layers.{index}")
 }
 
-/// Whether a linear layer has a bias, as queries, keys and values do.
+/// Returns whether a linear layer has a bias, as those of queries, keys and values do.
 pub(super) fn has_bias(target: Target) -> bool {
     matches!(target, Target::Query | Target::Key | Target::Value)
 }
 
-/// Every tensor of a decoder of this shape as files name it and lay it out: linear layers are
-/// `[out, in]`.
+/// Returns the name and shape of every tensor of a decoder of this shape, as in files: linear
+/// layers are `[out, in]`.
 ///
 /// A tied head is the embedding and is not listed again, so the products of the shapes sum to the
 /// number of parameters.

@@ -155,7 +155,7 @@ impl TensorFiles {
             }
             shards.push(shard);
         }
-        // The index is a promise; the shards are what is there.
+        // The index may name tensors that no shard holds.
         if let Some((name, file)) = weight_map.iter().find(|(name, _)| !place.contains_key(*name)) {
             return Err(CheckpointError::MissingTensor {
                 path: directory.join(file),
@@ -166,7 +166,7 @@ impl TensorFiles {
         Ok(Self { shards, place, hint: MODEL_HINT })
     }
 
-    /// Shows the bytes of its files, piece by piece.
+    /// Calls `see` with the bytes of the files, piece by piece.
     ///
     /// # Errors
     ///
@@ -175,32 +175,32 @@ impl TensorFiles {
         self.shards.iter().try_for_each(|shard| shard.contents.visit(see).map_err(|source| io_error("read", &shard.path, source)))
     }
 
-    /// The names of all tensors, sorted.
+    /// Returns the names of all tensors, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.place.keys().map(String::as_str)
     }
 
-    /// Whether there is a tensor of this name.
+    /// Returns whether there is a tensor of this name.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.place.contains_key(name)
     }
 
-    /// The shape of a tensor, if there is one of this name.
+    /// Returns the shape of a tensor, if there is one of this name.
     #[must_use]
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         let shard = &self.shards[*self.place.get(name)?];
         shard.metadata.info(name).map(|info| info.shape.as_slice())
     }
 
-    /// The number of values in all tensors together.
+    /// Returns the number of values in all tensors together.
     #[must_use]
     pub fn values(&self) -> u64 {
         let of = |name| self.shape(name).unwrap_or_default().iter().map(|&size| size as u64).product::<u64>();
         self.names().map(of).sum()
     }
 
-    /// An error for the first tensor that `known` does not recognise.
+    /// Returns an error for the first tensor that `known` does not recognise.
     pub(super) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> Result<(), CheckpointError> {
         match self.names().find(|name| !known(name)) {
             None => Ok(()),
@@ -291,8 +291,8 @@ impl TensorFiles {
         self.find(name, shape).map(drop)
     }
 
-    /// Whether a tensor equals the one of the same name and shape in `other`, which may have
-    /// another type.
+    /// Returns whether a tensor equals tensor `theirs` of `other`, which has the same shape and may
+    /// have another type.
     pub(super) fn equals(&self, name: &str, shape: &[usize], other: &Self, theirs: &str) -> Result<bool, CheckpointError> {
         let (one, two) = (self.find(name, shape)?, other.find(theirs, shape)?);
         let same = || -> Result<bool, CheckpointError> {
@@ -348,7 +348,7 @@ impl TensorFiles {
     }
 }
 
-/// Whether all values are finite; computed without branches.
+/// Returns whether all values are finite. Computed without branches.
 fn are_finite(values: &[f32]) -> bool {
     values.iter().fold(true, |finite, value| finite & value.is_finite())
 }
@@ -505,7 +505,7 @@ mod tests {
         assert!(whole);
     }
 
-    /// Of a mapping, the first read behind the end would end the program.
+    /// If the file were mapped, the first read beyond its end would kill the program.
     #[test]
     fn a_file_that_is_shortened_in_use_is_an_error() {
         let values = vec![0.5_f32; 1 << 16];

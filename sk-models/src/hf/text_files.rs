@@ -1,4 +1,4 @@
-//! What of a checkpoint concerns text alone: all that is needed of a model that runs elsewhere.
+//! The text files of a checkpoint, which are all that is needed for a model that runs elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub struct TextFiles {
     pub end_of_text: Vec<u32>,
     /// Rows of the embedding: at least the tokens of the tokenizer.
     pub vocab_size: usize,
-    /// The most tokens that the model holds, if `config.json` says so.
+    /// The largest number of tokens that the model holds, if `config.json` states it.
     pub context_limit: Option<usize>,
 }
 

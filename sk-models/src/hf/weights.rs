@@ -22,8 +22,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If a tensor is missing or of another shape, or if there is one that the decoder has no place
-/// for: weights that would be ignored belong to another architecture.
+/// If a tensor is missing or of another shape, or if there is an unknown one, since weights that
+/// would be ignored belong to another architecture.
 pub fn load_model(config: &Qwen2Config, files: &TensorFiles, device: &Device) -> Result<Qwen2, CheckpointError> {
     Qwen2::assemble(config, Source::new(config, files, device)?)
 }
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
         Ok(Norm::new(weight, self.config.rms_norm_eps))
     }
 
-    /// `[out, in]` on disk, `[in, out]` here.
+    /// Reads a matrix that is `[out, in]` on disk and `[in, out]` here.
     fn matrix(&self, name: &str, (input, output): (usize, usize)) -> Result<Tensor<2>, CheckpointError> {
         transposed(self.files, name, [output, input], self.device)
     }
@@ -112,7 +112,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A matrix of shape `[rows, columns]` on disk as a tensor `[columns, rows]`.
+/// Reads a matrix of shape `[rows, columns]` as a tensor `[columns, rows]`.
 pub(super) fn transposed(
     files: &TensorFiles,
     name: &str,

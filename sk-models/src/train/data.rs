@@ -11,14 +11,14 @@
 //! # Split
 //!
 //! A document is held out if a hash of its key falls below the held-out fraction. The key is the
-//! first human turn where there is one and the text otherwise: what is held out of language-model
-//! training is held out of preference training, and the turns of one dialogue, which preference
-//! data tend to list one by one, stay on one side.
+//! first human turn if there is one, and the text otherwise. So a document that is held out of
+//! language-model training is held out of preference training too, and the turns of one dialogue,
+//! which preference data tend to list one by one, stay on one side.
 //!
 //! # Exclusion
 //!
-//! [`Excluded`] leaves out every row that shares a question with evaluation files, wherever in a
-//! dialogue it is asked.
+//! [`Excluded`] leaves out every row that asks a question of evaluation files, in any turn of a
+//! dialogue.
 
 use std::{
     collections::HashSet,
@@ -80,9 +80,9 @@ pub enum Row {
     Text(String),
     /// A prompt and its response, both without framing.
     Exchange {
-        /// What is asked.
+        /// The question.
         prompt: String,
-        /// What is answered.
+        /// The answer.
         response: String,
     },
     /// A framed prompt, which ends with `Assistant:`, and two completions.
@@ -112,7 +112,7 @@ pub fn frame(prompt: &str) -> String {
 }
 
 impl Row {
-    /// As [`parse`](Self::parse), with nothing for an answer that is not there.
+    /// As [`parse`](Self::parse), but a missing answer is empty.
     fn question(raw: RawRow) -> Result<Self, String> {
         match raw {
             RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
@@ -136,7 +136,7 @@ impl Row {
         }
     }
 
-    /// What the human says, turn by turn; nothing for plain text.
+    /// Returns the human turns. Plain text has none.
     pub fn human_turns(&self) -> impl Iterator<Item = &str> {
         let (bare, framed) = match self {
             Self::Exchange { prompt, .. } => (Some(prompt.as_str()), ""),
@@ -155,7 +155,7 @@ impl Row {
         self.human_turns().next().unwrap_or(text)
     }
 
-    /// Whether the row is held out at the given fraction.
+    /// Returns whether the row is held out at the given fraction.
     #[must_use]
     pub fn is_held_out(&self, fraction: f64) -> bool {
         (hash(self.key()) as f64) < fraction * 2.0_f64.powi(64)
@@ -309,7 +309,7 @@ impl Excluded {
         Ok(excluded)
     }
 
-    /// The questions of rows in memory.
+    /// Collects the questions of rows in memory.
     pub(super) fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
         let mut excluded = Self::default();
         rows.into_iter().for_each(|row| excluded.add(row));
@@ -322,19 +322,19 @@ impl Excluded {
         self.questions.extend(turns.filter(|(at, turn)| *at == 0 || turn.len() > Self::INCIDENTAL).map(|(_, turn)| turn));
     }
 
-    /// Whether a row asks one of the questions.
+    /// Returns whether a row asks one of the questions.
     #[must_use]
     pub fn contains(&self, row: &Row) -> bool {
         !self.questions.is_empty() && row.human_turns().any(|turn| self.questions.contains(&letters(turn)))
     }
 }
 
-/// Letters and digits, in lower case.
+/// Returns the letters and digits of a text, in lower case.
 fn letters(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// The normalised entries of the column `prompt` or `question` of a table.
+/// Returns the normalised entries of the column `prompt` or `question` of a table.
 fn read_questions(path: &Path) -> Result<Vec<String>, TrainError> {
     let refuse = |line: u64, reason: String| TrainError::Row { path: path.display().to_string(), line: line as usize, reason };
     let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
@@ -365,7 +365,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Looks the two tokens up.
+    /// Looks up the two tokens.
     ///
     /// # Errors
     ///
@@ -473,13 +473,13 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// Expected tokens of one epoch.
+    /// Returns the expected number of tokens of one epoch.
     #[must_use]
     pub fn epoch_tokens(&self) -> u64 {
         self.train.iter().map(|(ids, weight)| ids.len() as f64 * weight).sum::<f64>() as u64
     }
 
-    /// Held-out windows of `length + 1` tokens, in file order, at most `limit`.
+    /// Returns at most `limit` held-out windows of `length + 1` tokens, in file order.
     #[must_use]
     pub fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
         // Documents are taken at equal distances, so that every source is represented.

@@ -1,4 +1,4 @@
-//! Adapters from preference pairs: low-rank changes of a frozen backbone, by direct preference
+//! Adapters from preference pairs: low-rank updates of a frozen backbone, by direct preference
 //! optimisation.
 
 use std::{
@@ -57,11 +57,11 @@ pub struct DpoOptions {
     pub tests: Vec<PathBuf>,
     /// The directory of the adapter and the checkpoint.
     pub output: PathBuf,
-    /// The changed layers.
+    /// The layers with a low-rank update.
     pub targets: Vec<Target>,
-    /// The rank of every change.
+    /// The rank of every update.
     pub rank: usize,
-    /// The factor α; a change is scaled by α/rank.
+    /// The factor α. Updates are scaled by α/rank.
     pub alpha: f64,
     /// The loss.
     pub loss: PreferenceLoss,
@@ -71,7 +71,7 @@ pub struct DpoOptions {
     pub steps: u64,
     /// Pairs per forward pass.
     pub batch: usize,
-    /// Forward passes per step: a step sees `batch · accumulate` pairs.
+    /// Forward passes per step: a step trains on `batch · accumulate` pairs.
     pub accumulate: usize,
     /// Longest prompt and completion together, in tokens; prompts lose their beginning.
     pub length: usize,
@@ -97,14 +97,14 @@ pub struct DpoOptions {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DpoEvent {
-    /// The pairs are read, and the model is about to be.
+    /// The pairs are read, and the model is read next.
     Planned {
         /// Bytes of memory that the run takes at most, estimated.
         memory: u64,
         /// Bytes that are free, on a processor whose system says so.
         free: Option<u64>,
     },
-    /// The reference is about to be computed.
+    /// The reference is computed next.
     Started {
         /// Trained parameters.
         parameters: usize,
@@ -152,7 +152,7 @@ pub enum DpoEvent {
     },
     /// The finished adapter was measured on a file of `tests`.
     Tested {
-        /// The place of the file.
+        /// The index of the file.
         test: usize,
         /// The measurement.
         report: PreferenceReport,
@@ -174,7 +174,8 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// A uniform in ±1/√in, as PEFT draws it; B zero, so that the adapter starts as the backbone.
+    /// Returns A uniform in ±1/√in, as in PEFT, and B zero, so that the adapter starts as the
+    /// backbone.
     fn init(config: &Qwen2Config, targets: &[Target], rank: usize, device: &Device) -> Self {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for _ in 0..config.num_hidden_layers {
@@ -241,7 +242,7 @@ impl DpoOptions {
     /// Returns everything that determines the matrices after a step.
     fn recipe(&self, backbone: &Checkpoint, tokenizer: &Path) -> Result<Recipe, TrainError> {
         let Self {
-            // Covered by the backbone.
+            // Covered by the backbone's digest.
             model: _,
             sources,
             exclude,
@@ -441,11 +442,11 @@ pub fn train_dpo(
     Ok(measured)
 }
 
-/// The pairs that a run of these options never sees: neither they nor any pair that asks one of the
-/// same questions, in whatever turn.
+/// Returns the pairs that a run with these options does not train on, and whose questions no
+/// training pair asks in any turn.
 ///
-/// What a run sees follows from its options alone, so that this can be asked after the fact.
-/// Held-out pairs are among them. A judge of what the adapter does can be trained on them.
+/// The training pairs depend on the options alone, so this function can be called after the run.
+/// Held-out pairs are included. A judge of the adapter can be trained on the result.
 ///
 /// # Errors
 ///
@@ -549,10 +550,10 @@ impl Order {
     }
 }
 
-/// Summed log-probabilities of the completions of `sides`, `[sides]`.
+/// Returns the summed log-probabilities of the completions of `sides`, `[sides]`.
 ///
-/// Sequences are padded at the end, where causal attention cannot see the padding; only the rows
-/// that predict a completion token reach the head.
+/// Sequences are padded at the end, where causal attention ignores the padding. Only rows that
+/// predict a completion token reach the head.
 fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device: &Device) -> Tensor<1> {
     let length = sides.iter().map(|side| side.ids.len() - 1).max().unwrap_or(0);
     let mut inputs = vec![0_i32; sides.len() * length];
@@ -578,7 +579,7 @@ fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device
     sum_by_sequence(log_probs, ints(owners), sides.len())
 }
 
-/// Implicit reward margins of pairs, `[P]`.
+/// Returns the implicit reward margins of pairs, `[P]`.
 fn margins(model: &Qwen2, lanes: Lanes<'_>, pairs: &[&Pair], loss: &PreferenceLoss, device: &Device) -> Tensor<1> {
     let count = pairs.len();
     let sides: Vec<&Side> = pairs.iter().map(|p| &p.chosen).chain(pairs.iter().map(|p| &p.rejected)).collect();

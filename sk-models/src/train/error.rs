@@ -58,7 +58,7 @@ pub enum TrainError {
     Tokenizer {
         /// The file.
         path: String,
-        /// What it says.
+        /// The library's message.
         reason: String,
     },
     /// A folder that another run writes to.
@@ -72,7 +72,7 @@ pub enum TrainError {
     Checkpoint {
         /// The file.
         path: String,
-        /// What does not fit, and what to do.
+        /// The mismatch, and what to do.
         reason: String,
     },
     /// The output directory holds a finished result and no checkpoint.
@@ -95,9 +95,9 @@ pub enum TrainError {
          --accumulate, a shorter --length, or another --device"
     )]
     Memory {
-        /// What it takes, in 10⁹ bytes.
+        /// The memory that it takes, in 10⁹ bytes.
         needed: f64,
-        /// What is free, in 10⁹ bytes.
+        /// The free memory, in 10⁹ bytes.
         free: f64,
     },
     /// The loss is NaN or infinite.

@@ -14,19 +14,19 @@ const COPIES: usize = 6;
 pub(super) struct Pass {
     /// Tokens of all rows, padding included.
     pub(super) tokens: usize,
-    /// Tokens whose probabilities are asked for.
+    /// Tokens whose probabilities are computed.
     pub(super) completion: usize,
 }
 
-/// What the memory of a run follows from.
+/// The sizes that determine the memory of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Footprint {
     pub(super) config: Qwen2Config,
-    /// Of the frozen weights.
+    /// The precision of the frozen weights.
     pub(super) precision: Precision,
     /// Trained parameters.
     pub(super) adapter: usize,
-    /// Changed layers of a decoder layer.
+    /// Layers with an update in each decoder layer.
     pub(super) targets: usize,
     pub(super) rank: usize,
     pub(super) passes: Vec<Pass>,
@@ -37,7 +37,7 @@ impl Footprint {
     ///
     /// Weights + 4·(6·adapter + largest pass), where a pass keeps per layer and token the states
     /// around both norms (4 H), the projections of attention and their mixture (2 Hq·D + 2 Hkv·D),
-    /// the gated layer (3 F) and r for each change, and per completion token its logits.
+    /// the gated layer (3 F) and r for each update, and per completion token its logits.
     pub(super) fn bytes(&self) -> u64 {
         let Self { config, precision, adapter, targets, rank, passes } = self;
         let attention = 2 * config.query_size() + 2 * config.key_value_size();

@@ -1,8 +1,8 @@
 //! Dialogues and preference pairs drawn from a grammar.
 //!
 //! A grammar is a folder of TOML files that are read as one. A *topic* has questions (`ask`) and
-//! parts of answers under names of its own. A *manner* says how an answer is put together from
-//! parts, of the topic or of all topics, and how often it is met; an *axis* says which manners are
+//! parts of answers under names of its own. A *manner* defines how an answer is composed of parts,
+//! of the topic or of all topics, and how frequent it is. An *axis* defines which manners are
 //! better than which others.
 //!
 //! ```toml
@@ -91,7 +91,7 @@ struct Choices {
 struct Topic {
     weight: f64,
     parts: BTreeMap<String, Vec<Template>>,
-    /// The manners that its parts suffice for.
+    /// The manners whose parts the topic has.
     manners: Vec<usize>,
 }
 
@@ -103,7 +103,7 @@ struct Manner {
     elsewhere: bool,
 }
 
-/// An axis of preference, by places of manners.
+/// An axis of preference, by indices of manners.
 #[derive(Debug)]
 struct Axis {
     name: String,
@@ -111,7 +111,7 @@ struct Axis {
     worse: Vec<usize>,
 }
 
-/// What one file says.
+/// The contents of one file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
@@ -148,13 +148,13 @@ fn one() -> f64 {
 #[serde(deny_unknown_fields)]
 struct MannerEntry {
     name: String,
-    /// How often a dialogue is in this manner, among those that its topic allows.
+    /// The relative frequency of this manner among those that a topic allows.
     share: f64,
     answers: Vec<String>,
     /// Lines before a dialogue that ask for this manner.
     #[serde(default)]
     instructions: Vec<String>,
-    /// Whether the answer is that of another topic.
+    /// Whether the answer is taken from another topic.
     #[serde(default)]
     elsewhere: bool,
 }
@@ -196,7 +196,7 @@ impl Grammar {
         whole.build().map_err(|reason| TrainError::Grammar { path: directory.display().to_string(), reason })
     }
 
-    /// The names of the axes.
+    /// Returns the names of the axes.
     pub fn axes(&self) -> impl Iterator<Item = &str> {
         self.axes.iter().map(|axis| axis.name.as_str())
     }
@@ -244,7 +244,7 @@ impl Grammar {
 
     fn exchange(&self, rng: &mut ChaCha8Rng) -> (String, usize) {
         let topic = self.topic(rng);
-        // Every topic has a manner: it was checked.
+        // Every topic has a manner, as checked when the grammar was read.
         let manner = self.manner(topic, None, rng).unwrap_or_default();
         let mut draw = Draw::new(self, topic, rng);
         let question = draw.question();
@@ -290,7 +290,7 @@ fn weighted(weights: impl Iterator<Item = f64> + Clone, rng: &mut ChaCha8Rng) ->
     last
 }
 
-/// The state of one dialogue: what its slots were bound to, and which parts it used.
+/// The state of one dialogue: the rows that its slots are bound to, and the parts that it has used.
 struct Draw<'a, 'r> {
     grammar: &'a Grammar,
     topic: &'a Topic,
@@ -314,7 +314,7 @@ impl<'a, 'r> Draw<'a, 'r> {
         self.used.clear();
         if manner.elsewhere {
             let suffices = |topic: &Topic| manner.answers.iter().any(|answer| topic.suffices(&self.grammar.parts, answer));
-            // Some topic suffices, or the grammar would not have been accepted.
+            // Some topic has the parts, as checked when the grammar was read.
             let topic =
                 std::iter::repeat_with(|| self.grammar.topic(self.rng)).find(|topic| suffices(topic)).unwrap_or(self.topic);
             let mut other = Draw::new(self.grammar, topic, self.rng);
@@ -323,7 +323,7 @@ impl<'a, 'r> Draw<'a, 'r> {
         sentences(&self.possible(&manner.answers))
     }
 
-    /// Expands one of the answers that the parts of the topic suffice for; the first if none is.
+    /// Expands one of the answers whose parts the topic has, or the first if there is none.
     fn possible(&mut self, answers: &'a [Template]) -> String {
         let possible: Vec<&Template> = answers.iter().filter(|answer| self.topic.suffices(&self.grammar.parts, answer)).collect();
         let answer = possible.get(self.rng.random_range(0..possible.len().max(1))).copied();
@@ -371,7 +371,7 @@ impl<'a, 'r> Draw<'a, 'r> {
         slot.form.apply(value)
     }
 
-    /// The row that a slot is bound to, distinct from those of other slots of its name.
+    /// Returns the row that a slot is bound to, distinct from those of other slots of its name.
     fn bind(&mut self, name: &'a str, nth: u8, rows: usize) -> usize {
         if let Some(&row) = self.bound.get(&(name, nth)) {
             return row;
@@ -388,7 +388,7 @@ impl<'a, 'r> Draw<'a, 'r> {
 }
 
 impl Topic {
-    /// Whether every part that a template uses is one of the topic or of all topics.
+    /// Returns whether every part that a template uses is one of the topic or of all topics.
     fn suffices(&self, shared: &BTreeMap<String, Vec<Template>>, template: &Template) -> bool {
         template.slots().all(|slot| {
             let own = self.parts.contains_key(&slot.name);
@@ -416,7 +416,7 @@ fn sentences(text: &str) -> String {
     out
 }
 
-/// The files of a grammar, put together.
+/// The joined files of a grammar.
 #[derive(Default)]
 struct Builder {
     questions: Vec<Template>,

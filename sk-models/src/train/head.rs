@@ -3,8 +3,7 @@
 //!
 //! The backbone is frozen and a head is linear, so each hidden state is computed once and what
 //! remains is a convex problem with one minimum: [`train_head`] finds it by L-BFGS in f64 on the
-//! processor. A run takes one forward pass over the pairs and seconds after that; there is nothing
-//! worth resuming.
+//! processor. A run takes one forward pass over the pairs and a few seconds, so it is not resumed.
 
 use std::{
     fmt,
@@ -43,12 +42,12 @@ const BINS: usize = 10;
 pub struct HeadOptions {
     /// What is trained.
     pub kind: HeadKind,
-    /// What it judges: the name that `head_config.json` carries.
+    /// The judged attribute, stored in `head_config.json`.
     pub attribute: String,
     /// Directory of the backbone.
     pub model: PathBuf,
-    /// Preference pairs. To a discriminator the chosen side has the attribute and the rejected one
-    /// has not.
+    /// Preference pairs. For a discriminator, the chosen side has the attribute and the rejected
+    /// side does not.
     pub sources: Vec<Source>,
     /// Files whose questions are left out of the pairs.
     pub exclude: Vec<PathBuf>,
@@ -60,19 +59,19 @@ pub struct HeadOptions {
     pub length: usize,
     /// Completions per forward pass.
     pub batch: usize,
-    /// At most so many training pairs, drawn by the seed; all of them if none is given.
+    /// The largest number of training pairs, drawn by the seed; `None` for all.
     pub pairs: Option<usize>,
     /// Bytes that hidden states may take; training pairs beyond are left out.
     pub memory: u64,
     /// λ of the penalty λ/2·‖w‖² on the weights of standardised hidden states.
     pub l2: f64,
-    /// At most so many iterations.
+    /// The largest number of iterations.
     pub iterations: usize,
-    /// Seed of the pairs drawn where not all are used.
+    /// Seed of the drawn pairs, if not all are used.
     pub seed: u64,
 }
 
-/// What a run reports while it goes.
+/// An event of a run.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum HeadEvent {
@@ -136,7 +135,7 @@ pub struct HeadReport {
     pub loss: f64,
     /// The accuracy at each quarter of the completions.
     pub accuracy: [Accuracy; 4],
-    /// For a discriminator.
+    /// The calibration of a discriminator.
     pub calibration: Option<Calibration>,
     /// Iterations of the optimiser.
     pub iterations: usize,
@@ -157,8 +156,8 @@ impl fmt::Display for HeadReport {
     }
 }
 
-/// Trains a head and writes `head_config.json` and `head.safetensors`. Returns what the held-out
-/// pairs say.
+/// Trains a head and writes `head_config.json` and `head.safetensors`. Returns the measurements on
+/// the held-out pairs.
 ///
 /// With v_t the head's value after token t of a completion of L tokens, a discriminator minimises,
 /// as FUDGE (Yang & Klein 2021) does, its error at every prefix,
@@ -272,12 +271,12 @@ fn sides(pairs: &[Pair]) -> Vec<&Side> {
     pairs.iter().flat_map(|pair| [&pair.chosen, &pair.rejected]).collect()
 }
 
-/// Whether side `index` is chosen.
+/// Returns whether side `index` is chosen.
 fn is_chosen(index: usize) -> bool {
     index.is_multiple_of(2)
 }
 
-/// The source of hidden states.
+/// The settings with which hidden states are computed.
 struct States<'a> {
     backbone: &'a Qwen2,
     batch: usize,
@@ -473,7 +472,8 @@ mod tests {
         let (loss, accuracy, calibration) = judge_discriminator(&values);
         let expected = -(0.5 * (0.75f64.ln() + 0.5f64.ln()) + 0.75f64.ln() + 0.25f64.ln() + 0.75f64.ln()) / 4.0;
         assert!((loss - expected).abs() < TOLERANCE);
-        // Half way the first is right; at its end it is a tie, which is wrong.
+        // At its half, the first completion is right; at its end it is a tie, which counts as
+        // wrong.
         assert_eq!(accuracy.map(|a| a.accuracy), [0.75, 0.75, 0.5, 0.5]);
         assert_eq!(accuracy.map(|a| a.read), [0.25, 0.5, 0.75, 1.0]);
         assert_eq!(accuracy[3].interval, wilson(2, 4));

@@ -41,7 +41,7 @@ pub struct JudgeOptions {
     pub bits: u32,
     /// λ of the penalty λ/2·(‖w‖² + ‖u‖²).
     pub l2: f64,
-    /// The most iterations.
+    /// The largest number of iterations.
     pub iterations: usize,
 }
 
@@ -74,7 +74,7 @@ pub struct JudgeReport {
     pub training_loss: f64,
     /// Iterations of the optimiser.
     pub iterations: usize,
-    /// On the held-out pairs, then on each test file.
+    /// The measurements on the held-out pairs, then on each test file.
     pub measured: Vec<Measurement>,
 }
 
@@ -92,16 +92,16 @@ impl fmt::Display for JudgeReport {
     }
 }
 
-/// Fits a judge and writes it. Returns how it does on pairs that it was not fitted to.
+/// Fits a judge and writes it. Returns its measurements on pairs outside the fit.
 ///
 /// ```text
 /// min_{w,u,c} mean over pairs of log(1 + e^{−Δ}) + λ/2·(‖w‖² + ‖u‖²),   Δ = s(x, y_c) − s(x, y_r) + c·(ℓ_c − ℓ_r)
 /// ```
 ///
-/// with s as in [`PreferenceModel`] and ℓ = log(1 + n). The covariate takes what length explains;
-/// scores leave it out, as length-controlled AlpacaEval does (Dubois et al. 2024). A source's
-/// weight multiplies its pairs. Convex, so that the result depends on the options alone.
-/// O(iterations·words).
+/// with s as in [`PreferenceModel`] and ℓ = log(1 + n). The covariate c·(ℓ_c − ℓ_r) absorbs the
+/// effect of length. Scores omit it, as in length-controlled AlpacaEval (Dubois et al. 2024). A
+/// source's weight multiplies its pairs. The problem is convex, so the result depends on the
+/// options alone. O(iterations·words).
 ///
 /// # Errors
 ///
@@ -272,11 +272,12 @@ mod tests {
 
     use super::*;
 
-    /// Words that the better side of the synthetic pairs uses, and the worse.
+    /// The words of the better sides of the synthetic pairs, and of the worse sides.
     const GOOD: [&str; 3] = ["gladly", "certainly", "carefully"];
     const BAD: [&str; 3] = ["never", "whatever", "nonsense"];
 
-    /// Pairs told apart by words, whose better side is the longer in two thirds.
+    /// Writes pairs whose sides differ in their words. The better side is the longer one in two
+    /// thirds of the pairs.
     fn write_synthetic(path: &Path, count: usize) {
         let mut text = String::new();
         for i in 0..count {
@@ -316,7 +317,7 @@ mod tests {
         let held = &report.measured[0];
         assert!(held.length_alone < 0.8 && held.accuracy > 0.95, "{report}");
         assert!(held.pairs + report.pairs == 300 && held.pairs > 50, "{report}");
-        // One iteration knows less.
+        // One iteration has a higher loss.
         let hasty = JudgeOptions { iterations: 1, output: folder.path().join("hasty"), ..options.clone() };
         assert!(train_judge(&hasty, &mut |_, _| {}).unwrap().training_loss > report.training_loss);
         let judge = PreferenceModel::load(&options.output).unwrap();

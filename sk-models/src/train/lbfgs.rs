@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// Pairs of steps and gradient changes remembered.
+/// The number of remembered pairs of steps and gradient changes.
 const MEMORY: usize = 10;
 /// Sufficient decrease, as a share of the slope's prediction (Armijo).
 const DECREASE: f64 = 1e-4;
@@ -87,7 +87,7 @@ struct Change {
     curvature: f64,
 }
 
-/// −H·g, with H the inverse Hessian that the history implies: the two-loop recursion.
+/// Returns −H·g by the two-loop recursion, with H the inverse Hessian that the history implies.
 fn direction(gradient: &[f64], history: &VecDeque<Change>) -> Vec<f64> {
     let mut q: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut alphas = Vec::with_capacity(history.len());

@@ -42,7 +42,7 @@ pub struct LmOptions {
     /// A model directory to continue from, with its shape; `None` for random weights.
     pub initial: Option<PathBuf>,
     /// How many layers of `initial` to keep, evenly spaced from the first to the last; `None` for
-    /// all. A model without some of its layers, trained on, drafts for the whole one.
+    /// all. A model with some layers removed and trained further can draft for the whole model.
     pub keep_layers: Option<usize>,
     /// The directory with `tokenizer.json`.
     pub tokenizer: PathBuf,
@@ -137,7 +137,7 @@ impl LmOptions {
     /// Returns everything that determines the weights after a step.
     fn recipe(&self, config: &Qwen2Config, initial: Option<&Checkpoint>, tokenizer: &Path) -> Result<Recipe, TrainError> {
         let Self {
-            // Resolved already.
+            // Already resolved into `config` and `initial`.
             config: _,
             initial: _,
             keep_layers: _,

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::lbfgs::{self, Iterate};
 
-/// Rows that a task sums. Fixed and added in order, so that the number of threads does not change
-/// the result.
+/// Rows that a task sums. The number is fixed and the sums are added in order, so that the result
+/// does not depend on the number of threads.
 const ROWS_AT_ONCE: usize = 1024;
 
 /// Variance, as a share of the mean square, that f32 rounding alone can cause.
@@ -23,8 +23,8 @@ pub(super) struct Logistic<'a> {
     pub(super) width: usize,
     /// λ.
     pub(super) l2: f64,
-    /// Whether there is a b. Without one, the problem is that of Bradley–Terry on rows of
-    /// differences.
+    /// Whether there is an intercept b. Without one, the problem is that of Bradley–Terry on rows
+    /// of differences.
     pub(super) intercept: bool,
 }
 

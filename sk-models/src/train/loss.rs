@@ -14,7 +14,7 @@ pub struct SummedLoss {
     pub value: f64,
 }
 
-/// Log-probability of each target: `[M, V]` logits and `[M]` targets to `[M]`.
+/// Returns the log-probability of each target: `[M, V]` logits and `[M]` targets to `[M]`.
 ///
 /// `log p_t = z_t − max z − log Σ e^{z − max z}`.
 #[must_use]
@@ -35,10 +35,10 @@ pub fn sum_by_sequence(values: Tensor<1>, owners: Tensor<1, Int>, sequences: usi
 
 /// Cross-entropy of hidden states `[M, H]` under a head of shape `[V, H]`, one target per row.
 ///
-/// The gradient with respect to the hidden states and the head is worked out here, chunk by chunk,
-/// in closed form (`softmax − one-hot`), and handed to autodiff as the coefficients of a linear
-/// surrogate. The logits of a chunk live only inside its turn: memory is `O(CHUNK·V)` instead of
-/// several times `M·V`, and the backward pass costs no further pass over the vocabulary.
+/// The gradient with respect to the hidden states and the head is computed here, chunk by chunk, in
+/// closed form (`softmax − one-hot`). Autodiff receives it as the coefficients of a linear
+/// surrogate. The logits exist for one chunk at a time: memory is `O(CHUNK·V)` instead of several
+/// times `M·V`, and the backward pass needs no further pass over the vocabulary.
 #[must_use]
 pub fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor<1, Int>, scale: f64) -> SummedLoss {
     let [rows, width] = hidden.dims();

@@ -57,8 +57,8 @@ pub(super) struct PairFiles<'a> {
 }
 
 impl PairFiles<'_> {
-    /// The pairs of a file, all of them, each with its row; those whose sides are equal up to
-    /// `length` tokens are left out.
+    /// Returns the pairs of a file, each with its row, without those whose sides are equal up to
+    /// `length` tokens.
     pub(super) fn encode(
         path: &Path,
         excluded: &Excluded,
@@ -89,8 +89,8 @@ impl PairFiles<'_> {
         Ok(pairs)
     }
 
-    /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded
-    /// up.
+    /// Returns the encoded training and held-out pairs. Training pairs are repeated by the weight
+    /// of their source, rounded up.
     pub(super) fn load(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
         let loaded = self.load_rows(tokenizer, marks)?;
         let pairs = |kept: Vec<(Row, Pair)>| kept.into_iter().map(|(_, pair)| pair).collect();
@@ -124,8 +124,8 @@ impl PairFiles<'_> {
 /// Pairs and the rows they were made from.
 #[derive(Default)]
 pub(super) struct Loaded {
-    /// To train on, in the order of the files.
+    /// The training pairs, in the order of the files.
     pub(super) train: Vec<(Row, Pair)>,
-    /// To measure with.
+    /// The held-out pairs.
     pub(super) held_out: Vec<(Row, Pair)>,
 }

@@ -16,17 +16,17 @@ pub struct PreferenceLoss {
 /// Summed log-probabilities of the completions, one entry per pair.
 #[derive(Debug, Clone)]
 pub struct LogProbs {
-    /// Of the better completions, `[P]`.
+    /// Those of the better completions, `[P]`.
     pub chosen: Tensor<1>,
-    /// Of the worse completions, `[P]`.
+    /// Those of the worse completions, `[P]`.
     pub rejected: Tensor<1>,
 }
 
 impl PreferenceLoss {
-    /// The implicit reward margins `β·((log π_c − log π_r) − (log ρ_c − log ρ_r))`, `[P]`.
+    /// Returns the implicit reward margins `β·((log π_c − log π_r) − (log ρ_c − log ρ_r))`, `[P]`.
     ///
-    /// `lengths` are the completions' tokens; where the loss is length-normalised, each log-ratio
-    /// is divided by its own.
+    /// `lengths` are the numbers of tokens of the completions. If the loss is length-normalised,
+    /// each log-ratio is divided by its own.
     #[must_use]
     pub fn margins(&self, policy: LogProbs, reference: LogProbs, lengths: LogProbs) -> Tensor<1> {
         let chosen = policy.chosen - reference.chosen;

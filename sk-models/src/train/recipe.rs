@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{data::Source, error::TrainError};
 use crate::{files, hf::Checkpoint};
 
-/// Hexadecimal digits of a digest that tells contents apart.
+/// The number of hexadecimal digits that are kept of a digest.
 const DIGITS: usize = 32;
 
 /// The options of a run and the digests of their files.

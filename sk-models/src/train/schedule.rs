@@ -14,7 +14,7 @@ pub struct Cosine {
 }
 
 impl Cosine {
-    /// The rate of a step, counted from zero.
+    /// Returns the rate of a step, counted from zero.
     #[must_use]
     pub fn rate(&self, step: u64) -> f64 {
         if step < self.warmup {

@@ -30,7 +30,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Its name in `config.json`.
+    /// Returns its name in `config.json`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ pub(crate) fn write_safetensors(
     files::write_atomically(path, &bytes).map_err(|source| TrainError::io(path, source))
 }
 
-/// The values of a stored tensor as f32.
+/// Returns the values of a stored tensor as f32.
 fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
     match view.dtype() {
         Dtype::F32 => Some(view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
@@ -100,7 +100,7 @@ fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
     }
 }
 
-/// Every float parameter of a module by its path, in f32.
+/// Returns every float parameter of a module by its path, in f32.
 pub(crate) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
     #[derive(Default)]
     struct Collect {
@@ -234,7 +234,7 @@ impl Output {
 }
 
 impl Drop for Output {
-    /// Leaves no empty folder of a run that failed.
+    /// Removes the folder if the run has created it and left it empty.
     fn drop(&mut self) {
         if !self.existed {
             let _ = fs::remove_dir(&self.directory);

@@ -40,7 +40,7 @@ pub struct TokenizerOptions {
     pub sources: Vec<Source>,
     /// Files whose questions are excluded from the text.
     pub exclude: Vec<PathBuf>,
-    /// Entries, the three special tokens included.
+    /// The number of entries, including the three special tokens.
     pub vocab_size: usize,
     /// The directory to write `tokenizer.json` and `tokenizer_config.json` to.
     pub output: PathBuf,

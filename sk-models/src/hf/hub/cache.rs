@@ -36,12 +36,12 @@ impl Repository {
         Self(cache.join(id.cache_name(kind)))
     }
 
-    /// Contents, named by their hash.
+    /// Returns the directory of contents, named by their hash.
     pub(super) fn blobs(&self) -> PathBuf {
         self.0.join("blobs")
     }
 
-    /// The files of a commit, by name.
+    /// Returns the directory of the files of a commit, by name.
     pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
         self.0.join("snapshots").join(commit)
     }
@@ -75,7 +75,7 @@ impl Repository {
     }
 }
 
-/// Whether a snapshot holds all files of a model or an adapter.
+/// Returns whether a snapshot holds all files of a model or an adapter.
 pub(super) fn is_model(snapshot: &Path) -> bool {
     let present = |name: &str| snapshot.join(name).is_file();
     let adapter = present("adapter_config.json") && present(ADAPTER_WEIGHTS);
@@ -110,7 +110,7 @@ pub(super) fn link(blob: &Path, snapshot: &Path, name: &str) -> Result<(), HubEr
         let up = "../".repeat(name.matches('/').count() + 2);
         let relative = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
         match std::os::unix::fs::symlink(relative, &target) {
-            // Another program was faster.
+            // Another program has created the link.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             outcome => outcome.map_err(failed),
         }

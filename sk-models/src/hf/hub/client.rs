@@ -10,7 +10,7 @@ use super::{
     id::{Kind, ModelId},
 };
 
-/// The longest silence of a server.
+/// The time after which a silent server has failed.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Redirections followed before giving up.
 const MAX_HOPS: usize = 8;
@@ -73,7 +73,7 @@ impl Client {
         Self { endpoint: endpoint.trim_end_matches('/').to_owned(), token: None, agent: Agent::new_with_config(config) }
     }
 
-    /// Whether the token can be read by whoever is on the way to the hub.
+    /// Returns whether the token would be sent to another machine without encryption.
     pub(super) fn exposes_token(&self) -> bool {
         let host = self.endpoint.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
         let here = matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]");
@@ -138,7 +138,7 @@ impl Client {
     }
 }
 
-/// The address that a location means, which may leave out the scheme, or scheme and host.
+/// Returns the absolute URL of a `Location`, which may omit the scheme, or scheme and host.
 fn redirected(from: &str, location: &str) -> Option<String> {
     let from: Uri = from.parse().ok()?;
     let (scheme, authority) = (from.scheme_str()?, from.authority()?);
@@ -159,12 +159,12 @@ fn hint(status: u16) -> &'static str {
     }
 }
 
-/// Returns an etag without quotes and weakness mark.
+/// Returns an etag without quotes and the mark of a weak one.
 fn clean_etag(etag: &str) -> String {
     etag.trim_start_matches("W/").trim_matches('"').to_owned()
 }
 
-/// Whether a string is hexadecimal, as commits and SHA-256 are.
+/// Returns whether a string is hexadecimal, as commits and SHA-256 are.
 pub(super) fn is_hash(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_hexdigit())
 }

@@ -66,7 +66,7 @@ impl Download<'_> {
         let Some(hash) = announced.hash.filter(|hash| is_plain(hash)) else {
             return Err(HubError::Answer { url: self.url.to_owned(), reason: "has no etag".to_owned() });
         };
-        // An etag that is no hash of the contents may be that of other contents too.
+        // An etag that is not a hash of the contents may also belong to other contents.
         let name =
             if names_contents(&hash) { hash.clone() } else { format!("{:x}", Sha256::digest(format!("{}\0{hash}", self.url))) };
         let blob = self.blobs.join(&name);
@@ -110,7 +110,7 @@ impl Download<'_> {
         }
         progress.begin(self.name, length, present);
         if !whole {
-            // One byte more shows that there are more than there should be.
+            // Read up to one byte more than expected, to detect a body that is too long.
             let most = length.unwrap_or(LONGEST_UNANNOUNCED).saturating_add(1).saturating_sub(present);
             copy(response.body_mut().as_reader().take(most), &mut file, progress).map_err(|error| match error {
                 CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
@@ -137,7 +137,7 @@ impl Download<'_> {
         if let Some(expected) = length
             && found < expected
         {
-            // Cut short without an error: the rest can still be fetched.
+            // The body was cut short without an error. The rest can still be fetched.
             let cut = io::Error::new(io::ErrorKind::UnexpectedEof, format!("{found} of {expected} bytes"));
             return Err(HubError::Connection { url: self.url.to_owned(), source: Box::new(cut.into()) });
         }
@@ -193,17 +193,17 @@ fn copy(mut from: impl Read, to: &mut File, progress: &mut dyn Progress) -> Resu
     }
 }
 
-/// Whether an etag is a hash of the contents, which is verified.
+/// Returns whether an etag is a hash of the contents, which is then verified.
 fn names_contents(etag: &str) -> bool {
     is_hash(etag) && matches!(etag.len(), SHA1_DIGITS | SHA256_DIGITS)
 }
 
-/// Whether a string is a valid file name on every system.
+/// Returns whether a string is a valid file name on every system.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// Whether an open file is still the one at the path.
+/// Returns whether an open file is still the one at the path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(there)) = (file.metadata(), path.metadata()) else { return false };
     #[cfg(unix)]
@@ -213,7 +213,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
     #[cfg(not(unix))]
     {
-        // A file that is open cannot be removed there.
+        // On these systems, an open file cannot be removed.
         let _ = (opened, there);
         true
     }

@@ -43,7 +43,7 @@ pub enum HubError {
         /// Why it failed.
         source: Box<ureq::Error>,
     },
-    /// The hub's answer makes no sense.
+    /// The hub's answer is malformed.
     #[error("{url}: {reason}")]
     Answer {
         /// What was asked for.
@@ -51,7 +51,7 @@ pub enum HubError {
         /// What is wrong with the answer.
         reason: String,
     },
-    /// What arrived is not what the hub announced.
+    /// The contents differ from those that the hub announced.
     #[error("{file}: download is corrupt: {reason}; run again to fetch it anew")]
     Corrupt {
         /// The file.
@@ -86,7 +86,8 @@ pub enum HubError {
 }
 
 impl HubError {
-    /// Whether another attempt may succeed: after a broken connection or from an overloaded server.
+    /// Returns whether another attempt may succeed: after a broken connection or from an overloaded
+    /// server.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Connection { .. } => true,
@@ -95,7 +96,7 @@ impl HubError {
         }
     }
 
-    /// Whether the model was not found, so that the id may have been meant as a directory.
+    /// Returns whether the model was not found, so that the id may have been meant as a directory.
     pub(in crate::hf) fn is_absence(&self) -> bool {
         matches!(self, Self::Offline { .. } | Self::Connection { .. } | Self::Status { status: 401 | 403 | 404, .. })
     }

@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Its name in the interface of the hub and, in front of an id, in the cache.
+    /// Returns its name in the hub's API, which is also the prefix of an id in the cache.
     pub(super) fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// What stands in front of an id in the address of a file.
+    /// Returns the prefix of an id in the URL of a file.
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::Model => "",
@@ -42,7 +42,7 @@ pub struct ModelId {
 }
 
 impl ModelId {
-    /// The name of its directory in the cache.
+    /// Returns the name of its directory in the cache.
     pub(super) fn cache_name(&self, kind: Kind) -> String {
         format!("{}--{}", kind.plural(), self.repository.replace('/', "--"))
     }

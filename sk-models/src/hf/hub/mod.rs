@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A file appears under its name only when it is complete: it grows as `blobs/<etag>.incomplete`,
-//! is verified, and renamed. A later run goes on where an interrupted one stopped.
+//! is verified, and renamed. A later run resumes an interrupted download.
 
 mod cache;
 mod client;
@@ -40,7 +40,7 @@ use id::Kind;
 pub use id::ModelId;
 pub use progress::Progress;
 
-/// Where the hub is, unless `HF_ENDPOINT` says otherwise.
+/// The address of the hub, unless `HF_ENDPOINT` is set.
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
 /// A hub and its cache on this machine.
@@ -52,7 +52,8 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// The hub and cache that the environment names, by the variables of Hugging Face's own tools.
+    /// Returns the hub and cache that the environment names, by the variables of Hugging Face's own
+    /// tools.
     ///
     /// `HF_ENDPOINT`; `HF_HUB_CACHE`, else `HF_HOME/hub`, else `huggingface/hub` under
     /// `XDG_CACHE_HOME` or `~/.cache`; `HF_TOKEN`, else the file `HF_TOKEN_PATH` or
@@ -82,32 +83,32 @@ impl Hub {
         Ok(hub)
     }
 
-    /// A hub at the given address with the given cache directory.
+    /// Returns a hub at the given address with the given cache directory.
     #[must_use]
     pub fn new(endpoint: &str, cache: PathBuf) -> Self {
         Self { client: Client::new(endpoint), cache, offline: false }
     }
 
-    /// The same hub with an access token, or without one.
+    /// Returns the hub with an access token, or without one.
     #[must_use]
     pub fn with_token(mut self, token: Option<String>) -> Self {
         self.client.token = token;
         self
     }
 
-    /// The same hub, allowed to download or not.
+    /// Returns the hub with downloads switched off or on.
     #[must_use]
     pub fn with_offline(mut self, offline: bool) -> Self {
         self.offline = offline;
         self
     }
 
-    /// The directory that `source` names: `source` itself if it is a directory, else the snapshot
-    /// of a hub id.
+    /// Returns the directory that `source` names: `source` itself if it is a directory, else the
+    /// snapshot of a hub id.
     ///
-    /// A complete snapshot in the cache is used as it is, without asking the hub: a model does not
-    /// change under a user's hands. Otherwise what is missing is downloaded; only the files that a
-    /// model or an adapter needs are.
+    /// A complete snapshot in the cache is used without asking the hub, so that a model does not
+    /// change between runs. Otherwise, missing files are downloaded, but only those that a model or
+    /// an adapter needs.
     ///
     /// # Errors
     ///
@@ -124,10 +125,9 @@ impl Hub {
         self.download(&id, progress)
     }
 
-    /// The snapshot of a data set, with the given files of it.
+    /// Returns the snapshot of a data set, with the given files of it.
     ///
-    /// Files in the cache are used as they are, without asking the hub; what is missing is
-    /// downloaded.
+    /// Files in the cache are used without asking the hub. Missing files are downloaded.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Hub {
         opened.close()
     }
 
-    /// Asks the hub what a revision holds.
+    /// Asks the hub for the files of a revision.
     fn open<'a>(&'a self, kind: Kind, id: &'a ModelId, progress: &mut dyn Progress) -> Result<Opened<'a>, HubError> {
         if self.offline {
             return Err(HubError::Offline { id: id.to_string(), cache: self.cache.clone() });
@@ -162,7 +162,7 @@ impl Hub {
         Ok(Opened { client: &self.client, kind, id, listing, repository, snapshot })
     }
 
-    /// Downloads what is missing of a model or an adapter and returns its snapshot.
+    /// Downloads the missing files of a model or an adapter and returns its snapshot.
     fn download(&self, id: &ModelId, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         let opened = self.open(Kind::Model, id, progress)?;
         let present: BTreeSet<&str> = opened.listing.files().collect();
@@ -210,7 +210,8 @@ impl Opened<'_> {
         link(&download.run(progress)?, &self.snapshot, name)
     }
 
-    /// Lets the revision name the snapshot: last, so that it never names one that is not whole.
+    /// Makes the revision refer to the snapshot. This is the last step, so that it never refers to
+    /// an incomplete snapshot.
     fn close(self) -> Result<PathBuf, HubError> {
         self.repository.refer(&self.id.revision, &self.listing.sha)?;
         Ok(self.snapshot)

@@ -68,17 +68,18 @@ impl Rule {
     }
 }
 
-/// Whether `name` is the path, or its end from a dot on.
+/// Returns whether `name` is the path, or the part of it after a dot.
 fn is_path_or_tail(path: &str, name: &str) -> bool {
     path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Steps back that the patterns of a field may take together for one module. Only look-around and
-/// references back need any; the rest runs in linear time. The path of a module has some sixty
-/// characters.
+/// Backtracking steps that the patterns of a field may take together for one module. Only
+/// look-around and backreferences backtrack; other patterns run in linear time. The path of a
+/// module has about sixty characters.
 const STEPS_BACK: usize = 200_000;
 
-/// Compiles one of `count` patterns of a field. They come from a download.
+/// Compiles one of `count` patterns of a field. Patterns are untrusted, since they come from a
+/// download.
 fn compiled(pattern: &str, count: usize) -> Result<Regex, fancy_regex::Error> {
     RegexBuilder::new(pattern).backtrack_limit(STEPS_BACK / count.max(1)).build()
 }
@@ -89,7 +90,7 @@ fn is_match(pattern: &Regex, path: &str) -> bool {
     pattern.is_match(path).unwrap_or(false)
 }
 
-/// Values by pattern, in the order of the file: the first that matches counts.
+/// Values by pattern, in the order of the file. The first pattern that matches counts.
 #[derive(Debug)]
 struct ByPattern(Vec<(Regex, f64)>);
 
@@ -110,7 +111,7 @@ impl ByPattern {
 #[derive(Debug)]
 struct Layers {
     indices: Vec<usize>,
-    /// The beginnings of the paths of layers; any module list if empty.
+    /// Patterns of the beginnings of layers' paths. If there are none, any module list counts.
     patterns: Vec<Regex>,
 }
 
@@ -261,15 +262,15 @@ impl AdapterConfig {
         })
     }
 
-    /// Whether the adapter changes a module.
+    /// Returns whether the adapter changes a module.
     pub(super) fn targets(&self, module: Module) -> bool {
         self.targets.matches(module)
             && !self.excluded.as_ref().is_some_and(|rule| rule.matches(module))
             && self.layers.as_ref().is_none_or(|layers| layers.contain(&module.path()))
     }
 
-    /// The rank r and the scale `α/r`, or `α/√r` where it is rank-stabilised, of the change of a
-    /// module.
+    /// Returns the rank r and the scale of the low-rank update of a module: `α/r`, or `α/√r` if it
+    /// is rank-stabilised.
     pub(super) fn rank_and_scale(&self, module: Module) -> (usize, f64) {
         let path = module.path();
         let rank = self.ranks.get(&path).map_or(self.rank, |rank| rank as usize);
@@ -279,12 +280,12 @@ impl AdapterConfig {
     }
 }
 
-/// Whether an initialisation changes the backbone's weights.
+/// Returns whether an initialisation changes the backbone's weights.
 fn changes_backbone(init: &Value) -> bool {
     init.as_str().is_some_and(|kind| !PLAIN_INITIALISATIONS.contains(&kind.to_ascii_lowercase().as_str()))
 }
 
-/// Whether a setting is on.
+/// Returns whether a setting is on.
 fn is_on(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -354,7 +355,7 @@ mod tests {
         AdapterConfig::from_json(Path::new("adapter_config.json"), &text)
     }
 
-    /// The paths that a configuration targets, `model.layers.` left out.
+    /// Returns the paths that a configuration targets, without `model.layers.`.
     fn targeted(fields: &str) -> Vec<String> {
         let config = parse(fields).unwrap();
         Module::all(&model())
@@ -379,7 +380,7 @@ mod tests {
     fn a_pattern_must_match_the_whole_path() {
         assert_eq!(targeted(r#", "target_modules": ".*\\.3\\.(self_attn\\.q_proj|mlp\\..*)""#).len(), 4);
         assert!(targeted(r#", "target_modules": "q_proj""#).is_empty());
-        // Look-ahead, as many published adapters have it.
+        // Look-ahead, as in many published adapters.
         assert_eq!(targeted(r#", "target_modules": "^(?!.*mlp).*layers\\.0\\..*_proj""#).len(), 4);
     }
 
@@ -414,7 +415,7 @@ mod tests {
 
     #[test]
     fn patterns_share_one_budget() {
-        // Each alone, without a limit, takes longer than a day to find that it does not match.
+        // Without a limit, each of them takes longer than a day to find that it does not match.
         let slow = |count: usize| {
             let entries = (0..count).map(|n| format!(r#""(?=.)(?:(?=.)[a-z_.0-9]+)+(?=.){n}!": 2"#)).collect::<Vec<_>>();
             let patterns = entries.join(", ");
@@ -427,7 +428,7 @@ mod tests {
             start.elapsed()
         };
         let (one, many) = (time(&slow(1)), time(&slow(300)));
-        // What 300 patterns take besides their steps back is the linear part of each.
+        // Besides backtracking, 300 patterns take the linear time of each.
         assert!(many < 10 * one + std::time::Duration::from_secs(2), "one takes {one:?}, 300 take {many:?}");
     }
 

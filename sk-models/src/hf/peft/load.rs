@@ -21,7 +21,7 @@ use crate::{
 /// Reads the adapter in a directory for the given backbone.
 ///
 /// `backbone` are the backbone's own tensors. PEFT stores a copy of an embedding or head that is
-/// targeted; it is accepted only where it equals the backbone's.
+/// targeted; it is accepted only if it equals the backbone's.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub fn load_adapter(
     Ok(adapter)
 }
 
-/// Returns the backbone's tensor of which an adapter's tensor is a copy.
+/// Returns the name of the backbone's tensor that an adapter's tensor copies, if any.
 fn copied(name: &str, config: &Qwen2Config) -> Option<&'static str> {
     let path = name.strip_prefix(PREFIX)?;
     let path = path.strip_suffix(".base_layer.weight").or_else(|| path.strip_suffix(".weight"))?;

@@ -1,7 +1,7 @@
 //! Adapters in the format of PEFT: `adapter_config.json` and `adapter_model.safetensors`.
 //!
-//! What PEFT can express and this crate cannot is refused by name. An adapter that loads computes
-//! what PEFT computes.
+//! Features of PEFT that this crate does not support are rejected by name. An adapter that loads
+//! computes what PEFT computes.
 
 mod config;
 mod load;

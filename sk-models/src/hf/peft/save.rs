@@ -18,7 +18,7 @@ use crate::{
     lora::{LoraAdapter, LowRank},
 };
 
-/// Writes an adapter so that PEFT loads it to the same change, in f32.
+/// Writes an adapter in f32, so that PEFT computes the same low-rank updates.
 ///
 /// `base` names the backbone in `adapter_config.json`; it is information for readers, and may be
 /// empty. Ranks and scales that most modules share become `r` and `lora_alpha`, the others

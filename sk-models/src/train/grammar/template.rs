@@ -26,7 +26,7 @@ pub(super) struct Slot {
     is_choice: bool,
 }
 
-/// What is made of a value.
+/// The grammatical form of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     AsItIs,
@@ -70,7 +70,7 @@ impl fmt::Display for Slot {
 }
 
 impl Template {
-    /// The slots that stand in it whatever alternatives are taken, and are parts.
+    /// Returns the slots of parts that are outside alternatives.
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.0.iter().filter_map(|node| match node {
             Node::Slot(slot) if !slot.is_choice => Some(slot),
@@ -78,7 +78,7 @@ impl Template {
         })
     }
 
-    /// Every slot, in alternatives too.
+    /// Returns every slot, also those in alternatives.
     pub(super) fn all_slots(&self) -> Vec<&Slot> {
         let of = |node| match node {
             &Node::Text(_) => Vec::new(),
@@ -88,7 +88,7 @@ impl Template {
         self.0.iter().flat_map(of).collect()
     }
 
-    /// Notes which slots are values of the lists and tables of these names.
+    /// Marks the slots that are values of the lists and tables of these names.
     pub(super) fn mark_choices(&mut self, names: &BTreeSet<String>) {
         for node in &mut self.0 {
             if let Node::Slot(slot) = node {
