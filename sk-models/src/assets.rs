@@ -1,9 +1,9 @@
 //! The model that ships with the crate: a backbone, a drafter, its blades and heads, inside the
 //! binary.
 //!
-//! The files are those of `assets/`, a directory in Hugging Face format per part. They are read
-//! where they are in memory, under paths that begin with `embedded:`, which can stand wherever a
-//! model or an adapter to be loaded is named:
+//! The files are those of `assets/`, a directory in Hugging Face format per part. They are read in
+//! place from memory, under paths that begin with `embedded:`. Such a path can be given wherever a
+//! model or an adapter is loaded by name:
 //!
 //! ```text
 //! embedded:backbone        config.json, model.safetensors, tokenizer.json, …
@@ -22,59 +22,59 @@ include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 /// `prompt` and `labels`.
 pub const QUESTIONS: &str = include_str!("../assets/questions.jsonl");
 
-/// What the path of an embedded file begins with.
+/// The prefix of the path of an embedded file.
 const ROOT: &str = "embedded:";
 
 /// The model inside this build of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Embedded(());
 
-/// The model inside this build, if it holds one.
+/// Returns the model inside this build, if there is one.
 #[must_use]
 pub fn embedded() -> Option<Embedded> {
     FILES.iter().any(|(name, _)| *name == "backbone/config.json").then_some(Embedded(()))
 }
 
 impl Embedded {
-    /// The directory of the backbone.
+    /// Returns the directory of the backbone.
     #[must_use]
     pub fn backbone(self) -> PathBuf {
         path("backbone")
     }
 
-    /// The directory of the drafter.
+    /// Returns the directory of the drafter.
     #[must_use]
     pub fn drafter(self) -> PathBuf {
         path("drafter")
     }
 
-    /// The names of the blades, in order.
+    /// Returns the names of the blades, in order.
     #[must_use]
     pub fn blades(self) -> Vec<&'static str> {
         let name = |path: &'static str| path.strip_prefix("blades/")?.strip_suffix("/adapter_config.json");
         FILES.iter().filter_map(|(path, _)| name(path)).collect()
     }
 
-    /// The directory of a blade, by its name.
+    /// Returns the directory of a blade, by its name.
     #[must_use]
     pub fn blade(self, name: &str) -> PathBuf {
         path(&format!("blades/{name}"))
     }
 
-    /// The directory of the offline judge.
+    /// Returns the directory of the offline judge.
     #[must_use]
     pub fn judge(self) -> PathBuf {
         path("judge")
     }
 
-    /// The names of the heads, in order.
+    /// Returns the names of the heads, in order.
     #[must_use]
     pub fn heads(self) -> Vec<&'static str> {
         let name = |path: &'static str| path.strip_prefix("heads/")?.strip_suffix("/head_config.json");
         FILES.iter().filter_map(|(path, _)| name(path)).collect()
     }
 
-    /// The directory of a head, by its name.
+    /// Returns the directory of a head, by its name.
     #[must_use]
     pub fn head(self, name: &str) -> PathBuf {
         path(&format!("heads/{name}"))
@@ -108,7 +108,7 @@ pub(crate) fn find(path: &Path) -> Option<io::Result<&'static [u8]>> {
     Some(found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this build of the program holds no such file")))
 }
 
-/// Whether a path is that of an embedded directory.
+/// Returns whether a path is that of an embedded directory.
 pub(crate) fn is_dir(path: &Path) -> bool {
     let below = |name: &str| FILES.iter().any(|(file, _)| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')));
     name(path).is_some_and(|name| below(&name))

@@ -44,7 +44,7 @@ pub enum ConfigError {
 /// Hyper-parameters of a Qwen2 decoder.
 ///
 /// Reads both spellings in use: `rope_theta` and `torch_dtype` (transformers 4) and
-/// `rope_parameters` and `dtype` (transformers 5). Writes the first, which every reader
+/// `rope_parameters` and `dtype` (transformers 5). Writes the first spelling, which every reader
 /// understands.
 ///
 /// ```
@@ -85,7 +85,7 @@ pub struct Qwen2Config {
     pub tie_word_embeddings: bool,
     /// Begin-of-sequence token, if there is one.
     pub bos_token_id: Option<u32>,
-    /// Tokens that end a response; the first is the one written by training.
+    /// Tokens that end a response. [`to_json`](Self::to_json) writes only the first.
     pub eos_token_ids: Vec<u32>,
     /// Padding token, if there is one.
     pub pad_token_id: Option<u32>,

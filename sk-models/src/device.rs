@@ -51,7 +51,7 @@ pub enum DeviceError {
     /// An unknown name.
     #[error("unknown device `{name}`; this program has {}", built())]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// A backend that is not part of this program.
@@ -89,20 +89,20 @@ fn built() -> String {
     names.join(", ")
 }
 
-/// Whether models on this device are in the CPU's memory.
+/// Returns whether models on this device are in the CPU's memory.
 #[must_use]
 pub fn is_processor(device: &Device) -> bool {
     *device == Device::flex()
 }
 
-/// Moves a tensor on a GPU to memory of its own, outside the pools of intermediate results: every
-/// step of a pass searches the pools for room.
+/// Moves a tensor on a GPU to memory of its own, outside the pools of intermediate results, since
+/// every step of a pass searches the pools for room.
 pub(crate) fn settled<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     if is_processor(&device) || device.is_autodiff() {
         return tensor;
     }
-    // A shared tensor is copied.
+    // The tensor is cloned first, so that the product copies it.
     device.memory_persistent_allocations(tensor, |tensor| tensor.clone().mul_scalar(1.0))
 }
 
@@ -121,7 +121,7 @@ pub fn free_memory() -> Option<u64> {
     Some(own().map_or(available, |own| own.min(available)))
 }
 
-/// The bytes that a line of a file in `/proc` gives in kibibytes.
+/// Returns the bytes that a line of a file in `/proc` states in kibibytes.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -161,7 +161,7 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
-    /// The feature of the build that has it.
+    /// Returns the Cargo feature that enables the device.
     fn feature(self) -> &'static str {
         if matches!(self, Self::Wgpu(_)) { "wgpu" } else { "cuda" }
     }
@@ -178,7 +178,8 @@ impl DeviceName {
         let cuda = Self::Cuda(None);
         match cuda.open() {
             Ok(device) => Ok((cuda, device)),
-            // The GPU exists, and the CPU would be a slow surprise.
+            // Do not fall back to the CPU, since the GPU exists and the CPU would be unexpectedly
+            // slow.
             Err(error @ DeviceError::Queues { .. }) => Err(error),
             Err(_) => Self::Cpu.open().map(|device| (Self::Cpu, device)),
         }
@@ -297,7 +298,7 @@ fn prepare(name: DeviceName) -> Result<(), DeviceError> {
     if matches!(settings.environment.path, CacheConfig::Target) {
         settings.environment.path = CacheConfig::Global;
     }
-    // Settings made by an earlier user of a GPU stay.
+    // Keep the settings of an earlier user of a GPU.
     CubeClRuntimeConfig::try_set(settings);
     match CubeClRuntimeConfig::get().streaming.policy {
         StreamPolicy::Single => Ok(()),
@@ -308,8 +309,8 @@ fn prepare(name: DeviceName) -> Result<(), DeviceError> {
 /// Calls `work` and returns its result and the number of kernels that all threads launched on GPUs
 /// meanwhile; `None` if this program has no GPU backend.
 ///
-/// A GPU gets its work when a result is needed. Work that has not been handed over by then does not
-/// count.
+/// A GPU receives work when a result is needed. Work that it has not received when `work` returns
+/// does not count.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
     use std::sync::Arc;

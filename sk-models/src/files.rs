@@ -12,8 +12,8 @@ pub(crate) use crate::whole_file::write as write_atomically;
 
 /// The contents of a file.
 ///
-/// A file on disk is read, not mapped: if another process shortens it, reading fails with an error,
-/// and a mapping would end the program.
+/// A file on disk is read, not mapped. If another process shortens it, reading returns an error; a
+/// mapping would kill the program.
 #[derive(Debug)]
 pub(crate) enum Contents {
     /// On disk.
@@ -61,7 +61,7 @@ impl Contents {
         }
     }
 
-    /// Shows all bytes, piece by piece.
+    /// Calls `see` with all bytes, piece by piece.
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     assets::find(path).map_or_else(|| check_regular(path).and_then(|()| fs::read(path)), |bytes| bytes.map(<[u8]>::to_vec))
 }
 
-/// Refuses what is not a regular file: to open a pipe may take for ever, and a device may have no
-/// end.
+/// Rejects paths that are not regular files, since opening a pipe may block forever and a device
+/// may be endless.
 fn check_regular(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
     if found.is_dir() {
@@ -125,12 +125,12 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
-/// Bytes of the longest line: a device or a packed file may have one without an end.
+/// Bytes of the longest line. A device or a packed file may have an endless one.
 const LONGEST_LINE: u64 = 64 << 20;
 /// Bytes of the longest table.
 const LONGEST_TABLE: u64 = 1 << 30;
 
-/// The lines of a reader, without their ends. They stop after a line that is too long.
+/// Returns the lines of a reader, without their ends. Stops after a line that is too long.
 pub(crate) fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
     let mut ended = false;
     std::iter::from_fn(move || {
@@ -156,7 +156,7 @@ pub(crate) fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result
     })
 }
 
-/// A reader that fails after a gibibyte.
+/// Returns a reader that fails after a gibibyte.
 pub(crate) fn limited(reader: impl Read) -> impl Read {
     struct Limited<R>(io::Take<R>);
     impl<R: Read> Read for Limited<R> {

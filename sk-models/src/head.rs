@@ -2,7 +2,8 @@
 
 pub use sk_core::HeadKind;
 
-/// A value of a hidden state: v = w·h + b, with h the final-norm hidden state `[H]` after a token.
+/// A linear function of a hidden state: v = w·h + b, with h the final-norm hidden state `[H]` after
+/// a token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     /// The meaning of the value.

@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Error, Value};
 
-/// The parser's names of types, and the words in their place.
+/// The parser's names of types, and their replacements in messages.
 const WORDS: [(&str, &str); 6] = [
     ("expected usize", "expected a whole number"),
     ("expected u32", "expected a whole number"),

@@ -7,8 +7,8 @@ use half::bf16;
 use crate::config::Qwen2Config;
 use crate::kernels::is_fused;
 
-/// Inputs of the widest layer in int8: its sums of products of a weight in −127…127 and a byte fit
-/// into 32 bits.
+/// The largest number of inputs of a layer in int8, whose sums of products of a weight in −127…127
+/// and a byte fit into 32 bits.
 pub(crate) const MOST_INPUTS: usize = i32::MAX as usize / (127 * 255);
 
 /// The number format of a decoder's weights.
@@ -22,8 +22,8 @@ pub enum Precision {
     /// bf16: half the memory, and exact for a checkpoint in bf16, such as Qwen's own.
     ///
     /// A weight is off by up to 1/256 of itself. On a CPU, activations stay in f32, or in sixteen
-    /// bits if several tokens are read and the processor has AMX. On a GPU, activations and
-    /// products are rounded to bf16.
+    /// bits if many tokens are read and the processor has AMX. With AVX-512 BF16 and no AMX, they
+    /// are rounded to bf16. On a GPU, activations and products are rounded to bf16.
     Bf16,
     /// Eight bits per weight and a scale per output: a quarter of the memory. Activations are
     /// rounded to sixteen bits.
@@ -54,7 +54,7 @@ pub enum PrecisionError {
     Inputs {
         /// The inputs of the widest layer.
         inputs: usize,
-        /// The most.
+        /// The largest number of inputs.
         most: usize,
     },
 }
@@ -76,8 +76,8 @@ impl Precision {
         }
     }
 
-    /// Checks that the device has weights of this precision, and that the layers of a model are not
-    /// too wide for it.
+    /// Checks that the device supports weights of this precision, and that the layers of a model
+    /// are not too wide for the precision.
     pub(crate) fn check(self, config: &Qwen2Config, device: &Device) -> Result<(), PrecisionError> {
         self.check_device(device)?;
         let inputs = config.hidden_size.max(config.query_size()).max(config.intermediate_size);
@@ -87,7 +87,7 @@ impl Precision {
         Ok(())
     }
 
-    /// Checks that the device has weights of this precision.
+    /// Checks that the device supports weights of this precision.
     pub(crate) fn check_device(self, device: &Device) -> Result<(), PrecisionError> {
         let has = match self {
             Self::F32 => true,

@@ -1,7 +1,7 @@
 //! A team of threads that spin for a moment before they sleep.
 //!
-//! One token of a small model is dozens of parallel loops of a few microseconds each, which is less
-//! than waking a thread takes.
+//! One token of a small model takes dozens of parallel loops of a few microseconds each. Waking a
+//! thread takes longer than that.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -18,8 +18,8 @@ const LOOKS: usize = 2_000;
 /// Spins of the caller that waits for members before it yields to other processes.
 const PATIENCE: usize = 10_000;
 
-/// The state of the current loop in one word: the members at work, whether more may join, and a
-/// count of loops.
+/// The fields of the state of the current loop in one word: the number of members at work, whether
+/// more may join, and a count of loops.
 const MEMBER: usize = 1;
 const MEMBERS: usize = 0xffff;
 const OPEN: usize = 0x1_0000;
@@ -96,13 +96,14 @@ impl Shared {
         joined.then_some(current)
     }
 
-    /// Runs the member of share `own`, forever.
+    /// Runs the member of share `own`. Does not return.
     fn serve(&self, own: usize) {
         let mut last = usize::MAX;
         let mut looks = 0;
         loop {
             if let Some(current) = self.join(last) {
-                // SAFETY: joined, see above.
+                // SAFETY: this member has joined the loop, so nothing writes the job until it
+                // leaves.
                 if let Some(job) = unsafe { *self.job.get() } {
                     self.work(job, own);
                 }
@@ -180,8 +181,8 @@ impl Team {
     /// Each thread begins with the same share of every loop, so that the output of neighbouring
     /// tasks is in its caches in the next loop. Then it helps with other shares.
     ///
-    /// Callers take turns: more threads than processors would wait for each other in every loop. A
-    /// loop inside a task runs on the thread of the task.
+    /// Callers take turns, since more threads than processors would wait for each other in every
+    /// loop. A loop inside a task runs on the thread of the task.
     ///
     /// # Panics
     ///
@@ -224,7 +225,7 @@ impl Team {
     }
 }
 
-/// A mutable slice that tasks write in disjoint places.
+/// A mutable slice whose disjoint parts are written by different tasks.
 pub(crate) struct Parts<T> {
     start: *mut T,
     length: usize,
@@ -299,8 +300,8 @@ mod tests {
     #[test]
     fn a_thread_begins_with_its_own_share() {
         let team = Team::new(2);
-        // Each thread waits for the other with its first task, so that neither takes what is the
-        // other's.
+        // Each thread waits for the other in its first task, so that neither takes the other's
+        // tasks.
         let meet = std::sync::Barrier::new(2);
         let firsts = [const { AtomicU64::new(u64::MAX) }; 2];
         let caller = thread::current().id();
@@ -321,7 +322,7 @@ mod tests {
             team.run(5, &|task| {
                 sum.fetch_add(round * 5 + task as u64, Ordering::Relaxed);
             });
-            // What the loop before did is there when it returns.
+            // The effects of a loop are visible when it returns.
             let count = (round + 1) * 5;
             assert_eq!(sum.load(Ordering::Relaxed), count * (count - 1) / 2);
         }

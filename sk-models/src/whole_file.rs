@@ -16,7 +16,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
-/// A file that is being written. Readers of its path see all of it or the previous contents.
+/// A file that is being written. Readers of its path see either the complete file or the previous
+/// contents.
 ///
 /// Data goes to a file without a name, so a killed program leaves nothing behind; the file takes
 /// its path when it is finished. A link is followed, and an existing file keeps its permissions.
@@ -71,13 +72,14 @@ impl WholeFile {
         if let Some(permissions) = kept.clone() {
             file.set_permissions(permissions)?;
         }
-        // A name of its own for a moment, since a name that is taken cannot be given.
+        // Give the file a temporary name first, since it cannot take a name that exists.
         if let Ok(named) = tempfile::Builder::new().make_in(folder(&target), |path| name(&file, path)) {
             return named.persist(&target).map(drop).map_err(|error| error.error);
         }
         file.rewind()?;
         let mut builder = tempfile::Builder::new();
-        // Private until it is complete, if there are permissions to keep.
+        // The file is private until it is complete, if it keeps the permissions of an existing
+        // file.
         #[cfg(unix)]
         if kept.is_none() {
             use std::os::unix::fs::PermissionsExt;
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(error.to_string(), format!("folder {} does not exist; create it", missing.display()));
     }
 
-    /// A copy would be a second file, which a program that is killed leaves behind.
+    /// A copy would be a second file, which a killed program would leave behind.
     #[cfg(target_os = "linux")]
     #[test]
     fn what_was_written_takes_the_path_without_a_copy() {

@@ -95,7 +95,7 @@ impl Seats {
 }
 
 impl From<Qwen2> for Decoder {
-    /// Prepares a model for inference in f32, or in what its device has.
+    /// Prepares a model for inference in f32, or in the number format of its device.
     fn from(model: Qwen2) -> Self {
         Self::whole(model, Precision::F32)
     }

@@ -26,7 +26,7 @@ impl Drop for User {
 }
 
 fn users() -> MutexGuard<'static, usize> {
-    // A number cannot be torn.
+    // The value is one number, so it is consistent even after a panic.
     USERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn arrive(device: &Device) {
 
 /// Keeps other threads from recording until the guard is dropped. Waits for a thread that records.
 ///
-/// Take it before tensors are loaded onto a GPU: whatever a GPU is asked for during a recording
-/// becomes part of it. A thread that takes it twice deadlocks.
+/// Take it before tensors are loaded onto a GPU, since all work that a GPU receives during a
+/// recording becomes part of the recording. A thread that takes it twice deadlocks.
 pub(crate) fn pause(device: &Device) -> Option<impl Drop + use<>> {
     (!is_processor(device)).then(users)
 }

@@ -17,7 +17,7 @@ pub enum Framing {
     },
     /// The chat template of a checkpoint.
     Chat(Arc<ChatTemplate>),
-    /// No framing: the model continues the messages themselves.
+    /// No framing: the model continues the plain text of the messages.
     Bare,
 }
 

@@ -354,7 +354,8 @@ mod tests {
         }
     }
 
-    /// Returns the number of kept tokens and the drawn token, computed by sorting all weights.
+    /// Returns the number of kept tokens, the drawn token and its margin, computed by sorting all
+    /// weights.
     fn plainly(logits: &[f32], sampling: &Sampling, uniform: f64) -> (usize, TokenId, f64) {
         let mut all = Vec::new();
         softmax_weights(logits, sampling.temperature(), &mut all);

@@ -6,9 +6,9 @@ use regex::Regex;
 
 use crate::text::HUMAN;
 
-/// Features that are no words: see [`Features::manner`].
+/// The number of features that are not words: see [`Features::manner`].
 pub(crate) const MANNERS: usize = 4;
-/// Shorter words say little about the subject.
+/// The shortest length of a word that tells the subject.
 const SUBJECT: usize = 4;
 /// Scales the manners, which are shares, to the size of the word features, so that one penalty fits
 /// both.
@@ -16,14 +16,14 @@ const MANNER_SCALE: f32 = 0.3;
 
 /// The features of a response to a prompt.
 ///
-/// The words and pairs of adjacent words that occur, by hash. Each counts once, as 1/√(1 + n) for n
-/// words, so that responses of any length have about the same norm and length by itself is no
-/// feature.
+/// They are the words and pairs of adjacent words that occur, by hash. Each counts once, as 1/√(1 +
+/// n) for n words, so that responses of any length have about the same norm and length itself is
+/// not a feature.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Features {
     /// Bucket and value, by ascending bucket.
     pub(crate) words: Vec<(u32, f32)>,
-    /// Four shares: words repeated from the person's last turn, words repeated from the response
+    /// Four shares: words repeated from the user's last turn, words repeated from the response
     /// itself, whether there is a question, and words that are numbers.
     pub(crate) manner: [f32; MANNERS],
     /// log(1 + n): a covariate of the fit that scores ignore.
@@ -79,8 +79,8 @@ impl Features {
     }
 }
 
-/// Bucket and full hash of a sequence of words: FNV-1a with MurmurHash3's finaliser, stable across
-/// versions and machines.
+/// Returns the bucket and the full hash of a sequence of words: FNV-1a with MurmurHash3's
+/// finaliser, stable across versions and machines.
 fn bucket(words: &[&str], bits: u32) -> (u32, u64) {
     let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
     let folded = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_weights_on_disk() {
-        // A change of these numbers makes every trained judge worthless.
+        // A change of these numbers would invalidate every trained judge.
         assert_eq!(of("", "penguins").words, [(BUCKET_OF_PENGUINS, 1.0 / 2f32.sqrt())]);
     }
 

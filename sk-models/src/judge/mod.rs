@@ -1,8 +1,8 @@
 //! Judging without a server: a preference model per axis, and a language model that measures
 //! fluency.
 //!
-//! A [`PreferenceModel`] says how likely a response is to be preferred, a [`Ruler`] how surprising
-//! it is. Neither has a weight in common with a backbone, a drafter or a blade.
+//! A [`PreferenceModel`] gives the probability that a response is preferred, and a [`Ruler`] its
+//! surprisal. Neither shares weights with a backbone, a drafter or a blade.
 //! [`train_judge`](crate::train::judge::train_judge) fits the former,
 //! [`train_lm`](crate::train::lm::train_lm) trains the latter.
 
@@ -15,7 +15,7 @@ pub use ruler::{Ruler, Surprise};
 
 use sha2::{Digest, Sha256};
 
-/// Hexadecimal digits of a digest that tells judges apart.
+/// The number of hexadecimal digits in a judge's digest.
 const DIGITS: usize = 12;
 
 fn short_digest(bytes: &[u8]) -> String {

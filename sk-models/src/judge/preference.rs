@@ -1,4 +1,4 @@
-//! A preference model: one number for a response, on one axis.
+//! A preference model, which scores a response on one axis.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) const WEIGHTS_FILE: &str = "judge.safetensors";
 const HINT: &str = "do these weights belong to this judge_config.json?";
 /// The version of the features. Files of another version are refused.
 const FEATURES: u32 = 1;
-/// Most bits of a bucket.
+/// The largest number of bits of a bucket.
 pub(crate) const MOST_BITS: u32 = 24;
 
 /// A Bradley–Terry model of preference that is linear in the words of a response.
@@ -31,8 +31,8 @@ pub(crate) const MOST_BITS: u32 = 24;
 /// P(y ≻ y′) = sigmoid(s(x, y) − s(x, y′)),   s = w·words + u·manner
 /// ```
 ///
-/// It is fitted with log-length as a covariate, w·words + u·manner + c·log(1 + n), and scored
-/// without: what is left is preference at equal length.
+/// It is fitted with log-length as a covariate, w·words + u·manner + c·log(1 + n). Scores omit the
+/// covariate, so they measure preference at equal length.
 #[derive(Debug, Clone)]
 pub struct PreferenceModel {
     attribute: String,
@@ -40,7 +40,7 @@ pub struct PreferenceModel {
     splitter: Splitter,
 }
 
-/// The numbers of a preference model.
+/// The weights of a preference model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Weights {
     /// w, `[2^bits]`.
@@ -63,7 +63,7 @@ struct Config {
 }
 
 impl Weights {
-    /// s(x, y).
+    /// Returns s(x, y).
     pub(crate) fn logit(&self, features: &Features) -> f64 {
         let words = features.words.iter().map(|(bucket, value)| f64::from(self.words[*bucket as usize]) * f64::from(*value));
         let manner = self.manner.iter().zip(features.manner).map(|(w, x)| f64::from(*w) * f64::from(x));
@@ -76,7 +76,7 @@ impl PreferenceModel {
         Self { attribute, weights, splitter: Splitter::new() }
     }
 
-    /// What it judges.
+    /// Returns the judged attribute.
     #[must_use]
     pub fn attribute(&self) -> &str {
         &self.attribute

@@ -38,8 +38,7 @@ pub struct Surprise {
 }
 
 impl Surprise {
-    /// Returns the perplexity, exp(nats
-    /// tokens).
+    /// Returns the perplexity, `exp(nats/tokens)`.
     #[must_use]
     pub fn perplexity(self) -> f64 {
         (self.nats / self.tokens as f64).exp()

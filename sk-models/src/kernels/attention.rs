@@ -1,7 +1,7 @@
 //! Causal self-attention of whole sequences with rotary embedding, and its gradient.
 //!
-//! Each sequence is one task. Scores exist for one block of queries at a time and the keys that the
-//! block sees, so they stay in the cache and half of the square is never computed. The gradient
+//! Each sequence is one task. Scores are held for one block of queries at a time and the keys that
+//! it attends to. So they stay in the cache, and half of the square is never computed. The gradient
 //! computes them again.
 
 use rayon::prelude::*;

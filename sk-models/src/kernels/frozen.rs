@@ -1,7 +1,7 @@
 //! Products with a frozen weight in bf16, and their gradient with respect to the input.
 //!
 //! A bf16 number is the upper half of an f32, so widening is exact. A few rows are widened at a
-//! time: the weight never exists in f32 as a whole.
+//! time, so the weight is never in f32 as a whole.
 
 use half::bf16;
 use rayon::prelude::*;
@@ -13,7 +13,7 @@ const BLOCK: usize = 1 << 21;
 /// Numbers that one task widens.
 const PIECE: usize = 1 << 15;
 
-/// A weight as it lies in memory, `[rows, columns]` without gaps.
+/// A weight in memory, `[rows, columns]` without gaps.
 #[derive(Clone, Copy)]
 pub(super) struct Stored<'a> {
     pub(super) values: &'a [bf16],

@@ -4,7 +4,7 @@ use sk_core::TokenId;
 
 use super::simd::{max, widened};
 
-/// Returns the argmax, the first of equals.
+/// Returns the argmax. Among equals, the first wins.
 pub(crate) fn argmax(logits: &[f32]) -> TokenId {
     let max = widened(
         #[inline(always)]
@@ -13,7 +13,7 @@ pub(crate) fn argmax(logits: &[f32]) -> TokenId {
     logits.iter().position(|&z| z == max).unwrap_or(0) as TokenId
 }
 
-/// Whether no logit is NaN or +∞; −∞ marks an impossible token.
+/// Returns whether no logit is NaN or +∞. A logit of −∞ is valid: it marks an impossible token.
 pub(crate) fn are_numbers(logits: &[f32]) -> bool {
     // Without an early exit, the loop is vectorised.
     !widened(

@@ -2,9 +2,9 @@
 //!
 //! Burn's CPU backend runs element-wise operations one by one on a single thread, and its autodiff
 //! keeps every intermediate. Three parts of the decoder are worth a kernel: RMSNorm, the gated
-//! activation, and causal attention of whole sequences. They enter through Burn's backend
-//! extension: the CPU backend gets the kernel, autodiff its gradient. On every other device the
-//! same functions are composed of Burn's own operations.
+//! activation, and causal attention of whole sequences. They are added by Burn's backend extension:
+//! the CPU backend gets the kernel, and autodiff its gradient. On every other device the same
+//! functions are composed of Burn's own operations.
 
 mod attention;
 mod autodiff;
@@ -95,8 +95,7 @@ fn tensor_like(values: Vec<f32>, like: &FlexTensor) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, like.shape()))
 }
 
-/// Calls `work` with a bf16 tensor `[in, out]` as it lies in memory, and whether that is its
-/// transpose.
+/// Calls `work` with the memory of a bf16 tensor `[in, out]`, and whether it holds the transpose.
 fn with_stored<R>(w: &FlexTensor, work: impl FnOnce(frozen::Stored<'_>, bool) -> R) -> R {
     let (input, output) = (w.shape()[0], w.shape()[1]);
     let by_columns = w.transpose(0, 1).is_contiguous();
@@ -190,7 +189,7 @@ impl FusedOps for Flex {
     }
 }
 
-/// Whether the fused kernels support this device and type.
+/// Returns whether the fused kernels support this device and type.
 #[must_use]
 pub fn is_fused(device: &Device, dtype: DType) -> bool {
     let plain = device.clone().without_autodiff();
@@ -220,7 +219,7 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 
 /// `x·W + b` of `[M, in]` and W `[in, out]`.
 ///
-/// W may be in bf16 beside an x in f32. It is frozen then: gradients go to x and b. On a CPU the
+/// W may be in bf16 if x is in f32. W is then frozen: only x and b get gradients. On a CPU the
 /// weights are widened, which is exact; on other devices x, and its gradient, are rounded to bf16.
 #[must_use]
 pub fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor<2> {

@@ -1,4 +1,4 @@
-//! Low-rank adapters, and stacks of them that one pass serves.
+//! Low-rank adapters, and stacks of adapters for one pass.
 //!
 //! An adapter adds `s·(x·A)·B` to the output of a frozen linear layer (Hu et al. 2022). The rows of
 //! a batch are grouped by lane, so two batched products apply a different adapter to each group,
@@ -112,7 +112,7 @@ impl Reads {
     }
 }
 
-/// `s·A·B`: a low-rank change of a linear layer.
+/// `s·A·B`: the low-rank update of a linear layer.
 #[derive(Debug, Clone)]
 pub struct LowRank {
     /// `[in, r]`; for the embedding `[V, r]`.
@@ -131,20 +131,20 @@ impl LowRank {
     }
 }
 
-/// The changes of one decoder layer.
+/// The low-rank updates of one decoder layer.
 #[derive(Debug, Clone, Default)]
 pub struct LayerAdapter {
     targets: [Option<LowRank>; Target::ALL.len()],
 }
 
 impl LayerAdapter {
-    /// Returns the change of a target.
+    /// Returns the update of a target.
     #[must_use]
     pub fn get(&self, target: Target) -> Option<&LowRank> {
         self.targets[target as usize].as_ref()
     }
 
-    /// Sets the change of a target.
+    /// Sets the update of a target.
     pub fn set(&mut self, target: Target, delta: LowRank) {
         self.targets[target as usize] = Some(delta);
     }
@@ -155,14 +155,14 @@ impl LayerAdapter {
 pub struct LoraAdapter {
     /// One entry per decoder layer.
     pub layers: Vec<LayerAdapter>,
-    /// The change of the embedding.
+    /// The update of the embedding.
     pub embed_tokens: Option<LowRank>,
-    /// The change of the head.
+    /// The update of the head.
     pub lm_head: Option<LowRank>,
 }
 
 impl LoraAdapter {
-    /// Returns an adapter without changes.
+    /// Returns an adapter without updates.
     #[must_use]
     pub fn empty(config: &Qwen2Config) -> Self {
         Self { layers: vec![LayerAdapter::default(); config.num_hidden_layers], embed_tokens: None, lm_head: None }
@@ -223,7 +223,7 @@ pub struct LaneDelta {
 }
 
 impl LaneDelta {
-    /// Adds each lane's change of `x` to `frozen`: `[M, in]` and `[M, out]`, rows grouped by lane.
+    /// Adds each lane's update for `x` to `frozen`: `[M, in]` and `[M, out]`, rows grouped by lane.
     #[must_use]
     pub fn add(&self, frozen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
         frozen + self.spread(self.low(x, 1, Tensor::matmul), Tensor::matmul)
@@ -232,7 +232,7 @@ impl LaneDelta {
     /// Multiplies `x` by each lane's first matrices, `[M, in]` to `[G, S, M/G, P·r]`. The sums over
     /// `in` are divided into S equal pieces. `product` multiplies matrices.
     ///
-    /// A product with r columns offers little parallelism; its pieces add some.
+    /// A product with r columns has little parallelism, so its pieces are computed in parallel.
     pub(crate) fn low(&self, x: Tensor<2>, pieces: usize, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<4> {
         let [lanes, input, rank] = self.a.dims();
         let (rows, width) = (x.dims()[0] / lanes, input / pieces);
@@ -240,8 +240,8 @@ impl LaneDelta {
         product(x, self.a.clone().reshape([lanes, pieces, width, rank]))
     }
 
-    /// Multiplies the result of [`low`](Self::low) by the second matrices: each lane's change, `[M,
-    /// Σ out]`.
+    /// Multiplies the result of [`low`](Self::low) by the second matrices. Returns each lane's
+    /// update, `[M, Σ out]`.
     pub(crate) fn spread(&self, low: Tensor<4>, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<2> {
         let [lanes, rank, output] = self.b.dims();
         let [_, pieces, rows, _] = low.dims();
@@ -271,7 +271,7 @@ impl LaneDelta {
         self.a.dims()[0]
     }
 
-    /// Returns the change of one target.
+    /// Returns the update of one target.
     fn part(&self, part: usize) -> Self {
         let rank = self.b.dims()[1];
         let start = self.widths[..part].iter().sum();
@@ -340,7 +340,7 @@ fn joined<const D: usize>(mut tensors: Vec<Tensor<D>>, dim: usize) -> Tensor<D> 
     if tensors.len() == 1 { tensors.remove(0) } else { Tensor::cat(tensors, dim) }
 }
 
-/// The changes of one decoder layer for every lane.
+/// The low-rank updates of one decoder layer for every lane.
 #[derive(Debug, Clone, Default)]
 pub struct LayerDeltas {
     changes: [Option<LaneDelta>; Reads::ALL.len()],
@@ -349,7 +349,7 @@ pub struct LayerDeltas {
 }
 
 impl LayerDeltas {
-    /// Returns the change of a target; `None` if no lane has one.
+    /// Returns the update of a target, or `None` if no lane has one.
     #[must_use]
     pub fn get(&self, target: Target) -> Option<LaneDelta> {
         let reads = Reads::ALL.into_iter().find(|reads| reads.targets().contains(&target))?;
@@ -357,8 +357,8 @@ impl LayerDeltas {
         self.of(reads).filter(|_| self.changed[target as usize]).map(|delta| delta.part(part))
     }
 
-    /// Returns the changes of all targets with this input, side by side, with zeros for unchanged
-    /// ones; `None` if no lane changes any.
+    /// Returns the updates of all targets with this input, side by side, with zeros for targets
+    /// without one, or `None` if there are none.
     pub(crate) fn of(&self, reads: Reads) -> Option<&LaneDelta> {
         self.changes[reads as usize].as_ref()
     }
@@ -421,7 +421,7 @@ impl AdapterStack {
                 return Err(AdapterError::Layers { adapter, found: entry.layers.len(), expected: config.num_hidden_layers });
             }
         }
-        // Zero is the backbone alone.
+        // Zero stands for the backbone without a stack.
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let layers = (0..config.num_hidden_layers).map(|index| LayerDeltas::stack(config, adapters, index, device));
         let layers = layers.collect::<Result<_, _>>()?;
@@ -453,7 +453,7 @@ pub struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// Returns one lane, the backbone itself.
+    /// Returns one lane, the backbone without an adapter.
     #[must_use]
     pub fn backbone() -> Self {
         Self { stack: None }
@@ -489,7 +489,7 @@ impl<'a> Lanes<'a> {
         self.stack.and_then(|stack| stack.lm_head.as_ref())
     }
 
-    /// Computes the change of the embeddings of `[G·N, S]` tokens, `[G·N·S, H]`. `product`
+    /// Computes the update of the embeddings of `[G·N, S]` tokens, `[G·N·S, H]`. `product`
     /// multiplies matrices.
     pub(crate) fn embedding(
         &self,

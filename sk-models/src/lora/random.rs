@@ -8,16 +8,16 @@ use crate::device::pause;
 use crate::device::settled;
 use crate::model::initial::uniform;
 
-/// Deviation of B, which a fresh adapter sets to zero: small, so that the adapter is a small change
-/// of the model.
+/// The deviation of B, which is zero at the start of training. It is small, so that the adapter
+/// changes the model little.
 const B_STD: f64 = 0.01;
 
 impl LoraAdapter {
-    /// Random matrices of rank `rank` on all seven targets of every layer, which follow from `seed`
-    /// alone: uniform, A of deviation `1/√in`, B of deviation 0.01, with a scale of 2.
+    /// Returns an adapter with random matrices of rank `rank` on all seven targets of every layer,
+    /// which depend only on `seed`: uniform, A of deviation `1/√in`, B of deviation 0.01, with a
+    /// scale of 2.
     ///
-    /// An adapter of any shape without a checkpoint, for tests and benches; `O(r·(in + out))` per
-    /// target on the processor.
+    /// For tests and benchmarks without a checkpoint. O(r·(in + out)) per target on the CPU.
     ///
     /// ```
     /// use sk_models::lora::LoraAdapter;

@@ -34,10 +34,10 @@ pub enum MergeError {
     },
 }
 
-/// Merges several adapters, each with its weight ≥ 0; those of weight zero are ignored.
+/// Merges several adapters, each with a weight ≥ 0. Adapters of weight zero are ignored.
 ///
-/// Costs O(Σ r·(in + out)) per layer, once. The result costs a forward pass as much as any adapter
-/// of its rank.
+/// Costs O(Σ r·(in + out)) per layer, once. In a forward pass, the result costs as much as any
+/// adapter of its rank.
 ///
 /// # Errors
 ///

@@ -38,7 +38,8 @@ impl Pass {
     }
 }
 
-/// Returns the mask under which query `i` sees keys `j ≤ i`, repeated for each head of a group.
+/// Returns the mask under which query `i` attends to keys `j ≤ i`, repeated for each head of a
+/// group.
 fn causal_mask(groups: usize, length: usize, device: &Device) -> Tensor<4> {
     let mut mask = vec![0.0_f32; groups * length * length];
     for (row, line) in mask.chunks_exact_mut(length).enumerate() {
@@ -64,7 +65,7 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Attention of the given projections, whose shapes are those of the fields.
+    /// Returns attention with the given projections, whose shapes are those of the fields.
     #[must_use]
     pub fn new(config: &Qwen2Config, [q_proj, k_proj, v_proj, o_proj]: [Projection; 4]) -> Self {
         Self {

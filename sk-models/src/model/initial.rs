@@ -53,8 +53,8 @@ impl<'a> Initial<'a> {
         self.draw(shape, STD)
     }
 
-    /// Draws a matrix whose product is added to the residual stream, of deviation `0.02
-    /// √(2·layers)`.
+    /// Draws a matrix whose product is added to the residual stream, of deviation
+    /// `0.02/√(2·layers)`.
     pub(super) fn residual(&mut self, shape: [usize; 2]) -> Tensor<2> {
         self.draw(shape, STD / (2.0 * self.config.num_hidden_layers as f64).sqrt())
     }
@@ -94,8 +94,8 @@ impl Parts for Initial<'_> {
 
 /// Draws uniform values of mean 0 and the given deviation.
 ///
-/// They do not depend on the number of threads, since each chunk begins at its own place of the
-/// stream.
+/// The values do not depend on the number of threads, since each chunk begins at its own place in
+/// the stream.
 pub(crate) fn uniform(seed: u64, stream: u64, count: usize, std: f64) -> Vec<f32> {
     // The deviation of a uniform distribution is its half width over √3.
     let half_width = (std * 3.0_f64.sqrt()) as f32;

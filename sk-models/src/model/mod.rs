@@ -1,9 +1,9 @@
 //! The Qwen2 decoder.
 //!
 //! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen
-//! product is one two-dimensional product over all rows; see [`Lanes`] for adapters. Whole
-//! sequences are read, as training does; a [`Decoder`](crate::decoder::Decoder) keeps keys and
-//! values.
+//! product is one two-dimensional product over all rows; see [`Lanes`] for adapters. The model
+//! reads whole sequences, as in training. For inference with a KV cache, see
+//! [`Decoder`](crate::decoder::Decoder).
 
 mod attention;
 pub(crate) mod initial;
@@ -80,7 +80,7 @@ impl Qwen2 {
     /// Runs one forward pass over `R = G·N` rows of `S` tokens each: `[R, S]` to final-norm hidden
     /// states `[R·S, H]`.
     ///
-    /// Each row sees its own tokens only. For logits, see [`logits`](Self::logits).
+    /// Each row attends to its own tokens only. For logits, see [`logits`](Self::logits).
     ///
     /// # Panics
     ///
@@ -91,7 +91,7 @@ impl Qwen2 {
         assert_eq!(batch % lanes.count(), 0, "{batch} rows in {} lanes", lanes.count());
         let pass = Pass::new(&self.config, batch, length, &self.device());
         let x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
-        // The states between layers have the type of the norms, also where matrices are in bf16.
+        // The states between layers have the type of the norms, even if matrices are in bf16.
         let mut x = x.cast(self.norm.weight.val().dtype());
         if let Some(delta) = lanes.embedding(tokens, Tensor::matmul) {
             x = x + delta;

@@ -11,26 +11,26 @@ use burn::{
 use super::{Layer, Norm, Projection, Qwen2};
 use crate::config::Qwen2Config;
 
-/// The parts of a decoder. Each method is called once, in the order of the methods, so a conversion
-/// holds at most one part twice.
+/// The parts of a decoder. The methods are called once per part, in order, so a conversion holds at
+/// most one part twice.
 pub(crate) trait Parts {
     /// The error of a missing part.
     type Error;
 
-    /// `[V, H]`.
+    /// Returns the embedding, `[V, H]`.
     fn embedding(&mut self) -> Result<Tensor<2>, Self::Error>;
 
     /// Returns the next layer, number `index`.
     fn layer(&mut self, index: usize) -> Result<Layer, Self::Error>;
 
-    /// The final norm.
+    /// Returns the final norm.
     fn norm(&mut self) -> Result<Norm, Self::Error>;
 
-    /// `[H, V]`; `None` if the head is the embedding.
+    /// Returns the head, `[H, V]`, or `None` if the head is the embedding.
     fn head(&mut self) -> Result<Option<Tensor<2>>, Self::Error>;
 }
 
-/// A decoder in parts.
+/// The parts of a model in memory.
 pub(crate) struct Apart {
     embedding: Option<Tensor<2>>,
     layers: vec::IntoIter<Layer>,
@@ -45,7 +45,7 @@ impl From<Qwen2> for Apart {
     }
 }
 
-/// Each part can be taken once.
+/// The panic message for a part that is taken twice.
 const TAKEN: &str = "a part is asked for once";
 
 impl Parts for Apart {
@@ -68,7 +68,7 @@ impl Parts for Apart {
     }
 }
 
-/// Parts whose matrices are rounded to bf16. Norms and biases stay as they are.
+/// Parts whose matrices are rounded to bf16. Norms and biases are unchanged.
 pub(crate) struct Halved<P>(pub(crate) P);
 
 impl<P: Parts> Parts for Halved<P> {

@@ -20,7 +20,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// A layer of weights `[in, out]` and, where it has one, a bias `[out]`.
+    /// Returns a layer with weights `[in, out]` and, if given, a bias `[out]`.
     #[must_use]
     pub fn new(weight: Tensor<2>, bias: Option<Tensor<1>>) -> Self {
         Self { weight: Param::from_tensor(weight), bias: bias.map(Param::from_tensor) }

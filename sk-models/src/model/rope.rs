@@ -6,8 +6,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 ///
 /// With `d` the head width and `θ_j = base^(−2j/d)`, component `j < d/2` and its partner `j + d/2`
 /// are turned by the angle `p·θ_j` at position `p`: `y = x ⊙ cos + rot(x) ⊙ sin`, where `rot(x) =
-/// [−x₂, x₁]` for `x = [x₁, x₂]`. `rot` is applied as a product with a signed permutation matrix,
-/// which is exact and a single kernel, where slicing and concatenating would be four.
+/// [−x₂, x₁]` for `x = [x₁, x₂]`. `rot` is applied as a product with a signed permutation matrix.
+/// This is exact and takes one kernel; slicing and concatenating would take four.
 #[derive(Debug, Clone)]
 pub struct Rope {
     /// `[S, D]`.
@@ -19,7 +19,7 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Tables for positions `0..length`.
+    /// Returns the tables for positions `0..length`.
     ///
     /// Angles are computed in f64 and rounded once.
     #[must_use]
@@ -44,7 +44,7 @@ impl Rope {
     /// Returns the tables scaled by `scale` and repeated for `groups` heads folded into the
     /// position axis.
     ///
-    /// With them, attention's `1/√d` costs nothing for queries.
+    /// They apply attention's factor `1/√d` to queries at no cost.
     #[must_use]
     pub fn for_queries(&self, groups: usize, scale: f64) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Rope {
         }
     }
 
-    /// Cosines and sines, `[S, D]` each.
+    /// Returns the cosines and sines, `[S, D]` each.
     #[must_use]
     pub fn tables(&self) -> [Tensor<2>; 2] {
         [self.cos.clone(), self.sin.clone()]
@@ -73,7 +73,7 @@ impl Rope {
     }
 }
 
-/// `[D, D]`: the quarter turn of a head, `x·R = [−x₂, x₁]` for `x = [x₁, x₂]`.
+/// Returns the quarter turn of a head, `[D, D]`: `x·R = [−x₂, x₁]` for `x = [x₁, x₂]`.
 fn quarter_turn(head_dim: usize, device: &Device) -> Tensor<2> {
     let half = head_dim / 2;
     let mut rotation = vec![0.0_f32; head_dim * head_dim];

@@ -24,8 +24,8 @@ pub struct Roof {
 pub struct Bandwidth {
     /// Reads and sums: one byte per byte read, as for weights.
     pub read: f64,
-    /// STREAM's triad `a = b + s·c` (McCalpin 1995): 24 bytes per element of eight. Writes that the
-    /// hardware adds do not count.
+    /// STREAM's triad `a = b + s·c` (McCalpin 1995): 24 bytes per element of eight. Additional
+    /// traffic of writes in hardware is not counted.
     pub triad: f64,
 }
 
@@ -54,38 +54,41 @@ impl Peak {
     }
 }
 
-/// Threads that work on the CPU share, here as in the models.
+/// Returns the number of threads that share work on the CPU, here and in the models.
 #[must_use]
 pub fn threads() -> usize {
     Team::global().threads()
 }
 
-/// Returns the instructions that models with weights of a precision multiply in on the CPU.
+/// Returns the name of the instructions with which models with weights of a precision multiply on
+/// the CPU.
 #[must_use]
 pub fn instructions(precision: Precision) -> String {
     decoder::instructions(precision)
 }
 
-/// The smallest working set on a CPU: below it, a parallel loop costs more than its bytes.
+/// The smallest working set on a CPU. Below it, starting a parallel loop takes longer than reading
+/// the bytes.
 const SMALLEST_SET: usize = 1 << 20;
 /// The largest working set: larger than any cache, and small for a machine that holds a model of
 /// that size.
 const LARGEST_SET: usize = 1 << 30;
 /// Bytes of a task: large enough to hide its start, small enough that cores finish together.
 const BLOCK: usize = 1 << 18;
-/// Bytes to be read before a time is taken, so that it is milliseconds whatever the working set.
+/// Bytes that are read per measurement, so that it takes milliseconds for any working set.
 const BYTES_TIMED: usize = 1 << 28;
 
-/// What is timed on a GPU, whose caches hold no model: large beside the time of a launch.
+/// The working set on a GPU, whose caches hold no model. Reading it takes much longer than a
+/// launch.
 const GPU_SET: usize = 1 << 31;
-/// As much of it as one buffer of any WebGPU adapter holds.
+/// The working set on WebGPU: as much as one buffer of any adapter holds.
 const WEBGPU_SET: usize = 1 << 27;
 
-/// Bandwidth over a working set of `bytes` bytes, that is of the caches where they hold it, as they
-/// then hold the weights.
+/// Measures the bandwidth over a working set of `bytes` bytes. If the caches hold the working set,
+/// this is their bandwidth, as it is for weights that they hold.
 ///
-/// On the CPU all [`threads`] read, and the working set is kept between 1 MiB and 1 GiB. On a GPU,
-/// whatever `bytes`, sums and triads of its backend go over memory.
+/// On the CPU, all [`threads`] read, and the working set is limited to between 1 MiB and 1 GiB. On
+/// a GPU, `bytes` is ignored, and sums and triads of its backend read memory.
 ///
 /// # Panics
 ///
@@ -108,8 +111,8 @@ fn read_on_cpu(bytes: usize) -> f64 {
     let mut parts: Vec<(&[u64], u64)> = words.chunks(BLOCK / size_of::<u64>()).map(|part| (part, 0)).collect();
     rate(size_of_val(&words[..]), BYTES_TIMED.div_ceil(bytes), || {
         for_each_mut(black_box(&mut parts), |_, (part, sum)| {
-            // Integers, whose sum may be taken in any order and so in as many registers as there
-            // are.
+            // Integers, since their sum may be taken in any order and so in any number of
+            // registers.
             *sum = widened(
                 #[inline(always)]
                 || part.iter().fold(0_u64, |sum, &word| sum.wrapping_add(word)),
@@ -150,7 +153,7 @@ fn on_gpu(device: &Device, bytes: usize) -> Bandwidth {
     Bandwidth { read, triad }
 }
 
-/// Waits for a result before it is dropped: one that nobody wants need not be written.
+/// Waits for a result before it is dropped. Otherwise, the backend could skip the work.
 fn finish(device: &Device, result: Tensor<2>) {
     device.sync().expect("the device that ran the models answers");
     drop(black_box(result));
@@ -160,11 +163,11 @@ fn finish(device: &Device, result: Tensor<2>) {
 /// or up to the largest.
 const SMALLEST_WIDTH: usize = 1 << 10;
 const LARGEST_WIDTH: usize = 1 << 13;
-/// Seconds beside which the start of a product is nothing.
+/// Seconds compared to which the start of a product is negligible.
 const LONG_ENOUGH: f64 = 2e-3;
 
-/// The peak of `device` on weights of `format`. Where numbers are no floats, the matrix product is
-/// one of f32.
+/// Measures the peak of `device` on weights of `format`. If the format is not a float, the matrix
+/// product is in f32.
 ///
 /// # Panics
 ///
@@ -184,17 +187,19 @@ pub fn peak(name: DeviceName, device: &Device, format: DType) -> Peak {
     Peak { product, registers: (name == DeviceName::Cpu).then(|| registers(format.size())) }
 }
 
-/// Sums kept apart in [`registers`]: more than the latency of an addition times the additions begun
-/// in a cycle.
+/// Independent sums in [`registers`]: more than the latency of an addition times the additions that
+/// start per cycle.
 const CHAINS: usize = 12;
 /// Numbers of a sum: the widest vector of f32.
 const VECTOR: usize = 16;
 /// Rounds of a task of [`registers`].
 const ROUNDS: usize = 1 << 18;
 
-/// Multiply-adds per second in registers, times two: f32, pairs of bf16 where numbers have two
-/// bytes, or sixteen bits by eight, which are two products of bytes, where they have one; where the
-/// processor has that. Where it has tiles, as many products of those as each is computed by.
+/// Measures the operations per second in registers: two per multiply-add. Numbers of two bytes use
+/// pairs of bf16, and numbers of one byte products of sixteen by eight bits, which are two products
+/// of bytes, if the processor has instructions for them. All others use f32. If the processor has
+/// tiles, their rate is measured too, and the higher one is returned. A multiply-add in tiles
+/// counts once, whatever the number of products that it takes.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();
@@ -207,8 +212,8 @@ fn registers(bytes: usize) -> f64 {
     vectors.max(tiles)
 }
 
-/// The widest multiply-adds of this processor on numbers of so many bytes, and how many there are
-/// in a call.
+/// Returns the widest multiply-adds of this processor on numbers of `bytes` bytes, and how many a
+/// call runs.
 fn widest(bytes: usize) -> (fn() -> f32, usize) {
     let of_width = |width: usize| ROUNDS * CHAINS * width;
     #[cfg(target_arch = "x86_64")]
@@ -234,7 +239,7 @@ fn widest(bytes: usize) -> (fn() -> f32, usize) {
     (scalar_chains, of_width(VECTOR))
 }
 
-/// What each chain computes, over and over: x ← x/2 + 1, whose limit is 2.
+/// The repeated computation of each chain: x ← x/2 + 1, whose limit is 2.
 const FACTOR: f32 = 0.5;
 const TERM: f32 = 1.0;
 
@@ -242,8 +247,7 @@ fn scalar_chains() -> f32 {
     let (factor, term) = (black_box(FACTOR), black_box(TERM));
     let mut sums = [[0.0_f32; VECTOR]; CHAINS];
     for _ in 0..ROUNDS {
-        // A product and a sum: without an instruction for both, `mul_add` is a call of a function
-        // that is slow.
+        // A product and a sum, since without a fused instruction `mul_add` calls a slow function.
         sums.iter_mut().flatten().for_each(|sum| *sum = *sum * factor + term);
     }
     sums.iter().flatten().sum()
@@ -284,7 +288,7 @@ fn avx2_chains() -> f32 {
     total
 }
 
-/// Adds one and one in each of the chains' numbers, over and over.
+/// Repeatedly adds two products of ones to each of the chains' numbers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn bf16_chains() -> f32 {
@@ -300,7 +304,7 @@ fn bf16_chains() -> f32 {
     sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
 }
 
-/// Adds four products of one and one in each of the chains' numbers, over and over.
+/// Repeatedly adds four products of ones to each of the chains' numbers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn vnni_chains() -> f32 {
@@ -315,8 +319,8 @@ fn vnni_chains() -> f32 {
     sums.into_iter().map(|sum| _mm512_reduce_add_epi32(sum) as f32).sum()
 }
 
-/// The best of three times over `times` passes, after one that is not timed, as `amount` per second
-/// and pass.
+/// Returns the best rate of three measurements over `times` passes of `amount` each, per second,
+/// after an untimed pass.
 fn rate(amount: usize, times: usize, mut pass: impl FnMut()) -> f64 {
     pass();
     let best = (0..3)

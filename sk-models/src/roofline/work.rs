@@ -1,4 +1,4 @@
-//! What a forward pass must move and compute.
+//! The bytes and operations that a forward pass needs.
 
 use std::ops::Range;
 
@@ -17,21 +17,21 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The least time under `roof`, in seconds: `max(bytes/bandwidth, operations/peak)`.
+    /// Returns the least time under `roof`, in seconds: `max(bytes/bandwidth, operations/peak)`.
     #[must_use]
     pub fn floor(&self, roof: &Roof) -> f64 {
         (self.bytes / roof.bandwidth).max(self.operations / roof.peak)
     }
 }
 
-/// Bytes of a number, by what it is.
+/// Bytes per number, by the kind of number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Storage {
-    /// Of a frozen weight.
+    /// Bytes of a frozen weight.
     pub weight: f64,
-    /// Of an adapter's weight.
+    /// Bytes of an adapter's weight.
     pub adapter: f64,
-    /// Of a key or value.
+    /// Bytes of a key or value.
     pub cache: f64,
 }
 
@@ -39,7 +39,7 @@ impl Storage {
     /// Every number in four bytes.
     pub const F32: Self = Self { weight: 4.0, adapter: 4.0, cache: 4.0 };
 
-    /// As `decoder` holds them.
+    /// Returns the storage of `decoder`.
     #[must_use]
     pub fn of(decoder: &Decoder) -> Self {
         let size = |format: burn::tensor::DType| format.size() as f64;
@@ -47,13 +47,14 @@ impl Storage {
     }
 }
 
-/// Keys and values of one token under one policy: `2·layers·Hkv·D` numbers.
+/// Returns the numbers in the keys and values of one token under one policy: `2·layers·Hkv·D`
+/// numbers.
 #[must_use]
 pub fn cache_numbers(config: &Qwen2Config) -> usize {
     2 * config.num_hidden_layers * config.key_value_size()
 }
 
-/// One forward pass: what its lanes read and what they attend to. All lanes do alike.
+/// The sizes of one forward pass. They are the same for all lanes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pass {
     /// Policies read side by side.
@@ -71,7 +72,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// What it costs with the weights of `config` in `storage`.
+    /// Returns the cost with the weights of `config` in `storage`.
     ///
     /// - operations `G·(2·M·positions + 2·V·H·heads + 4·Q·layers·pairs) + 2·A·positions`, with M
     ///   the entries of the layers' matrices, Q the width of all query heads and A the numbers of
@@ -102,8 +103,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Reading `tokens` tokens of a context from nothing, in `lanes` policies, with the next
-    /// token's logits or without.
+    /// Returns the work of reading `tokens` tokens of a new context under `lanes` policies, with or
+    /// without the next token's logits.
     #[must_use]
     pub fn prefill(tokens: usize, lanes: usize, adapters: usize, logits: bool) -> Self {
         let pass =
@@ -111,16 +112,16 @@ impl Work {
         Self { passes: vec![pass] }
     }
 
-    /// One model alone adding `tokens` tokens to a context of `context` tokens, all but the last of
-    /// which are read: a pass for each.
+    /// Returns the work of one model that adds `tokens` tokens to a context of `context` tokens, of
+    /// which all but the last are cached: one pass per token.
     #[must_use]
     pub fn decode(context: usize, tokens: usize) -> Self {
         let pass = |at: usize| Pass { lanes: 1, adapters: 0, positions: 1, pairs: at, cached: at.saturating_sub(1), heads: 1 };
         Self { passes: (context..context + tokens).map(pass).collect() }
     }
 
-    /// Drafting `candidates` spans of `span` tokens after a context of `context` tokens, all but
-    /// the last of which are read: `span` passes.
+    /// Returns the work of drafting `candidates` spans of `span` tokens after a context of
+    /// `context` tokens, of which all but the last are cached: `span` passes.
     ///
     /// All spans begin with the context's last token, which the first pass reads once.
     #[must_use]
@@ -139,8 +140,8 @@ impl Work {
         Self { passes: (0..span).map(pass).collect() }
     }
 
-    /// Reading `candidates` spans of `span` tokens after a context of `context` tokens, all but the
-    /// last of which are read, under `lanes` policies: one pass.
+    /// Returns the work of reading `candidates` spans of `span` tokens after a context of `context`
+    /// tokens, of which all but the last are cached, under `lanes` policies: one pass.
     ///
     /// A span's last token predicts nothing, and its first is predicted by the context's last
     /// token, which is one position for all spans of a policy: `1 + N·(L − 1)` positions.
@@ -158,13 +159,13 @@ impl Work {
         Self { passes: vec![pass] }
     }
 
-    /// The passes.
+    /// Returns the passes.
     #[must_use]
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
 
-    /// What they cost together.
+    /// Returns the total cost.
     #[must_use]
     pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
         self.passes.iter().map(|pass| pass.cost(config, storage)).fold(Cost::default(), |sum, cost| Cost {
@@ -173,14 +174,14 @@ impl Work {
         })
     }
 
-    /// The least time they take one after another, in seconds.
+    /// Returns the least time of all passes one after another, in seconds.
     #[must_use]
     pub fn floor(&self, config: &Qwen2Config, storage: Storage, roof: &Roof) -> f64 {
         self.passes.iter().map(|pass| pass.cost(config, storage).floor(roof)).sum()
     }
 }
 
-/// Sum of the integers in a range.
+/// Returns the sum of the integers in a range.
 fn triangle(range: Range<usize>) -> usize {
     if range.is_empty() { 0 } else { (range.start + range.end - 1) * range.len() / 2 }
 }

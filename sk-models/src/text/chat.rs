@@ -218,18 +218,20 @@ fn template_error(name: &str, error: &minijinja::Error) -> TextError {
     TextError::Template { name: name.to_owned(), reason: one_line(error) }
 }
 
-/// Work of a rendering: a template comes from a download, and may loop for ever or double a text.
+/// The work limit of a rendering. A template comes from a download, and may loop forever or double
+/// a text.
 ///
-/// An instruction costs one, and so do 64 bytes that are made: a hundred and twenty-eight
-/// megabytes, thirty times the longest prompt.
+/// An instruction costs one unit, and so do 64 bytes of new values. The limit is 128 megabytes,
+/// thirty times the longest prompt.
 const FUEL: u64 = 2_000_000;
-/// Bytes of a prompt, as of any text that is tokenised.
+/// The largest number of bytes of a prompt, as of any text that is tokenised.
 const MOST_BYTES: usize = super::tokenizer::MOST_BYTES;
-/// Filters that chain lists without making them, or make more of them than they are given.
+/// Filters that are removed: they chain lists without building them, or return more than they are
+/// given.
 const UNBOUNDED: [&str; 7] = ["batch", "chain", "groupby", "pprint", "slice", "sum", "zip"];
-/// Macros and loops in each other, which the engine runs on the stack of the thread.
+/// The largest nesting of macros and loops, which the engine runs on the stack of the thread.
 const DEEPEST_CALL: usize = 250;
-/// Blanks of an indentation, and characters that one value is padded to.
+/// The largest indentation, and the largest width to which a value is padded.
 const WIDEST: usize = 256;
 
 /// A text that grows to [`MOST_BYTES`] and no further.
@@ -263,7 +265,7 @@ fn check_name(rest: &str, end: char) -> Result<(), minijinja::Error> {
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, "format names a value by other letters than those of ASCII"))
 }
 
-/// Refuses values that a format would write too often: each field may name the same one.
+/// Rejects values that a format would write too often, since each field may name the same value.
 fn check_formatted<'a>(fields: usize, values: impl Iterator<Item = &'a Value>) -> Result<(), minijinja::Error> {
     let mut longest = 0;
     for value in values {
@@ -321,7 +323,7 @@ fn python_method(
         let field = rest.split('}').next().unwrap_or_default();
         field.match_indices('[').try_for_each(|(bracket, _)| check_name(&rest[bracket + 1..], ']'))?;
     }
-    // What stands between a brace that opens and the next one of either kind.
+    // The text between an opening brace and the next brace of either kind.
     let mut fields = text.split('{').skip(1).map(|rest| rest.split('}').next().unwrap_or_default());
     if fields.any(|field| field.split(|c: char| !c.is_ascii_digit()).any(wide)) || text.contains(":{") {
         let reason = format!("format pads a value to more than {WIDEST} characters");
@@ -364,7 +366,7 @@ fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;
-    // A list that holds another one twice, and so on, has no end in practice.
+    // A list that holds another list twice, and so on, is unbounded in practice.
     let mut json = Bounded::default();
     match indent {
         Some(width) if width > WIDEST => {

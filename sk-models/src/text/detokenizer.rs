@@ -5,8 +5,8 @@ use super::{TextError, Tokenizer};
 /// Converts a stream of token ids to text.
 ///
 /// A token may end inside a UTF-8 character. Its bytes are then held back until the character is
-/// complete or cannot become complete. The pieces joined are the lossy UTF-8 of all bytes, however
-/// they were split. Special tokens are skipped.
+/// complete or cannot become complete. The joined pieces are the lossy UTF-8 of all bytes, for any
+/// division into tokens. Special tokens are skipped.
 #[derive(Debug, Clone)]
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,

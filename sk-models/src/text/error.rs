@@ -19,7 +19,7 @@ pub enum TextError {
     /// The text is not a tokenizer in the `tokenizer.json` format.
     #[error("{name}: not a tokenizer: {reason}")]
     Tokenizer {
-        /// The file, or what stands for it.
+        /// The file, or a name for the text.
         name: String,
         /// What the parser found.
         reason: String,
@@ -27,18 +27,18 @@ pub enum TextError {
     /// A tokenizer that does not work on bytes.
     #[error("{name}: its decoder is not ByteLevel; only byte-level BPE tokenizers are supported")]
     NotByteLevel {
-        /// The file, or what stands for it.
+        /// The file, or a name for the text.
         name: String,
     },
     /// A text that the tokenizer refuses.
     #[error("cannot tokenize the text: {0}")]
     Encode(String),
-    /// A text that no model could read.
+    /// A text that is longer than any model reads.
     #[error("a text of {bytes} bytes is longer than any model reads; {most} bytes are the most")]
     TooLong {
         /// Its length.
         bytes: usize,
-        /// The most.
+        /// The largest number of bytes.
         most: usize,
     },
     /// A token id outside the vocabulary.
@@ -66,7 +66,7 @@ pub enum TextError {
     /// A template with a syntax error, or one that fails on this conversation.
     #[error("chat template of {name}: {reason}")]
     Template {
-        /// The file, or what stands for it.
+        /// The file, or a name for the text.
         name: String,
         /// What the template engine found.
         reason: String,

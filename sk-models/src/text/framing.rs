@@ -14,7 +14,7 @@ pub const ASSISTANT: &str = "\n\nAssistant:";
 pub enum Role {
     /// Instructions for the whole dialogue.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -37,7 +37,7 @@ impl Message {
     }
 }
 
-/// The prompt of a dialogue in the framing of HH-RLHF, ready for the assistant to go on.
+/// Returns the prompt of a dialogue in the framing of HH-RLHF, ready for the assistant's answer.
 ///
 /// Each turn is `"\n\nHuman: …"` or `"\n\nAssistant: …"`, and the prompt ends with
 /// `"\n\nAssistant:"`. The framing has no place for a system message, so its text comes first as it

@@ -13,8 +13,8 @@ use super::error::{TextError, one_line};
 
 /// A tokenizer in Hugging Face's `tokenizer.json` format.
 ///
-/// Special tokens written out in a text are recognised, and none are added to it: a prompt is
-/// exactly what its framing says.
+/// Special tokens that occur in a text are recognised, and none are added: a prompt is exactly the
+/// text of its framing.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: Inner,
@@ -24,11 +24,11 @@ pub struct Tokenizer {
     special: Vec<bool>,
 }
 
-/// Bytes of a text that is tokenised: 32 for each of the 131,072 tokens that the longest Qwen2.5
-/// reads.
+/// The largest number of bytes of a text that is tokenised: 32 for each of the 131,072 tokens that
+/// the longest Qwen2.5 reads.
 ///
-/// The library takes sixty times as much memory, and gives up where a pattern backtracks through
-/// some ten million characters.
+/// The library takes sixty times as much memory, and fails if a pattern backtracks through some ten
+/// million characters.
 pub(super) const MOST_BYTES: usize = 1 << 22;
 
 /// The pattern that splits a text before byte pairs are merged, of every model of the family.
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for LongestMerge {
 }
 
 impl Parts {
-    /// Refuses what no tokenizer of the family has, by name.
+    /// Rejects, by name, features that no tokenizer of the family has.
     fn check(&self) -> Result<(), String> {
         let Self { normalizer, pre_tokenizer, post_processor, decoder, model } = self;
         match model.kind.as_deref() {
@@ -159,8 +159,8 @@ fn check_part(field: &str, list: &str, part: Option<&Value>, known: impl Fn(&Val
     }
 }
 
-/// Some thirty times the vocabulary of Qwen2.5. Decoding takes 16 bytes of memory for each id, used
-/// or not.
+/// The largest number of tokens, some thirty times the vocabulary of Qwen2.5. Decoding takes 16
+/// bytes of memory for each id, used or not.
 const MOST_TOKENS: usize = 1 << 22;
 
 impl Tokenizer {
@@ -211,7 +211,8 @@ impl Tokenizer {
         Ok(Self { inner, bytes, special })
     }
 
-    /// A token per byte, whose id is the byte: for models without a checkpoint.
+    /// Returns a tokenizer with one token per byte, whose id is the byte, for models without a
+    /// checkpoint.
     ///
     /// ```
     /// use sk_models::text::Tokenizer;
@@ -231,7 +232,7 @@ impl Tokenizer {
         Self::from_json("bytes", json.to_string().as_bytes()).expect("a vocabulary of all bytes is a tokenizer")
     }
 
-    /// Token ids of a text.
+    /// Returns the token ids of a text.
     ///
     /// # Errors
     ///
@@ -244,7 +245,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of token ids; bytes that are not UTF-8 become U+FFFD.
+    /// Returns the text of token ids. Bytes that are not UTF-8 become U+FFFD.
     ///
     /// # Errors
     ///
@@ -257,7 +258,7 @@ impl Tokenizer {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The bytes that a token stands for. They need not be whole UTF-8 characters.
+    /// Returns the bytes that a token stands for. They need not be whole UTF-8 characters.
     ///
     /// # Errors
     ///
@@ -266,19 +267,19 @@ impl Tokenizer {
         self.bytes.get(id as usize).map(|bytes| &**bytes).ok_or(TextError::UnknownId { id, size: self.bytes.len() })
     }
 
-    /// The id of a token given by its content, such as `<|im_end|>`.
+    /// Returns the id of a token given by its content, such as `<|im_end|>`.
     #[must_use]
     pub fn id_of(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// Whether an id is a special token, which framings use and readers should not see.
+    /// Returns whether an id is a special token, which framings use and output omits.
     #[must_use]
     pub fn is_special(&self, id: u32) -> bool {
         self.special.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// One more than the largest id.
+    /// Returns one more than the largest id.
     ///
     /// A model's embedding may have more rows than this: they are padding that no text reaches.
     #[must_use]
@@ -287,14 +288,14 @@ impl Tokenizer {
     }
 }
 
-/// The bytes of a vocabulary entry, or its UTF-8 if it is not spelled in the byte alphabet.
+/// Returns the bytes of a vocabulary entry, or its UTF-8 if it is not spelled in the byte alphabet.
 fn token_bytes(token: &str, alphabet: &HashMap<char, u8>) -> Box<[u8]> {
     let mapped: Option<Vec<u8>> = token.chars().map(|c| alphabet.get(&c).copied()).collect();
     mapped.unwrap_or_else(|| token.as_bytes().to_vec()).into()
 }
 
-/// The inverse of the byte-level alphabet: printable Latin-1 bytes stand for themselves, and the
-/// other 68 for the characters from U+0100 on, in order.
+/// Returns the inverse of the byte-level alphabet: printable Latin-1 bytes stand for themselves,
+/// and the other 68 for the characters from U+0100 on, in order.
 fn byte_alphabet() -> HashMap<char, u8> {
     let mut next = 0x100;
     (0..=u8::MAX)

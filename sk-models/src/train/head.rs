@@ -276,7 +276,7 @@ fn is_chosen(index: usize) -> bool {
     index.is_multiple_of(2)
 }
 
-/// The settings with which hidden states are computed.
+/// The backbone that computes hidden states, and its batch size.
 struct States<'a> {
     backbone: &'a Qwen2,
     batch: usize,

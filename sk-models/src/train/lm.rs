@@ -137,7 +137,7 @@ impl LmOptions {
     /// Returns everything that determines the weights after a step.
     fn recipe(&self, config: &Qwen2Config, initial: Option<&Checkpoint>, tokenizer: &Path) -> Result<Recipe, TrainError> {
         let Self {
-            // Already resolved into `config` and `initial`.
+            // Covered by the arguments.
             config: _,
             initial: _,
             keep_layers: _,

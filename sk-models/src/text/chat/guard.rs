@@ -1,10 +1,10 @@
 //! Bounds on the values of a template.
 //!
-//! The engine charges for what it makes, but not for what a value holds more than once: a list of a
-//! list twice, forty levels deep, is forty small lists, and has no end when it is compared, searched
-//! or written out. A [`Guard`] walks a value as if it were written out and refuses one that is too
-//! large or too deep. [`guarded`](super::guarded) sends to it every value that a template makes, and
-//! every value that is about to be walked, so that neither can happen.
+//! The engine charges for new values, but not for a value that another one holds more than once. A
+//! list that holds a list twice, forty levels deep, is forty small lists, but comparing, searching
+//! or writing it takes forever. A [`Guard`] walks a value as if it were written out and rejects one
+//! that is too large or too deep. [`guarded`](super::guarded) passes it every value that a template
+//! makes and every value that is about to be walked.
 
 use std::sync::{
     Arc,
@@ -22,7 +22,7 @@ pub(super) const MOST_BYTES: usize = 2 * super::MOST_BYTES;
 const MOST_PRINTED: u64 = 8 * super::MOST_BYTES as u64;
 /// Levels of lists and mappings in each other. JSON that is read has at most 128.
 pub(super) const DEEPEST: usize = 128;
-/// What a value counts besides its text.
+/// The bytes that a value counts in addition to its text.
 const VALUE_BYTES: usize = 32;
 /// Values that a rendering may walk, of which 256 bytes of text count as one: a dialogue of ten
 /// thousand messages a hundred times.
@@ -50,15 +50,15 @@ impl Guard {
         [guard(false, None), guard(true, None), guard(false, Some(AtomicU64::new(MOST_PRINTED)))]
     }
 
-    /// Returns the value, whose items are all there: a chain of unmade lists would be as deep as it
-    /// is long.
+    /// Returns the value with all its items evaluated, since a chain of lazy lists would be as deep
+    /// as it is long.
     ///
     /// # Errors
     ///
     /// If it is too large or too deep, or too much was walked before.
     pub(super) fn check(&self, value: &Value) -> Result<Value, Error> {
         let items = (value.kind() == ValueKind::Iterable).then(|| value.try_iter()).transpose()?;
-        // Of a list that has no end, no more than is too large.
+        // Of an endless list, take just enough items to exceed the limit.
         let made = items.map(|items| Value::from(items.take(MOST_BYTES / VALUE_BYTES + 1).collect::<Vec<_>>()));
         let value = made.unwrap_or_else(|| value.clone());
         let mut walk = Walk { bytes: 0, values: 0, error: None };
@@ -88,7 +88,7 @@ impl Object for Guard {
     }
 }
 
-/// What was found in a value so far.
+/// The state of a walk through a value.
 struct Walk {
     bytes: usize,
     values: u64,
@@ -105,7 +105,7 @@ impl Walk {
             self.error = Some(format!("lists and mappings are in each other more than {DEEPEST} levels deep"));
         }
         let Some(object) = value.as_object().filter(|_| self.error.is_none()) else { return };
-        // They change while something holds them, which may be themselves.
+        // Namespaces and loops are mutable and may contain themselves.
         if depth > 0 && ["::Namespace", "::Loop"].iter().any(|name| object.type_name().ends_with(name)) {
             self.error = Some("a namespace or a loop is part of another value".to_owned());
             return;

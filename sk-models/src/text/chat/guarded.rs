@@ -1,10 +1,10 @@
 //! A template whose values are guarded.
 //!
-//! The syntax of a template is written anew, with a [`Guard`](super::guard::Guard) around every
+//! The syntax tree of a template is rewritten with a [`Guard`](super::guard::Guard) around every
 //! value that an expression makes and every value that is walked: operands of `~`, `in` and
-//! comparisons, arguments of filters, tests and calls, keys, and what is printed. Each match names
-//! all that the engine knows, so that a new kind of expression or statement is not let through
-//! unseen. Statements that no chat template needs are refused by name.
+//! comparisons, arguments of filters, tests and calls, keys, and printed values. Each match names
+//! all kinds that the engine has, so that a new kind of expression or statement is not accepted
+//! unnoticed. Statements that no chat template needs are rejected by name.
 
 use minijinja::machinery::ast::{self, CallArg, Expr, Spanned, Stmt};
 
@@ -47,7 +47,7 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
     Ok(match stmt {
         Stmt::Template(it) => Stmt::Template(again(it, ast::Template { children: statements(&it.children)? })),
         Stmt::EmitExpr(it) => Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guard(PRINTED, expression(&it.expr)) })),
-        // Text is printed like a value, so that a loop of it has an end.
+        // Text is printed like a value, so that a loop that prints it is bounded.
         Stmt::EmitRaw(it) => {
             let text = Expr::Const(again(it, ast::Const { value: it.raw.into() }));
             Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guard(PRINTED, text) }))
@@ -78,7 +78,7 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
                 body: statements(&it.body)?,
             },
         )),
-        // What a namespace holds is part of it.
+        // The values in a namespace are part of it.
         Stmt::Set(it) => {
             let expr = match &it.target {
                 Expr::Var(_) => expression(&it.expr),
@@ -120,12 +120,12 @@ fn statements<'a>(all: &[Stmt<'a>]) -> Result<Vec<Stmt<'a>>, &'static str> {
     all.iter().map(statement).collect()
 }
 
-/// A node in the place of another.
+/// Returns a node with the source span of another.
 fn again<T, U>(node: &Spanned<T>, new: U) -> Spanned<U> {
     Spanned::new(new, node.span())
 }
 
-/// What is assigned to. Its names are no values.
+/// Returns the target of an assignment. Its names are not values.
 fn target<'a>(expr: &Expr<'a>) -> Expr<'a> {
     match expr {
         Expr::List(it) => Expr::List(again(it, ast::List { items: it.items.iter().map(target).collect() })),
@@ -133,17 +133,17 @@ fn target<'a>(expr: &Expr<'a>) -> Expr<'a> {
     }
 }
 
-/// An expression whose value the guard sees.
+/// Returns an expression with a guard around its value.
 fn guard<'a>(name: &'static str, expr: Expr<'a>) -> Expr<'a> {
     let span = expr.span();
     let guard = Expr::Var(Spanned::new(ast::Var { id: name }, span));
     Expr::GetItem(Spanned::new(ast::GetItem { expr: guard, subscript_expr: expr }, span))
 }
 
-/// An expression whose value is about to be walked.
+/// Returns an expression whose value is about to be walked, with a guard.
 fn guarded<'a>(expr: &Expr<'a>) -> Expr<'a> {
     match expr {
-        // Arithmetic makes numbers, of which a key is one most often.
+        // Arithmetic makes numbers, and most keys are numbers.
         Expr::Const(_) | Expr::UnaryOp(_) => expression(expr),
         Expr::BinOp(it) if matches!(it.op, ast::BinOpKind::Sub | ast::BinOpKind::Div | ast::BinOpKind::FloorDiv) => {
             expression(expr)
@@ -164,8 +164,8 @@ fn guarded_arguments<'a>(arguments: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
     arguments.iter().map(one).collect()
 }
 
-/// An expression with guards. What it makes has one around it; what it only looks up had one when it
-/// was made.
+/// Returns an expression with guards. A value that it makes gets a guard. A value that it only
+/// looks up was guarded when it was made.
 fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
     let all = |items: &[Expr<'a>], one: fn(&Expr<'a>) -> Expr<'a>| items.iter().map(one).collect::<Vec<_>>();
     match expr {
