@@ -22,21 +22,21 @@ pub enum ConfigError {
     /// The text is not JSON, or a field is missing or of the wrong type.
     #[error("{path}: not a model configuration: {source}")]
     Json {
-        /// Where the text came from.
+        /// The origin of the text.
         path: String,
-        /// What the parser found.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// A field has a value that this architecture does not support.
     #[error("{path}: `{field}` is {value}: {reason}")]
     Field {
-        /// Where the text came from.
+        /// The origin of the text.
         path: String,
         /// The field.
         field: &'static str,
         /// Its value.
         value: String,
-        /// What is expected.
+        /// The expected value.
         reason: &'static str,
     },
 }

@@ -171,12 +171,12 @@ pub(crate) fn limited(reader: impl Read) -> impl Read {
     Limited(reader.take(LONGEST_TABLE))
 }
 
-/// Whether the path is a file.
+/// Returns whether the path is a file.
 pub(crate) fn is_file(path: &Path) -> bool {
     assets::find(path).map_or_else(|| path.is_file(), |bytes| bytes.is_ok())
 }
 
-/// Whether the path is a directory.
+/// Returns whether the path is a directory.
 pub(crate) fn is_dir(path: &Path) -> bool {
     assets::is_dir(path) || path.is_dir()
 }

@@ -40,7 +40,7 @@ pub enum PrecisionError {
     /// An unknown name.
     #[error("unknown precision `{name}`; it can be f32, bf16 or int8")]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// The device has no products of this precision.

@@ -157,8 +157,8 @@ fn plain(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::Other { error } else { error.kind().into() }
 }
 
-/// Whether the file is standard output. Replacing it would leave the program writing to a file
-/// without a name.
+/// Returns a handle if the file is standard output. Replacing it would leave the program writing to
+/// a file without a name.
 #[cfg(unix)]
 fn standard_output(found: &Metadata) -> Option<File> {
     use std::os::{fd::AsFd, unix::fs::MetadataExt};

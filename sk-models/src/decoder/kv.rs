@@ -69,7 +69,7 @@ impl Prefix {
         self.cache.len()
     }
 
-    /// Whether no token is held.
+    /// Returns whether the cache holds no token.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -168,7 +168,7 @@ impl Suffix {
         self.cache.len()
     }
 
-    /// Whether no token is held.
+    /// Returns whether the cache holds no token.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

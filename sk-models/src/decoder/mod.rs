@@ -350,7 +350,8 @@ impl Decoder {
     /// Returns the argmax of the logits of each state, in the order of [`logits`](Self::logits).
     /// Among equal logits, the first wins. The result is `None` if a logit is NaN or +∞.
     ///
-    /// From a GPU, two numbers per state are copied, not one per entry of the vocabulary.
+    /// On a GPU, two numbers per state are copied to the host, not the logits of the whole
+    /// vocabulary.
     ///
     /// # Errors
     ///

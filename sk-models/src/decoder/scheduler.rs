@@ -60,7 +60,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the request was stopped.
+    /// Returns whether the request was stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -246,7 +246,7 @@ impl Scheduler {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Whether the calling thread has entered.
+    /// Returns whether the calling thread has entered.
     pub(super) fn has_entered(&self) -> bool {
         OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.scheduler == self.address()))
     }
@@ -390,9 +390,9 @@ impl Shared {
             if let Some(observer) = self.observer.get() {
                 observer(PassSize { requests: jobs.len(), positions });
             }
-            // SAFETY: each job lies on the stack of a thread that waits in `submit` until its outcome
-            // is set, below, and nothing else uses it. Jobs of one key have one type, which `run` was
-            // made for.
+            // SAFETY: each job lies on the stack of a thread that waits in `submit` until its
+            // outcome is set, below, and nothing else uses it. Jobs of one key have one type, which
+            // `run` was made for.
             unsafe { (jobs[0].1.run)(&pointers) }
         }));
         let mut state = self.lock();

@@ -59,7 +59,7 @@ impl Conversation {
     /// HH-RLHF that waits for the assistant, as in a sweep, or else a first question.
     ///
     /// # Errors
-    /// When the template or the tokenizer refuses it.
+    /// If the template or the tokenizer refuses it.
     pub fn begin(&mut self, tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, TextError> {
         if !is_framed(prompt) {
             return self.ask(tokenizer, prompt);
@@ -77,7 +77,7 @@ impl Conversation {
     /// already.
     ///
     /// # Errors
-    /// When the template or the tokenizer refuses it.
+    /// If the template or the tokenizer refuses it.
     pub fn instructed(&self, tokenizer: &Tokenizer, instruction: &str) -> Result<Instruction, TextError> {
         let system = framing::instructed(self.system(), instruction);
         let tokens = match &self.opening.framed {
@@ -116,7 +116,7 @@ impl Conversation {
     /// answer.
     ///
     /// # Errors
-    /// When the template or the tokenizer refuses it. The dialogue is then unchanged.
+    /// If the template or the tokenizer refuses it. The dialogue is then unchanged.
     pub fn ask(&mut self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<TokenId>, TextError> {
         self.messages.push(Message::new(Role::User, text));
         self.asked = self.opening.clone();

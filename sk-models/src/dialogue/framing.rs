@@ -31,7 +31,7 @@ impl Framing {
     /// Returns the text of a dialogue that waits for the assistant.
     ///
     /// # Errors
-    /// When the chat template refuses it.
+    /// If the chat template refuses it.
     pub(crate) fn render(&self, messages: &[Message]) -> Result<String, TextError> {
         match self {
             Self::Hh { .. } => Ok(plain_prompt(messages)),
@@ -49,7 +49,7 @@ impl Framing {
 /// With a chat template, the turns are rendered.
 ///
 /// # Errors
-/// When the tokenizer or the template refuses the text.
+/// If the tokenizer or the template refuses the text.
 pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, dialogue: &str) -> Result<Vec<TokenId>, TextError> {
     let whole = || format!("{}{dialogue}", system.unwrap_or_default());
     match framing {
@@ -70,7 +70,7 @@ pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, di
 /// after the system message.
 ///
 /// # Errors
-/// When the tokenizer or the template refuses the text.
+/// If the tokenizer or the template refuses the text.
 pub fn tokens_of(
     framing: &Framing,
     tokenizer: &Tokenizer,

@@ -104,11 +104,11 @@ impl<'m> Session<'m> {
         Ok(session)
     }
 
-    /// Adds instructions, which stand before the prompt unless [`instruct`](Self::instruct) says
-    /// otherwise.
+    /// Adds instructions, which come before the prompt unless [`instruct`](Self::instruct) is
+    /// called.
     ///
     /// # Errors
-    /// When an instruction is empty or cannot be tokenized, or a lane of its name has another.
+    /// If an instruction is empty or cannot be tokenized, or a lane of its name has another.
     pub fn add_instructions(&mut self, instructions: impl IntoIterator<Item = (String, String)>) -> Result<(), SessionError> {
         for (name, text) in instructions {
             if text.trim().is_empty() {
@@ -200,7 +200,7 @@ impl<'m> Session<'m> {
     /// of each blade. An answer without a token has no scores.
     ///
     /// # Errors
-    /// When an answer does not fit the context, or the models fail.
+    /// If an answer does not fit the context, or the models fail.
     pub fn scores(mut self, prompt: &[TokenId], answers: &[Vec<TokenId>]) -> Result<Vec<Vec<(String, f64)>>, SessionError> {
         let candidate = |tokens: &Vec<TokenId>| Candidate {
             tokens: tokens.clone(),
@@ -230,7 +230,7 @@ impl<'m> Session<'m> {
     /// continue. The last call has no step, and the text that was held back.
     ///
     /// # Errors
-    /// When the prompt is empty or too long, a step fails, or `on_step` does.
+    /// If the prompt is empty or too long, a step fails, or `on_step` does.
     pub fn reply<E: From<SessionError>>(
         &mut self,
         prompt: &[TokenId],

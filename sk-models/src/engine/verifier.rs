@@ -132,7 +132,8 @@ impl Verifier {
         Self { instructions: rack, ..self }
     }
 
-    /// Returns the backbone with other models that variants read under, by the names of the variants.
+    /// Returns the backbone with other models that variants read under, by the names of the
+    /// variants.
     #[must_use]
     pub fn with_readers(self, rack: ReaderRack) -> Self {
         Self { readers: rack, ..self }

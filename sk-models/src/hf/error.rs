@@ -14,7 +14,7 @@ pub enum CheckpointError {
     /// A file cannot be opened, mapped or read.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum CheckpointError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What the parser found.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// A directory without weights in safetensors format.
@@ -66,7 +66,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Its length.
         bytes: u64,
-        /// What the parser found.
+        /// The parser's error.
         source: safetensors::SafeTensorError,
     },
     /// A missing tensor.
@@ -76,7 +76,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Its name.
         name: String,
-        /// What to check.
+        /// A hint on what to check.
         hint: &'static str,
     },
     /// A tensor that the model does not use.
@@ -86,7 +86,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Its name.
         name: String,
-        /// What to check.
+        /// A hint on what to check.
         hint: &'static str,
     },
     /// A tensor whose shape does not fit the configuration.
@@ -100,7 +100,7 @@ pub enum CheckpointError {
         found: Vec<usize>,
         /// The expected shape.
         expected: Vec<usize>,
-        /// What to check.
+        /// A hint on what to check.
         hint: &'static str,
     },
     /// A file that is longer than its header says.
@@ -108,7 +108,7 @@ pub enum CheckpointError {
     Trailing {
         /// The file.
         path: PathBuf,
-        /// How many.
+        /// The number of extra bytes.
         bytes: usize,
     },
     /// Weights that are not in safetensors format.
@@ -181,9 +181,9 @@ pub enum CheckpointError {
     Memory {
         /// The directory.
         directory: PathBuf,
-        /// What the weights take, in 10⁹ bytes.
+        /// The size of the weights, in 10⁹ bytes.
         needed: f64,
-        /// What is free, in 10⁹ bytes.
+        /// The free memory, in 10⁹ bytes.
         free: f64,
     },
     /// The device fails to take the weights.
@@ -191,7 +191,7 @@ pub enum CheckpointError {
     Device {
         /// The directory.
         directory: PathBuf,
-        /// What it says.
+        /// The device's message.
         message: String,
     },
     /// A precision that the device does not support.
@@ -206,9 +206,9 @@ pub enum CheckpointError {
     /// A name that is neither a directory nor found on the hub.
     #[error("there is no directory `{name}` here, and looking it up on the hub failed: {source}")]
     Nowhere {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What the hub says.
+        /// The hub's error.
         source: HubError,
     },
     /// A file in place of its directory.

@@ -23,7 +23,7 @@ pub(crate) const WEIGHTS_FILE: &str = "head.safetensors";
 const WEIGHT: &str = "weight";
 /// The tensor of shape `[1]`.
 const BIAS: &str = "bias";
-/// What to check if a head does not fit the model.
+/// The hint for a head that does not fit the model.
 const HINT: &str = "was the head trained for another model?";
 
 /// The text of `head_config.json`.

@@ -77,13 +77,13 @@ pub struct TensorFiles {
     shards: Vec<Shard>,
     /// Tensor name to position in `shards`.
     place: BTreeMap<String, usize>,
-    /// What to check if a tensor is missing or does not fit.
+    /// The hint for a tensor that is missing or does not fit.
     hint: &'static str,
 }
 
-/// What to check if the tensors of a model do not fit it.
+/// The hint for tensors of a model that do not fit its configuration.
 const MODEL_HINT: &str = "do these weights belong to this config.json?";
-/// What to check if the tensors of an adapter do not fit the model.
+/// The hint for tensors of an adapter that do not fit the model.
 pub(super) const ADAPTER_HINT: &str = "was the adapter made for another model?";
 
 /// The used part of `model.safetensors.index.json`.
@@ -128,7 +128,7 @@ impl TensorFiles {
         Err(CheckpointError::NoWeights { directory: directory.to_owned() })
     }
 
-    /// Opens one file; `hint` says what to check when a tensor is missing or does not fit.
+    /// Opens one file; `hint` is the advice in errors about tensors that are missing or do not fit.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ use crate::{
 const CONFIG_FILE: &str = "judge_config.json";
 /// The weights of a model.
 pub(crate) const WEIGHTS_FILE: &str = "judge.safetensors";
-/// What to check if the weights do not fit.
+/// The hint for weights that do not fit.
 const HINT: &str = "do these weights belong to this judge_config.json?";
 /// The version of the features. Files of another version are refused.
 const FEATURES: u32 = 1;

@@ -30,8 +30,8 @@ pub struct Shortage {
 }
 
 impl Models {
-    /// Returns the bytes that a generation takes at most besides the weights: keys and values of the
-    /// contexts and of the candidates, and the logits of a pass.
+    /// Returns the bytes that a generation takes at most besides the weights: keys and values of
+    /// the contexts and of the candidates, and the logits of a pass.
     #[must_use]
     pub fn footprint(&self, extent: Extent) -> u64 {
         self.footprint_with(&self.drafter, extent)

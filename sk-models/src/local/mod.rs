@@ -102,7 +102,7 @@ pub enum ModelError {
     /// Random weights have no checkpoint.
     #[error("models of random weights have no {what}; give --backbone DIR")]
     NoCheckpoint {
-        /// What was asked for.
+        /// The requested item.
         what: &'static str,
     },
     /// A blade reads under a model that is not loaded.
@@ -164,8 +164,8 @@ impl Models {
     /// Loads backbone and drafter.
     ///
     /// # Errors
-    /// When a model cannot be loaded, the two do not share a tokenizer, the device is not
-    /// available, or no model is named and none embedded.
+    /// If a model cannot be loaded, the two do not share a tokenizer, the device is not available,
+    /// or no model is named and none embedded.
     pub fn open(options: &ModelOptions, progress: &mut dyn Progress) -> Result<Self, ModelError> {
         let (device_name, device) = options.device.resolve()?;
         let embedded = if options.backbone.is_none() { assets::embedded() } else { None };
@@ -222,7 +222,7 @@ impl Models {
     /// Loads heads for the backbone, each from its directory, by the names of their blades.
     ///
     /// # Errors
-    /// When one cannot be loaded or does not fit.
+    /// If one cannot be loaded or does not fit.
     pub fn load_heads(&self, sources: &[(String, PathBuf)]) -> Result<Vec<(String, Head)>, ModelError> {
         let checkpoint = self.checkpoint("checkpoint to hold an adapter or head against")?;
         let load = |(name, directory): &(String, PathBuf)| {
@@ -234,18 +234,18 @@ impl Models {
     /// Loads the adapter for the backbone that the blade `name` reads with.
     ///
     /// # Errors
-    /// When it cannot be found or does not fit.
+    /// If it cannot be found or does not fit.
     pub fn adapter(&self, name: &str, source: &str, progress: &mut dyn Progress) -> Result<LoraAdapter, ModelError> {
         progress.stage(&format!("loading blade {name}"));
         let checkpoint = self.checkpoint("checkpoint to hold an adapter or head against")?;
         checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
     }
 
-    /// Loads the model that the blade `name` reads under in place of the backbone, from a directory or
-    /// by its hub id, unless it is the drafter or is loaded already.
+    /// Loads the model that the blade `name` reads under in place of the backbone, from a directory
+    /// or by its hub id, unless it is the drafter or is loaded already.
     ///
     /// # Errors
-    /// When it cannot be loaded, or has another tokenizer.
+    /// If it cannot be loaded, or has another tokenizer.
     pub fn open_reader(&mut self, name: &str, on: &str, progress: &mut dyn Progress) -> Result<(), ModelError> {
         if self.reader(on).is_some() {
             return Ok(());
@@ -268,11 +268,11 @@ impl Models {
         self.others.iter().find(|(source, ..)| source == on).map(|(.., model)| model)
     }
 
-    /// Loads the adapter of a blade that reads under another model than the backbone: the drafter, or
-    /// one of [`open_reader`](Self::open_reader).
+    /// Loads the adapter of a blade that reads under another model than the backbone: the drafter,
+    /// or one of [`open_reader`](Self::open_reader).
     ///
     /// # Errors
-    /// When it cannot be found or does not fit.
+    /// If it cannot be found or does not fit.
     pub fn adapter_on(&self, on: &str, name: &str, source: &str, progress: &mut dyn Progress) -> Result<LoraAdapter, ModelError> {
         progress.stage(&format!("loading blade {name}"));
         let checkpoint = match (on, self.others.iter().find(|(source, ..)| source == on)) {
@@ -287,7 +287,7 @@ impl Models {
     /// Returns the backbone's chat template.
     ///
     /// # Errors
-    /// When it has none, or one with a syntax error.
+    /// If it has none, or one with a syntax error.
     pub fn chat_template(&self) -> Result<ChatTemplate, ModelError> {
         Ok(self.checkpoint("chat template")?.chat_template()?)
     }
@@ -354,7 +354,7 @@ impl<'m> LocalEngine<'m> {
     /// loaded.
     ///
     /// # Errors
-    /// When a model is not loaded.
+    /// If a model is not loaded.
     pub fn with_readers<'r>(self, lanes: impl IntoIterator<Item = (String, &'r str)>) -> Result<Self, ModelError> {
         for (lane, on) in lanes {
             let reader = self.models.reader(on).ok_or_else(|| ModelError::NoReader { lane: lane.clone(), on: on.to_owned() })?;

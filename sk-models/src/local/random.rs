@@ -23,7 +23,7 @@ impl Models {
     /// Adapters take `ranks` in turn.
     ///
     /// # Errors
-    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the
+    /// If a shape cannot be read or is impossible, the drafter's vocabulary is larger than the
     /// backbone's, the weights do not fit into the CPU's memory, or the device or the precision is
     /// not available.
     ///

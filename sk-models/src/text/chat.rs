@@ -32,8 +32,8 @@ const TEMPLATE: &str = "chat";
 ///
 /// Rendered as transformers renders it: `trim_blocks` and `lstrip_blocks`, `tojson` without HTML
 /// escaping and with Python's separators, loop controls, Python's string and dictionary methods,
-/// `raise_exception` and `strftime_now`. It comes from a download, so it can neither inherit, import,
-/// call blocks nor loop without end, and its values are bounded (see `chat/guard.rs`).
+/// `raise_exception` and `strftime_now`. It comes from a download, so it can neither inherit,
+/// import, call blocks nor loop without end, and its values are bounded (see `chat/guard.rs`).
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,

@@ -21,7 +21,7 @@ pub enum TextError {
     Tokenizer {
         /// The file, or a name for the text.
         name: String,
-        /// What the parser found.
+        /// The parser's error.
         reason: String,
     },
     /// A tokenizer that does not work on bytes.
@@ -54,7 +54,7 @@ pub enum TextError {
     Config {
         /// The file.
         name: String,
-        /// What the parser found.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// A checkpoint without a chat template.
@@ -68,7 +68,7 @@ pub enum TextError {
     Template {
         /// The file, or a name for the text.
         name: String,
-        /// What the template engine found.
+        /// The error of the template engine.
         reason: String,
     },
 }

@@ -46,7 +46,8 @@ pub const END_OF_TEXT: &str = "<|endoftext|>";
 /// The default share of held-out documents.
 pub const HELD_OUT: f64 = 0.05;
 
-/// A data file and how often an epoch sees each of its documents, written `path` or `path=weight`.
+/// A data file, and how often an epoch repeats each of its documents. Written `path` or
+/// `path=weight`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// A `.jsonl` or `.jsonl.gz` file.

@@ -26,7 +26,7 @@ pub enum TrainError {
         path: String,
         /// Counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A grammar that cannot be drawn from.
@@ -34,13 +34,13 @@ pub enum TrainError {
     Grammar {
         /// The file or folder.
         path: String,
-        /// What is wrong with it, and where.
+        /// The fault and its place.
         reason: String,
     },
     /// The data leave nothing to train or measure with.
     #[error("{reason}")]
     NoData {
-        /// What is missing, and what to do.
+        /// The missing data, and advice.
         reason: String,
     },
     /// A setting has an impossible value.
@@ -50,7 +50,7 @@ pub enum TrainError {
         name: &'static str,
         /// Its value.
         value: String,
-        /// What is expected.
+        /// The expected value.
         reason: &'static str,
     },
     /// The tokenizer library refuses.
@@ -86,7 +86,7 @@ pub enum TrainError {
     Weights {
         /// The file.
         path: String,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
     /// A run that does not fit into memory.
@@ -120,7 +120,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Checks a condition on a setting; `reason` says what is expected.
+    /// Checks a condition on a setting; `reason` is the expected value.
     pub(super) fn check(name: &'static str, value: impl Display, valid: bool, reason: &'static str) -> Result<(), Self> {
         if valid { Ok(()) } else { Err(Self::Setting { name, value: value.to_string(), reason }) }
     }

@@ -79,8 +79,8 @@ mod tests {
             rank: 2,
             passes: vec![pass(10, 3), pass(6, 5)],
         };
-        // A layer keeps 4·8 + 2·8 + 2·4 + 3·20 + 7·2 = 130 numbers per token. The second pass is the
-        // larger: 6·130·2 + 4·5·1000 = 21,560 against 10·130·2 + 4·3·1000 = 14,600.
+        // A layer keeps 4·8 + 2·8 + 2·4 + 3·20 + 7·2 = 130 numbers per token. The second pass is
+        // the larger: 6·130·2 + 4·5·1000 = 21,560 against 10·130·2 + 4·3·1000 = 14,600.
         let numbers = 6 * 50 + 21_560;
         assert_eq!(footprint.bytes(), 2 * config.parameters() as u64 + 4 * numbers);
     }

@@ -46,8 +46,9 @@
 //! In a template, `[a|b|]` is one of its alternatives, and `{name}` a part, a value of a list, or,
 //! as `{table.column}`, a column of a row. A list and a table keep their choice within a dialogue;
 //! `{name2}` is a second choice, distinct from the first. `{a name}` puts the indefinite article
-//! before a value, `{s name}` makes it a plural, and `{you name}` puts it in the second person. A part is not repeated within an answer while it
-//! has other alternatives. The first letter of every sentence becomes a capital.
+//! before a value, `{s name}` makes it a plural, and `{you name}` puts it in the second person. A
+//! part is not repeated within an answer while it has other alternatives. The first letter of every
+//! sentence becomes a capital.
 
 mod template;
 

@@ -40,7 +40,7 @@ const BINS: usize = 10;
 /// Settings of a head.
 #[derive(Debug, Clone)]
 pub struct HeadOptions {
-    /// What is trained.
+    /// The kind of head to train.
     pub kind: HeadKind,
     /// The judged attribute, stored in `head_config.json`.
     pub attribute: String,

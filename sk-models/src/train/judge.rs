@@ -1,4 +1,4 @@
-//! Training of a judge's preference model on pairs that no blade has seen.
+//! Training of a judge's preference model on pairs that no blade was trained on.
 
 use std::{
     fmt,

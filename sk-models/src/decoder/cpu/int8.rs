@@ -30,7 +30,7 @@ const WEIGHT: f32 = 127.0;
 /// The largest absolute value of a rounded activation.
 const ACTIVATION: f32 = 32_767.0;
 
-/// Whether the processor multiplies and adds four bytes at a time (AVX-512 VNNI).
+/// Returns whether the processor multiplies and adds four bytes at a time (AVX-512 VNNI).
 pub(super) fn has_vnni() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni");

@@ -40,7 +40,7 @@ pub(super) struct Download<'a> {
     pub(super) url: &'a str,
     /// Its name, for messages.
     pub(super) name: &'a str,
-    /// Where its contents go.
+    /// The directory for its contents.
     pub(super) blobs: &'a Path,
 }
 

@@ -28,17 +28,17 @@ pub enum HubError {
     /// The hub refuses or does not know the model.
     #[error("{url}: the hub answers {status}; {hint}")]
     Status {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// The HTTP status.
         status: u16,
-        /// What to do.
+        /// Advice for the user.
         hint: &'static str,
     },
     /// The connection fails.
     #[error("{url}: {source}")]
     Connection {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// Why it failed.
         source: Box<ureq::Error>,
@@ -46,9 +46,9 @@ pub enum HubError {
     /// The hub's answer is malformed.
     #[error("{url}: {reason}")]
     Answer {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// What is wrong with the answer.
+        /// The fault of the answer.
         reason: String,
     },
     /// The contents differ from those that the hub announced.
@@ -56,7 +56,7 @@ pub enum HubError {
     Corrupt {
         /// The file.
         file: String,
-        /// How it differs.
+        /// The difference.
         reason: String,
     },
     /// The repository has no weights in a supported format.
@@ -76,7 +76,7 @@ pub enum HubError {
     /// The cache cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,

@@ -7,7 +7,7 @@ use super::error::HubError;
 /// The revision of an id that names none.
 const DEFAULT_REVISION: &str = "main";
 
-/// What a repository of the hub holds.
+/// The kind of contents of a repository on the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A model or an adapter.

@@ -1,5 +1,5 @@
-//! Checkpoints and data sets named by a hub id: found in the hub's cache on disk, or downloaded into
-//! it.
+//! Checkpoints and data sets named by a hub id: found in the hub's cache on disk, or downloaded
+//! into it.
 //!
 //! The cache has the layout of Hugging Face's own tools, so that they and this crate share
 //! downloads:

@@ -42,8 +42,8 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Returns the guards of a rendering: of a value, of one that becomes part of another, and of one
-    /// that is printed.
+    /// Returns the guards of a rendering: of a value, of one that becomes part of another, and of
+    /// one that is printed.
     pub(super) fn all() -> [Self; 3] {
         let left = Arc::new(AtomicU64::new(MOST_WALKED));
         let guard = |inside, room| Self { left: Arc::clone(&left), room, inside };

@@ -22,7 +22,7 @@ fn fits_cube(client: &Client, number: usize, width: usize) -> bool {
     numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
 }
 
-/// Whether [`decode_attention`] supports `places` places in each of `lanes` lanes.
+/// Returns whether [`decode_attention`] supports `places` places in each of `lanes` lanes.
 pub(super) fn decodes(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
     lanes * places <= FEW && fits_cube(client, heads.queries / heads.keys * places, heads.width)
 }
