@@ -3,7 +3,7 @@
 //! A pass over the few rows of one request reads all weights once. A joined pass over the rows of
 //! sixteen requests also reads them only once. Each request runs on a thread of its own, which
 //! enters the scheduler and asks for one pass at a time. Passes with equal keys are joined. The
-//! next pass starts
+//! next pass starts:
 //!
 //! - when every request that has entered waits, or
 //! - when the waiting positions of the next key fill a pass, or

@@ -300,7 +300,7 @@ pub enum SessionError {
     /// A prompt that leaves no room for a response.
     #[error("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt")]
     PromptTooLong {
-        /// Tokens of the framed prompt.
+        /// Tokens of the framed prompt, with the longest instruction.
         tokens: usize,
         /// The shorter of the two models' contexts.
         limit: usize,
@@ -310,7 +310,7 @@ pub enum SessionError {
         "a dialogue of {tokens} tokens takes {shortage}; shorten the prompt, ask for fewer tokens (--max-new-tokens) or use another --device"
     )]
     Memory {
-        /// Tokens of the prompt and of the longest response.
+        /// Tokens of the prompt, with the longest instruction, and of the longest response.
         tokens: usize,
         /// The bytes that they need and the free bytes.
         shortage: Shortage,

@@ -172,7 +172,7 @@ struct Span {
 }
 
 impl DrafterConfig {
-    /// Appends a token to a span and returns whether the span ends with it.
+    /// Adds a drawn token to a span. Ends the span if the token is the last.
     fn extend(&self, span: &mut Span, drawn: Drawn, request: &DraftRequest<'_>, limit: usize) {
         if self.end_of_text.contains(&drawn.token) {
             if !self.keep_end_of_text {
