@@ -202,14 +202,14 @@ pub static ALL: [Parameter; 39] = [
         "proposal",
         "head_k",
         Range::count(0.0),
-        "Keep this many tokens of the vocabulary, the likeliest under π_B; 0 keeps all.",
+        "Keep this many of the most likely tokens under π_B; 0 keeps all.",
     )
     .default(|_, _| Some(0.0)),
     number(
         "proposal",
         "plausibility",
         SHARE,
-        "Keep tokens with at least this fraction of the likeliest token's probability under π_B.",
+        "Keep tokens with at least this fraction of the most likely token's probability under π_B.",
     )
     .default(|_, _| Some(0.0)),
     number("blades", "weight", NOT_NEGATIVE, "Weight of the blade, scaled so that all sum to one.").symbol("w"),
@@ -231,7 +231,7 @@ pub static ALL: [Parameter; 39] = [
         .default(|_, _| Some(0.1))
         .symbol("ε"),
     number("selector", "top_k", Range::count(1.0), "Keep this many candidates of the highest rating."),
-    number("selector", "top_p", MASS, "Keep the likeliest candidates that hold this mass."),
+    number("selector", "top_p", MASS, "Keep the most likely candidates that together have this probability."),
     number("granularity", "entropy", NOT_NEGATIVE, "Entropy of the next token, in nats, that ends a span.")
         .default(|_, _| Some(3.0)),
     number("search", "first", Range::count(1.0), "Candidates of the first wave.").default(|_, _| Some(4.0)),
@@ -245,7 +245,7 @@ pub static ALL: [Parameter; 39] = [
         "search",
         "mass",
         MASS,
-        "The likeliest candidates that hold this mass go on; 1 − this is the risk of dropping the winner.",
+        "Keep the most likely candidates that together have this probability; 1 − this is the risk of dropping the winner.",
     )
     .default(|_, _| Some(0.9)),
     number("fallback", "threshold", ANY, "The least composite score of a choice that is kept.").name("fallback_threshold"),

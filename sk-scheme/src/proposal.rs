@@ -57,7 +57,7 @@ pub struct VocabularySpec {
     pub prior: Prior,
     /// Keep this many tokens, the likeliest under π_B; 0 keeps all.
     pub head_k: usize,
-    /// Keep tokens with at least this fraction of the likeliest token's probability under π_B.
+    /// Keep tokens with at least this fraction of the most likely token's probability under π_B.
     pub plausibility: f64,
 }
 

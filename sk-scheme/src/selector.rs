@@ -19,7 +19,7 @@ pub struct SelectorSpec {
     /// Keep this many candidates of the highest rating.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_k: Option<usize>,
-    /// Keep the likeliest candidates that hold this mass.
+    /// Keep the most likely candidates that together have this probability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// The gates that a candidate must pass before it can be selected, the first to be applied
