@@ -257,7 +257,7 @@ pub enum AnswerError {
         value: f32,
     },
     /// A token has a higher log-probability than the most probable one.
-    #[error("row {row} has log-probability {got} at position {position}, and its likeliest token {top}")]
+    #[error("row {row} has log-probability {got} at position {position}, and its most likely token {top}")]
     Top {
         /// The row.
         row: usize,
@@ -270,7 +270,7 @@ pub enum AnswerError {
     },
     /// Two rows that continue the same context disagree about the first token.
     #[error(
-        "rows {first} and {second} continue one context under one policy, and their likeliest first tokens have log-probabilities {one} and {other}"
+        "rows {first} and {second} continue one context under one policy, and their most likely first tokens have log-probabilities {one} and {other}"
     )]
     Disagreement {
         /// A row.

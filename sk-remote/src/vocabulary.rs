@@ -42,7 +42,7 @@ impl RemoteVocabulary {
     }
 
     /// Returns the most probable next tokens with their log-probabilities, in descending order.
-    fn likeliest(&mut self, prefix: &Prefix) -> Result<Vec<(TokenId, f32)>, RemoteError> {
+    fn most_likely(&mut self, prefix: &Prefix) -> Result<Vec<(TokenId, f32)>, RemoteError> {
         let tops = if self.head.top_k() == 0 { MOST } else { self.head.top_k().min(MOST) };
         let params = DraftParams { max_tokens: 1, sampling: Sampling::greedy(), stop: &[], not_first: false, tops };
         let fleet = &self.backbone.fleet;
@@ -55,7 +55,7 @@ impl RemoteVocabulary {
             Kind::Sglang => Box::new(move |body| sglang::top_answer(body, tops)),
             Kind::Vllm => Box::new(move |body| vllm::top_answer(body, tops)),
         };
-        let task = format!("naming the {tops} likeliest tokens");
+        let task = format!("naming the {tops} most likely tokens");
         let request = Request { home: self.home, pinned: false, task, path, body: Some(body), parse };
         let mut answers = fleet.all(&[request], &self.backbone.meter)?;
         let Some(answer) = answers.pop() else { return Ok(Vec::new()) };
@@ -71,7 +71,7 @@ impl RemoteVocabulary {
             return Err(RemoteError::EmptyContext { policy: "the backbone".to_owned() }.into());
         }
         let prefix = Arc::new(Prefix::new(context.to_vec()));
-        let mut kept = self.likeliest(&prefix)?;
+        let mut kept = self.most_likely(&prefix)?;
         let floor = kept.first().map_or(0.0, |(_, most)| most + self.head.plausibility().ln());
         kept.retain(|(_, log_prob)| *log_prob >= floor);
         match (&mut self.amateur, self.prior) {

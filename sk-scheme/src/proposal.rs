@@ -55,7 +55,7 @@ pub struct SoupSpec {
 pub struct VocabularySpec {
     /// Whose log-probabilities the candidates carry, for the fluency and expert-amateur blades.
     pub prior: Prior,
-    /// Keep this many tokens, the likeliest under π_B; 0 keeps all.
+    /// Keep this many of the most likely tokens under π_B; 0 keeps all.
     pub head_k: usize,
     /// Keep tokens with at least this fraction of the most likely token's probability under π_B.
     pub plausibility: f64,

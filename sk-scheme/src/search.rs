@@ -35,7 +35,7 @@ pub enum SearchSpec {
     Race {
         /// Tokens after which candidates are dropped.
         tokens: usize,
-        /// The likeliest candidates go on that together have this selection probability.
+        /// Keep the most likely candidates that together have this selection probability.
         mass: f64,
     },
 }

@@ -169,7 +169,7 @@ pub(crate) fn agree(rows: &[Row<'_>], readings: &[Reading], tolerance: f32) -> R
 
 /// Validates the most probable next tokens and returns the `asked` ones in descending order, ties
 /// by token id.
-fn likeliest(mut tops: Vec<(TokenId, f32)>, asked: usize) -> Result<Vec<(TokenId, f32)>, AnswerError> {
+fn most_likely(mut tops: Vec<(TokenId, f32)>, asked: usize) -> Result<Vec<(TokenId, f32)>, AnswerError> {
     if let Some(position) = tops.iter().position(|(_, value)| !value.is_finite() || *value > ROUNDING) {
         return Err(AnswerError::Value { row: 0, position, value: tops[position].1 });
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sk_core::{Reading, TokenId};
 
-use super::{DraftParams, Drafted, Prefix, Row, drafted, likeliest, number, push_ids, push_list, push_row, quoted, reading};
+use super::{DraftParams, Drafted, Prefix, Row, drafted, most_likely, number, push_ids, push_list, push_row, quoted, reading};
 use crate::{AnswerError, Fault};
 
 /// The path of all requests.
@@ -127,7 +127,7 @@ pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>
     let [meta] = <[Meta; 1]>::try_from(generated(body, 1)?).map_err(|_| Fault::body("no row"))?;
     let likely = meta.output_top_logprobs.and_then(|tops| tops.into_iter().next()).flatten();
     let likely = likely.ok_or_else(|| Fault::body("the answer has no output_top_logprobs"))?;
-    Ok(likeliest(likely.into_iter().map(|Entry(value, token, _)| (token, number(value))).collect(), tops)?)
+    Ok(most_likely(likely.into_iter().map(|Entry(value, token, _)| (token, number(value))).collect(), tops)?)
 }
 
 /// Parses the token limit of the server from the answer to `GET /get_server_info` or

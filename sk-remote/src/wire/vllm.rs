@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sk_core::{Reading, TokenId};
 
-use super::{DraftParams, Drafted, Prefix, Row, drafted, likeliest, number, push_ids, push_list, push_row, quoted, reading};
+use super::{DraftParams, Drafted, Prefix, Row, drafted, most_likely, number, push_ids, push_list, push_row, quoted, reading};
 use crate::{AnswerError, Fault};
 
 /// The path of all requests.
@@ -61,7 +61,7 @@ fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fa
         // The most probable token has rank 1. If the target ties with it, either entry is correct.
         let top = entries.iter().find(|entry| entry.rank == Some(1)).unwrap_or(own);
         if top.rank != Some(1) {
-            return Err(Fault::body(format!("row {at} lacks the likeliest token at position {place}")));
+            return Err(Fault::body(format!("row {at} lacks the most likely token at position {place}")));
         }
         pairs.push((number(own.log_prob), number(top.log_prob)));
     }
@@ -120,7 +120,7 @@ pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>
         token.map(|token| (token, number(value))).ok_or_else(|| Fault::body(format!("{name} is not token_id:ID")))
     };
     let entries = likely.into_iter().map(entry).collect::<Result<_, _>>()?;
-    Ok(likeliest(entries, tops)?)
+    Ok(most_likely(entries, tops)?)
 }
 
 /// Parses the answer to `GET /v1/models`: the smallest token limit of its models; `None` if no

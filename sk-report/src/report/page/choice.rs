@@ -10,7 +10,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     let cut = context.results.recorded.iter().flat_map(|recorded| &recorded.cut).map(String::as_str).collect::<Vec<_>>();
     if !cut.is_empty() {
         section = section.missing(format!(
-            "Left out: {}, which choose among a whole vocabulary, of which traces keep the likeliest tokens only.",
+            "Left out: {}, which choose among a whole vocabulary, of which traces keep the most likely tokens only.",
             cut.join(", ")
         ));
     }
