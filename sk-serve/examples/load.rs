@@ -1,14 +1,16 @@
-//! Measures a server under load beside its own engine, and prints the table of the book.
+//! Measures a server under load, compares it with the bare engine, and prints the table of the
+//! book.
 //!
 //! ```sh
 //! cargo run --release -p sk-serve --example load -- f32 --memory memory.csv     # the model that ships
 //! cargo run --release -p sk-serve --example load -- f32 BACKBONE/config.json DRAFTER/config.json
 //! ```
 //!
-//! For 1, 4, 16 and 64 clients, or the number that `--clients` says, it takes nine turns between the engine (a thread per client that
-//! steers, without HTTP) and the server (streams over loopback), with the same requests. For as long as the server had them, every
-//! fifth request then hangs up after its first chunk. A turn takes 12 seconds unless `--seconds` says otherwise. `--memory` names a file
-//! for what the process holds, second by second.
+//! For 1, 4, 16 and 64 clients, or the number that `--clients` says, it takes nine turns between
+//! the engine (a thread per client that steers, without HTTP) and the server (streams over
+//! loopback), with the same requests. For as long as the server had them, every fifth request then
+//! hangs up after its first chunk. A turn takes 12 seconds unless `--seconds` says otherwise.
+//! `--memory` names a file for what the process holds, second by second.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader};
@@ -30,19 +32,19 @@ use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
 use sk_serve::{Access, Limits, Parts, Server, Service};
 
-/// Clients at a time, unless an option says otherwise.
+/// Default numbers of concurrent clients.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
 
-/// How often each side has its turn; odd, for a median.
+/// Number of turns per side. It is odd, so that the median is one of the values.
 const TURNS: u32 = 9;
 
-/// How long a turn takes requests, in seconds, unless an option says otherwise.
+/// Default time in seconds during which a turn starts requests.
 const SECONDS: u64 = 12;
 
-/// Of so many requests one hangs up.
+/// One of this many requests hangs up.
 const HANG_UPS: usize = 5;
 
-/// Tokens of an answer.
+/// Maximum number of tokens of an answer.
 const TOKENS: usize = 48;
 
 const BLADES: [&str; 3] = ["helpful", "honest", "harmless"];
@@ -58,7 +60,7 @@ const QUESTIONS: [&str; 6] = [
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// A request: its question and seed.
+/// The number of a request, which determines its question, weights and seed.
 #[derive(Clone, Copy)]
 struct Asked(usize);
 
@@ -72,11 +74,11 @@ impl Asked {
     }
 }
 
-/// What a client saw.
+/// The measurements of a client.
 #[derive(Default)]
 struct Seen {
     tokens: usize,
-    /// Seconds to the first span of each request.
+    /// Seconds from each request to its first span.
     first: Vec<f64>,
     /// Seconds between spans.
     between: Vec<f64>,
@@ -181,7 +183,8 @@ fn ask(agent: &ureq::Agent, url: &str, asked: Asked, patience: bool) -> Result<S
     Ok(seen)
 }
 
-/// One turn of one side: clients ask until time is up. Returns what they saw and tokens per second.
+/// Runs one turn of one side: the clients send requests until the time is up. Returns what they
+/// measured, and the tokens per second.
 fn turn(clients: usize, time: Duration, ask: impl Fn(Asked) -> Result<Seen, Failure> + Sync) -> Result<(Seen, f64), Failure> {
     let start = Instant::now();
     let client = |client: usize| -> Result<Seen, Failure> {
@@ -205,18 +208,19 @@ fn turn(clients: usize, time: Duration, ask: impl Fn(Asked) -> Result<Seen, Fail
     Ok((seen, rate))
 }
 
-/// The value that a share of a list does not exceed, in milliseconds.
+/// Returns the quantile of `values` at `share`, converted from seconds to milliseconds.
 fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(((values.len() as f64 * share) as usize).min(values.len().saturating_sub(1))).map_or(f64::NAN, |value| value * 1e3)
 }
 
-/// Median and 95th percentile of the time to the first span, and of that between spans.
+/// Returns the median and 95th percentile of the time to the first span, and of the time between
+/// spans.
 fn latencies(mut seen: Seen) -> [String; 2] {
     [&mut seen.first, &mut seen.between].map(|values| format!("{:.0}, {:.0}", quantile(values, 0.5), quantile(values, 0.95)))
 }
 
-/// Megabytes that the process holds (Linux).
+/// Returns the resident memory of the process in megabytes (Linux).
 fn resident() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<f64>().ok());
@@ -248,14 +252,14 @@ fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     Ok(address)
 }
 
-/// What the process held, second by second.
+/// The resident memory of the process, sampled every second.
 struct Memory {
     start: Instant,
     samples: Mutex<Vec<(f64, f64)>>,
 }
 
 impl Memory {
-    /// Begins to look.
+    /// Starts sampling.
     fn watch() -> Arc<Self> {
         let memory = Arc::new(Self { start: Instant::now(), samples: Mutex::default() });
         let own = Arc::clone(&memory);
@@ -278,7 +282,7 @@ impl Memory {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The most since a moment, and what is held now.
+    /// Returns the maximum since `moment`, and the current value.
     fn since(&self, moment: Instant) -> String {
         let now = self.sample();
         let from = (moment - self.start).as_secs_f64();
@@ -292,13 +296,13 @@ impl Memory {
     }
 }
 
-/// What is asked for on the command line.
+/// The command-line options.
 struct Options {
     precision: String,
     clients: Vec<usize>,
-    /// How long a turn takes requests.
+    /// The time during which a turn starts requests.
     time: Duration,
-    /// Where the memory over time is written.
+    /// The file for the memory over time.
     memory: Option<String>,
     shapes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Bodies: whole, in time, and not too deep.
+//! Request bodies, with limits on size, time and nesting depth.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::ApiError;
 use crate::service::Service;
 
-/// A body that is JSON, whatever type it says it has.
+/// A JSON body. The `Content-Type` header is ignored.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T>
@@ -33,7 +33,7 @@ where
     }
 }
 
-/// Reads JSON in which at most `most` arrays and objects lie inside each other.
+/// Parses JSON whose arrays and objects are nested at most `most` deep.
 pub(crate) fn read<T: DeserializeOwned>(json: &[u8], most: usize) -> Result<T, String> {
     let depth = depth(json);
     if depth > most {
@@ -42,7 +42,7 @@ pub(crate) fn read<T: DeserializeOwned>(json: &[u8], most: usize) -> Result<T, S
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }
 
-/// How many arrays and objects lie inside each other at most.
+/// Returns the maximum nesting depth of arrays and objects.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut escaped) = (false, false);
@@ -83,7 +83,7 @@ mod tests {
         assert!(read::<Value>(nested(8).as_bytes(), 8).is_ok());
         let error = read::<Value>(nested(9).as_bytes(), 8).unwrap_err();
         assert!(error.contains("9 deep") && error.contains("at most 8"), "{error}");
-        // No stack is used up.
+        // The depth is counted without recursion, so the stack does not overflow.
         assert!(read::<Value>(nested(1 << 20).as_bytes(), 8).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The endpoints that answer.
+//! The completion endpoints.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,16 +24,16 @@ use crate::request::{Asked, Job, Prompt};
 use crate::response::{Choice, Head, Shape, Summary, now, usage};
 use crate::service::Service;
 
-/// Chunks that wait for a slow reader before its answer does.
+/// Number of events buffered for a slow client before generation waits for it.
 const BUFFERED: usize = 16;
 
-/// τ unless a request gives another.
+/// The default τ.
 const TOLERANCE: f64 = 0.1;
 
-/// Answers under way, and who listens to them.
+/// The receiving side of the answers of a request.
 struct Listener {
     events: mpsc::Receiver<Event>,
-    /// Stops the answers when nobody listens any more.
+    /// Stops the answers when the listener is dropped.
     _stop: StopOnDrop,
     prompt_tokens: usize,
     choices: usize,
@@ -71,7 +71,7 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
     Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), service.host.tokenizer())).into_response())
 }
 
-/// Queues a job. Its answers start when there is room for them.
+/// Queues a job. Its answers start when threads and memory are available.
 fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
     if job.log_probs.is_some() && service.host.local().is_none() {
@@ -113,13 +113,13 @@ fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> R
     tokio::spawn(async move {
         let admitted = tokio::select! {
             admitted = ticket.admitted() => admitted,
-            // Whoever waited has left.
+            // The client disconnected while it waited.
             () = sender.closed() => return Outcome::HungUp.count(choices),
         };
         let admitted = match admitted {
             Ok(admitted) => Arc::new(admitted),
             Err(error) => {
-                // Nobody may listen any more.
+                // The client may have disconnected.
                 let _ = sender.send(Event::Failed(error)).await;
                 return;
             }
@@ -136,7 +136,7 @@ fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> R
     Ok(Listener { events, _stop: stop, prompt_tokens, choices })
 }
 
-/// The tokens of a prompt and of what its answer begins with.
+/// Tokenizes a prompt, and appends the given prefix of its answer.
 fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked, ApiError> {
     let tokenizer = service.host.tokenizer();
     let (field, tokens) = match &prompt {
@@ -177,7 +177,7 @@ fn count(summary: &Summary) {
     metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
 }
 
-/// What is left to send of a stream.
+/// The state of a stream.
 struct Chunks {
     service: Arc<Service>,
     listener: Listener,
@@ -223,7 +223,7 @@ impl Chunks {
     }
 }
 
-/// A stream of chunks. If it is dropped, the answers stop.
+/// Returns a stream of chunks. Dropping it stops the answers.
 fn streamed(service: Arc<Service>, listener: Listener, head: Head, include_usage: bool) -> Response {
     let keep_alive = service.limits.keep_alive;
     let chunks = Chunks { service, listener, head, ready: VecDeque::new(), done: Vec::new(), include_usage, ended: false };

@@ -1,7 +1,7 @@
-//! Connections: how long they may take, and how they end.
+//! Connections, their timeouts and their shutdown.
 //!
-//! Whoever sends the head of a request or takes an answer too slowly is cut off, so that no
-//! connection is held for ever, not even while the server drains.
+//! A client that sends a request head or reads an answer too slowly is disconnected, so that no
+//! connection stays open for ever, not even while the server drains.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::{Limits, Server};
 
-/// How long the server waits when the system gives it no more sockets.
+/// Delay before the server accepts again after the system ran out of sockets.
 const NO_SOCKETS: Duration = Duration::from_secs(1);
 
 /// The connections of a server.
@@ -30,7 +30,7 @@ pub(crate) struct Connections {
     listener: TcpListener,
     server: Arc<Server>,
     limits: Limits,
-    /// Says that connections end with the request under way.
+    /// Tells connections to close after their current request.
     closing: watch::Sender<bool>,
     open: JoinSet<()>,
 }
@@ -50,25 +50,25 @@ impl Connections {
                     let connection = connection(stream, Arc::clone(&self.server), self.limits.clone(), self.closing.subscribe());
                     self.open.spawn(connection);
                 }
-                // Those that have ended are forgotten.
+                // Reap connections that have ended.
                 Some(_) = self.open.join_next() => {}
             }
         }
     }
 
-    /// Lets requests under way end, for as long as the limits say. Others are still heard: the
-    /// endpoints refuse them.
+    /// Waits for requests in progress, for at most [`Limits::drain`]. New connections are still
+    /// accepted, so that the endpoints can refuse their requests.
     pub(crate) async fn drain(mut self) {
         self.closing.send_replace(true);
         let mut ending = std::mem::take(&mut self.open);
         let drain = self.limits.drain;
         let ended = async { while ending.join_next().await.is_some() {} };
         let _ = self.accept_until(tokio::time::timeout(drain, ended)).await;
-        // What still goes on ends with its connection.
+        // Dropping the remaining connections stops their requests.
     }
 }
 
-/// The next connection. What is wrong with one is no fault of the next.
+/// Accepts the next connection. Errors of a single connection are skipped.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
@@ -86,7 +86,8 @@ fn is_of_connection(error: &io::Error) -> bool {
 
 /// Serves a connection to its end.
 async fn connection(stream: TcpStream, server: Arc<Server>, limits: Limits, mut closing: watch::Receiver<bool>) {
-    // A span is sent when it is chosen. A socket without the option works too.
+    // Send each span as soon as it is chosen. If the option cannot be set, the connection works
+    // anyway.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.patience));
@@ -94,8 +95,8 @@ async fn connection(stream: TcpStream, server: Arc<Server>, limits: Limits, mut 
         let request: Request = request.map(Body::new);
         TowerToHyperService::new(server.router()).call(request)
     });
-    // Whoever comes while the server drains is answered once, and whoever was there and has asked
-    // nothing is closed.
+    // A connection that is opened while the server drains gets one response. An idle connection
+    // that was open before is closed.
     let is_late = *closing.borrow();
     let served = http1::Builder::new()
         .keep_alive(!is_late)
@@ -105,7 +106,7 @@ async fn connection(stream: TcpStream, server: Arc<Server>, limits: Limits, mut 
         .serve_connection(TokioIo::new(Box::pin(stream)), answer);
     let mut served = pin!(served);
     tokio::select! {
-        // What went wrong is the client's to know.
+        // Errors of the connection need no handling: the client sees them.
         _ = served.as_mut() => return,
         _ = closing.wait_for(|closing| *closing), if !is_late => {}
     }

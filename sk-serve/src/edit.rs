@@ -1,4 +1,4 @@
-//! Edits of the Ω of an answer under way.
+//! Edits of the Ω of an answer in progress.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::live::{Live, lock};
 use crate::request::instruction_of;
 use crate::service::Service;
 
-/// What seats the adapter that the server knows by the name of the blade.
+/// The source of a blade whose adapter the server has loaded under the blade's name.
 const ADAPTER: &str = "adapter";
 
-/// An edit of Ω. It takes effect at the next step, whole or not at all.
+/// An edit of Ω. It takes effect at the next step, completely or not at all.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Edit {
-    /// Weights by the names of blades.
+    /// Weights, by blade name.
     weights: Option<BTreeMap<String, f64>>,
-    /// Blades that take a seat, each [`ADAPTER`] or `instruction:TEXT`, or leave it, each null.
+    /// Blades to seat ([`ADAPTER`] or `instruction:TEXT`) or to unseat (null), by name.
     #[serde(default)]
     blades: BTreeMap<String, Option<String>>,
 }
@@ -30,7 +30,7 @@ impl Live {
     pub(crate) fn edit(&self, edit: Edit, service: &Service) -> Result<(), ApiError> {
         let mut seats = lock(&self.seats);
         let mut config = seats.config.clone();
-        // They may name blades that are gone.
+        // The initial weights may name blades that are no longer seated.
         config.weights = None;
         let mut added = Vec::new();
         let mut reserved = Vec::new();
@@ -75,7 +75,7 @@ impl Live {
     }
 }
 
-/// Seats the adapter `name`, as it was seated at first if it was.
+/// Seats the adapter `name`. If the answer started with this blade, it gets its initial settings.
 fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, service: &Service) -> Result<(), ApiError> {
     let adapters = service.adapters();
     if !adapters.iter().any(|known| known == name) {
@@ -94,7 +94,8 @@ fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, servic
     }
 }
 
-/// Whether a lane is that of a blade: its own, or the one that it is read against.
+/// Returns whether a lane belongs to a blade: as its own lane, or as the lane that it is contrasted
+/// with.
 fn belongs(lane: &str, blade: &str) -> bool {
     lane.strip_prefix(blade).is_some_and(|rest| rest.is_empty() || rest == "/against")
 }

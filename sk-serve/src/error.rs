@@ -7,19 +7,19 @@ use sk_models::dialogue::SessionError;
 use sk_models::engine::EngineError;
 use sk_scheme::SchemeError;
 
-/// A refusal in the shape of OpenAI's API.
+/// An error in the format of the OpenAI API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
     status: StatusCode,
     message: String,
-    /// The field at fault.
+    /// The name of the invalid field.
     param: Option<String>,
     code: Option<&'static str>,
 }
 
 impl ApiError {
-    /// A request that cannot be understood or served: 400.
+    /// An invalid request (400).
     pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param.into()), code: None }
     }
@@ -42,13 +42,13 @@ impl ApiError {
         Self { status: StatusCode::FORBIDDEN, message: what.to_owned(), param: None, code: Some("forbidden") }
     }
 
-    /// A body that is longer than the server takes.
+    /// A body that exceeds the server's limit.
     pub(crate) fn too_large(limit: usize) -> Self {
         let message = format!("the body is longer than the {limit} bytes that this server takes");
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, message, param: None, code: Some("request_too_large") }
     }
 
-    /// A body that does not arrive.
+    /// A body that did not arrive in time.
     pub(crate) fn too_slow() -> Self {
         let message = "the body did not arrive in time".to_owned();
         Self { status: StatusCode::REQUEST_TIMEOUT, message, param: None, code: Some("request_timeout") }
@@ -91,26 +91,26 @@ impl ApiError {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message, param: None, code: None }
     }
 
-    /// A generation that failed: the client's fault where the input does not fit.
+    /// A generation that failed. It is a client error if the input does not fit.
     pub(crate) fn of_session(error: &SessionError) -> Self {
         match error {
-            // With the longest of the instructions.
+            // The prompt alone fits; the prompt with the longest instruction does not.
             SessionError::PromptTooLong { .. } => Self::too_long("swiss_knife.blades", error),
             SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
-            // Other answers, or other programs, have it now.
+            // Other answers or other programs use the memory at the moment.
             SessionError::Memory { .. } => Self::busy(),
             _ => Self::internal(error),
         }
     }
 
-    /// A panic.
+    /// The error for a panic.
     pub(crate) fn fault() -> Self {
         Self::internal("a fault of the server; please report what was asked")
     }
 
-    /// The error as OpenAI's clients read it.
+    /// Returns the response body, as clients of the OpenAI API expect it.
     pub(crate) fn body(&self) -> Value {
         let kind = match self.status.as_u16() {
             401 => "authentication_error",
@@ -133,7 +133,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Whether a request failed because it was stopped.
+/// Returns whether a request failed because it was stopped.
 pub(crate) fn was_stopped(error: &SessionError) -> bool {
     let (SessionError::Step(StepError::Proposal(source)) | SessionError::Step(StepError::Backbone(source))) = error else {
         return false;

@@ -1,4 +1,4 @@
-//! Answers: the threads that steer, and the events that they send.
+//! Generation of answers: the worker threads and the events that they send.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -23,43 +23,44 @@ use crate::response::{Scores, Summary};
 use crate::service::Service;
 use crate::step::Step;
 
-/// What an answer sends while it is written.
+/// An event of an answer that is being generated.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The answer is under way, and can be edited.
+    /// The answer has started and can be edited.
     Started { choice: usize },
     /// A span was chosen.
     Span { choice: usize, text: String, step: Option<Box<Step>> },
-    /// The answer is whole.
+    /// The answer is complete.
     Done { choice: usize, summary: Summary, scores: Option<Scores> },
-    /// It failed.
+    /// The answer failed.
     Failed(ApiError),
 }
 
-/// The answers of a request.
+/// The answers of a request, and their shared state.
 pub(crate) struct Work {
     pub(crate) id: String,
-    /// The name of the request in logs.
+    /// The identifier of the request in logs.
     pub(crate) request: RequestId,
     pub(crate) arrived: Instant,
     pub(crate) asked: Vec<Arc<Asked>>,
-    /// Answers to each prompt.
+    /// The number of answers per prompt.
     pub(crate) each: usize,
     pub(crate) config: SchemeSpec,
     pub(crate) max_new_tokens: usize,
     pub(crate) seed: u64,
     pub(crate) stop_texts: Vec<String>,
     pub(crate) explain: bool,
-    /// τ of the certificate of a step.
+    /// τ of the certificates.
     pub(crate) tolerance: f64,
     /// Whether an answer begins with its prompt.
     pub(crate) echo: bool,
-    /// How many likely tokens are told in the place of each, if tokens are scored.
+    /// The number of most likely tokens reported at each position; `None` if no log-probabilities
+    /// were requested.
     pub(crate) log_probs: Option<usize>,
     pub(crate) stop: Stop,
-    /// The next answer that no thread writes yet.
+    /// The index of the next answer that no thread has started.
     pub(crate) next: AtomicUsize,
-    /// Whether one of them failed, and with it all.
+    /// Whether an answer failed. One failure fails the whole request.
     pub(crate) failed: AtomicBool,
 }
 
@@ -79,15 +80,15 @@ impl From<SessionError> for Failure {
 }
 
 impl Work {
-    /// Answers in all.
+    /// Returns the total number of answers.
     pub(crate) fn answers(&self) -> usize {
         self.asked.len() * self.each
     }
 
-    /// Writes answers on this thread until none is left.
+    /// Generates answers on this thread until none is left.
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
-        // A reader that takes nothing is as good as gone.
+        // A client that does not read in time is treated as disconnected.
         let send = |event| match wait.block_on(events.send_timeout(event, service.limits.patience)) {
             Ok(()) => Ok(()),
             Err(_) => Err(Failure::Gone),
@@ -98,7 +99,7 @@ impl Work {
                 return;
             }
             let mut counted = UnderWay::begin(self, choice);
-            // A fault of one answer is no fault of the others.
+            // A panic in one answer must not affect other requests.
             let written = catch_unwind(AssertUnwindSafe(|| self.write(choice, service, &send)));
             let failure = match written {
                 Ok(Ok((summary, scores))) => {
@@ -128,7 +129,7 @@ impl Work {
                     self.failed.store(true, Ordering::Relaxed);
                     let _ = send(Event::Failed(error));
                 }
-                // Those that another one took with it failed as it did.
+                // Answers that were stopped because another one failed count as failed, too.
                 None if self.failed.load(Ordering::Relaxed) => {}
                 None => counted.outcome = Outcome::HungUp,
             }
@@ -189,7 +190,7 @@ impl Work {
         let mut since = self.arrived;
         let request = host.scheduler().enter(&self.stop);
         let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
-            // Models of this process look at it within a step, servers do not.
+            // Local models check the stop flag within a step; servers do not.
             if self.stop.is_stopped() {
                 return Err(Failure::Gone);
             }
@@ -202,7 +203,8 @@ impl Work {
             if step.is_some() || !text.is_empty() {
                 let step = step.filter(|_| self.explain);
                 let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), host.tokenizer())));
-                // A slow reader holds up nobody else.
+                // Leave the scheduler while sending, so that a slow client does not delay other
+                // requests.
                 let away = request.away();
                 send(Event::Span { choice, text: text.to_owned(), step })?;
                 drop(away);
@@ -221,9 +223,10 @@ impl Work {
         Ok((summary, reply.tokens))
     }
 
-    /// What the backbone thinks of what was written, and with an echo of the prompt too.
+    /// Returns the log-probabilities that the frozen backbone gives to the generated tokens and,
+    /// with `echo`, to the prompt.
     fn score(&self, asked: &Asked, written: &[TokenId], top: usize, service: &Service) -> Result<Option<Scores>, EngineError> {
-        // Refused before, where there are none.
+        // `start` refuses log-probabilities for models behind servers.
         let Some(models) = service.host.local() else { return Ok(None) };
         let text = [&asked.tokens, written].concat();
         let from = if self.echo { 1 } else { asked.tokens.len() };
@@ -234,14 +237,15 @@ impl Work {
     }
 }
 
-/// Records how long a span took; that of the first counts from the request.
+/// Records the time of a span. The first span is measured from the arrival of the request.
 fn measure(since: &mut Instant, step: usize) {
     let name = if step == 0 { "swiss_knife_first_span_seconds" } else { "swiss_knife_span_seconds" };
     metrics::histogram!(name).record(since.elapsed().as_secs_f64());
     *since = Instant::now();
 }
 
-/// How many lanes of the backbone read each candidate of a step. Heads read off the backbone's own.
+/// Returns the number of backbone lanes that read each candidate of a step. Heads share the lane of
+/// the plain backbone.
 fn lanes(arm: &Arm, step: &StepTrace) -> usize {
     let spec = arm.spec.snapshot();
     let read = spec.seats().iter().filter(|seat| step.blades.iter().any(|blade| blade.name == **seat.name()));
@@ -254,7 +258,7 @@ fn lanes(arm: &Arm, step: &StepTrace) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Complete,
-    /// Whoever asked for it is gone, or takes nothing of it.
+    /// The client disconnected or stopped reading.
     HungUp,
     Failed,
 }
@@ -268,18 +272,18 @@ impl Outcome {
         }
     }
 
-    /// Counts answers that ended so.
+    /// Counts `answers` answers with this outcome.
     pub(crate) fn count(self, answers: usize) {
         metrics::counter!("swiss_knife_answers_total", "outcome" => self.name()).increment(answers as u64);
     }
 }
 
-/// Counts an answer while it is written, and how it ends.
+/// Counts an answer as in progress until it is dropped, and then records its outcome.
 struct UnderWay<'a> {
     work: &'a Work,
     choice: usize,
     since: Instant,
-    /// Failed unless something else is said, so that a panic counts.
+    /// `Failed` until it is set, so that a panic counts as a failure.
     outcome: Outcome,
     summary: Summary,
 }
@@ -311,7 +315,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Stops answers when whoever waits for them is gone.
+/// Stops answers when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct StopOnDrop(pub(crate) Stop);
 

@@ -1,4 +1,4 @@
-//! Where the models of a program run: in this process, or behind other servers.
+//! The models of a program, which run in this process or behind other servers.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,75 +14,75 @@ use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
 use sk_remote::{AdapterSource, AddressError, CheckReport, Key, Probe, RemoteEngine, RemoteError, RemoteOptions, Role};
 
-/// What the source of an adapter begins with that servers know by name already.
+/// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
 
-/// What the address of a backbone or drafter behind servers begins with.
+/// The prefixes of server addresses.
 const KINDS: [&str; 2] = ["sglang+", "vllm+"];
 
-/// A text that servers are checked with: a dialogue, since adapters are trained on those.
+/// The text that servers are checked with. It is a dialogue because adapters are trained on
+/// dialogues.
 const PROBE: &str = "\n\nHuman: What should I do before I lend my bicycle to a friend?\n\nAssistant: First, check the brakes and \
                      the tyres, and tell your friend honestly what does not work. It would be dangerous to ride it in the dark \
                      without a lamp, so lend one with it, and agree on when you want it back.";
 
-/// Where servers are, and what they do not say themselves.
+/// The addresses of the servers, and the tokenizer, which servers do not provide.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteSources {
     /// The servers of the backbone.
     pub backbone: Role,
-    /// The servers of the drafter; the backbone drafts for itself unless given.
+    /// The servers of the drafter. If `None`, the backbone drafts for itself.
     pub drafter: Option<Role>,
-    /// A directory with the `tokenizer.json` of both, and the `config.json` beside it if there is
-    /// one.
+    /// The directory with the `tokenizer.json` of both models and, optionally, their `config.json`.
     pub tokenizer: PathBuf,
 }
 
 impl RemoteSources {
-    /// Whether a backbone or drafter is an address of servers, and no directory or hub id.
+    /// Returns whether `source` is an address of servers and not a directory or hub id.
     #[must_use]
     pub fn is_address(source: &str) -> bool {
         KINDS.iter().any(|kind| source.starts_with(kind))
     }
 
-    /// Reads addresses. All servers get the key.
+    /// Parses the addresses. All servers are sent the same key.
     ///
     /// # Errors
-    /// If an address cannot be read.
+    /// If an address is invalid.
     pub fn new(backbone: &str, drafter: Option<&str>, tokenizer: PathBuf, key: Option<&Key>) -> Result<Self, HostError> {
         let role = |text: &str| text.parse::<Role>().map(|role| role.with_key(key.cloned()));
         Ok(Self { backbone: role(backbone)?, drafter: drafter.map(role).transpose()?, tokenizer })
     }
 }
 
-/// Models that cannot be had.
+/// An error that occurs when models are opened or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// A model of this process.
+    /// An error of a local model.
     #[error(transparent)]
     Local(#[from] ModelError),
-    /// An address of servers.
+    /// An invalid server address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// A server, or what was asked of it.
+    /// An error of a server or of a request to it.
     #[error(transparent)]
     Remote(Box<RemoteError>),
-    /// The tokenizer of models behind servers.
+    /// An error in the tokenizer of models behind servers.
     #[error(transparent)]
     Tokenizer(Box<CheckpointError>),
-    /// A chat template.
+    /// An error in a chat template.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// Nobody knows how long a context may be.
+    /// Neither the servers nor `config.json` state the context length.
     #[error(
         "neither the servers nor {} say how many tokens the model holds; add max_position_embeddings to it",
         config.display()
     )]
     NoLimit {
-        /// The file that could say so.
+        /// The path of that `config.json`.
         config: PathBuf,
     },
-    /// A blade that reads under a model of its own, beside a backbone behind servers.
+    /// A blade that uses its own model, while the backbone runs behind servers.
     #[error("blade \"{name}\" reads under {on}, and the backbone is behind servers; give a --backbone of this machine")]
     Reader {
         /// The blade.
@@ -90,12 +90,12 @@ pub enum HostError {
         /// The model.
         on: String,
     },
-    /// An adapter that a server knows, for a backbone of this process.
+    /// A server's adapter, while the backbone runs in this process.
     #[error("blade \"{name}\": {source_text} is an adapter of a server, and the backbone runs here; give --blade {name}=DIR")]
     NamedAdapter {
         /// The blade.
         name: String,
-        /// Its source.
+        /// The source of its adapter.
         source_text: String,
     },
 }
@@ -112,7 +112,7 @@ impl From<CheckpointError> for HostError {
     }
 }
 
-/// Backbone and drafter, wherever they run.
+/// The backbone and the drafter.
 pub enum Host {
     /// In this process.
     Local(Box<Models>),
@@ -120,27 +120,26 @@ pub enum Host {
     Remote(Box<Remote>),
 }
 
-/// Models behind servers, and the text side of them, which runs here.
+/// Models behind servers. Tokenizer and chat template run in this process.
 pub struct Remote {
     engine: RemoteEngine,
     files: TextFiles,
     limit: OnceLock<usize>,
     place: String,
-    /// Joins nothing: the servers do. Requests are stopped by it.
+    /// Used only to stop requests: batching is done by the servers.
     scheduler: Scheduler,
 }
 
-/// An adapter of a backbone: its weights, or the name under which servers know it.
+/// An adapter of the backbone.
 #[derive(Clone)]
 pub enum Adapter {
-    /// The weights.
+    /// The weights of a local adapter.
     Local(Arc<LoraAdapter>),
-    /// The name.
+    /// The name of an adapter on the servers.
     Remote(Arc<str>),
 }
 
-/// The adapters that a generation can read with, by the names of their blades. Clones share one
-/// rack.
+/// The adapters that generations can use, by blade name. Clones share the same adapters.
 #[derive(Clone, Default)]
 pub struct Adapters {
     local: AdapterRack,
@@ -148,7 +147,7 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// Adds an adapter or replaces the one of that name. Takes effect at the next step.
+    /// Adds an adapter, or replaces the one with the same name. Takes effect at the next step.
     pub fn insert(&self, name: &str, adapter: Adapter) {
         match adapter {
             Adapter::Local(adapter) => self.local.insert(name, adapter),
@@ -156,13 +155,13 @@ impl Adapters {
         }
     }
 
-    /// Whether there is an adapter of that name.
+    /// Returns whether there is an adapter with this name.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.local.get(name).is_some() || self.remote.get(name).is_some()
     }
 
-    /// Drops an adapter. A step that still asks for it fails.
+    /// Removes an adapter. A step that still uses it fails.
     pub fn remove(&self, name: &str) {
         self.local.remove(name);
         self.remote.remove(name);
@@ -190,10 +189,10 @@ impl From<Models> for Host {
 }
 
 impl Host {
-    /// Puts models behind servers. Nothing is sent before [`check`](Self::check).
+    /// Opens models behind servers. Nothing is sent before [`check`](Self::check).
     ///
     /// # Errors
-    /// If there is no tokenizer, or an address cannot be read.
+    /// If the tokenizer cannot be read or an address is invalid.
     pub fn remote(sources: RemoteSources) -> Result<Self, HostError> {
         let files = TextFiles::from_directory(&sources.tokenizer)?;
         let addresses = |role: &Role| format!("{}+{}", role.kind.name(), role.urls.join(","));
@@ -207,12 +206,13 @@ impl Host {
         Ok(Self::Remote(Box::new(Remote { engine, files, limit: OnceLock::new(), place, scheduler: Scheduler::new() })))
     }
 
-    /// Checks servers with every adapter loaded so far: their numbers must not depend on what else
-    /// is in a batch, their tokenizers must be ours, and so on. Models of this process were checked
-    /// when they were loaded.
+    /// Checks the servers with every adapter loaded so far. For example, their log-probabilities
+    /// must not depend on the rest of the batch, and their tokenizer must be the local one. Returns
+    /// `None` for local models, which are checked when they are loaded.
     ///
     /// # Errors
-    /// If a server does not pass, with both numbers, or does not answer.
+    /// If a server fails a check (the error holds the expected and the actual value) or does not
+    /// answer.
     pub fn check(&self) -> Result<Option<CheckReport>, HostError> {
         let Self::Remote(remote) = self else { return Ok(None) };
         let tokens = remote.files.tokenizer.encode(PROBE)?;
@@ -223,7 +223,7 @@ impl Host {
         Ok(Some(report))
     }
 
-    /// The models, if they run in this process.
+    /// Returns the models if they run in this process.
     #[must_use]
     pub fn local(&self) -> Option<&Models> {
         match self {
@@ -232,7 +232,7 @@ impl Host {
         }
     }
 
-    /// The tokenizer of backbone and drafter.
+    /// Returns the tokenizer of backbone and drafter.
     #[must_use]
     pub fn tokenizer(&self) -> &Tokenizer {
         match self {
@@ -241,7 +241,7 @@ impl Host {
         }
     }
 
-    /// Tokens of the backbone's vocabulary.
+    /// Returns the size of the backbone's vocabulary.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         match self {
@@ -250,8 +250,8 @@ impl Host {
         }
     }
 
-    /// The most tokens that both models hold. Of servers it is known when they were
-    /// [checked](Self::check).
+    /// Returns the context length, in tokens, that both models support. For models behind servers
+    /// it is `usize::MAX` until [`check`](Self::check) succeeds.
     #[must_use]
     pub fn context_limit(&self) -> usize {
         match self {
@@ -260,10 +260,10 @@ impl Host {
         }
     }
 
-    /// The backbone's chat template.
+    /// Returns the backbone's chat template.
     ///
     /// # Errors
-    /// If it has none, or one with a syntax error.
+    /// If the backbone has no chat template, or the template has a syntax error.
     pub fn chat_template(&self) -> Result<ChatTemplate, HostError> {
         match self {
             Self::Local(models) => Ok(models.chat_template()?),
@@ -271,7 +271,7 @@ impl Host {
         }
     }
 
-    /// The device, or the addresses of the servers.
+    /// Returns the device, or the addresses of the servers.
     #[must_use]
     pub fn place(&self) -> String {
         match self {
@@ -280,7 +280,7 @@ impl Host {
         }
     }
 
-    /// What requests enter while they use the models.
+    /// Returns the scheduler, which requests join while they use the models.
     #[must_use]
     pub fn scheduler(&self) -> &Scheduler {
         match self {
@@ -289,29 +289,30 @@ impl Host {
         }
     }
 
-    /// Bytes that a generation takes at most besides the weights. Servers keep their own.
+    /// Returns the maximum memory of a generation in bytes, without the weights; 0 for models
+    /// behind servers.
     pub(crate) fn footprint(&self, extent: Extent) -> u64 {
         self.local().map_or(0, |models| models.footprint(extent))
     }
 
-    /// Bytes that generations can take together, if they take memory of this process and the system
-    /// says how much is free.
+    /// Returns the memory available to all generations together, in bytes. `None` if the models run
+    /// behind servers or the system does not report its free memory.
     #[must_use]
     pub fn room(&self) -> Option<u64> {
         self.local().and_then(Models::room)
     }
 
-    /// Bytes of keys and values per token of the backbone. Servers keep their own.
+    /// Returns the bytes of the backbone's KV cache per token; 0 for models behind servers.
     pub(crate) fn bytes_per_token(&self) -> u64 {
         self.local().map_or(0, |models| models.backbone.bytes_per_token() as u64)
     }
 
-    /// Bytes of the key-value caches of the answers in progress, without those that servers keep.
+    /// Returns the bytes of the KV caches of the answers in progress; 0 for models behind servers.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.decoders().map(|model| model.held_bytes() as u64).sum()
     }
 
-    /// The models of this process, each once.
+    /// Returns the distinct models of this process.
     fn decoders(&self) -> impl Iterator<Item = &Decoder> {
         self.local().into_iter().flat_map(|Models { backbone, drafter, .. }| {
             let other = (!Arc::ptr_eq(backbone, drafter)).then_some(drafter);
@@ -319,23 +320,24 @@ impl Host {
         })
     }
 
-    /// Bytes of keys and values that contexts which begin alike share. Servers keep their own.
+    /// Returns the bytes of KV cache shared between contexts with a common prefix; 0 for models
+    /// behind servers.
     pub(crate) fn shared_bytes(&self) -> u64 {
         self.decoders().map(|model| model.shared_bytes() as u64).sum()
     }
 
-    /// Heads of the models of this process.
+    /// Returns the heads of the local models.
     #[must_use]
     pub fn heads(&self) -> &[(String, Head)] {
         self.local().map_or(&[], |models| &models.heads)
     }
 
-    /// Loads the adapter that the blade `name` reads with: from a directory or hub id for a backbone
-    /// of this process. Servers are told to load a directory, or know `lora:NAME` already; after
-    /// either, [check](Self::check) them.
+    /// Loads the adapter of the blade `name`. For a local backbone, `source` is a directory or hub
+    /// id. For a backbone behind servers, `source` is a directory that the servers load, or
+    /// `lora:NAME` for an adapter that they have already; call [`check`](Self::check) afterwards.
     ///
     /// # Errors
-    /// If it cannot be found, does not fit, or is not loaded by a server.
+    /// If the adapter is not found, does not fit the model, or a server does not load it.
     pub fn adapter(&self, name: &str, source: &str, progress: &mut dyn Progress) -> Result<Adapter, HostError> {
         match (self, source.strip_prefix(NAMED)) {
             (Self::Local(_), Some(_)) => Err(HostError::NamedAdapter { name: name.to_owned(), source_text: source.to_owned() }),
@@ -347,7 +349,8 @@ impl Host {
             (Self::Remote(remote), None) => {
                 progress.stage(&format!("having servers load blade {name}"));
                 let modules = target_modules(Path::new(source)).unwrap_or_default();
-                // Servers of this machine run in another directory.
+                // Servers on this machine may run in another working directory, so send an absolute
+                // path.
                 let here = Path::new(source).canonicalize().ok();
                 let directory = here.map_or_else(|| source.to_owned(), |path| path.to_string_lossy().into_owned());
                 let source = AdapterSource { name: name.to_owned(), directory, modules };
@@ -357,7 +360,8 @@ impl Host {
         }
     }
 
-    /// Loads the model that the blade `name` reads under in place of the backbone, unless it is there.
+    /// Loads the model `on`, which the blade `name` uses in place of the backbone, unless it is
+    /// loaded.
     ///
     /// # Errors
     /// If it cannot be loaded or has another tokenizer, or the backbone is behind servers.
@@ -368,7 +372,7 @@ impl Host {
         }
     }
 
-    /// Loads the adapter of a blade that reads under another model than the backbone.
+    /// Loads the adapter of a blade that uses the model `on` in place of the backbone.
     ///
     /// # Errors
     /// As [`adapter`](Self::adapter), or if the backbone is behind servers.
@@ -379,7 +383,7 @@ impl Host {
         }
     }
 
-    /// The engine of one generation, whose backbone reads with `adapters`, with `heads` and under
+    /// Returns the engine of one generation. Its backbone can use `adapters`, `heads` and
     /// `instructions`.
     #[must_use]
     pub fn engine(&self, adapters: &Adapters, heads: &[(String, Head)], instructions: &InstructionRack) -> HostEngine<'_> {
@@ -400,15 +404,15 @@ impl Host {
 
 /// The engine of one generation.
 pub enum HostEngine<'m> {
-    /// On models of this process.
+    /// An engine on local models.
     Local(LocalEngine<'m>),
-    /// On models behind servers.
+    /// An engine on models behind servers.
     Remote(RemoteEngine, Footing<'m>),
 }
 
 impl<'m> HostEngine<'m> {
-    /// The engine with lanes that read under another model than the backbone: the name of each, and
-    /// the model.
+    /// Returns the engine with lanes that use another model than the backbone. Each lane is given
+    /// by its name and its model.
     ///
     /// # Errors
     /// If a model is not loaded, or the backbone is behind servers.
@@ -422,7 +426,7 @@ impl<'m> HostEngine<'m> {
         }
     }
 
-    /// What a session on this engine needs.
+    /// Returns what a session on this engine needs.
     #[must_use]
     pub fn footing(&self) -> Footing<'m> {
         match self {

@@ -1,11 +1,11 @@
-//! Names of requests and answers.
+//! Identifiers of requests and answers.
 
 use std::fmt;
 use std::sync::Arc;
 
 use rand::RngExt;
 
-/// The name of a request in logs, which its answer has as a header.
+/// The identifier of a request, for logs and a header of its response.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) Arc<str>);
 
@@ -15,7 +15,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// A name for an answer that nobody guesses.
+/// Returns a new random identifier that cannot be guessed.
 pub(crate) fn new_id(kind: &str) -> String {
     let mut rng = rand::rng();
     format!("{kind}-{:016x}{:016x}", rng.random::<u64>(), rng.random::<u64>())

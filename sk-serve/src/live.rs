@@ -1,4 +1,4 @@
-//! Answers under way.
+//! Answers in progress.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::ApiError;
 use crate::request::Asked;
 
-/// An answer under way.
+/// An answer in progress.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) spec: SpecHandle,
@@ -20,19 +20,19 @@ pub(crate) struct Live {
     pub(crate) seats: Arc<Mutex<Seats>>,
 }
 
-/// What edits of the seats look at and change.
+/// The state that edits of the seats read and change.
 pub(crate) struct Seats {
     pub(crate) config: SchemeSpec,
-    /// Those that the answer began with.
+    /// The blades at the start of the answer.
     pub(crate) first: Vec<BladeSpec>,
-    /// Tokens that the answer may still reach, those of the prompt included.
+    /// Maximum context length of the answer in tokens, prompt included.
     pub(crate) reach: usize,
     pub(crate) asked: Arc<Asked>,
-    /// Memory of lanes that were added.
+    /// The memory reserved for lanes that were added.
     pub(crate) reserved: Vec<OwnedSemaphorePermit>,
 }
 
-/// What an answer holds so far.
+/// The part of an answer that is generated so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
     steps: usize,
@@ -51,14 +51,14 @@ impl Progress {
 }
 
 impl Live {
-    /// An answer of at most `most` tokens.
+    /// Returns the state of an answer of at most `most` tokens.
     pub(crate) fn new(spec: SpecHandle, instructed: InstructionRack, config: SchemeSpec, asked: Arc<Asked>, most: usize) -> Self {
         let (first, reach) = (config.blades.clone(), asked.tokens.len() + most);
         let seats = Seats { config, first, reach, asked, reserved: Vec::new() };
         Self { spec, progress: Arc::default(), instructed, seats: Arc::new(Mutex::new(seats)) }
     }
 
-    /// The answer as a client sees it.
+    /// Returns the answer as clients see it.
     pub(crate) fn told(&self, id: &str) -> Value {
         let spec = self.spec.snapshot();
         let weights: BTreeMap<&str, f64> =
@@ -68,7 +68,7 @@ impl Live {
     }
 }
 
-/// An answer's entry among those under way.
+/// The entry of an answer in [`Lives`]. Dropping it removes the entry.
 pub(crate) struct Listed<'a> {
     lives: &'a Lives,
     id: String,
@@ -76,7 +76,7 @@ pub(crate) struct Listed<'a> {
 
 impl<'a> Listed<'a> {
     pub(crate) fn new(lives: &'a Lives, id: &str, choice: usize, live: Live) -> Self {
-        // Further answers of a request have names of their own.
+        // Further answers of a request have a suffix, so that every identifier is unique.
         let id = if choice == 0 { id.to_owned() } else { format!("{id}-{choice}") };
         lock(lives).insert(id.clone(), live);
         Self { lives, id }
@@ -89,16 +89,16 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// The answer of a name.
+/// Returns the answer with this identifier.
 pub(crate) fn find(lives: &Lives, id: &str) -> Result<Live, ApiError> {
     let live = lock(lives).get(id).cloned();
     live.ok_or_else(|| ApiError::not_found(format!("no answer called \"{id}\" is under way")))
 }
 
-/// Answers under way by name.
+/// The answers in progress, by identifier.
 pub(crate) type Lives = Mutex<HashMap<String, Live>>;
 
-/// Locks what every change leaves whole.
+/// Locks a mutex. Ignores poisoning, because no change can leave the value inconsistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests, as plain data.
+//! Parsed request bodies.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use sk_models::text::{Message, Role};
 
 use crate::ApiError;
 
-/// Answers to one prompt, at most.
+/// Maximum number of answers per prompt.
 const MOST_CHOICES: usize = 8;
 
-/// Stop texts, at most.
+/// Maximum number of stop texts.
 const MOST_STOPS: usize = 4;
 
-/// Prompts of one request, at most.
+/// Maximum number of prompts per request.
 const MOST_PROMPTS: usize = 128;
 
-/// Likely tokens in the place of each, at most.
+/// Maximum number of most likely tokens reported at each position.
 const MOST_LIKELY: usize = 20;
 
-/// What is asked for, whatever the endpoint.
+/// A completion request of either endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) model: Option<String>,
-    /// What is answered, each as often as `choices` says.
+    /// The prompts. Each gets `choices` answers.
     pub(crate) prompts: Vec<Prompt>,
-    /// The most tokens of an answer, and the field that says so.
+    /// The maximum number of tokens of an answer, with the name of the field that sets it.
     pub(crate) max_new_tokens: Option<(&'static str, usize)>,
     pub(crate) temperature: Option<f64>,
     pub(crate) top_p: Option<f64>,
@@ -39,27 +39,28 @@ pub(crate) struct Job {
     pub(crate) include_usage: bool,
     /// Whether an answer begins with its prompt.
     pub(crate) echo: bool,
-    /// How many likely tokens are told in the place of each, if tokens are scored.
+    /// The number of most likely tokens reported at each position; `None` if no log-probabilities
+    /// were requested.
     pub(crate) log_probs: Option<usize>,
     pub(crate) steering: SteeringBody,
 }
 
-/// What is to be answered or continued.
+/// A prompt to answer or continue.
 #[derive(Debug, Clone)]
 pub(crate) enum Prompt {
-    /// Turns of a dialogue.
+    /// The messages of a dialogue.
     Messages(Vec<Message>),
-    /// A text as it is.
+    /// A text.
     Text(String),
-    /// Its tokens.
+    /// Token ids.
     Tokens(Vec<u32>),
 }
 
-/// A prompt and its tokens, with those of the answer that are given.
+/// A prompt with its tokens.
 pub(crate) struct Asked {
     pub(crate) prompt: Prompt,
     pub(crate) tokens: Vec<TokenId>,
-    /// Tokens of the prompt alone.
+    /// The number of prompt tokens. The tokens after them are the given prefix of the answer.
     pub(crate) opening: usize,
 }
 
@@ -67,39 +68,39 @@ pub(crate) struct Asked {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SteeringBody {
-    /// Weights of the blades by name.
+    /// The weights of blades, by name.
     pub(crate) weights: Option<BTreeMap<String, f64>>,
-    /// A scheme that ships, by name.
+    /// The name of a bundled scheme.
     pub(crate) scheme: Option<String>,
     /// The operating point.
     pub(crate) preset: Option<String>,
-    /// Fields, each `SLOT.FIELD=VALUE`.
+    /// Fields of the scheme to set, each `SLOT.FIELD=VALUE`.
     #[serde(default)]
     pub(crate) set: Vec<String>,
-    /// Blades of this request, each `instruction:TEXT`.
+    /// Additional blades of this request by name, each `instruction:TEXT`.
     #[serde(default)]
     pub(crate) blades: BTreeMap<String, String>,
-    /// Whether each chunk tells of its step.
+    /// Whether the response describes each step.
     #[serde(default)]
     pub(crate) explain: bool,
-    /// τ of the certificates that `explain` tells.
+    /// τ of the certificates that `explain` adds.
     pub(crate) tolerance: Option<f64>,
-    /// Tokens that the answer begins with, and goes on from.
+    /// Tokens that the answer begins with. Generation continues after them.
     #[serde(default)]
     pub(crate) prefix: Vec<TokenId>,
 }
 
-/// The text of a blade of a request, `instruction:TEXT`.
+/// Returns the text of a blade source `instruction:TEXT`.
 pub(crate) fn instruction_of<'a>(name: &str, source: &'a str) -> Result<&'a str, ApiError> {
     let text = source.strip_prefix("instruction:").map(str::trim).filter(|text| !text.is_empty());
     text.ok_or_else(|| ApiError::invalid("swiss_knife.blades", format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }
 
-/// A JSON object whose fields are taken one by one; those that are left are refused.
+/// A JSON object whose fields are taken one by one. Fields that are left at the end are refused.
 struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Takes a field; a null is none.
+    /// Takes a field. A null counts as absent.
     fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(None),
@@ -109,7 +110,7 @@ impl Fields {
         }
     }
 
-    /// Takes a number within a range.
+    /// Takes a number that must be within a range.
     fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
         match self.take::<f64>(name)? {
             Some(value) if !(least..=most).contains(&value) => {
@@ -119,7 +120,8 @@ impl Fields {
         }
     }
 
-    /// Takes a field that does nothing unless it is one of `idle`.
+    /// Takes a field that is not supported, and refuses it unless its value is absent, null or one
+    /// of `idle`, which have no effect.
     fn refuse_unless(&mut self, name: &str, idle: &[Value]) -> Result<(), ApiError> {
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(()),
@@ -133,8 +135,9 @@ impl Fields {
     }
 }
 
-/// Refuses the first of the fields that are left of an object, whose name begins with `within`.
-/// Clients send what was not set as null or as an empty list.
+/// Refuses the first remaining field of an object that is neither null nor an empty list, which
+/// clients send for options that are not set. `within` is the prefix of the field's name in the
+/// error.
 fn refuse_rest(within: &str, rest: &Map<String, Value>) -> Result<(), ApiError> {
     let says_something = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
     match rest.iter().find(|(_, value)| says_something(value)) {
@@ -144,8 +147,8 @@ fn refuse_rest(within: &str, rest: &Map<String, Value>) -> Result<(), ApiError> 
 }
 
 impl Job {
-    /// The body of `/v1/chat/completions`; `header` is the steering of a header, which the body
-    /// precedes.
+    /// Parses the body of `/v1/chat/completions`. `header` is the steering from the header;
+    /// steering in the body takes precedence.
     pub(crate) fn chat(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
         let mut fields = Fields(body);
         let messages: Vec<MessageBody> =
@@ -166,7 +169,7 @@ impl Job {
         Self { log_probs, ..job }.checked()
     }
 
-    /// The body of `/v1/completions`.
+    /// Parses the body of `/v1/completions`.
     pub(crate) fn completion(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
         let mut fields = Fields(body);
         let prompts = match fields.take::<PromptBody>("prompt")? {
@@ -188,7 +191,7 @@ impl Job {
         Self { echo, log_probs, ..job }.checked()
     }
 
-    /// Refuses what does not go together.
+    /// Refuses invalid combinations of fields.
     fn checked(self) -> Result<Self, ApiError> {
         match self.steering.tolerance {
             Some(tolerance) if !(0.0..1.0).contains(&tolerance) => {
@@ -247,7 +250,7 @@ impl Job {
             log_probs: None,
             steering,
         };
-        // Labels for whoever runs the server, which change nothing.
+        // Labels for the operator, which have no effect on the answer.
         for label in ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"] {
             let _: Option<Value> = fields.take(label)?;
         }
@@ -262,7 +265,7 @@ impl Job {
     }
 }
 
-/// Checks how many likely tokens are asked for.
+/// Checks the number of most likely tokens requested.
 fn check_likely(name: &str, likely: Option<usize>) -> Result<Option<usize>, ApiError> {
     match likely {
         Some(likely) if likely > MOST_LIKELY => {
@@ -282,7 +285,7 @@ struct StreamOptions {
 
 impl StreamOptions {
     fn check(&self) -> Result<(), ApiError> {
-        // Nothing pads chunks here, so a client that asks for none gets what it asked for.
+        // Chunks are never padded, so disabling the padding has no effect.
         let idle = |(name, value): &(&String, &Value)| *name == "include_obfuscation" && **value == Value::Bool(false);
         let rest = self.rest.iter().filter(|field| !idle(field)).map(|(name, value)| (name.clone(), value.clone())).collect();
         refuse_rest("stream_options.", &rest)
@@ -424,7 +427,7 @@ mod tests {
             {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]});
         let Prompt::Messages(messages) = chat(parts).unwrap().prompts.remove(0) else { panic!("messages") };
         assert_eq!((messages[0].role, messages[1].content.as_str()), (Role::System, "Hi"));
-        // What openai-python makes of an answer, to be sent as a turn.
+        // An answer as openai-python sends it back in the next request.
         chat(json!({"stream_options": {"include_usage": true, "include_obfuscation": false}, "messages": [
             {"role": "assistant", "content": "Hi", "refusal": null, "annotations": [], "audio": null, "function_call": null,
                 "tool_calls": null},

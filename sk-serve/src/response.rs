@@ -1,4 +1,4 @@
-//! Answers in the shapes of OpenAI's API.
+//! Responses in the format of the OpenAI API.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use sk_models::text::Tokenizer;
 
 use crate::step::Step;
 
-/// The shape of an endpoint's answers.
+/// The response format of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Chat,
@@ -26,7 +26,7 @@ impl Shape {
     }
 }
 
-/// What all chunks of an answer say.
+/// The fields that all chunks of a response share.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(crate) shape: Shape,
@@ -35,7 +35,7 @@ pub(crate) struct Head {
     pub(crate) model: String,
 }
 
-/// Seconds since 1970.
+/// Returns the Unix time in seconds.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -67,13 +67,13 @@ impl Head {
         }
     }
 
-    /// The chunk that opens a choice; a text has none.
+    /// Returns the chunk that opens a choice; `None` for text completions.
     pub(crate) fn opening(&self, choice: usize) -> Option<Value> {
         (self.shape == Shape::Chat)
             .then(|| self.chunk(&self.part(choice, &json!({"role": "assistant", "content": ""}), "", None)))
     }
 
-    /// The chunk of a span, with its step under a key of its own.
+    /// Returns the chunk of a span. The step, if any, is in the field `swiss_knife`.
     pub(crate) fn span(&self, choice: usize, text: &str, step: Option<&Step>) -> Value {
         let mut chunk = self.chunk(&self.part(choice, &json!({"content": text}), text, None));
         if let Some(step) = step {
@@ -82,15 +82,15 @@ impl Head {
         chunk
     }
 
-    /// The chunk that ends a choice, with the log-probabilities of all its tokens, which are
-    /// scored in one pass.
+    /// Returns the chunk that ends a choice. It holds the log-probabilities of all tokens, because
+    /// they are computed in one pass at the end.
     pub(crate) fn closing(&self, choice: usize, ended: Option<Ended>, scores: Option<&Scores>, tokenizer: &Tokenizer) -> Value {
         let mut part = self.part(choice, &json!({}), "", Some(reason(ended)));
         part[0]["logprobs"] = json!(scores.map(|scores| self.log_probs(scores, tokenizer)));
         self.chunk(&part)
     }
 
-    /// The chunk of usage, which has no choices.
+    /// Returns the usage chunk, which has no choices.
     pub(crate) fn usage_chunk(&self, usage: &Value) -> Value {
         let mut chunk = self.chunk(&json!([]));
         chunk["usage"] = usage.clone();
@@ -104,7 +104,7 @@ impl Head {
         }
     }
 
-    /// The whole answer.
+    /// Returns the response without streaming.
     pub(crate) fn whole(&self, choices: &[Choice], usage: &Value, tokenizer: &Tokenizer) -> Value {
         let choice = |(index, choice): (usize, &Choice)| {
             let reason = reason(choice.summary.ended);
@@ -125,7 +125,7 @@ impl Head {
     }
 }
 
-/// What an answer cost.
+/// The cost of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
     #[serde(skip)]
@@ -133,18 +133,18 @@ pub(crate) struct Summary {
     #[serde(skip)]
     pub(crate) tokens: usize,
     pub(crate) steps: usize,
-    /// Tokens of all candidates.
+    /// The number of tokens of all candidates.
     pub(crate) drafted_tokens: usize,
-    /// Tokens that the backbone read to score candidates, those of each adapter or instruction.
+    /// The number of tokens that the backbone read to score candidates, summed over its lanes.
     pub(crate) scored_tokens: usize,
     pub(crate) seconds: Seconds,
 }
 
-/// Tokens and what the frozen backbone thinks of each; of the first token of a text it thinks
-/// nothing.
+/// Tokens with the scores that the frozen backbone gives them. The first token of a text has no
+/// score.
 pub(crate) type Scores = Vec<(TokenId, Option<TokenScore>)>;
 
-/// A choice that is whole.
+/// A complete choice.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) text: String,
@@ -153,7 +153,8 @@ pub(crate) struct Choice {
     pub(crate) scores: Option<Scores>,
 }
 
-/// Log-probabilities in the shape of the text endpoint: four lists with an entry per token.
+/// Returns log-probabilities in the format of the text endpoint: four lists with an entry per
+/// token.
 fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     let text = |token: u32| tokenizer.decode(&[token]).unwrap_or_default();
     let (mut tokens, mut own, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -165,7 +166,7 @@ fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
         tokens.push(piece);
         own.push(score.as_ref().map(|score| score.log_prob));
         let likeliest = |score: &TokenScore| -> Map<String, Value> {
-            // Of tokens with the same text, the likelier.
+            // If several tokens have the same text, keep the most likely one.
             score.likeliest.iter().rev().map(|(token, log_prob)| (text(*token), json!(log_prob))).collect()
         };
         top.push(score.as_ref().map(likeliest));
@@ -173,7 +174,7 @@ fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     json!({"tokens": tokens, "token_logprobs": own, "top_logprobs": top, "text_offset": offsets})
 }
 
-/// Log-probabilities in the shape of the chat endpoint: an entry per token.
+/// Returns log-probabilities in the format of the chat endpoint: an entry per token.
 fn of_chat(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     let entry = |token: u32, log_prob: f32| {
         json!({"token": tokenizer.decode(&[token]).unwrap_or_default(), "logprob": log_prob,
@@ -188,7 +189,7 @@ fn of_chat(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     json!({"content": content.collect::<Vec<_>>(), "refusal": null})
 }
 
-/// Tokens read and written, and what the search cost.
+/// Returns the token counts and the cost of the search.
 pub(crate) fn usage(prompt: usize, choices: &[Summary]) -> Value {
     let completion: usize = choices.iter().map(|summary| summary.tokens).sum();
     let mut cost = Summary::default();

@@ -1,4 +1,4 @@
-//! The endpoints, and who may use them.
+//! The endpoints and their access control.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,27 +28,27 @@ use crate::response::Shape;
 use crate::service::Service;
 use crate::{ApiError, playground};
 
-/// The header that steers where a body does not.
+/// The header with the steering of a request whose body has none.
 const STEERING_HEADER: &str = "x-swiss-knife";
 
-/// The header that names a request.
+/// The response header with the identifier of the request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The description of the API.
+/// The OpenAPI description of the API.
 const DESCRIPTION: &str = include_str!("openapi.json");
 
-/// Who may use a server.
+/// The access rules of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// What requests must send as `Authorization: Bearer KEY`, if anything.
+    /// The key that requests must send as `Authorization: Bearer KEY`, if any.
     pub key: Option<String>,
-    /// Pages of other origins that may use the server from a browser; `*` for any.
+    /// The origins of web pages that may use the server (CORS); `*` allows any.
     pub origins: Vec<HeaderValue>,
-    /// Whether `/` is a page to play with.
+    /// Whether `/` serves the playground page.
     pub playground: bool,
 }
 
-/// What handlers share.
+/// The state that handlers share.
 #[derive(Clone)]
 struct App {
     service: Arc<Service>,
@@ -62,7 +62,8 @@ impl FromRef<App> for Arc<Service> {
     }
 }
 
-/// The endpoints of a service. With a key, those that do something want it.
+/// Returns the endpoints of a service. If there is a key, all endpoints require it except the
+/// health checks, the API description, `/swiss-knife` and the playground.
 pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
     let body = DefaultBodyLimit::max(service.limits.body);
     let app = App { service, metrics, key: access.key.map(Arc::from) };
@@ -92,7 +93,7 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .with_state(app)
 }
 
-/// The endpoints of a server that loads its models.
+/// Returns the endpoints of a server that is loading its models.
 pub(crate) fn loading(access: &Access) -> Router {
     Router::new()
         .route("/health", get(health))
@@ -105,7 +106,7 @@ async fn health() -> &'static str {
     "ok"
 }
 
-/// Lets pages of `origins` use the server; others have no part of it.
+/// Allows web pages of `origins` to use the server, and no others.
 fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
     if origins.is_empty() {
         return CorsLayer::new();
@@ -114,7 +115,7 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
     CorsLayer::new().allow_origin(origin).allow_methods(Any).allow_headers(AllowHeaders::mirror_request())
 }
 
-/// Names requests, and counts and logs how they ended.
+/// Gives each request an identifier, and counts and logs its status.
 async fn count(mut request: Request, next: Next) -> Response {
     let since = Instant::now();
     let id = RequestId(new_id("req").into());
@@ -220,7 +221,7 @@ async fn blades(State(app): State<App>) -> Json<Value> {
 struct Load {
     /// The name of its blade.
     name: String,
-    /// The folder that holds it.
+    /// The name of its folder.
     adapter: String,
 }
 

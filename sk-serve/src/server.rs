@@ -9,17 +9,18 @@ use crate::connections::Connections;
 use crate::routes::{self, Access};
 use crate::{Limits, Service};
 
-/// A server, which listens before it has a service.
+/// A server. It can listen before its service is ready.
 pub struct Server {
     access: Access,
     limits: Limits,
     metrics: PrometheusHandle,
-    /// What tells requests to come back.
+    /// The router in use until the service is ready.
     loading: Router,
     open: OnceLock<Open>,
 }
 
-/// The bounds of the buckets of histograms. Those of several servers add up.
+/// The upper bounds of histogram buckets. They are fixed so that histograms of several servers can
+/// be added.
 const SECONDS: [f64; 14] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 600.0];
 const SIZES: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
 
@@ -32,26 +33,26 @@ fn recorder() -> PrometheusBuilder {
     with_buckets.expect("there are buckets")
 }
 
-/// What a server has once its models are loaded.
+/// The parts of a server that exist once its models are loaded.
 struct Open {
     service: Arc<Service>,
     router: Router,
 }
 
 impl Server {
-    /// Returns a server that tells all requests but `/health` to come back until it is
-    /// [opened](Self::open). `limits` are those of its service.
+    /// Returns a server that answers 503 to all requests except `/health` until it is
+    /// [opened](Self::open). `limits` are the limits of its service.
     #[must_use]
     pub fn new(access: Access, limits: Limits) -> Self {
         let recorder = recorder().build_recorder();
         let metrics = recorder.handle();
-        // Another server of this process may have installed one already.
+        // Another server of this process may have installed a recorder already.
         let _ = metrics::set_global_recorder(recorder);
         let loading = routes::loading(&access);
         Self { access, limits, metrics, loading, open: OnceLock::new() }
     }
 
-    /// Answers requests with `service` from now on. A server is opened once.
+    /// Starts to answer requests with `service`. Does nothing if the server is open already.
     pub fn open(&self, service: Service) {
         let service = Arc::new(service);
         let open = || {
@@ -61,14 +62,14 @@ impl Server {
         self.open.get_or_init(open);
     }
 
-    /// Whether it was [opened](Self::open).
+    /// Returns whether the server was [opened](Self::open).
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open.get().is_some()
     }
 
-    /// Serves until `shutdown` is ready, and then until all answers under way have ended, or the
-    /// limits say that they take too long.
+    /// Serves until `shutdown` is ready and all answers in progress have ended, for at most
+    /// [`Limits::drain`] after `shutdown`.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let mut connections = Connections::new(listener, Arc::clone(&self), self.limits.clone());
         connections.accept_until(shutdown).await;
@@ -78,7 +79,7 @@ impl Server {
         connections.drain().await;
     }
 
-    /// The endpoints at present.
+    /// Returns the current router.
     pub(crate) fn router(&self) -> Router {
         self.open.get().map_or(&self.loading, |open| &open.router).clone()
     }

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,37 +21,39 @@ use crate::host::{Adapters, Host};
 use crate::live::Lives;
 use crate::request::{Asked, Job, Prompt, instruction_of};
 
-/// How much a server takes on.
+/// The limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Answers that are written at a time. Others wait.
+    /// Maximum number of answers that are generated at the same time. Further answers wait.
     pub concurrent: usize,
-    /// Answers that wait at most; more are refused.
+    /// Maximum number of waiting requests. Further requests are refused.
     pub waiting: usize,
-    /// Bytes that the answers under way may need together, besides the weights.
+    /// Maximum memory of all answers in progress, in bytes, without the weights.
     pub memory: u64,
-    /// Tokens of an answer. A request that asks for more is refused.
+    /// Maximum number of tokens of an answer. A request for more is refused.
     pub max_new_tokens: usize,
-    /// Candidates of a step.
+    /// Maximum number of candidates per step.
     pub candidates: usize,
-    /// Blades of an answer.
+    /// Maximum number of blades of an answer.
     pub blades: usize,
-    /// From a request to the end of its answers. What is written then is sent as it is.
+    /// Maximum time from the arrival of a request to the end of its answers. An answer that takes
+    /// longer ends with the text generated so far.
     pub time: Duration,
-    /// Tokens of a prompt.
+    /// Maximum number of tokens of a prompt.
     pub prompt_tokens: usize,
-    /// Bytes of the body of a request.
+    /// Maximum size of a request body in bytes.
     pub body: usize,
-    /// Bytes of its head.
+    /// Maximum size of a request head in bytes.
     pub header: usize,
-    /// Arrays and objects inside each other, in its JSON.
+    /// Maximum nesting depth of arrays and objects in a JSON body.
     pub depth: usize,
-    /// How long a client may take to send the head of a request, or its body, or take nothing of an
-    /// answer.
+    /// Maximum time that a client may take to send the head of a request or its body, or may go
+    /// without reading from an answer.
     pub patience: Duration,
-    /// How often a stream says that it is alive while a step is under way, if at all.
+    /// Interval of the keep-alive comments that a stream sends during a step; `None` sends none.
     pub keep_alive: Option<Duration>,
-    /// From the end of the server to that of the answers under way, which then stop.
+    /// Time that answers in progress get to finish when the server shuts down. Answers that take
+    /// longer are stopped.
     pub drain: Duration,
 }
 
@@ -65,35 +67,35 @@ impl Default for Limits {
             candidates: 64,
             blades: 16,
             time: Duration::from_mins(10),
-            // Those that fit the model.
+            // Limited only by the context length of the model.
             prompt_tokens: usize::MAX,
             body: 1 << 20,
             header: 32 << 10,
             depth: 32,
             patience: Duration::from_secs(30),
             keep_alive: Some(Duration::from_secs(10)),
-            // As long as an answer takes at most.
+            // The same as `time`, so that every answer can finish.
             drain: Duration::from_mins(10),
         }
     }
 }
 
-/// Models, what steers them unless a request says otherwise, and the answers under way.
+/// The models, their default steering, and the answers in progress.
 pub struct Service {
     pub(crate) host: Host,
-    /// The adapters by the names of their blades.
+    /// The adapters, by blade name.
     pub(crate) rack: Adapters,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
-    /// Where clients may load adapters from.
+    /// The folder that clients may load adapters from.
     adapter_folder: Option<PathBuf>,
-    /// Blades made of instructions, by name.
+    /// The instruction blades: name and text.
     instructions: Vec<(String, String)>,
     steering: Steering,
-    /// Whether the model that ships drafts.
+    /// Whether the bundled models are used.
     shipped: bool,
     pub(crate) framing: Framing,
-    /// What the model is called.
+    /// The name of the model in the API.
     pub(crate) name: String,
     pub(crate) limits: Limits,
     permits: Arc<Semaphore>,
@@ -107,37 +109,37 @@ pub struct Service {
 pub struct Parts {
     /// The models.
     pub host: Host,
-    /// The adapters by the names of their blades.
+    /// The adapters, by blade name.
     pub rack: Adapters,
     /// The names of the loaded adapters.
     pub adapters: Vec<String>,
-    /// A folder of adapters that clients may load and unload, if any.
+    /// The folder of adapters that clients may load and unload, if any.
     pub adapter_folder: Option<PathBuf>,
-    /// Blades made of instructions, by name.
+    /// The instruction blades: name and text.
     pub instructions: Vec<(String, String)>,
-    /// What steers unless a request says otherwise.
+    /// The default steering, which requests can override.
     pub steering: Steering,
-    /// Whether the model that ships drafts.
+    /// Whether the bundled models are used.
     pub shipped: bool,
-    /// How a dialogue becomes a text.
+    /// How a dialogue is turned into a text.
     pub framing: Framing,
-    /// What clients call the model.
+    /// The name of the model in the API.
     pub name: String,
-    /// How much is taken on.
+    /// The limits.
     pub limits: Limits,
 }
 
-/// The unit of the memory of requests.
+/// The unit in which memory is reserved.
 const MEBIBYTE: u64 = 1 << 20;
 
-/// The place of a request among those under way; others take it when this is dropped.
+/// The permits of a request that runs. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     _permits: OwnedSemaphorePermit,
     _memory: OwnedSemaphorePermit,
 }
 
-/// A request that waits for its place.
+/// A request that waits for its permits.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     permits: Arc<Semaphore>,
@@ -148,7 +150,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Waits. Whoever came first is first.
+    /// Waits until the request may run. Requests are admitted in order of arrival.
     pub(crate) async fn admitted(self) -> Result<Admitted, ApiError> {
         let closed = |_| ApiError::draining();
         let permits = self.permits.acquire_many_owned(self.threads).await.map_err(closed)?;
@@ -159,7 +161,7 @@ impl Ticket {
 }
 
 impl Service {
-    /// A service of loaded models.
+    /// Returns a service with loaded models.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let Parts { host, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
@@ -187,7 +189,7 @@ impl Service {
         }
     }
 
-    /// The scheme of a request.
+    /// Returns the scheme of a request.
     pub(crate) fn scheme(&self, job: &Job) -> Result<SchemeSpec, ApiError> {
         let asked = &job.steering;
         let mut steering = self.steering.clone();
@@ -204,7 +206,7 @@ impl Service {
         }
         for text in &asked.set {
             let edit: FieldEdit = text.parse().map_err(|error: String| ApiError::invalid("swiss_knife.set", error))?;
-            // A blade's section names files.
+            // The sections of blades contain file paths, which clients must not set.
             if text.trim_start().starts_with("blades") {
                 return Err(ApiError::invalid("swiss_knife.set", "`set` edits no blades; give them as `blades`"));
             }
@@ -234,7 +236,8 @@ impl Service {
         Ok(config)
     }
 
-    /// Seats the blades of the server and those of a request, which take the place of the former.
+    /// Seats the blades of the server and those of the request. A blade of the request replaces a
+    /// blade of the server with the same name.
     fn seat(&self, config: &mut SchemeSpec, own: &BTreeMap<String, String>) -> Result<(), ApiError> {
         let adapters = self.adapters();
         if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
@@ -259,7 +262,7 @@ impl Service {
         }
     }
 
-    /// Refuses more blades than an answer may have.
+    /// Returns an error if an answer may not have this many blades.
     pub(crate) fn check_blades(&self, blades: usize) -> Result<(), ApiError> {
         if blades <= self.limits.blades {
             return Ok(());
@@ -273,8 +276,8 @@ impl Service {
         self.adapters.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Loads the adapter in a folder of those that clients may load, as a blade for requests from
-    /// now on. Blocks while it reads the files.
+    /// Loads an adapter from a subfolder of the adapter folder, as a blade for later requests.
+    /// Blocks while it reads the files.
     pub(crate) fn load(&self, name: &str, folder: &str) -> Result<(), ApiError> {
         let path = self.folder(folder)?;
         if name.trim().is_empty() {
@@ -290,7 +293,7 @@ impl Service {
         Ok(())
     }
 
-    /// Unloads the adapter of a blade. Answers under way that read with it fail at their next step.
+    /// Unloads the adapter of a blade. Answers in progress that use it fail at their next step.
     pub(crate) fn unload(&self, name: &str) -> Result<(), ApiError> {
         if self.adapter_folder.is_none() {
             return Err(ApiError::forbidden("this server does not let clients unload blades; start it with --adapters DIR"));
@@ -303,7 +306,7 @@ impl Service {
         Ok(())
     }
 
-    /// The path of a folder directly under the one that clients may load from.
+    /// Returns the path of a direct subfolder of the adapter folder.
     fn folder(&self, name: &str) -> Result<String, ApiError> {
         let Some(allowed) = &self.adapter_folder else {
             return Err(ApiError::forbidden("this server does not let clients load blades; start it with --adapters DIR"));
@@ -322,12 +325,12 @@ impl Service {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// The scheme that `NAME:SCHEME` names.
+    /// Returns the `SCHEME` of a model name `NAME:SCHEME`.
     fn scheme_of<'a>(&self, model: Option<&'a str>) -> Option<&'a str> {
         model?.strip_prefix(self.name.as_str())?.strip_prefix(':')
     }
 
-    /// Refuses models that are not here.
+    /// Returns an error if the model is not one of this server.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
         let is_here = |name: &str| match self.scheme_of(Some(name)) {
             Some(scheme) => SHIPPED.iter().any(|shipped| shipped.name == scheme),
@@ -345,7 +348,8 @@ impl Service {
         }
     }
 
-    /// The most tokens of an answer: as many as the field of a request asks for, if it has one.
+    /// Returns the maximum number of tokens of an answer: the number requested, or else the
+    /// server's limit. `asked` also holds the name of the request's field.
     pub(crate) fn max_new_tokens(&self, asked: Option<(&'static str, usize)>) -> Result<usize, ApiError> {
         let most = self.limits.max_new_tokens;
         match asked {
@@ -357,7 +361,7 @@ impl Service {
         }
     }
 
-    /// The context of a lane that reads a prompt under an instruction.
+    /// Returns the context of a lane that reads the prompt under an instruction.
     pub(crate) fn instruction(&self, asked: &Asked, text: &str) -> Result<Instruction, TextError> {
         let tokenizer = self.host.tokenizer();
         let tokens = match &asked.prompt {
@@ -367,8 +371,8 @@ impl Service {
         Ok(Instruction::new(asked.opening, tokens))
     }
 
-    /// The bytes that an answer needs at most, whose context holds `reach` tokens, `new` of them
-    /// written.
+    /// Returns the maximum memory, in bytes, of an answer with a context of `reach` tokens, of
+    /// which `new` are generated.
     pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
         let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
@@ -385,8 +389,7 @@ impl Service {
         self.host.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })
     }
 
-    /// Joins the queue with a request that is answered on several threads, each of which may need
-    /// `bytes`.
+    /// Queues a request that is answered on `threads` threads, each of which needs at most `bytes`.
     pub(crate) fn queue(&self, threads: usize, bytes: u64) -> Result<Ticket, ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());
@@ -405,26 +408,27 @@ impl Service {
         Ok(Ticket { permits, memory, threads: threads as u32, mebibytes, waiting })
     }
 
-    /// Reserves memory for one more lane of `tokens` tokens, at once or not at all.
+    /// Reserves memory for one more lane of `tokens` tokens. Fails immediately if there is not
+    /// enough.
     pub(crate) fn reserve(&self, tokens: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let bytes = self.host.bytes_per_token().saturating_mul(tokens as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
     }
 
-    /// Threads that write the answers of a request.
+    /// Returns the number of threads that generate the answers of a request.
     pub(crate) fn threads(&self, answers: usize) -> usize {
         answers.min(self.limits.concurrent).max(1)
     }
 
-    /// Bytes that the answers under way have reserved, and requests that wait.
+    /// Returns the bytes reserved by answers in progress, and the number of waiting requests.
     pub(crate) fn load_figures(&self) -> (u64, usize) {
         let total = (self.limits.memory / MEBIBYTE).max(1);
         let free = self.memory.available_permits() as u64;
         (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
     }
 
-    /// Takes no more requests.
+    /// Refuses all further requests.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -433,7 +437,7 @@ impl Service {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// What the server has to offer.
+    /// Returns what clients can request from the server.
     pub(crate) fn about(&self) -> About<'_> {
         let spec = self.steering.spec(self.shipped).ok().and_then(|mut config| {
             self.seat(&mut config, &BTreeMap::new()).ok()?;
@@ -467,7 +471,7 @@ impl Service {
     }
 }
 
-/// What a server has to offer.
+/// What clients can request from a server.
 #[derive(Debug, Serialize)]
 pub(crate) struct About<'a> {
     model: &'a str,
@@ -480,14 +484,14 @@ pub(crate) struct About<'a> {
     defaults: Defaults<'a>,
 }
 
-/// A blade that requests can give a weight.
+/// A blade that requests can weight.
 #[derive(Debug, Serialize)]
 pub(crate) struct BladeOf<'a> {
     name: String,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     instruction: Option<&'a str>,
-    /// Its weight unless a request says otherwise.
+    /// Its default weight.
     weight: f64,
 }
 
@@ -497,7 +501,7 @@ struct SchemeOf {
     summary: String,
 }
 
-/// What a request gets that asks for nothing else; null where the scheme has no such number.
+/// The default settings of a request. A number is null if the scheme does not have it.
 #[derive(Debug, Serialize)]
 struct Defaults<'a> {
     scheme: Cow<'a, str>,
@@ -511,7 +515,7 @@ impl SchemeOf {
     }
 }
 
-/// A request that waits for its place.
+/// A request that waits for its permits.
 #[derive(Debug)]
 struct Waiting(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! A step as a client sees it.
+//! Steps as clients see them.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use sk_models::text::Tokenizer;
 use sk_normalize::influence_shares;
 use sk_scheme::Stability;
 
-/// The candidates of a step, what was made of them, and why.
+/// A step: its candidates, their scores, and the choice.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Step {
     step: usize,
     chosen: usize,
     /// The weight of each blade in this step.
     weights: BTreeMap<String, f64>,
-    /// The share of each blade in how far the composite moves the candidates apart.
+    /// The share of each blade in the spread of the composite scores of the candidates.
     influence: BTreeMap<String, f64>,
     candidates: Vec<CandidateOf>,
-    /// Where only the likeliest tokens of the vocabulary were to be had, how many they are.
+    /// The number of tokens that the server returned, if it returned only the most likely ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<usize>,
-    /// What went over the network, where models are behind servers.
+    /// The network traffic to the servers of the models, if any.
     #[serde(skip_serializing_if = "Traffic::is_none")]
     traffic: Traffic,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ struct CandidateOf {
 struct ScoreOf {
     mu: f64,
     sigma: f64,
-    /// What the blade adds to the composite μ.
+    /// The contribution of the blade to the composite μ.
     contribution: f64,
 }
 
@@ -56,14 +56,14 @@ struct ScoreOf {
 struct CertificateOf {
     /// τ.
     tolerance: f64,
-    /// How far each composite μ may move, in its own unit, while the probabilities of any set of
-    /// candidates change by at most τ.
+    /// The largest change of each composite μ, in units of μ, that changes the probability of any
+    /// set of candidates by at most τ.
     radius: f64,
 }
 
 impl Step {
-    /// The step of `trace`, decided by `arm`, whose choices `stability` bounds, if it can, at a
-    /// tolerance.
+    /// Describes the step of `trace`, which `arm` decided. `stability` holds the stability bounds
+    /// of the scheme, if it has any, and the tolerance.
     pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<&(Stability, f64)>, tokenizer: &Tokenizer) -> Self {
         let contributions = contributions(trace, arm);
         let decision = &trace.decision;
@@ -99,7 +99,8 @@ impl Step {
     }
 }
 
-/// w_k·μ̂^(k) of each blade and candidate, with μ̂^(k) what the normaliser makes of the blade alone.
+/// Returns w_k·μ̂^(k) of each blade and candidate, where μ̂^(k) is the normalised score of blade k
+/// alone.
 fn contributions(trace: &StepTrace, arm: &Arm) -> Vec<Vec<f64>> {
     let total: f64 = trace.blades.iter().map(|blade| blade.weight.max(0.0)).sum();
     let added = |blade: &sk_core::ScoreTrace| {

@@ -1,4 +1,4 @@
-//! A server in this process: before it has models, and when a request meets a fault.
+//! Tests of a server in this process: before its models are loaded, and after a panic in a request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use sk_serve::{Access, Limits, Parts, Server, Service};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// Breaks the next answer when it has its first span.
+/// If set, the next answer panics at its first span.
 static BREAKS: AtomicBool = AtomicBool::new(false);
 
-/// Measures nothing, and panics where it is told to: in the thread that writes an answer.
+/// A recorder that records nothing. If [`BREAKS`] is set, it panics in the thread of an answer.
 struct Broken;
 
 impl Recorder for Broken {
@@ -69,7 +69,8 @@ fn service() -> Service {
     })
 }
 
-/// A server that listens; it lives as long as the runtime.
+/// Returns a listening server, its URL and its runtime. The server stops when the runtime is
+/// dropped.
 fn listening() -> (Arc<Server>, String, Runtime) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let server = Arc::new(Server::new(Access::default(), Limits::default()));
@@ -83,7 +84,7 @@ fn agent() -> ureq::Agent {
     ureq::Agent::config_builder().http_status_as_error(false).build().into()
 }
 
-/// A status and a body.
+/// Sends a chat request. Returns the status and the body of the response.
 fn ask(url: &str, body: &Value) -> (u16, String) {
     let mut response = agent().post(format!("{url}/v1/chat/completions")).send(body.to_string().as_str()).unwrap();
     (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
@@ -129,7 +130,7 @@ fn a_panic_of_one_request_harms_no_other() {
             assert_eq!(text(body), *alone);
         }
     }
-    // A stream that is under way ends with the error.
+    // A stream in progress ends with the error.
     BREAKS.store(true, Ordering::Relaxed);
     let (status, body) = ask(&url, &asked(0, true));
     assert!(status == 200 && body.contains("\"error\"") && body.trim_end().ends_with("data: [DONE]"), "{body}");
