@@ -1,4 +1,4 @@
-//! Reading a score out of what a model wrote.
+//! Extraction of a score from a model's answer.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::Scale;
 
-/// Ends the thoughts of a model that thinks aloud.
+/// The tag that ends the thinking of a reasoning model.
 const THOUGHT: &str = "</think>";
-/// The field of a score.
+/// The name of the score field.
 const SCORE: &str = "score";
 
-/// The fields of a JSON object as they stand there: one that is named twice is there twice.
+/// The fields of a JSON object in order, including duplicates.
 struct JsonObject(Vec<(String, Value)>);
 
 impl JsonObject {
@@ -43,14 +43,14 @@ impl<'de> Deserialize<'de> for JsonObject {
     }
 }
 
-/// The score and the reason in an answer.
+/// Returns the score and the reason of an answer.
 ///
-/// The answer holds exactly one JSON object with a `score`, or several that agree, and that score
-/// is a whole number on the scale. An object that names it twice must agree with itself. Prose or a
-/// code fence around the object is ignored, and so is what a thinking model writes before
-/// `</think>`. An answer without such an object may be the number alone, `7`, or the number out of
-/// the highest score, `7/10`. Nothing is guessed: a number within a sentence, a number as text, a
-/// decimal fraction or a number off the scale is no score.
+/// The answer must contain a JSON object with a `score` that is a whole number on the scale.
+/// Several objects, or several `score` fields of one object, must agree. Text or a code fence
+/// around the object is ignored, and so is everything before `</think>`. Without such an object,
+/// the answer may be just the number, `7`, or the number out of the highest score, `7/10`. Nothing
+/// is guessed: a number within a sentence, a number as a JSON string, a decimal fraction and a
+/// number off the scale are errors.
 ///
 /// # Errors
 /// What is wrong with the answer.
@@ -71,9 +71,9 @@ pub(super) fn score(text: &str, scale: Scale) -> Result<(u64, Option<String>), S
     }
 }
 
-/// The score of an answer that is a number and nothing else, bare or out of the highest score.
+/// Parses an answer that consists of a number, or of a number out of the highest score.
 fn number(text: &str, scale: Scale) -> Result<u64, String> {
-    // Emphasis and a full stop do not change a number.
+    // Strip Markdown emphasis and a full stop.
     let bare = text.trim().trim_matches(['*', '`']).trim_end_matches('.').trim_end_matches('*');
     let whole = |text: &str| {
         let text = text.trim();
@@ -92,12 +92,12 @@ fn off(score: &dyn fmt::Display, scale: Scale) -> String {
     format!("its score is {score}, not a whole number on the scale {scale}")
 }
 
-/// What follows the thoughts.
+/// Returns the text after the thinking of the model.
 fn after_thoughts(text: &str) -> &str {
     text.rfind(THOUGHT).map_or(text, |end| &text[end + THOUGHT.len()..])
 }
 
-/// The outermost JSON objects of a text.
+/// Returns the outermost JSON objects of a text.
 fn objects(text: &str) -> Vec<JsonObject> {
     let (mut objects, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find('{') {

@@ -1,4 +1,4 @@
-//! Scores remembered on disk.
+//! A cache of scores on disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::whole_file;
 /// Version of the layout below; it is part of every key.
 const LAYOUT: u32 = 1;
 
-/// A judge that asks another one only what it was not asked before.
+/// A judge that caches the scores of another judge.
 ///
-/// A score is kept in a file of its own, named by SHA-256 over the judge's identity, the rubric's
-/// name, version and text, the pass, the conversation and the response. Files are written whole or
-/// not at all, so that processes may share a cache. Abstentions are not kept: another run may get
-/// an answer. A file that is damaged counts as absent.
+/// Each score is stored in its own file. The file name is the SHA-256 digest of the judge's
+/// identity, the rubric's name, version and text, the pass, the conversation and the response.
+/// Files are written atomically, so that processes can share a cache. Abstentions are not cached,
+/// because another run may get a score. A damaged file counts as absent.
 #[derive(Debug)]
 pub struct Cached<J> {
     judge: J,
@@ -26,7 +26,7 @@ pub struct Cached<J> {
     hits: AtomicUsize,
 }
 
-/// What decides a score.
+/// The data that a cache key is computed from.
 #[derive(Serialize)]
 struct Material<'a> {
     layout: u32,
@@ -40,7 +40,7 @@ struct Material<'a> {
     response: &'a str,
 }
 
-/// What a file holds: the score, and for people what it is of.
+/// The contents of a cache file: the score and, for human readers, what was scored.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     judge: Identity,
@@ -51,21 +51,21 @@ struct Entry {
 }
 
 impl<J: Judge> Cached<J> {
-    /// A judge with its scores kept in a directory, which is created.
+    /// Returns a judge whose scores are cached in `directory`. Creates the directory.
     ///
     /// # Errors
-    /// When the directory cannot be created.
+    /// If the directory cannot be created.
     pub fn new(judge: J, directory: &Path) -> Result<Self, JudgeError> {
         fs::create_dir_all(directory).map_err(|source| JudgeError::Write { path: directory.to_owned(), source })?;
         Ok(Self { judge, directory: directory.to_owned(), hits: AtomicUsize::new(0) })
     }
 
-    /// How many questions were answered without asking.
+    /// Returns the number of questions answered from the cache.
     pub fn hits(&self) -> usize {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// The judge that is asked.
+    /// Returns the wrapped judge.
     pub fn inner(&self) -> &J {
         &self.judge
     }
@@ -82,7 +82,8 @@ impl<J: Judge> Cached<J> {
             prompt: question.prompt,
             response: question.response,
         };
-        // Numbers and texts always serialise; a failure would only mean a key that is never found.
+        // Serialisation of numbers and texts cannot fail. If it did, the entry would just never be
+        // found.
         let key = format!("{:x}", Sha256::digest(serde_json::to_vec(&material).unwrap_or_default()));
         self.directory.join(&key[..2]).join(format!("{}.json", &key[2..]))
     }

@@ -1,5 +1,5 @@
-//! The candidates of recorded steps as responses to judge, and what their dispersions know of the
-//! judge.
+//! Judging of the candidates of recorded steps, and the informativeness of blade scores and
+//! dispersions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -14,19 +14,19 @@ use sk_report::stats::{Bootstrap, Clusters};
 
 use super::{JudgeError, Judged, Objectives, Response, Rubric};
 
-/// Candidates of a step below which ranks say nothing.
+/// Minimum number of candidates of a step for rank correlations.
 const FEWEST: usize = 3;
 
-/// Resamples of the prompts, and their seed.
+/// Number of bootstrap resamples of the prompts, and their seed.
 const RESAMPLES: usize = 10_000;
 const SEED: u64 = 42;
 
-/// The part of a recorded step that is read.
+/// The fields of a recorded step that are used.
 #[derive(Deserialize)]
 struct StepLine {
     id: String,
     step: usize,
-    /// Candidates of the step, kept or not.
+    /// Number of candidates of the step, including those that were not recorded.
     n: usize,
     candidates: Vec<Text>,
     blades: Vec<BladeScores>,
@@ -38,7 +38,7 @@ struct Text {
     text: String,
 }
 
-/// What a blade said of the candidates of a step.
+/// The scores that a blade gave to the candidates of a step.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct BladeScores {
     name: String,
@@ -51,19 +51,19 @@ struct BladeScores {
 pub struct StepCandidates {
     scheme: String,
     prompt_id: String,
-    /// Its candidates among the responses.
+    /// The positions of its candidates among the responses.
     responses: std::ops::Range<usize>,
     blades: Vec<BladeScores>,
 }
 
-/// The candidates that the steps of a sweep had, each as the response it would have made so far, and
-/// the steps they belong to.
+/// Reads the candidates of the steps of a sweep. Each candidate becomes a response: the text so
+/// far, followed by the candidate. Also returns the steps.
 ///
-/// A step with fewer than three candidates, or of whose candidates only some were recorded, is left
-/// out.
+/// Skips steps with fewer than three candidates, and steps of which only some candidates were
+/// recorded.
 ///
 /// # Errors
-/// If a file cannot be read, a line is not what it must be, or there is no such step.
+/// If a file cannot be read, a line is invalid, or no step is left.
 pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates>), JudgeError> {
     let records = read_records(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
     let records: HashMap<&str, &SweepRecord> = records.iter().map(|record| (record.id.as_str(), record)).collect();
@@ -77,7 +77,7 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates
         let wrong = |reason: String| JudgeError::Record { path: traces.clone(), line, reason };
         let text = text.map_err(|error| wrong(error.to_string()))?;
         let step: StepLine = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
-        // What stands behind the last record belongs to none.
+        // Steps after the last record belong to no record.
         let Some(record) = records.get(step.id.as_str()) else { continue };
         let chosen = step.candidates.get(step.chosen).ok_or_else(|| wrong(format!("it has no candidate {}", step.chosen)))?;
         let of_step = |scores: &Vec<f64>| scores.len() == step.candidates.len();
@@ -104,16 +104,17 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates
     Ok((responses, steps))
 }
 
-/// A mean over steps, and its 95 % interval by prompt.
+/// A mean over steps, with its 95 % bootstrap interval over prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// The interval: percentiles of 10,000 resamples of the prompts. None of one prompt.
+    /// The interval: percentiles of 10,000 resamples of the prompts. `None` if there is only one
+    /// prompt.
     pub interval: Option<[f64; 2]>,
 }
 
-/// What a blade's scores know of a rubric, over the steps of a scheme.
+/// The informativeness of a blade's scores about a rubric, over the steps of a scheme.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Informativeness {
     /// The scheme.
@@ -122,9 +123,9 @@ pub struct Informativeness {
     pub blade: String,
     /// The rubric.
     pub rubric: String,
-    /// Steps in which ranks can be compared.
+    /// Number of steps in which ranks can be compared.
     pub steps: usize,
-    /// Prompts among them.
+    /// Number of prompts of those steps.
     pub prompts: usize,
     /// Spearman's r_s(μ, q) within a step.
     pub score: Estimate,
@@ -143,12 +144,13 @@ struct Ranks<'a> {
     dispersion: f64,
 }
 
-/// 𝓘(σ) of each scheme's blades against the rubrics that a judge answered (`def:info`).
+/// Computes 𝓘(σ) of each scheme's blades against the judge's scores (`def:info`).
 ///
-/// q is the judge's score, negated where less of the rubric is better. It and μ are in different
-/// units, so both are standardised within the step before they are compared. A blade is held against
-/// the rubric whose model or objective has its name, or against all if none has. A step counts for a
-/// rubric if the judge scored all of its candidates and neither μ, σ, q nor the error is constant.
+/// q is the judge's score, negated if less of the rubric is better. q and μ have different units,
+/// so both are standardised within the step before they are compared. A blade is compared with the
+/// rubric whose model or objective has its name, or with all rubrics if there is none. A step
+/// counts for a rubric if the judge scored all of its candidates and none of μ, σ, q and the error
+/// is constant.
 pub fn informativeness(
     steps: &[StepCandidates],
     responses: &[Response],
@@ -203,7 +205,7 @@ impl Estimate {
     }
 }
 
-/// The rubrics that a blade is held against.
+/// Returns the rubrics that a blade is compared with.
 fn of_blade<'r>(blade: &str, rubrics: &BTreeSet<&'r str>, objectives: &Objectives) -> Vec<&'r str> {
     let is_called = |rubric: &str| {
         let objective = objectives.objective_of(rubric).is_some_and(|objective| objective.name == blade);
@@ -214,7 +216,7 @@ fn of_blade<'r>(blade: &str, rubrics: &BTreeSet<&'r str>, objectives: &Objective
     if named.is_empty() { rubrics.iter().copied().collect() } else { named }
 }
 
-/// r_s(μ, q) and r_s(σ, |μ̂ − q̂|), if neither is of a constant.
+/// Returns r_s(μ, q) and r_s(σ, |μ̂ − q̂|), if none of the four is constant.
 fn ranks(blade: &BladeScores, quality: &[f64]) -> Option<(f64, f64)> {
     let (mu, standard) = (standardized(&blade.mu)?, standardized(quality)?);
     let error: Vec<f64> = mu.iter().zip(&standard).map(|(mu, quality)| (mu - quality).abs()).collect();

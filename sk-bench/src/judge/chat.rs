@@ -12,13 +12,14 @@ use super::weighted::TokenLogprob;
 use super::{Endpoint, Identity, Judge, JudgeError, Question, Retry, Scale, Score, Verdict, answer, weighted};
 use crate::named::named;
 
-/// How often a model is told that its answer was none, before it counts as an abstention.
+/// Number of times that the model is reminded of the form after an unreadable answer, before the
+/// answer counts as an abstention.
 const REMINDERS: usize = 2;
-/// Alternatives asked for at each token: as many as the common servers give.
+/// Number of alternatives (`top_logprobs`) requested per token: the maximum of common servers.
 const ALTERNATIVES: u32 = 20;
 
 named! {
-    /// How a score is made of what the model says.
+    /// How the model's output is turned into a score.
     Scoring {
         /// The whole number that the model writes, with its reason.
         Integer = "integer",
@@ -44,26 +45,26 @@ named! {
 pub struct ChatSettings {
     /// The model's name on the server.
     pub model: String,
-    /// How a score is made of what the model says.
+    /// How the model's output is turned into a score.
     pub scoring: Scoring,
-    /// The scale the model answers on, unless a rubric has one of its own.
+    /// The scale of the model's answers, unless a rubric has its own.
     pub scale: Scale,
     /// Sampling temperature.
     pub temperature: f64,
-    /// Most tokens of an answer.
+    /// Maximum number of tokens of an answer.
     pub max_tokens: u32,
-    /// How an answer is made to have the right form. `None` takes the strictest way that the server
+    /// How the form of an answer is enforced. `None` uses the strictest way that the server
     /// supports.
     pub structure: Option<Structure>,
-    /// Fields to add to each request, over those there are; null takes a field out.
+    /// Fields to set in each request, which override existing ones. A null removes the field.
     pub extra: Map<String, Value>,
-    /// When to ask again.
+    /// When to retry.
     pub retry: Retry,
 }
 
 impl ChatSettings {
-    /// The settings of greedy judging: temperature 0, and the scale and length that fit the
-    /// scoring.
+    /// Returns the settings for greedy judging: temperature 0, with the scale and answer length
+    /// that suit the scoring.
     pub fn new(model: impl Into<String>, scoring: Scoring) -> Self {
         Self {
             model: model.into(),
@@ -85,8 +86,8 @@ impl ChatSettings {
 
     fn identity(&self) -> Identity {
         let mut settings = format!("wording {WORDING}, temperature {}, max_tokens {}", self.temperature, self.max_tokens);
-        // A form that was chosen is part of the question; one that a server was found to take is
-        // not known before it is asked.
+        // An explicitly chosen form is part of the identity. A detected form is not, because it is
+        // unknown before the first request.
         if let (Scoring::Integer, Some(structure)) = (self.scoring, self.structure) {
             settings += &format!(", structure {}", structure.name());
         }
@@ -102,21 +103,22 @@ impl ChatSettings {
 
 /// A judge that asks a chat model.
 ///
-/// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object; a number alone is
-/// understood too. The first request asks for a JSON schema; a server that refuses is asked for any
-/// JSON object, then for nothing; what it accepted is remembered. Whatever the server promises, the
-/// answer is read strictly. With [`Scoring::Logprob`] the answer is a bare number and needs no form.
+/// **Form.** With [`Scoring::Integer`] the model must answer with a JSON object; a number alone is
+/// accepted, too. The first request asks for a JSON schema. If the server rejects it, the next
+/// request asks for any JSON object, and the one after that for no form. The accepted form is
+/// remembered. The answer is always parsed strictly. With [`Scoring::Logprob`] the answer is a bare
+/// number and needs no form.
 ///
-/// **Trouble.** Broken connections, time-outs, half answers and the statuses 408, 409, 425, 429 and
-/// 5xx are met by asking again after a pause that doubles, with jitter, and is never shorter than
-/// `Retry-After`; the pause holds for all questions of this judge. An answer that is no score is
-/// met by two reminders, and then counts as an abstention.
+/// **Failures.** Broken connections, timeouts, incomplete answers and the statuses 408, 409, 425,
+/// 429 and 5xx except 501 are retried after a pause. The pause doubles each time, has jitter, is
+/// never shorter than `Retry-After`, and applies to all questions of this judge. After an answer
+/// without a readable score, the model is reminded twice; then the answer counts as an abstention.
 #[derive(Debug)]
 pub struct ChatJudge {
     endpoint: Endpoint,
     settings: ChatSettings,
     identity: Identity,
-    /// Position in [`Structure::ALL`] of the strictest form that the server was not seen to refuse.
+    /// Position in [`Structure::ALL`] of the strictest form that the server is not known to reject.
     structure: AtomicU8,
     pace: Pace,
 }
@@ -145,11 +147,11 @@ struct Logprobs {
 }
 
 impl ChatJudge {
-    /// A judge at an endpoint.
+    /// Returns a judge at an endpoint.
     ///
     /// # Errors
-    /// When scores are to be weighted by log-probabilities on a scale with numbers of two digits,
-    /// which are not one token everywhere.
+    /// If scoring uses log-probabilities and the scale has two-digit numbers, which some tokenizers
+    /// split.
     pub fn new(endpoint: Endpoint, settings: ChatSettings) -> Result<Self, JudgeError> {
         check(settings.scoring, settings.scale)?;
         let first = match settings.scoring {
@@ -160,8 +162,8 @@ impl ChatJudge {
         Ok(Self { endpoint, settings, identity, structure: AtomicU8::new(first as u8), pace: Pace::default() })
     }
 
-    /// How answers are made to have the right form now: what was set, or what the server was found
-    /// to support.
+    /// Returns the form in use: the one that was set, or the one that the server is known to
+    /// support.
     pub fn structure(&self) -> Structure {
         Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)].2
     }
@@ -173,7 +175,7 @@ impl ChatJudge {
             "messages": messages,
             "temperature": temperature,
             "max_tokens": max_tokens,
-            // Passes differ where the server draws at all.
+            // Different seeds give different passes if the server samples.
             "seed": pass,
         });
         if *scoring == Scoring::Logprob {
@@ -197,20 +199,20 @@ impl ChatJudge {
         body
     }
 
-    /// A completion, in the strictest form that the server supports.
+    /// Requests a completion in the strictest form that the server supports.
     fn complete(&self, messages: &[ChatMessage], scale: Scale, pass: u32) -> Result<Choice, JudgeError> {
         let first = self.structure();
         let mut refusal = None;
         for (_, structure) in Structure::by_name().filter(|(_, structure)| *structure >= first) {
             match self.persist(&self.body(messages, scale, pass, structure)) {
                 Ok(choice) => {
-                    // Only once a laxer form was accepted is it known that the form was what the
-                    // server minded.
+                    // Only the success of a less strict form shows that the form was the reason for
+                    // the rejection.
                     self.structure.fetch_max(structure as u8, Ordering::Relaxed);
                     return Ok(choice);
                 }
                 Err(JudgeError::Rejected { url, status, body }) => {
-                    // The first complaint is about the request as it was meant; keep that one.
+                    // Keep the first rejection, which concerns the strictest form.
                     refusal.get_or_insert(JudgeError::Rejected { url, status, body });
                     if self.settings.structure.is_some() {
                         break;
@@ -222,7 +224,7 @@ impl ChatJudge {
         Err(refusal.unwrap_or_else(|| self.unanswered(0, "nothing was asked")))
     }
 
-    /// Asks until there is a whole answer, or attempts run out.
+    /// Retries until there is a complete answer or no attempt is left.
     fn persist(&self, body: &Value) -> Result<Choice, JudgeError> {
         let Retry { attempts, patience, .. } = self.settings.retry;
         let mut last = String::new();
@@ -282,7 +284,7 @@ impl ChatJudge {
         }
     }
 
-    /// The score in a completion. The inner error says why there is none.
+    /// Returns the score of a completion. The inner error says why there is none.
     fn score(&self, choice: &Choice, scale: Scale) -> Result<Result<Score, String>, JudgeError> {
         if choice.finish_reason.as_deref() == Some("length") {
             return Ok(Err(format!("its answer was cut off after {} tokens", self.settings.max_tokens)));
@@ -345,13 +347,13 @@ impl Judge for ChatJudge {
     }
 }
 
-/// Refuses a scale on which log-probabilities cannot be read.
+/// Returns an error if log-probability scoring does not support the scale.
 fn check(scoring: Scoring, scale: Scale) -> Result<(), JudgeError> {
     let readable = scoring == Scoring::Integer || scale.is_single_digit();
     if readable { Ok(()) } else { Err(JudgeError::WideScale { scale }) }
 }
 
-/// Whether a status may be another one the next time.
+/// Returns whether a status is transient, so that a retry may succeed.
 fn is_passing(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429) || (status >= 500 && status != 501)
 }
@@ -361,7 +363,7 @@ fn first_choice(body: &str) -> Result<Choice, String> {
     completion.choices.into_iter().next().ok_or_else(|| "it has no choice".to_owned())
 }
 
-/// The form of an answer. Scores are listed one by one, since not every server honours bounds.
+/// Returns the JSON schema of an answer. It lists every score, because some servers ignore bounds.
 fn schema(scale: Scale) -> Value {
     let scores: Vec<u8> = (scale.low()..=scale.high()).collect();
     json!({

@@ -1,4 +1,4 @@
-//! An OpenAI-compatible server: requests, and what comes back.
+//! A client for OpenAI-compatible servers.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,31 +14,31 @@ use super::JudgeError;
 use super::retry::retry_after;
 use crate::message;
 
-/// How long a server may take to accept a connection.
+/// Timeout for connecting to a server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The longest wait for an answer, a year: the moment that a wait ends at must be one that a clock
-/// can show.
+/// Maximum timeout of a request: one year. A longer one could overflow the deadline.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// The longest answer read.
+/// Maximum number of bytes read of a response.
 const LONGEST: u64 = 8 << 20;
-/// Characters of a server's complaint that are shown.
+/// Maximum number of characters shown of a server's error message.
 const SHOWN: usize = 300;
 
-/// An API key. It is sent to the endpoint and shown nowhere.
+/// An API key. It is sent to the endpoint and never shown.
 #[derive(Clone)]
 pub struct Key(String);
 
 impl Key {
-    /// The key in an environment variable; none if the variable is unset or empty.
+    /// Returns the key in an environment variable; `None` if the variable is unset or empty.
     ///
     /// # Errors
-    /// When the value cannot stand in a header.
+    /// If the value is not valid in an HTTP header.
     pub fn from_env(variable: &str) -> Result<Option<Self>, JudgeError> {
         let Some(value) = std::env::var_os(variable) else { return Ok(None) };
         Self::new(&value.to_string_lossy()).ok_or_else(|| JudgeError::Key { variable: variable.to_owned() })
     }
 
-    /// A key, none if the text is blank. Outer `None` if it cannot stand in a header.
+    /// Parses a key. The inner value is `None` if the text is blank. The outer value is `None` if
+    /// the text is not valid in an HTTP header.
     fn new(text: &str) -> Option<Option<Self>> {
         let text = text.trim();
         let fits = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -52,17 +52,17 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Where a server is, and how it is talked to.
+/// A server's address and the HTTP client for it.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     agent: Agent,
     base: String,
     key: Option<Key>,
-    /// Whether the key is sent to another machine without encryption.
+    /// Whether the key is sent unencrypted to another machine.
     exposed: bool,
 }
 
-/// An answer of the server, whatever its status.
+/// A response of the server, with any status.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -71,14 +71,14 @@ pub(super) struct Answer {
 }
 
 impl Endpoint {
-    /// The server at a base address such as `http://localhost:8000/v1`. Where only a host is given,
-    /// `/v1` is added.
+    /// Returns the endpoint at a base URL such as `http://localhost:8000/v1`. If the URL has no
+    /// path, `/v1` is added.
     ///
-    /// `timeout` bounds each request from the first byte sent to the last received; more than a
-    /// year is a year.
+    /// `timeout` applies to each request from the first byte sent to the last byte received. It is
+    /// capped at one year.
     ///
     /// # Errors
-    /// When the address is not one.
+    /// If `url` is not a valid URL.
     pub fn new(url: &str, key: Option<Key>, timeout: Duration) -> Result<Self, JudgeError> {
         let timeout = timeout.min(LONGEST_WAIT);
         let wrong = |reason: &str| JudgeError::Url { url: url.to_owned(), reason: reason.to_owned() };
@@ -95,7 +95,7 @@ impl Endpoint {
         let exposed = key.is_some() && !here && uri.scheme_str() == Some("http");
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            // A key must not travel to where a redirection points.
+            // Do not follow redirects, which could send the key to another server.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT.min(timeout)))
@@ -103,21 +103,21 @@ impl Endpoint {
             .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
             .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
         if here {
-            // No proxy leads back to this machine.
+            // A proxy cannot reach this machine's own address.
             config = config.proxy(None);
         }
         Ok(Self { agent: Agent::new_with_config(config.build()), base, key, exposed })
     }
 
-    /// Where chat completions are asked for.
+    /// Returns the URL for chat completions.
     pub(super) fn completions(&self) -> String {
         format!("{}/chat/completions", self.base)
     }
 
-    /// The one model that the server offers.
+    /// Returns the only model of the server.
     ///
     /// # Errors
-    /// When the server does not answer, or offers none or several.
+    /// If the server does not answer, or offers no model or several.
     pub fn only_model(&self) -> Result<String, JudgeError> {
         #[derive(Deserialize)]
         struct Models {
@@ -150,10 +150,10 @@ impl Endpoint {
         }
     }
 
-    /// Asks for a chat completion, once.
+    /// Requests a chat completion, without retries.
     ///
     /// # Errors
-    /// What went wrong on the way, when no whole answer arrived.
+    /// If no complete response arrives: the reason.
     pub(super) fn ask(&self, body: &Value) -> Result<Answer, String> {
         let mut request = self.agent.post(self.completions()).content_type("application/json");
         if let Some(Key(key)) = &self.key {
@@ -171,8 +171,8 @@ impl Endpoint {
         Ok(Answer { status, retry_after, body: body.map_err(|error| self.gist(&error.to_string()))? })
     }
 
-    /// A server's words as they may be shown: its own message if there is one, on one line, not too
-    /// long, and without the key.
+    /// Returns the message of an error response, or else its body, on one line, shortened, and
+    /// without the key.
     pub(super) fn gist(&self, body: &str) -> String {
         let parsed: Option<Value> = serde_json::from_str(body).ok();
         let message = parsed.as_ref().and_then(|body| {
@@ -187,7 +187,7 @@ impl Endpoint {
         if text.is_empty() { "(no message)".to_owned() } else { text }
     }
 
-    /// A text of the server as it may be kept: without the key, which a server may echo.
+    /// Removes the key from a text of the server, which may echo it.
     pub(super) fn without_key(&self, text: String) -> String {
         match &self.key {
             Some(Key(key)) => text.replace(key, "…"),
@@ -195,14 +195,14 @@ impl Endpoint {
         }
     }
 
-    /// Says on standard error that whoever is on the way to the server can read the key, if so.
+    /// Warns on standard error if the key is sent without encryption.
     pub fn warn(&self) {
         if self.exposed {
             message::warning("the API key is sent without encryption; use an address that begins with https://");
         }
     }
 
-    /// Whether a key is sent.
+    /// Returns whether a key is sent.
     pub(super) fn has_key(&self) -> bool {
         self.key.is_some()
     }

@@ -1,24 +1,24 @@
-//! The file of judgements: only ever appended to, and taken up again where a run stopped.
+//! The journal: an append-only file of judgements, from which an interrupted run resumes.
 
 use std::path::Path;
 
 use super::{JudgeError, Judged};
 use crate::record_file::{RecordFile, RecordFileError};
 
-/// A file of judgements being written.
+/// An open file of judgements.
 ///
-/// Each judgement is a line, on disk before the next question counts as answered. A run that is
-/// killed while it writes leaves at most a part of a last line, which the next one cuts off. The
-/// file is locked while it is open.
+/// Each judgement is one line, which is synced to disk when it is appended. A run that is killed
+/// leaves at most one incomplete last line, which the next run removes. The file is locked while it
+/// is open.
 #[derive(Debug)]
 pub struct Journal(RecordFile);
 
 impl Journal {
-    /// Opens a file of judgements, or creates it, and reads what is there.
+    /// Opens or creates a file of judgements, and reads the existing judgements.
     ///
     /// # Errors
-    /// When the file cannot be opened, another process has it open, or a line that is whole is not
-    /// a judgement.
+    /// If the file cannot be opened, another process has it open, or a complete line is not a
+    /// judgement.
     pub fn open(path: &Path) -> Result<(Self, Vec<Judged>), JudgeError> {
         let owned = || path.to_owned();
         let (file, records) = RecordFile::open(path).map_err(|error| match error {
@@ -32,15 +32,15 @@ impl Journal {
         Ok((Self(file), records.into_iter().map(|(_, record)| record).collect()))
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Adds a judgement.
+    /// Appends a judgement.
     ///
     /// # Errors
-    /// When the file cannot be written to.
+    /// If the file cannot be written.
     pub fn append(&self, record: &Judged) -> Result<(), JudgeError> {
         self.0.append(record).map_err(|source| JudgeError::Write { path: self.path().to_owned(), source })
     }

@@ -1,10 +1,10 @@
-//! Scores for responses, rubric by rubric.
+//! Scores of responses on rubrics.
 //!
-//! A [`Judge`] answers one [`Question`]: how much of what a [`Rubric`] names is there in this
-//! response? [`ChatJudge`] asks a language model behind an OpenAI-compatible endpoint,
-//! [`OfflineJudge`] preference models, [`Cached`] remembers what any judge said, and
-//! [`run`](run::judge_all) puts all questions to a judge and keeps the answers in a [`Journal`],
-//! one JSON line each, from which a later run goes on.
+//! A [`Judge`] answers one [`Question`]: how strongly does a response show what a [`Rubric`]
+//! describes? [`ChatJudge`] uses a language model behind an OpenAI-compatible endpoint,
+//! [`OfflineJudge`] uses preference models, and [`Cached`] caches the scores of another judge.
+//! [`run`](run::judge_all) asks a judge all questions and stores the answers in a [`Journal`], one
+//! JSON object per line, from which a later run resumes.
 //!
 //! The scores of [`Objectives`] and the test–retest [`agreement`](retest::agreement) are computed
 //! from those lines.
@@ -40,18 +40,17 @@ pub use table::frontier_csv;
 
 pub use sk_report::objectives::{FLUENCY, Objectives, Rubric, Scale};
 
-/// Something that scores responses.
+/// A scorer of responses.
 ///
-/// [`OfflineJudge`], which needs no server, brings rubrics of its own and scores those.
+/// [`OfflineJudge`] needs no server and scores only the rubrics that it has models for.
 pub trait Judge: Send + Sync {
-    /// Who judges, and how: what makes two scores comparable.
+    /// Returns the identity of the judge. Scores are comparable only if their identities are equal.
     fn identity(&self) -> &Identity;
 
-    /// The score of a response on a rubric, or the statement that this judge gives none.
+    /// Returns the score of a response on a rubric, or an abstention.
     ///
     /// # Errors
-    /// When the judge could not be asked. Nothing is known about the response then, and the
-    /// question may be put again.
+    /// If the judge cannot be reached. The question has no answer then and can be asked again.
     fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError>;
 }
 
@@ -62,18 +61,18 @@ const _: Option<&dyn Judge> = None;
 pub struct Identity {
     /// The model.
     pub model: String,
-    /// How a score is made of what the model says, such as `integer`.
+    /// How the model's output is turned into a score, such as `integer`.
     pub scoring: String,
-    /// The scale that the model answers on, unless a rubric has its own; none where the answer is a
-    /// probability. Scores are in [0, 1] whatever it is.
+    /// The scale of the model's answers, unless a rubric has its own; `None` if the answer is a
+    /// probability. Scores are always in [0, 1].
     #[serde(with = "scale")]
     pub scale: Option<Scale>,
     /// Everything else that can change a score.
     pub settings: String,
 }
 
-/// A scale as two numbers, `[0, 10]`. Earlier records have it as a text, `"0-10"`, or words that are
-/// none.
+/// Serialisation of a scale as two numbers, `[0, 10]`. Earlier records hold a text: `"0-10"`, or
+/// words for no scale.
 mod scale {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -99,33 +98,33 @@ mod scale {
     }
 }
 
-/// What a judge says to one question.
+/// The answer of a judge to one question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// A score.
     Score(Score),
-    /// No score, and why. It is recorded and never replaced by a number.
+    /// The reason why there is no score. It is recorded and never replaced by a number.
     Abstention(String),
-    /// An abstention of a judge that answered, where no score can be read from the answer.
+    /// An abstention because no score can be read from the judge's answer.
     Unreadable {
         /// What is wrong with it.
         reason: String,
-        /// What the judge wrote last.
+        /// The judge's last answer.
         reply: String,
     },
 }
 
-/// A score, and what came with it.
+/// A score with its details.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// In [0, 1]; more is more of what the rubric names.
+    /// The score in [0, 1]. A greater value means more of what the rubric describes.
     pub value: f64,
-    /// What the judge gave as its reason.
+    /// The reason given by the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Probability that the model put on the scores of the scale together, where scores are
-    /// weighted by it.
+    /// Total probability that the model gives to the scores of the scale, for log-probability
+    /// scoring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mass: Option<f64>,
 }

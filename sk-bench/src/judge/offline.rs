@@ -11,7 +11,7 @@ use sk_report::objectives::Better;
 
 use super::{FLUENCY, Identity, Judge, JudgeError, Objectives, Question, Rubric, Score, Verdict};
 
-/// The rubric that the language model answers, and the folder of that model.
+/// The rubric that the language model scores.
 static FLUENT: LazyLock<Rubric> = LazyLock::new(|| Rubric {
     name: FLUENCY.to_owned(),
     version: 101,
@@ -28,8 +28,9 @@ static FLUENT: LazyLock<Rubric> = LazyLock::new(|| Rubric {
 
 /// A preference model for each rubric that names one, and a language model for fluency.
 ///
-/// Its scores are probabilities of preference, sigmoid(s − s̄), and 1/perplexity: comparable with
-/// each other across schemes, and with no other judge's. Deterministic: every pass gives the same.
+/// Its scores are preference probabilities, sigmoid(s − s̄), and 1/perplexity. They are comparable
+/// across schemes, but not with the scores of other judges. They are deterministic: every pass
+/// gives the same scores.
 pub struct OfflineJudge {
     models: Vec<(Rubric, PreferenceModel)>,
     // A Burn module is `Send` and not `Sync`.
@@ -38,12 +39,12 @@ pub struct OfflineJudge {
 }
 
 impl OfflineJudge {
-    /// The judge that ships, if this build of the program holds one.
+    /// Returns the folder of the bundled judge, if this build has one.
     pub fn embedded() -> Option<PathBuf> {
         assets::embedded().map(assets::Embedded::judge)
     }
 
-    /// The rubrics of `objectives` that an offline judge answers, and fluency.
+    /// Returns the rubrics of `objectives` that an offline judge can score, and fluency.
     pub fn rubrics(objectives: &Objectives) -> Vec<&Rubric> {
         let answered = objectives.rubrics.iter().filter(|rubric| rubric.model.is_some());
         answered.chain(std::iter::once(&*FLUENT)).collect()
@@ -69,7 +70,7 @@ impl OfflineJudge {
             ));
         }
         let ruler = Ruler::load(&folder.join(FLUENCY), device).map_err(|error| unusable(&error))?;
-        // Two judges are told apart by their weights, wherever they lie.
+        // The identity depends on the weights of the models, not on their location.
         let digests = models.iter().map(|(_, model)| format!("{} {}", model.attribute(), model.digest()));
         let settings = digests.chain([format!("{FLUENCY} {}", ruler.digest())]).collect::<Vec<_>>().join(", ");
         let identity = Identity { model: "offline".to_owned(), scoring: "bradley-terry".to_owned(), scale: None, settings };

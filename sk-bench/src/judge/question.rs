@@ -20,11 +20,11 @@ pub struct Question<'a> {
     pub prompt: &'a str,
     /// The response to it.
     pub response: &'a str,
-    /// Independent repetitions of the same question have different numbers.
+    /// Number of the pass. Repetitions of a question have different numbers.
     pub pass: u32,
 }
 
-/// A turn of the exchange with the judge.
+/// A message of the dialogue with the judge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct ChatMessage {
     pub(super) role: &'static str,
@@ -42,8 +42,8 @@ impl ChatMessage {
 }
 
 impl Question<'_> {
-    /// The question in words. What all rubrics share comes first, so that a server that keeps
-    /// prefixes reads a response once.
+    /// Returns the messages of the question. The text shared by all rubrics comes first, so that a
+    /// server with prefix caching prefills each response only once.
     pub(super) fn messages(&self, scale: Scale, scoring: Scoring) -> Vec<ChatMessage> {
         let Rubric { criterion, low, middle, high, .. } = self.rubric;
         let (least, most) = (scale.low(), scale.high());
@@ -58,7 +58,7 @@ impl Question<'_> {
     }
 }
 
-/// What an answer must look like.
+/// Returns the instruction on the form of the answer.
 pub(super) fn form(scale: Scale, scoring: Scoring) -> String {
     let (least, most) = (scale.low(), scale.high());
     match scoring {
@@ -69,7 +69,7 @@ pub(super) fn form(scale: Scale, scoring: Scoring) -> String {
     }
 }
 
-/// A text that cannot close the tags around it.
+/// Escapes a text so that it cannot close the tags around it.
 fn quote(text: &str) -> String {
     text.trim().replace("</conversation", "<\\/conversation").replace("</response", "<\\/response")
 }

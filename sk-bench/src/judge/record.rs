@@ -1,4 +1,4 @@
-//! What is read and what is written: responses and judgements, one JSON object per line.
+//! Records of responses and judgements, one JSON object per line.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -12,34 +12,34 @@ use crate::record_file::Record;
 use sk_report::lines::{json_fault, numbered_lines};
 use sk_report::record::SweepRecord;
 
-/// Characters of a digest of a response's text.
+/// Number of hexadecimal digits in the digest of a response.
 const DIGITS: usize = 16;
 
 /// A response to be judged. Fields that are not named here are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// Names the response; no two in a file are alike.
+    /// The id of the response, unique in its file.
     pub id: String,
-    /// The dialogue that it answers.
+    /// The dialogue before the response.
     pub prompt: String,
-    /// What the model wrote.
+    /// The text of the response.
     pub response: String,
-    /// What made it, such as `swiss` or `best-of-n`.
+    /// The scheme that generated it, such as `swiss` or `best-of-n`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
-    /// The weights, by name of the blade.
+    /// The weights, by blade name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, f64>,
-    /// Names the prompt; responses to one prompt are not independent.
+    /// The id of the prompt. Responses to the same prompt are not independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
-    /// The seed it was drawn with.
+    /// The seed that it was generated with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
 impl Response {
-    /// A short digest of what is judged, by which a judgement is tied to its text.
+    /// Returns a short digest of prompt and response, which ties a judgement to its text.
     pub fn digest(&self) -> String {
         let digest = Sha256::new().chain_update(&self.prompt).chain_update([0]).chain_update(&self.response).finalize();
         let mut text = format!("{digest:x}");
@@ -65,8 +65,8 @@ impl From<&SweepRecord> for Response {
 /// Reads responses from JSON lines, gzipped or not, in the order of the file.
 ///
 /// # Errors
-/// When the file cannot be read, holds no response, a line is not one, or two have the same id.
-/// Errors name file and line.
+/// If the file cannot be read or holds no response, a line is not a response, or two responses have
+/// the same id. Errors name file and line.
 pub fn read_responses(path: &Path) -> Result<Vec<Response>, JudgeError> {
     let lines = numbered_lines(path).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
     let (mut responses, mut ids) = (Vec::new(), HashMap::new());
@@ -82,12 +82,12 @@ pub fn read_responses(path: &Path) -> Result<Vec<Response>, JudgeError> {
     if responses.is_empty() { Err(JudgeError::NoResponses { path: path.to_owned() }) } else { Ok(responses) }
 }
 
-/// A judgement: one response, one rubric, one pass.
+/// A judgement of one response on one rubric in one pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// The response.
+    /// The id of the response.
     pub id: String,
-    /// What made it.
+    /// Its scheme.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// Its weights.
@@ -108,30 +108,30 @@ pub struct Judged {
     /// The objective it counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub axis: Option<String>,
-    /// Independent repetitions have different numbers.
+    /// Number of the pass.
     pub pass: u32,
-    /// Who judged, and how.
+    /// The identity of the judge.
     pub judge: Identity,
-    /// The score in [0, 1]; null where the judge abstained.
+    /// The score in [0, 1]; null if the judge abstained.
     #[serde(default, deserialize_with = "share")]
     pub score: Option<f64>,
     /// Why there is no score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abstention: Option<String>,
-    /// What the judge wrote, where no score can be read from it.
+    /// The judge's answer, if no score can be read from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<String>,
-    /// What the judge gave as its reason.
+    /// The reason given by the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Probability on the scale, where scores are weighted by it.
+    /// Total probability of the scores of the scale, for log-probability scoring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mass: Option<f64>,
-    /// Seconds that the answer took.
+    /// Time that the answer took, in seconds.
     pub seconds: f64,
 }
 
-/// A number in [0, 1], or none.
+/// Deserializes an optional number in [0, 1].
 fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     match Option::<f64>::deserialize(from)? {
         Some(score) if !(0.0..=1.0).contains(&score) => {
@@ -148,7 +148,7 @@ impl Record for Judged {
 /// Reads judgements from JSON lines, gzipped or not, in the order of the file.
 ///
 /// # Errors
-/// When the file cannot be read or a line is not a judgement. Errors name file and line.
+/// If the file cannot be read or a line is not a judgement. Errors name file and line.
 pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
     let lines = numbered_lines(path).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
     lines
@@ -160,7 +160,7 @@ pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
         .collect()
 }
 
-/// What tells judgements apart.
+/// The key that identifies a judgement.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct JudgedKey {
     id: String,

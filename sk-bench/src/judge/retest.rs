@@ -1,4 +1,4 @@
-//! Test–retest agreement: how far a judge moves a response that did not change.
+//! Test–retest agreement: how much a judge's score of the same response varies between passes.
 
 use std::collections::HashMap;
 
@@ -18,19 +18,19 @@ pub struct Agreement {
     pub pairs: usize,
     /// Responses that lack a score in at least one pass.
     pub excluded: usize,
-    /// Pearson correlation; none where a pass gave all responses the same score, or there are fewer
-    /// than two.
+    /// Pearson correlation; `None` if a pass gave all responses the same score, or there are fewer
+    /// than two pairs.
     pub pearson: Option<f64>,
-    /// Mean of |second − first|; none without pairs.
+    /// Mean of |second − first|; `None` without pairs.
     pub mean_absolute_change: Option<f64>,
-    /// Mean of second − first; none without pairs.
+    /// Mean of second − first; `None` without pairs.
     pub mean_change: Option<f64>,
-    /// Share of pairs with exactly the same score; none without pairs.
+    /// Share of pairs with exactly the same score; `None` without pairs.
     pub unchanged: Option<f64>,
 }
 
 impl Agreement {
-    /// The agreement of paired scores.
+    /// Returns the agreement of paired scores.
     pub fn of(rubric: &str, pairs: &[(f64, f64)], excluded: usize) -> Self {
         let mean = |value: &dyn Fn(&(f64, f64)) -> f64| {
             (!pairs.is_empty()).then(|| pairs.iter().map(value).sum::<f64>() / pairs.len() as f64)
@@ -48,8 +48,8 @@ impl Agreement {
     }
 }
 
-/// Agreement of two passes, rubric by rubric, in the order of `objectives`, with others behind them
-/// by name.
+/// Returns the agreement of two passes on each rubric, in the order of `objectives`, followed by
+/// other rubrics sorted by name.
 pub fn agreement(objectives: &Objectives, records: &[Judged], first: u32, second: u32) -> Vec<Agreement> {
     let mut rubrics: Vec<&str> = Vec::new();
     let mut cells: HashMap<(&str, &str), [Option<f64>; 2]> = HashMap::new();
@@ -67,7 +67,7 @@ pub fn agreement(objectives: &Objectives, records: &[Judged], first: u32, second
                 _ => excluded += 1,
             }
         }
-        // Sums must not depend on the order of a hash table.
+        // Sort, so that sums do not depend on the order of the hash table.
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         Agreement::of(rubric, &pairs, excluded)
     };

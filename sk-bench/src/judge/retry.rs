@@ -1,4 +1,4 @@
-//! When to ask again: exponential backoff with jitter, and what servers say in `Retry-After`.
+//! Retries: exponential backoff with jitter, and the `Retry-After` header.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -8,20 +8,20 @@ use chrono::{DateTime, Utc};
 
 use crate::interrupt;
 
-/// How long a pause may last before Ctrl-C is noticed.
+/// Interval at which a pause checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How often and how fast a question that found no answer is put again.
+/// How often and how soon a failed request is retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retry {
-    /// Attempts in all.
+    /// Maximum number of attempts, including the first.
     pub attempts: u32,
-    /// The pause after the first; it doubles each time.
+    /// The pause after the first failure. It doubles each time.
     pub first: Duration,
     /// The longest pause.
     pub longest: Duration,
-    /// The longest pause that a server may ask for by `Retry-After`; one that asks for more is not
-    /// waited for.
+    /// The longest pause accepted from `Retry-After`. If a server asks for a longer one, the
+    /// request is not retried.
     pub patience: Duration,
 }
 
@@ -32,8 +32,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The pause after a failed attempt, counted from 0: min(longest, first·2^attempt), of which a
-    /// random share between a half and all, so that requests that failed together do not come back
+    /// Returns the pause after a failed attempt, counted from 0: min(longest, first·2^attempt),
+    /// times a random factor between ½ and 1, so that requests that failed together are not retried
     /// together.
     pub(super) fn pause(&self, attempt: u32) -> Duration {
         let full = self.first.saturating_mul(2_u32.saturating_pow(attempt)).min(self.longest);
@@ -41,13 +41,14 @@ impl Retry {
     }
 }
 
-/// Uniform in [0, 1). The standard library seeds each hasher anew, which is all the randomness that
-/// jitter needs.
+/// Returns a random number, uniform in [0, 1). The random seed of the standard library's hashers
+/// suffices for jitter.
 fn jitter() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The pause that `Retry-After` asks for: seconds, or a date. A date that has passed asks for none.
+/// Parses the pause in a `Retry-After` header: seconds, or a date. A date in the past gives a pause
+/// of zero.
 pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
@@ -57,21 +58,21 @@ pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     Some((date.with_timezone(&Utc) - now).to_std().unwrap_or_default())
 }
 
-/// A moment before which nobody asks. A server that is overloaded is overloaded for all questions,
-/// not for one.
+/// The earliest time of the next request, shared by all questions, because an overloaded server is
+/// overloaded for all of them.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     not_before: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    /// Holds all questions back for a while.
+    /// Delays all requests by `pause`.
     pub(super) fn hold(&self, pause: Duration) {
         let mut not_before = self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
         *not_before = (*not_before).max(Instant::now().checked_add(pause));
     }
 
-    /// Waits until questions may be put. False if Ctrl-C was pressed meanwhile.
+    /// Waits until requests are allowed. Returns `false` if Ctrl-C was pressed.
     pub(super) fn wait(&self) -> bool {
         loop {
             let until = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +88,7 @@ impl Pace {
     }
 }
 
-/// Sleeps. False if Ctrl-C was pressed meanwhile.
+/// Sleeps. Returns `false` if Ctrl-C was pressed.
 pub(super) fn sleep(pause: Duration) -> bool {
     let end = Instant::now() + pause;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

@@ -1,4 +1,4 @@
-//! All questions about all responses.
+//! The main loop of judging.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -12,68 +12,68 @@ use crate::interrupt;
 
 use super::{Journal, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
 
-/// Questions without an answer in a row after which the server counts as gone.
+/// Number of consecutive unanswered questions after which judging stops.
 const OUTAGE: usize = 10;
 
-/// Most questions under way at the same time: each has a thread, and a machine has only so many.
+/// Maximum number of concurrent questions. Each needs a thread.
 pub const MOST_AT_ONCE: usize = 1024;
 
-/// What is to be judged, and how much of it at a time.
+/// The work of a judging run.
 #[derive(Debug, Clone)]
 pub struct Panel<'a> {
     /// The responses.
     pub responses: &'a [Response],
-    /// What the rubrics count for.
+    /// The objectives of the rubrics.
     pub objectives: &'a Objectives,
     /// The rubrics to ask about.
     pub rubrics: &'a [&'a Rubric],
-    /// Repetitions, by number.
+    /// The numbers of the passes.
     pub passes: Range<u32>,
-    /// Questions under way at the same time, at most [`MOST_AT_ONCE`].
+    /// Number of concurrent questions, at most [`MOST_AT_ONCE`].
     pub concurrency: usize,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The judgements of the panel: those found in the file, then those made now. An unanswered
-    /// question has none.
+    /// The judgements of the panel: first those found in the file, then new ones. Unanswered
+    /// questions are missing.
     pub records: Vec<Judged>,
     /// How many of them were found in the file.
     pub resumed: usize,
-    /// Questions that stayed without an answer.
+    /// Number of unanswered questions.
     pub unanswered: usize,
-    /// Why the first of them did.
+    /// The error of the first unanswered question.
     pub trouble: Option<JudgeError>,
 }
 
-/// Follows a run.
+/// An observer of a run.
 pub trait Watch: Sync {
-    /// The run begins: questions in all, and those that an earlier run answered.
+    /// Called at the start, with the number of questions and the number answered by earlier runs.
     fn begin(&self, total: usize, resumed: usize);
-    /// A question was answered.
+    /// Called when a question was answered.
     fn answered(&self, record: &Judged);
-    /// A question stayed without an answer.
+    /// Called when a question could not be answered.
     fn failed(&self, error: &JudgeError);
 }
 
-/// Silence.
+/// An observer that does nothing.
 impl Watch for () {
     fn begin(&self, _: usize, _: usize) {}
     fn answered(&self, _: &Judged) {}
     fn failed(&self, _: &JudgeError) {}
 }
 
-/// Puts every question of a panel to a judge that the file does not answer already, and adds the
-/// answers to the file.
+/// Asks a judge all questions of a panel that the journal does not answer already, and appends the
+/// answers to the journal.
 ///
-/// A question that finds no answer does not stop the run: it is left out of the file, and a later
-/// run puts it again. Ten in a row do, and so does whatever concerns all questions, such as a wrong
-/// key.
+/// An unanswered question does not stop the run. It is not recorded, and a later run asks it again.
+/// The run stops after ten consecutive unanswered questions, and after an error that concerns all
+/// questions, such as a wrong key.
 ///
 /// # Errors
-/// When the run had to stop before all questions were put. What was answered is in the file.
+/// If the run stopped before all questions were asked. The journal holds the answers so far.
 pub fn judge_all(
     panel: &Panel<'_>,
     judge: &dyn Judge,
@@ -90,7 +90,7 @@ pub fn judge_all(
     let mut done: HashSet<JudgedKey> = HashSet::new();
     for record in earlier {
         let key = record.key();
-        // What is neither a score nor an abstention is no answer.
+        // A record without a score and without an abstention is not an answer.
         if record.score.is_none() && record.abstention.is_none() {
             continue;
         }
@@ -109,7 +109,7 @@ pub fn judge_all(
     let (next, failures, in_a_row) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let stop = AtomicBool::new(false);
     let records = Mutex::new(records);
-    // The first trouble of one question, and what stopped the run.
+    // The first error of a single question, and the error that stopped the run.
     let (trouble, fatal) = (Mutex::new(None), Mutex::new(None));
     let work = || {
         while !stop.load(Ordering::Relaxed) {
@@ -150,7 +150,8 @@ pub fn judge_all(
         }
     };
     thread::scope(|scope| {
-        // This thread is one of them, so that there is one whatever the machine has left.
+        // This thread also works, so that there is at least one worker even if no thread can be
+        // spawned.
         for _ in 1..panel.concurrency.clamp(1, MOST_AT_ONCE).min(open.len()) {
             if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
@@ -169,8 +170,8 @@ pub fn judge_all(
     })
 }
 
-/// All questions, those about one response together, so that a server that keeps prefixes reads it
-/// once.
+/// Returns all questions, grouped by response, so that a server with prefix caching prefills each
+/// response only once.
 fn questions<'a>(panel: &Panel<'a>) -> Vec<(&'a Response, Question<'a>)> {
     let mut questions = Vec::new();
     for pass in panel.passes.clone() {
@@ -183,7 +184,7 @@ fn questions<'a>(panel: &Panel<'a>) -> Vec<(&'a Response, Question<'a>)> {
     questions
 }
 
-/// An id stands for the text it stood for before.
+/// Checks that the texts of the responses have not changed since they were judged.
 fn check_texts(panel: &Panel<'_>, journal: &Journal, earlier: &[Judged]) -> Result<(), JudgeError> {
     let digests: HashMap<&str, String> =
         panel.responses.iter().map(|response| (response.id.as_str(), response.digest())).collect();

@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{FLUENCY, JudgeError, Judged, Objectives};
 
-/// Letters of a blade's name in the name of weights.
+/// Number of letters of a blade's name in the name of a weight vector.
 const LETTERS: usize = 4;
-/// What the ids of the paper's prompts begin with.
+/// The prefix of the ids of the paper's prompts.
 const PAPER: &str = "paper:";
 
-/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, a
-/// weight `w_NAME` for each blade, `frontier_id`, the rubrics, `fluency` where it was measured, and
-/// the response's id.
+/// Returns the first pass of a file of judgements as CSV, with one row per response. The columns
+/// are `method`, `config`, a weight `w_NAME` for each blade, `frontier_id`, the rubrics, `fluency`
+/// if it was measured, and the response's id.
 ///
-/// Blades are those of `objectives`, then others that have a weight, by name.
+/// The blades are those of `objectives`, followed by others with a weight, sorted by name.
 ///
-/// With a `seed`, of the responses of that seed alone. The prompts of the paper's sets keep their
-/// numbers; others are numbered after them, in the order of their names. Weights are scaled to sum
-/// to one. A rubric without a score is blank. Rows are in the order of prompt, scheme and id.
+/// If `seed` is given, only responses with that seed are included. The prompts of the paper's sets
+/// keep their numbers; others are numbered after them, sorted by name. Weights are scaled to sum to
+/// one. A rubric without a score is blank. Rows are sorted by prompt, scheme and id.
 ///
 /// # Errors
-/// If the file holds no judgement (of the seed), a judgement on a rubric that `objectives` do not
-/// have, judgements of two judges or two versions of a rubric, a response lacks scheme, weights or
-/// prompt id, or two responses are of the same scheme, weights and prompt.
+/// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives`,
+/// judgements are from two judges or two versions of a rubric, a response lacks scheme, weights or
+/// prompt id, or two responses have the same scheme, weights and prompt.
 pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
     let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();
@@ -73,8 +73,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
             )));
         }
     }
-    // Judgements stand in the order in which a judge's threads finished, which the table must not
-    // depend on.
+    // Judgements are in the order in which threads finished. The table must not depend on it.
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
     render(&rows, objectives, &blades)
 }
@@ -121,7 +120,8 @@ impl<'a> JudgedRow<'a> {
         })
     }
 
-    /// A name for the weights, of the first letters of each blade where those differ.
+    /// Returns a name for the weights, made of the first letters of each blade if those are
+    /// distinct.
     fn configuration(&self, blades: &[&str]) -> String {
         let short: Vec<String> = blades.iter().map(|blade| blade.chars().take(LETTERS).collect()).collect();
         let alike = short.iter().enumerate().any(|(i, name)| short[..i].contains(name));

@@ -4,14 +4,14 @@ use serde::Deserialize;
 
 use super::Scale;
 
-/// Least probability that must be on the scores of the scale together. Below it the model would
-/// rather have said something else, and the mean of the rest says nothing.
+/// Minimum total probability of the scores of the scale. Below it, the model most likely meant to
+/// write something else, and the mean is meaningless.
 const LEAST_MASS: f64 = 0.5;
 
-/// By how much the probabilities of a server that rounds may exceed one.
+/// Amount by which probabilities may exceed one because of rounding in the server.
 const ROUNDING: f64 = 0.01;
 
-/// A token of an answer, and what might have stood in its place.
+/// A token of an answer, with its most likely alternatives.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct TokenLogprob {
     pub(super) token: String,
@@ -27,12 +27,11 @@ pub(super) struct Alternative {
     pub(super) logprob: f64,
 }
 
-/// The mean score on the scale and the probability it rests on: Σ s·p(s) / Σ p(s) over the scores s
-/// of the scale, at the token that gives the score. Tokens that differ in white space count
-/// together.
+/// Returns the mean score Σ s·p(s) / Σ p(s) over the scores s of the scale, at the token of the
+/// score, and the total probability Σ p(s). Tokens that differ only in white space are added up.
 ///
-/// The answer must be one whole number on the scale, which must be one token. Scores that are not
-/// among the alternatives the server lists count as impossible.
+/// The answer must be one whole number on the scale, in one token. Scores that are not among the
+/// server's alternatives have probability zero.
 ///
 /// # Errors
 /// What is wrong with the answer.
@@ -109,7 +108,8 @@ mod tests {
             let error = with(own, listed).unwrap_err();
             assert!(error.contains("log-probabilities"), "{error}");
         }
-        // Servers that compute in few bits round a certain token to more than one.
+        // Servers with low-precision arithmetic may report a probability above one for a certain
+        // token.
         assert_eq!(with(1e-3, &[f64::NEG_INFINITY]).unwrap().0, 5.0);
     }
 

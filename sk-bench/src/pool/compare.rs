@@ -1,38 +1,39 @@
-//! What the arms of a pool make of a whole response.
+//! Comparison of the arms of a pool over a whole response.
 
 use serde::Serialize;
 
 use super::PoolStep;
 use super::step::total_variation;
 
-/// Steps being compared, one after another.
+/// A running comparison of steps.
 #[derive(Debug, Clone, Default)]
 pub struct Comparison {
     steps: usize,
     arms: Vec<Tally>,
 }
 
-/// What was counted of an arm.
+/// The counts of one arm.
 #[derive(Debug, Clone, Default)]
 struct Tally {
     name: String,
-    /// Per arm beside it: steps with the same choice, and the sum of the total variation.
+    /// For each other arm: the number of steps with the same choice, and the sum of the total
+    /// variation.
     same_choice: Vec<usize>,
     total_variation: Vec<f64>,
-    /// Beside the arm that drives: steps with the same likeliest candidate, and the most that the
-    /// total variation was.
+    /// Compared with the driving arm: the number of steps with the same most likely candidate, and
+    /// the maximum total variation.
     same_likeliest: usize,
     most_total_variation: f64,
-    /// Sum of the probability of what was appended.
+    /// Sum of the probabilities of the appended candidates.
     of_appended: f64,
 }
 
-/// How alike the arms of a pool were.
+/// The similarity of the arms of a pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Steps compared.
+    /// Number of steps compared.
     pub steps: usize,
-    /// Each arm beside the one that drives, which is the first.
+    /// Each arm compared with the driving arm, which is the first.
     pub arms: Vec<ArmSummary>,
     /// Share of steps in which two arms draw the same candidate from the same uniform number, for
     /// each pair.
@@ -41,25 +42,25 @@ pub struct Summary {
     pub total_variation: Vec<Vec<f64>>,
 }
 
-/// An arm beside the one that drives.
+/// An arm compared with the driving arm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmSummary {
     /// The arm.
     pub name: String,
-    /// Share of steps in which it draws what was appended.
+    /// Share of steps in which it draws the appended candidate.
     pub same_choice: f64,
-    /// Share of steps in which it finds the same candidate likeliest.
+    /// Share of steps in which both arms have the same most likely candidate.
     pub same_likeliest: f64,
-    /// Mean over steps of the probability that it gives to what was appended.
+    /// Mean over steps of its probability of the appended candidate.
     pub probability_of_appended: f64,
     /// Mean over steps of the total variation between the two distributions.
     pub total_variation: f64,
-    /// Its maximum.
+    /// Maximum over steps of the total variation.
     pub most_total_variation: f64,
 }
 
 impl Comparison {
-    /// Takes a step, with the distribution of each arm over all of its candidates.
+    /// Adds a step. `distributions` holds each arm's distribution over all candidates.
     pub fn add(&mut self, step: &PoolStep, distributions: &[Vec<f64>]) {
         let n = step.arms.len();
         if self.arms.is_empty() {
@@ -83,7 +84,7 @@ impl Comparison {
         }
     }
 
-    /// What came of it.
+    /// Returns the summary.
     pub fn summary(&self) -> Summary {
         let steps = self.steps.max(1) as f64;
         let arm = |arm: &Tally| ArmSummary {
@@ -128,8 +129,8 @@ mod tests {
             probabilities: p.to_vec(),
         };
         let mut comparison = Comparison::default();
-        // The arm that drives is even; the other goes from like it to certain of the first: a total
-        // variation of 0 and then ½.
+        // The driving arm is uniform. The other arm is uniform in the first step and certain in the
+        // second: total variation 0, then ½.
         for (step, other) in [[0.5, 0.5], [1.0, 0.0]].into_iter().enumerate() {
             let even = [0.5, 0.5];
             let arms = vec![choice("even", 0, 0, &even, &even), choice("other", step, 0, &[other[0], other[1]], &even)];

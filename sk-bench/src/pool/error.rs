@@ -4,7 +4,7 @@ use sk_core::StepError;
 
 use crate::Error;
 
-/// A field in which an arm differs from the scheme that drives.
+/// A field in which an arm differs from the driving scheme.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {own}, not {theirs}")]
 pub struct Difference {
@@ -12,40 +12,40 @@ pub struct Difference {
     pub field: String,
     /// Its value in the arm.
     pub own: String,
-    /// Its value in the scheme that drives.
+    /// Its value in the driving scheme.
     pub theirs: String,
 }
 
-/// Schemes that cannot share their candidates, or a trace that they cannot choose from.
+/// An error of a pool: schemes that cannot share candidates, or a trace that cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum PoolError {
-    /// Two arms of one name.
+    /// Two arms with the same name.
     #[error("two arms are called \"{name}\"; give one another name, such as --arm other={name}")]
     Names { name: String },
-    /// Nothing to compare with.
+    /// No scheme to compare with.
     #[error(
         "no other scheme that ships looks on at \"{driver}\" by itself; name one with --arm, as those that read heads must be"
     )]
     Alone { driver: String },
-    /// An arm with candidates of its own.
+    /// An arm that would draft other candidates.
     #[error(
         "arm \"{arm}\" cannot share the candidates of \"{driver}\": its {difference}; arms agree in [proposal] and [granularity]"
     )]
     Candidates { arm: String, driver: String, difference: Box<Difference> },
-    /// An arm with scores of its own, where there are only those of a trace.
+    /// An arm that needs other scores than those of the trace.
     #[error(
         "arm \"{arm}\" cannot choose by the scores of \"{driver}\": its {difference}, and a trace has no other scores; run it on a prompt"
     )]
     Scores { arm: String, driver: String, difference: Box<Difference> },
-    /// Different things of one name.
+    /// Different adapters or heads with the same name.
     #[error("\"{name}\" is {first} for one arm and {second} for another; call one of them something else")]
     Sources { name: String, first: String, second: String },
-    /// An arm that cannot be had.
+    /// An arm that cannot be loaded.
     #[error("arm \"{arm}\": {source}")]
     Arm { arm: String, source: Box<Error> },
-    /// A trace that is not one, or that lacks what an arm looks at.
+    /// An invalid trace, or a trace without data that an arm needs.
     #[error("{}:{line}: {reason}", path.display())]
     Record { path: PathBuf, line: u64, reason: String },
     /// An arm that fails on a step of a trace.

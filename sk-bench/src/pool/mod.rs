@@ -1,11 +1,11 @@
-//! Shared pools: arms of an ablation that choose from the very same candidates, over a whole
+//! Shared pools: arms of an ablation that choose from the same candidates at every step of a
 //! response.
 //!
-//! One scheme drives: it drafts, and its choices are appended. The [arms](PlannedArm) agree with it
-//! in what makes candidates and differ in what is made of them, so that each step costs one draft
-//! and one reading whatever their number. [`PoolStep`] is what all of them make of a step,
-//! [`Comparison`] of a response; a trace can be [replayed](Recording) under other arms without a
-//! model.
+//! One scheme drives: it drafts the candidates, and its choices are appended. The other
+//! [arms](PlannedArm) have the same drafting settings and may differ in everything else. The cost
+//! of a step, one draft and one scoring pass, does not depend on the number of arms. [`PoolStep`]
+//! holds the choices of all arms at a step, and [`Comparison`] summarises a response. A trace can
+//! be [replayed](Recording) with other arms without a model.
 
 mod compare;
 mod error;

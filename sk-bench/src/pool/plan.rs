@@ -1,4 +1,4 @@
-//! Which schemes can choose from the candidates of another.
+//! Selection of arms: the schemes that can choose from the candidates of another scheme.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,13 +12,14 @@ use crate::scheme::{BladeSpec, FieldEdit, SHIPPED, SchemeSpec, Steering};
 /// An arm and its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedArm {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// What it is.
+    /// The scheme.
     pub config: SchemeSpec,
 }
 
-/// `[NAME=]SCHEME[,SLOT.FIELD=VALUE…]`: a scheme, changed or not, and what to call it.
+/// A parsed `[NAME=]SCHEME[,SLOT.FIELD=VALUE…]`: a scheme with optional changes and an optional
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArmArg {
     name: String,
@@ -47,16 +48,16 @@ impl FromStr for ArmArg {
 }
 
 impl ArmArg {
-    /// The name of its scheme, or its file.
+    /// Returns the name or the file of its scheme.
     pub(crate) fn scheme(&self) -> &Path {
         &self.scheme
     }
 
-    /// The arm, beside the scheme that `steering` describes: it shares what makes candidates and
-    /// scores there, and the rest is its own.
+    /// Returns the arm. It takes the settings of candidates and scores from the scheme that
+    /// `steering` describes, and all other settings from its own scheme.
     ///
     /// # Errors
-    /// When the scheme cannot be read, or a number is out of range.
+    /// If the scheme cannot be read, or a number is out of range.
     pub fn plan(&self, steering: &Steering, models: &Sources, folder: &Path) -> Result<PlannedArm, PoolError> {
         let beside = folder.join(&self.scheme);
         let scheme = if beside.is_file() { beside } else { self.scheme.clone() };
@@ -71,12 +72,12 @@ fn planned(name: &str, steering: &Steering, models: &Sources) -> Result<PlannedA
     }
 }
 
-/// The schemes that ship and choose from the candidates of `driver`, which `steering` describes;
-/// where `replayed`, by its scores too. Those that read heads only where it does, and none that the
-/// options do not apply to.
+/// Returns the bundled schemes that can choose from the candidates of `driver`, which `steering`
+/// describes. If `replayed`, they must also use its scores. Schemes with heads are included only if
+/// `driver` has heads, and schemes that the options do not apply to are excluded.
 ///
 /// # Errors
-/// When there is none.
+/// If there is no such scheme.
 pub fn companions(
     name: &str,
     driver: &SchemeSpec,
@@ -102,7 +103,7 @@ pub fn companions(
 /// Checks that an arm can choose from the candidates of `driver`.
 ///
 /// # Errors
-/// Names the first field that candidates depend on and in which the two differ.
+/// If the two differ in a field that candidates depend on. The error names the first one.
 pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), PoolError> {
     match difference(&arm.config.drafting_fields(), &driver.drafting_fields()) {
         None => Ok(()),
@@ -112,11 +113,11 @@ pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Res
     }
 }
 
-/// Checks that an arm can choose by the scores that `driver` left in a trace: its blades say the
-/// same, but for a σ that an ablation takes away or deals out.
+/// Checks that an arm can choose by the scores of `driver` in a trace. Its blades must give the
+/// same scores, except that an ablation may remove or permute σ.
 ///
 /// # Errors
-/// Names the first field that scores depend on and in which the two differ.
+/// If the two differ in a field that scores depend on. The error names the first one.
 pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), PoolError> {
     let refused =
         |difference| PoolError::Scores { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) };
@@ -142,7 +143,7 @@ pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<
     Ok(())
 }
 
-/// The first field that is not the same in both.
+/// Returns the first field that differs.
 fn difference(own: &[(String, String)], theirs: &[(String, String)]) -> Option<Difference> {
     let value = |fields: &[(String, String)], name: &str| {
         fields.iter().find(|(field, _)| field == name).map_or_else(|| "absent".to_owned(), |(_, value)| value.clone())

@@ -1,4 +1,4 @@
-//! A trace, and what other arms make of it without a model.
+//! Replay of a trace with other arms, without a model.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::explain::shorten;
 use crate::scheme::{BladeSpec, DispersionArm, NamedWeights, SchemeError, SchemeSpec};
 use sk_report::lines::{json_fault, numbered_lines};
 
-/// How far recorded probabilities may be from a sum of one: they went through decimal notation.
+/// Tolerance for the sum of recorded probabilities, which were rounded to decimal notation.
 const MASS: f64 = 1e-6;
 
 /// The steps of a trace.
@@ -39,7 +39,7 @@ struct RecordedStep {
     ratings: Vec<f64>,
     probabilities: Vec<f64>,
     chosen: usize,
-    /// Candidates that there were, where not all of them were kept.
+    /// Number of candidates before truncation, if not all were recorded.
     n: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl Recording {
     /// Reads a trace.
     ///
     /// # Errors
-    /// When the file cannot be read, or a line is not a whole step: with the line.
+    /// If the file cannot be read, or a line is not a complete step. The error gives the line.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = Error::reading(path);
         let mut steps = Vec::new();
@@ -81,14 +81,14 @@ impl Recording {
         Ok(Self { path: path.to_owned(), steps })
     }
 
-    /// What each arm makes of each step, beside what was recorded of `driver`, with the
-    /// distributions of all arms over all candidates.
+    /// Returns, for each step, the recorded choice of `driver` and the choices of the arms, with
+    /// the distributions of all arms over all candidates.
     ///
-    /// The arms draw with the middle of the numbers with which the recorded choice was drawn.
-    /// Weights are those given, else those of an arm's file, else those recorded.
+    /// The arms draw with the midpoint of the uniform numbers that lead to the recorded choice. The
+    /// weights are the given ones, or else those of the arm's file, or else the recorded ones.
     ///
     /// # Errors
-    /// When an arm looks at what the trace does not have.
+    /// If an arm needs data that the trace does not have.
     pub fn replay(
         &self,
         driver: &str,
@@ -211,14 +211,14 @@ impl RecordedStep {
         }
     }
 
-    /// The middle of the uniform numbers that draw the recorded choice.
+    /// Returns the midpoint of the uniform numbers that lead to the recorded choice.
     fn uniform(&self) -> f64 {
         let before: f64 = self.probabilities[..self.chosen].iter().sum();
         let total: f64 = self.probabilities.iter().sum();
         (before + 0.5 * self.probabilities[self.chosen]) / total
     }
 
-    /// The recorded scores as the blades of an arm would have them.
+    /// Returns the recorded scores, adapted to the blades of an arm.
     fn scores(
         &self,
         arm: &PlannedArm,
@@ -273,7 +273,7 @@ impl RecordedStep {
     }
 }
 
-/// The blade of that name, by its own section or after the template.
+/// Returns the blade with this name, or else the template.
 fn seated<'c>(config: &'c SchemeSpec, name: &str) -> Option<&'c BladeSpec> {
     config.blades.iter().find(|blade| blade.name == name).or(config.template.as_ref())
 }

@@ -8,7 +8,7 @@ use super::{PoolStep, Summary};
 use crate::plural::counted;
 use crate::terminal;
 
-/// Most arms that have a column each.
+/// Maximum number of arms that are shown as columns.
 const MOST_COLUMNS: usize = 16;
 
 impl fmt::Display for PoolStep {
@@ -59,7 +59,7 @@ impl fmt::Display for Summary {
         let header: Vec<&str> = ["", "arm"].into_iter().chain(numbers.iter().map(String::as_str)).collect();
         let mut pairs = Grid::new(header).numbers(2..).repeat(2);
         for (place, arm) in self.arms.iter().enumerate() {
-            // Agreement below the diagonal, distance above.
+            // Agreement below the diagonal, total variation above.
             let cell = |other: usize| match place.cmp(&other) {
                 std::cmp::Ordering::Less => format!("{:.3}", self.total_variation[place][other]),
                 std::cmp::Ordering::Equal => String::new(),

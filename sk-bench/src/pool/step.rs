@@ -1,4 +1,4 @@
-//! What the arms of a pool make of one step.
+//! The choices of the arms of a pool at one step.
 
 use serde::Serialize;
 use sk_core::{CandidateTrace, Decision, StepTrace};
@@ -7,17 +7,17 @@ use sk_models::text::Tokenizer;
 use crate::explain::shorten;
 use crate::trace::{shown, span_text};
 
-/// One step: its candidates, and what each arm makes of them, the one that drives first.
+/// One step: its candidates and the choices of the arms. The driving arm is first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PoolStep {
     /// Position of the response in the dialogue, from 0.
     pub turn: usize,
     /// Position of the step in the response, from 0.
     pub step: usize,
-    /// How many candidates there were.
+    /// Number of candidates.
     pub n: usize,
-    /// The candidates: all if they are few, else the likeliest under the arm that drives and those
-    /// that an arm chooses.
+    /// The listed candidates: all if there are few, or else the most likely ones under the driving
+    /// arm and those that an arm chooses.
     pub candidates: Vec<PoolCandidate>,
     /// The arms.
     pub arms: Vec<ArmChoice>,
@@ -26,7 +26,7 @@ pub struct PoolStep {
 /// A candidate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PoolCandidate {
-    /// Its place among all candidates of the step, from 0.
+    /// Its index among all candidates of the step, from 0.
     pub index: usize,
     /// Its text.
     pub text: String,
@@ -35,28 +35,28 @@ pub struct PoolCandidate {
     pub line: String,
 }
 
-/// What one arm makes of the candidates.
+/// The choice of one arm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmChoice {
     /// The arm.
     pub name: String,
-    /// Index of the candidate that it draws, with the uniform number that all arms share.
+    /// Index of the candidate that it draws. All arms use the same uniform number.
     pub chosen: usize,
-    /// Its probability.
+    /// Probability of that candidate.
     pub probability: f64,
-    /// Index of the candidate that it finds likeliest, the first of equals.
+    /// Index of its most likely candidate; the first one in case of a tie.
     pub likeliest: usize,
-    /// How likely it finds the candidate that was appended.
+    /// Its probability of the appended candidate.
     pub probability_of_appended: f64,
-    /// Total variation between its distribution and that of the arm that drives.
+    /// Total variation between its distribution and that of the driving arm.
     pub total_variation: f64,
-    /// Composite score of each candidate that is listed.
+    /// Composite score of each listed candidate.
     pub mu: Vec<f64>,
-    /// Composite dispersion of each candidate that is listed.
+    /// Composite dispersion of each listed candidate.
     pub sigma: Vec<f64>,
-    /// Rating of each candidate that is listed.
+    /// Rating of each listed candidate.
     pub ratings: Vec<f64>,
-    /// Probability of each candidate that is listed.
+    /// Probability of each listed candidate.
     pub probabilities: Vec<f64>,
 }
 
@@ -64,8 +64,8 @@ pub struct ArmChoice {
 pub type Distributions = Vec<Vec<f64>>;
 
 impl PoolStep {
-    /// The step of a trace whose scheme is called `driver`, with the distributions of all arms over
-    /// all candidates.
+    /// Returns the step of a trace whose scheme is named `driver`, with the distributions of all
+    /// arms over all candidates.
     pub fn new(turn: usize, driver: &str, trace: &StepTrace, tokenizer: &Tokenizer) -> (Self, Distributions) {
         let text = |candidate: &CandidateTrace| {
             let text = span_text(tokenizer, &candidate.tokens);
@@ -74,7 +74,7 @@ impl PoolStep {
         Self::of(turn, driver, trace, |index| text(&trace.candidates[index]))
     }
 
-    /// The same; `text` gives the line and the text of a candidate.
+    /// Like [`new`](Self::new). `text` returns the line and the text of a candidate.
     pub(super) fn of(
         turn: usize,
         driver: &str,
@@ -115,7 +115,7 @@ impl PoolStep {
     }
 }
 
-/// ½ Σ |p_i − q_i|: the most by which two distributions disagree on anything.
+/// Returns ½ Σ |p_i − q_i|, the largest difference of the probabilities of any event.
 pub(super) fn total_variation(p: &[f64], q: &[f64]) -> f64 {
     0.5 * p.iter().zip(q).map(|(p, q)| (p - q).abs()).sum::<f64>()
 }

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Prompts that cannot be read, drawn or written.
+/// Prompts that cannot be read, sampled or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
@@ -9,7 +9,7 @@ pub enum PromptSetError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A name that is neither that of a file nor of a set.
+    /// A name that is neither a file nor a prompt set.
     #[error("there is no file {}, and no set of that name; sets are {sets}", path.display())]
     Nowhere { path: PathBuf, sets: String },
     /// A line that is not what the format asks for.
@@ -18,16 +18,16 @@ pub enum PromptSetError {
     /// A table that lacks a column.
     #[error("{}: no column \"{column}\"; found: {}", path.display(), found.join(", "))]
     Column { path: PathBuf, column: &'static str, found: Vec<String> },
-    /// A file of an unknown form.
+    /// A file of an unknown format.
     #[error("{}: cannot tell its format; give --format (hh, truthful-qa, xstest or jsonl)", path.display())]
     UnknownFormat { path: PathBuf },
     /// A file without a prompt.
     #[error("{}: it holds no prompt", path.display())]
     Empty { path: PathBuf },
-    /// Two prompts under one name.
+    /// Two prompts with the same id.
     #[error("two prompts are called \"{id}\"; ids must differ")]
     Duplicate { id: String },
-    /// A set of the paper, and nowhere to rebuild it from.
+    /// A set of the paper is requested, but the folder of its data sets is not known.
     #[error("{set} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data or {variable}")]
     NoData { set: &'static str, variable: &'static str },
     /// A file of the paper's sets that is not there.
@@ -39,7 +39,7 @@ pub enum PromptSetError {
     /// A file of the paper's sets with other contents.
     #[error("{}: its rows are not the {axis} prompts of the paper; use {revision}", path.display())]
     Revision { path: PathBuf, axis: &'static str, revision: &'static str },
-    /// A prompt that cannot be put into a stratum.
+    /// A prompt without the label that defines its stratum.
     #[error("prompt \"{id}\" has no label \"{label}\"; {hint}")]
     Unlabelled { id: String, label: String, hint: String },
     /// A stratum with too few prompts.

@@ -1,4 +1,4 @@
-//! The formats prompts come in, and how one is recognised.
+//! The formats of prompt files, and their detection.
 
 use std::path::Path;
 
@@ -24,9 +24,9 @@ named! {
 
 /// Reads the prompts of a file, in the order of the file.
 ///
-/// Without a format, the first line decides: a JSON object with `chosen` is HH-RLHF and one with
-/// `prompt` plain lines; a table is told by its columns. Whether a file is gzipped is told by its
-/// contents.
+/// If no format is given, it is detected from the first line: a JSON object with `chosen` means
+/// HH-RLHF, one with `prompt` means JSON lines, and a table is recognised by its columns. Gzip is
+/// detected from the contents.
 ///
 /// # Errors
 /// When the file cannot be read, its format cannot be told, a line is not of that format, or it

@@ -1,4 +1,4 @@
-//! Plain JSON lines, which are also what is written.
+//! Plain JSON lines, which are also the output format.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};

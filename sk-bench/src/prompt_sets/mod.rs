@@ -1,5 +1,5 @@
-//! Evaluation prompts: read from public data sets, rebuilt as the paper drew them, sampled by
-//! stratum.
+//! Evaluation prompts: reading public data sets, rebuilding the paper's sets, and stratified
+//! sampling.
 //!
 //! | format | reads | labels of a prompt |
 //! |---|---|---|
@@ -8,8 +8,10 @@
 //! | [`PromptFormat::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
 //! | [`PromptFormat::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
 //!
-//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`,
-//! ready for a model to go on.
+//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"
+//!
+//!
+//! Assistant:"`, ready for a model to continue.
 
 mod error;
 mod format;
@@ -39,26 +41,26 @@ pub use sk_models::dialogue::is_framed;
 pub(crate) use source::files;
 pub use source::{load, load_all};
 
-/// A prompt, and where it was found.
+/// A prompt and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// Names the prompt within its set, such as `helpful-base/test:456`.
+    /// The id of the prompt in its set, such as `helpful-base/test:456`.
     pub id: String,
     /// The dialogue so far, framed; it ends with `"\n\nAssistant:"`.
     pub prompt: String,
-    /// Name of the file it came from, without the folders that differ from machine to machine.
+    /// Name of its file, without machine-specific folders.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Its row there, from 0, a header not counted.
+    /// Its row in the file, from 0, without the header.
     #[serde(default)]
     pub row: usize,
-    /// What can be stratified by, such as `axis` or `category`.
+    /// Labels for stratification, such as `axis` or `category`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 
 impl Prompt {
-    /// The prompt of a row of a file; its id there follows the name of the file.
+    /// Returns the prompt of a row of a file. Its id is the name of the file, followed by `id`.
     fn of_row(path: &Path, row: usize, id: impl Display, prompt: String, labels: &[(&str, &str)]) -> Self {
         Self {
             id: format!("{}:{id}", naming::stem(path)),

@@ -1,9 +1,9 @@
-//! What files of prompts are called.
+//! Names of prompt files.
 
 use std::path::Path;
 
-/// What a file is called: its name, after the name of its folder where the name alone says little,
-/// as `test.jsonl` does.
+/// Returns the name of a file. If it is generic, such as `test.jsonl`, the name of the folder is
+/// prepended.
 pub(super) fn name(path: &Path) -> String {
     let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let file = last(path);
@@ -15,7 +15,7 @@ pub(super) fn name(path: &Path) -> String {
     }
 }
 
-/// What a file is called in the ids of its prompts: its [`name`] without extensions.
+/// Returns the name of a file in the ids of its prompts: its [`name`] without extensions.
 pub(super) fn stem(path: &Path) -> String {
     let name = name(path);
     match name.split_once('/') {

@@ -24,9 +24,9 @@ pub const AXES: [&str; 3] = ["helpfulness", "harmlessness", "honesty"];
 struct Block {
     axis: &'static str,
     format: PromptFormat,
-    /// Where the file may be below the folder of data sets, the likeliest place first.
+    /// The possible paths of the file below the folder of data sets, most likely first.
     files: &'static [&'static str],
-    /// What to look for when the file there is another revision.
+    /// The revision that is needed, for the error message.
     revision: &'static str,
     rows: [usize; 40],
     /// SHA-256 over the framed prompts, each followed by a zero byte.
@@ -78,28 +78,28 @@ impl PaperSet {
         }
     }
 
-    /// Both.
+    /// Both sets.
     pub const ALL: [Self; 2] = [Self::Frontier, Self::Ablation];
 
-    /// The set of that name.
+    /// Returns the set with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
-    /// The files below `root` that sets may be read from.
+    /// Returns the files below `root` that sets may be read from.
     pub(super) fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
         BLOCKS.iter().flat_map(|block| block.files).map(|file| root.join(file))
     }
 
     /// The prompts, in the order of the paper: helpfulness, harmlessness, honesty.
     ///
-    /// A prompt is called `paper:i` by its index i in the frontier's set, in both sets, so that
-    /// records of the two can be paired; its label `axis` is the axis it was drawn for. The texts
-    /// are compared with a digest of the published ones.
+    /// In both sets, the id of a prompt is `paper:i`, where i is its index in the frontier's set,
+    /// so that records of the two sets can be paired. Its label `axis` is the axis that it was
+    /// chosen for. The texts are checked against a digest of the published texts.
     ///
     /// # Errors
-    /// When a data set is missing under `root`, cannot be read, or is not the revision that the
-    /// rows were counted in.
+    /// If a data set is missing under `root`, cannot be read, or is a different revision from the
+    /// one that the row numbers refer to.
     pub fn load(self, root: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         let per_axis = match self {
             Self::Frontier => 40,

@@ -20,19 +20,19 @@ named! {
     }
 }
 
-/// `count` different prompts drawn without replacement, stratum by stratum, in the order of the
+/// Draws `count` distinct prompts without replacement, stratum by stratum, in the order of the
 /// strata's names.
 ///
-/// Prompts with the same text count as one, the first: a prompt that occurs twice would be two
-/// dependent observations. Each stratum is shuffled by a generator of its own, made of the seed and
-/// the stratum's name, and gives the first of its prompts. So a sample does not depend on the order
-/// of the files or on which other strata there are, and with [`Allocation::Balanced`] a smaller
-/// sample of the same seed is a part of a larger one.
+/// Of prompts with the same text, only the first is used, because duplicates would be dependent
+/// observations. Each stratum is shuffled by its own generator, which is seeded with the seed and
+/// the stratum's name, and gives the first of its prompts. A sample therefore does not depend on
+/// the order of the files or on other strata. With [`Allocation::Balanced`], a smaller sample is a
+/// subset of a larger one with the same seed.
 ///
 /// Without a label there is one stratum.
 ///
 /// # Errors
-/// When a prompt lacks the label, or a stratum has fewer prompts than it is to give.
+/// If a prompt lacks the label, or a stratum has too few prompts.
 pub fn sample(
     prompts: &[Prompt],
     count: usize,
@@ -66,7 +66,7 @@ pub fn sample(
             let stratum = label.map_or("the set".to_owned(), |label| format!("stratum {label} = \"{name}\""));
             return Err(PromptSetError::Scarce { stratum, available: members.len(), wanted });
         }
-        // By text, so that neither the order of the file nor the ids decide.
+        // Sort by text, so that the result does not depend on the order of the file or on ids.
         members.sort_by(|a, b| a.prompt.cmp(&b.prompt));
         members.shuffle(&mut generator(seed, name));
         drawn.extend(members.into_iter().take(wanted).cloned());
@@ -80,7 +80,7 @@ fn unlabelled(prompt: &Prompt, label: &str) -> PromptSetError {
     PromptSetError::Unlabelled { id: prompt.id.clone(), label: label.to_owned(), hint }
 }
 
-/// The generator of a stratum: the first 32 bytes of SHA-256 over the seed and the name.
+/// Returns the generator of a stratum, seeded with the SHA-256 digest of seed and name.
 fn generator(seed: u64, stratum: &str) -> ChaCha8Rng {
     let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(stratum).finalize();
     ChaCha8Rng::from_seed(digest.into())
@@ -90,8 +90,9 @@ fn balanced(count: usize, strata: usize) -> Vec<usize> {
     (0..strata).map(|index| count / strata + usize::from(index < count % strata)).collect()
 }
 
-/// Hamilton's method for a count of at most all: whole quotas first, then the largest remainders,
-/// ties to the first. Integers only, so that no rounding decides.
+/// Apportions `count`, at most the total, by Hamilton's method: whole quotas first, then the
+/// largest remainders, ties to the first. Uses only integers, so that rounding errors have no
+/// effect.
 fn proportional(count: usize, sizes: &[usize]) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
     let mut shares: Vec<usize> = sizes.iter().map(|size| count * size / total.max(1)).collect();

@@ -1,4 +1,4 @@
-//! Where prompts come from: files, and the paper's sets by name.
+//! Sources of prompts: files, and the paper's sets by name.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::{PaperSet, Prompt, PromptFormat, PromptSetError, format};
 
-/// Where the data sets are, unless the caller says.
+/// The environment variable with the default folder of the data sets.
 const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
 
-/// The files that a source may be read from.
+/// Returns the files that a source may be read from.
 pub(crate) fn files(source: &str, data: Option<&Path>) -> Vec<PathBuf> {
     match PaperSet::by_name(source) {
         None => vec![source.into()],
@@ -17,18 +17,17 @@ pub(crate) fn files(source: &str, data: Option<&Path>) -> Vec<PathBuf> {
     }
 }
 
-/// Where the data sets are.
+/// Returns the folder of the data sets.
 fn root(data: Option<&Path>) -> Option<PathBuf> {
     let variable = || std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     data.map(Path::to_owned).or_else(variable)
 }
 
-/// The prompts of a file, or of the paper's set of that name, rebuilt from the data sets below
+/// Loads the prompts of a file, or of a set of the paper, which is rebuilt from the data sets below
 /// `data` or `$SWISS_KNIFE_DATA`.
 ///
 /// # Errors
-/// As [`read`](super::read) and [`PaperSet::load`], and where it is not known where the data sets
-/// are.
+/// As [`read`](super::read) and [`PaperSet::load`], or if the folder of the data sets is not given.
 pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
     let Some(set) = PaperSet::by_name(source) else {
         return format::read(Path::new(source), format).map_err(|error| match error {
@@ -42,10 +41,10 @@ pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> 
     set.load(&root(data).ok_or(PromptSetError::NoData { set: set.name(), variable: DATA_VARIABLE })?)
 }
 
-/// The prompts of several sources, one after another.
+/// Loads the prompts of several sources, one after another.
 ///
 /// # Errors
-/// As [`load`], and where two prompts have the same id.
+/// As [`load`], or if two prompts have the same id.
 pub fn load_all(sources: &[String], format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
     let mut prompts = Vec::new();
     for source in sources {

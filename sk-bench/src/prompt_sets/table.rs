@@ -11,16 +11,16 @@ use sk_report::lines;
 pub(super) struct Table<const N: usize> {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Where each row begins, and its fields in the columns asked for.
+    /// The byte offset of each row, and its fields in the requested columns.
     pub(super) rows: Vec<(usize, [String; N])>,
 }
 
 impl<const N: usize> Table<N> {
-    /// Reads a table, gzipped or not, reduced to the columns asked for.
+    /// Reads the requested columns of a table, gzipped or not.
     ///
     /// # Errors
-    /// When the file cannot be read, is not UTF-8, lacks a column, or a row has another number of
-    /// fields than the header.
+    /// If the file cannot be read, is not UTF-8, lacks a column, or has a row whose number of
+    /// fields differs from the header.
     pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, PromptSetError> {
         let bytes = lines::read(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
         let mut table = Self { path: path.to_owned(), bytes, rows: Vec::new() };
@@ -48,10 +48,10 @@ impl<const N: usize> Table<N> {
         Ok(rows)
     }
 
-    /// The error of a row that begins at `start`.
+    /// Returns the error for the row at byte offset `start`.
     pub(super) fn wrong(&self, start: usize, reason: String) -> PromptSetError {
-        // The parser counts a line end of two bytes as passed after the first, and blank lines as
-        // part of the row that follows.
+        // For the parser, a row starts right after the first byte of a two-byte line end, and
+        // includes blank lines before it.
         let blank = self.bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let line = 1 + self.bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
         PromptSetError::Line { path: self.path.clone(), line, reason }

@@ -1,4 +1,4 @@
-//! What a step is measured against: one number of its operating point at a time.
+//! The axes along which the cost of a step is measured.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ named! {
     }
 }
 
-/// Where a step is measured: the four numbers.
+/// An operating point of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operating {
     /// Tokens of the context.
@@ -33,7 +33,7 @@ pub struct Operating {
 }
 
 impl Axis {
-    /// What it is measured at unless said otherwise.
+    /// Returns the default values of the axis.
     pub fn values(self) -> &'static [usize] {
         match self {
             Self::Prefix => &[64, 128, 256, 512, 1024, 2048, 4096],
@@ -45,7 +45,7 @@ impl Axis {
 }
 
 impl Operating {
-    /// Its number on `axis`.
+    /// Returns the value on `axis`.
     pub fn at(&self, axis: Axis) -> usize {
         match axis {
             Axis::Prefix => self.prefix,
@@ -55,7 +55,7 @@ impl Operating {
         }
     }
 
-    /// The same with another number on `axis`.
+    /// Returns the same point with another value on `axis`.
     pub fn with(self, axis: Axis, value: usize) -> Self {
         match axis {
             Axis::Prefix => Self { prefix: value, ..self },
@@ -66,17 +66,17 @@ impl Operating {
     }
 }
 
-/// `AXIS` or `AXIS=VALUE:VALUE…`: a sweep.
+/// A parsed `AXIS` or `AXIS=VALUE:VALUE…`: a sweep along one axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AxisArg {
     /// The axis.
     pub axis: Axis,
-    /// Where it is measured, in ascending order.
+    /// The values, in ascending order.
     pub values: Vec<usize>,
 }
 
 impl AxisArg {
-    /// Its points about `centre`, which is one of them.
+    /// Returns the points of the sweep, including `centre`.
     pub fn points(&self, centre: Operating) -> Vec<Operating> {
         let mut values = self.values.clone();
         values.push(centre.at(self.axis));

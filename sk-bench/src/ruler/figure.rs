@@ -1,18 +1,18 @@
-//! A measurement beside its floor.
+//! A measurement and its theoretical limit.
 
 use serde::Serialize;
 
 use super::Spread;
 
-/// Repetitions of a time or a rate, and what the device allows.
+/// Repeated measurements of a time or a rate, and the limit of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figure {
-    /// What was measured.
+    /// The measurements.
     #[serde(flatten)]
     pub spread: Spread,
-    /// What the roofline allows, in the same unit: the least time or the highest rate.
+    /// The limit by the roofline model in the same unit: the minimum time or the maximum rate.
     pub floor: Option<f64>,
-    /// How many times longer than at the floor it took.
+    /// The measured time divided by the time at the floor.
     pub to_floor: Option<f64>,
 }
 
@@ -23,7 +23,7 @@ impl Figure {
         Self { spread, floor, to_floor: floor.map(|floor| spread.median / floor) }
     }
 
-    /// A rate of `amount` things, from the seconds that each repetition took for them.
+    /// A rate, from the seconds that each repetition took for `amount` items.
     pub fn rate(amount: usize, seconds: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
         let rate = |seconds: f64| amount as f64 / seconds.max(f64::MIN_POSITIVE);
         let spread = Spread::of(seconds.into_iter().map(rate));

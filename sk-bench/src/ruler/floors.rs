@@ -1,4 +1,4 @@
-//! The least time of what is measured: the roofline of each model.
+//! Minimum times of measurements, from the roofline of each model.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ use super::{Operating, Spread};
 use crate::Models;
 use crate::scheme::{GranularitySpec, ProposalSpec, SchemeError, SchemeSpec};
 
-/// What the device was measured to do, once per repetition.
+/// The measured limits of the device, once per repetition.
 #[derive(Debug, Default)]
 pub struct Roofs {
     /// Bandwidths over a working set of the backbone's size.
     pub backbone: Vec<Bandwidth>,
     /// Bandwidths over a working set of the drafter's size.
     pub drafter: Vec<Bandwidth>,
-    /// Peaks.
+    /// Peak compute rates.
     pub peaks: Vec<Peak>,
 }
 
 impl Roofs {
-    /// Measures it once more, over working sets as large as the models.
+    /// Measures the device once more, with working sets as large as the models.
     pub fn measure(&mut self, models: &Models) {
         let (name, device) = (models.device(), models.backbone.device());
         let bytes = |model: &Decoder| (Storage::of(model).weight * model.config().parameters() as f64) as usize;
@@ -33,7 +33,7 @@ impl Roofs {
         self.peaks.push(roofline::peak(name, &device, models.backbone.weight_format()));
     }
 
-    /// The median roof over one of the working sets.
+    /// Returns the median roof for one of the working sets.
     fn roof(&self, bandwidths: &[Bandwidth]) -> Roof {
         Roof {
             bandwidth: Spread::of(bandwidths.iter().map(Bandwidth::best)).median,
@@ -42,12 +42,12 @@ impl Roofs {
     }
 }
 
-/// The policies that a step of a scheme reads candidates under.
+/// The lanes that read the candidates of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lanes {
-    /// How many, the backbone included.
+    /// Number of lanes, including the plain backbone.
     count: usize,
-    /// Numbers of their adapters.
+    /// Number of parameters of their adapters.
     adapters: usize,
 }
 
@@ -67,7 +67,7 @@ impl Lanes {
     }
 }
 
-/// One model under its roof.
+/// A model and the roof of its device.
 struct Roofed {
     config: Qwen2Config,
     storage: Storage,
@@ -80,10 +80,10 @@ impl Roofed {
     }
 }
 
-/// The least times of one scheme on one pair of models, in seconds.
+/// The minimum times of a scheme on a pair of models, in seconds.
 ///
-/// Steps have a floor where spans of a fixed length are drawn from one of the models; what a scheme
-/// over the vocabulary must compute is another question.
+/// Steps have a floor only if spans of a fixed length are drafted by one of the models. There is no
+/// floor for schemes over the vocabulary.
 pub struct Floors {
     backbone: Roofed,
     drafter: Roofed,
@@ -92,10 +92,10 @@ pub struct Floors {
 }
 
 impl Floors {
-    /// The floors of `config` with `adapters` on `models`, under the roofs measured so far.
+    /// Returns the floors of `config` with `adapters` on `models`, from the roofs measured so far.
     ///
     /// # Errors
-    /// When no blade is seated, or one with a parameter out of range.
+    /// If no blade is seated, or a blade has a parameter out of range.
     pub fn new(
         models: &Models,
         config: &SchemeSpec,
@@ -117,44 +117,44 @@ impl Floors {
         Ok(Self { backbone, drafter, lanes: Lanes::of(config, adapters)?, drafted })
     }
 
-    /// Writing `bytes` bytes of weights.
+    /// Returns the time to write `bytes` bytes of weights.
     pub fn load(&self, bytes: f64) -> f64 {
         bytes / self.backbone.roof.bandwidth
     }
 
-    /// The backbone alone reading a prompt.
+    /// Returns the time of the backbone's prefill of a prompt.
     pub fn prefill(&self, prompt: usize) -> f64 {
         self.backbone.floor(&Work::prefill(prompt, 1, 0, true))
     }
 
-    /// The backbone alone adding `tokens` tokens to a context.
+    /// Returns the time in which the backbone alone decodes `tokens` tokens after a context.
     pub fn frozen(&self, context: usize, tokens: usize) -> f64 {
         self.backbone.floor(&Work::decode(context, tokens))
     }
 
-    /// Drafting.
+    /// Returns the time of drafting.
     pub fn draft(&self, at: Operating) -> Option<f64> {
         let work = Work::draft(at.prefix, at.candidates, at.span);
         self.drafted.then(|| self.drafter.floor(&work))
     }
 
-    /// Scoring.
+    /// Returns the time of scoring.
     pub fn score(&self, at: Operating) -> Option<f64> {
         let work = Work::score(at.prefix, at.candidates, at.span, self.lanes.count, self.lanes.adapters);
         self.drafted.then(|| self.backbone.floor(&work))
     }
 
-    /// A whole step: one after the other.
+    /// Returns the time of a whole step: drafting, then scoring.
     pub fn step(&self, at: Operating) -> Option<f64> {
         Some(self.draft(at)? + self.score(at)?)
     }
 
-    /// A blade of `adapter` numbers reading a context that it has not read before.
+    /// Returns the time in which a new blade with `adapter` parameters prefills a context.
     pub fn newcomer(&self, context: usize, adapter: usize) -> f64 {
         self.backbone.floor(&Work::prefill(context.saturating_sub(1), 1, adapter, false))
     }
 
-    /// Every model reading the prompt under every policy.
+    /// Returns the time in which both models prefill the prompt in all lanes.
     pub fn read(&self, prompt: usize) -> Option<f64> {
         let tokens = prompt.saturating_sub(1);
         let drafter = self.drafter.floor(&Work::prefill(tokens, 1, 0, false));
@@ -162,14 +162,14 @@ impl Floors {
         self.drafted.then_some(drafter + backbone)
     }
 
-    /// The steps of `at` until `tokens` tokens are added; the last one is as long as there is room.
+    /// Returns the time of the steps from `at` until `tokens` tokens are added. The last span is
+    /// shortened to fit.
     pub fn steps(&self, at: Operating, tokens: usize) -> Option<f64> {
         let starts = (0..tokens).step_by(at.span);
         starts.map(|done| self.step(Operating { prefix: at.prefix + done, span: at.span.min(tokens - done), ..at })).sum()
     }
 
-    /// Keys and values of one more token: of the backbone under every policy, and of the drafter,
-    /// in bytes.
+    /// Returns the bytes of KV cache per token: of all lanes of the backbone, and of the drafter.
     pub fn cache_bytes(&self) -> (f64, f64) {
         let per_token = |model: &Roofed| model.storage.cache * roofline::cache_numbers(&model.config) as f64;
         (self.lanes.count as f64 * per_token(&self.backbone), per_token(&self.drafter))

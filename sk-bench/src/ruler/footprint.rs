@@ -1,4 +1,4 @@
-//! The memory that a steered generation needs, by the formula.
+//! The memory that a steered generation needs, from the formula.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::Models;
 pub struct Footprint {
     /// θ_B.
     pub backbone: f64,
-    /// θ_S; zero where the backbone drafts for itself.
+    /// θ_S; zero if the backbone drafts for itself.
     pub drafter: f64,
     /// Σ adapters.
     pub adapters: f64,
-    /// Keys and values of the longest context under every policy, and of N spans beside it, in both
-    /// models.
+    /// KV cache of the longest context in every lane, and of N spans, in both models.
     pub cache: f64,
-    /// All of it.
+    /// The total.
     pub total: f64,
 }
 
 impl Footprint {
-    /// At the operating point `at`, where the context is `at.prefix` tokens long at the end.
+    /// Returns the footprint at the operating point `at`, where the final context has `at.prefix`
+    /// tokens.
     pub fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
         let weights = |model: &Decoder| Storage::of(model).weight * model.config().parameters() as f64;
         let backbone = weights(&models.backbone);

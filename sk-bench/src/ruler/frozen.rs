@@ -1,4 +1,4 @@
-//! The backbone alone, with its times.
+//! Timed generation with the backbone alone.
 
 use std::time::Instant;
 
@@ -9,24 +9,24 @@ use sk_models::engine::{Frozen, Sampling};
 
 use crate::{Error, Models};
 
-/// Seconds of a response that nothing steers.
+/// The times of an unsteered response, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrozenSeconds {
-    /// Reading the prompt.
+    /// Time of the prefill.
     pub prefill: f64,
-    /// Decoding.
+    /// Time of decoding.
     pub decode: f64,
 }
 
-/// Has the backbone alone answer `prompt` greedily with `tokens` tokens.
+/// Generates `tokens` tokens after `prompt` greedily with the backbone alone.
 ///
 /// # Errors
-/// When a pass fails.
+/// If a forward pass fails.
 pub fn frozen(models: &Models, prompt: &[TokenId], tokens: usize, seed: u64) -> Result<FrozenSeconds, Error> {
     let mut frozen = Frozen::new(models.backbone.clone());
     let mut context = prompt.to_vec();
     let start = Instant::now();
-    // Asking for logits, and not only for the cache, waits for the device.
+    // Reading logits waits for the device; filling the KV cache alone would not.
     frozen.next_logits(&context)?;
     let prefill = start.elapsed().as_secs_f64();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

@@ -1,8 +1,8 @@
-//! The ruler behind `swiss-knife bench`: what is measured, and what it is held against.
+//! The measurements of `swiss-knife bench`, and the limits that they are compared with.
 //!
-//! A [`Figure`] is the median of repetitions beside the floor that the device sets
-//! ([`sk_models::roofline`]). Whatever is compared is measured in turns, so that a machine that
-//! changes its mind does so for both sides.
+//! A [`Figure`] is the median of repetitions and the floor of the device ([`sk_models::roofline`]).
+//! Things that are compared are measured alternately, so that a change in the machine's speed
+//! affects both sides.
 
 mod axis;
 mod error;
@@ -28,6 +28,6 @@ pub use spread::Spread;
 pub use steered::{Steered, Timed};
 pub use sweep::{AxisReport, PointReport, sweep};
 
-/// What prompts are made of.
+/// The text that prompts are made of.
 pub(crate) const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
      to cook for the friends who would visit on Sunday. ";

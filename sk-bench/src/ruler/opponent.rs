@@ -1,4 +1,4 @@
-//! Another program, measured in turns with this one.
+//! Another program, measured alternately with this one.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use super::RulerError;
 
-/// How long a program that was told that there is no more to do may take to end.
+/// Time that a program gets to exit after its standard input is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A command that measures something once per repetition.
 ///
-/// For each repetition it gets an empty line on standard input and answers with a line on standard
-/// output: a JSON object of figures by name. A name that ends in `_seconds` is a time, any other a
-/// rate in tokens per second. Other lines are passed over. A command that ends after its answer is
-/// started again for the next repetition, so that a script that measures once will do; one that
-/// stays, and reads a line for each answer, loads its models once.
+/// For each repetition it receives an empty line on standard input and prints one line: a JSON
+/// object of figures by name. A name that ends in `_seconds` is a time; any other is a rate in
+/// tokens per second. Other lines are ignored. A command that exits after its answer is restarted
+/// for the next repetition, so a script that measures once is sufficient. A command that keeps
+/// running and reads a line per repetition loads its models only once.
 #[derive(Debug)]
 pub struct Opponent {
     command: String,
@@ -33,21 +33,21 @@ struct Running {
 }
 
 impl Opponent {
-    /// The command, as the shell reads it. It starts when it is first asked.
+    /// Returns an opponent for a shell command. The command is started at the first measurement.
     pub fn new(command: impl Into<String>) -> Self {
         Self { command: command.into(), running: None, names: None }
     }
 
-    /// The command.
+    /// Returns the command.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// Has it measure once.
+    /// Runs one measurement.
     ///
     /// # Errors
-    /// When it does not start, ends without an answer, or answers with other figures than the first
-    /// time or with one that is not positive.
+    /// If the command does not start, exits without an answer, prints other figures than the first
+    /// time, or prints a figure that is not positive.
     pub fn measure(&mut self) -> Result<BTreeMap<String, f64>, RulerError> {
         let figures = self.answer()?;
         if let Some((name, &value)) = figures.iter().find(|(_, value)| !(value.is_finite() && **value > 0.0)) {
@@ -72,8 +72,7 @@ impl Opponent {
                 self.running = Some(running);
                 return Ok(figures);
             }
-            // It has closed its output. Where it answered before, that was all it had to say, and
-            // it starts anew.
+            // The command closed its output. If it has answered before, it is restarted.
             let failed = |source| RulerError::Output { command: self.command.clone(), source };
             let status = running.child.wait().map_err(failed)?;
             if !running.answered || !status.success() {
@@ -95,10 +94,10 @@ impl Running {
         Ok(Self { child, input, output: BufReader::new(output), answered: false })
     }
 
-    /// The next line of figures; none where the output has ended.
+    /// Returns the next line of figures; `None` at the end of the output.
     fn ask(&mut self) -> std::io::Result<Option<BTreeMap<String, f64>>> {
         if let Some(input) = &mut self.input {
-            // A command that measures once has no need to read.
+            // Ignore errors: a command that measures once need not read its input.
             let _ = input.write_all(b"\n").and_then(|()| input.flush());
         }
         let mut line = Vec::new();
@@ -114,8 +113,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The end of its input tells a command that waits for the next repetition that there is
-        // none.
+        // Closing the input tells a waiting command that there are no more repetitions.
         self.input = None;
         let start = Instant::now();
         while start.elapsed() < FAREWELL {
@@ -175,7 +173,7 @@ mod tests {
         fickle.measure().unwrap();
         let error = fickle.measure().unwrap_err().to_string();
         assert!(error.contains("printed b after a"), "{error}");
-        // One that fails after its answer has failed.
+        // A failure after the answer counts as a failure.
         let mut failing = Opponent::new("read x; echo '{\"a\": 1}'; exit 4");
         failing.measure().unwrap();
         let error = failing.measure().unwrap_err().to_string();

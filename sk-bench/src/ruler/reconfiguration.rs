@@ -1,4 +1,4 @@
-//! What it costs to change Ω while a response is under way (`prop:cost`).
+//! The cost of changing Ω during a response (`prop:cost`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,29 +9,30 @@ use sk_core::{AlignmentSpec, Seat, SpecError, SpecHandle, TokenId};
 use super::{Figure, Spread, Steered};
 use crate::{Error, memory};
 
-/// Edits of a kind in one repetition, so that their mean is finer than the clock.
+/// Number of edits of each kind per repetition, so that their mean is finer than the clock's
+/// resolution.
 const EDITS: u32 = 1000;
 
-/// Times of edits of Ω, in seconds, and of the steps after them.
+/// Times of edits of Ω and of the steps after them, in seconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reconfiguration {
-    /// Other weights for the seated blades, by name.
+    /// Setting the weights of the seated blades by name.
     pub weight_edit: Spread,
-    /// One more blade, whose adapter is loaded.
+    /// Seating a blade whose adapter is loaded.
     pub seat: Spread,
-    /// One blade less.
+    /// Unseating a blade.
     pub unseat: Spread,
-    /// Another blade in a seat.
+    /// Swapping the blade in a seat.
     pub swap: Spread,
-    /// A step with Ω as it was.
+    /// A step with unchanged Ω.
     pub step: Figure,
-    /// The step after a swap, in which the new blade reads the context for the first time.
+    /// The step after a swap, in which the new blade prefills the context.
     pub step_after_swap: Figure,
-    /// What all the edits added to the resident memory of the process, in bytes (Linux).
+    /// Resident memory added by all edits, in bytes (Linux).
     pub resident_bytes_added: Option<i64>,
 }
 
-/// Means of one repetition.
+/// The mean times of one repetition.
 struct Edits {
     weights: f64,
     seat: f64,
@@ -44,7 +45,7 @@ impl Reconfiguration {
     /// adapter is loaded and not seated.
     ///
     /// # Errors
-    /// When an edit is refused or a step fails.
+    /// If an edit is refused or a step fails.
     pub fn measure(
         steered: &mut Steered,
         resident: &Seat,
@@ -81,7 +82,7 @@ impl Reconfiguration {
 }
 
 impl Edits {
-    /// The mean over many edits of each kind, after which Ω is as it was.
+    /// Measures the mean over many edits of each kind. Restores Ω afterwards.
     fn measure(spec: &SpecHandle, resident: &Seat) -> Result<Self, SpecError> {
         let before = spec.snapshot();
         let names: Vec<Arc<str>> = before.seats().iter().map(|seat| Arc::clone(seat.name())).collect();
@@ -110,7 +111,7 @@ fn anew(seat: &Seat) -> Seat {
     Seat::new(&**seat.name(), Arc::clone(seat.blade()))
 }
 
-/// Puts `resident` in the first seat that counts.
+/// Swaps `resident` into the first seat with a positive weight.
 fn swap_in(spec: &SpecHandle, resident: &Seat) -> Result<Arc<AlignmentSpec>, SpecError> {
     spec.edit(|spec| match spec.active().next() {
         Some((first, _)) => spec.swap(first.name(), anew(resident)),

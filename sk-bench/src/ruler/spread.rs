@@ -7,7 +7,7 @@ use sk_report::stats::median;
 /// Repetitions of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// The median.
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -16,14 +16,14 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// Returns the spread of at least one value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
         let (min, max) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), &v| (min.min(v), max.max(v)));
         Self { median: median(&values), min, max }
     }
 
-    /// Of the ratios of two measurements taken in turns, repetition by repetition.
+    /// Returns the spread of the ratios of two alternating measurements, repetition by repetition.
     pub fn of_ratios(over: impl IntoIterator<Item = f64>, under: impl IntoIterator<Item = f64>) -> Self {
         Self::of(over.into_iter().zip(under).map(|(over, under)| over / under))
     }
@@ -37,7 +37,7 @@ mod tests {
     fn medians_by_hand() {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
-        // A machine that halves its speed between repetitions leaves a ratio as it was.
+        // If the machine halves its speed between repetitions, the ratios do not change.
         assert_eq!(Spread::of_ratios([30.0, 15.0, 30.0], [10.0, 5.0, 10.0]), Spread { median: 3.0, min: 3.0, max: 3.0 });
     }
 }

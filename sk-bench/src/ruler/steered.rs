@@ -1,4 +1,4 @@
-//! A scheme at work, with its times.
+//! Timed generation with a scheme.
 
 use std::time::Instant;
 
@@ -11,30 +11,30 @@ use sk_models::lora::LoraAdapter;
 use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, Models};
 
-/// A scheme on loaded models, with caches and draws of its own and no text: tokens are all there
-/// is.
+/// A scheme on loaded models, with its own KV caches and random generator. It works on tokens only,
+/// without text.
 pub struct Steered {
     scheme: Scheme,
     rng: ChaCha8Rng,
     context_limit: usize,
 }
 
-/// A response, as it was timed.
+/// A response with its times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
     /// Wall time, in seconds.
     pub elapsed: f64,
-    /// Tokens that each step appended, and where its time went.
+    /// For each step, the number of tokens appended and the times of its parts.
     pub steps: Vec<(usize, Seconds)>,
 }
 
 impl Timed {
-    /// Tokens of the response.
+    /// Returns the number of tokens of the response.
     pub fn tokens(&self) -> usize {
         self.steps.iter().map(|(tokens, _)| tokens).sum()
     }
 
-    /// All steps together.
+    /// Returns the sum of the times of all steps.
     pub fn seconds(&self) -> Seconds {
         self.steps.iter().fold(Seconds::default(), |mut sum, (_, seconds)| {
             sum += *seconds;
@@ -42,8 +42,8 @@ impl Timed {
         })
     }
 
-    /// Tokens and time of the steps after the first, which also read the prompt; none where there
-    /// are none.
+    /// Returns tokens and time of all steps after the first, which includes the prefill; `None` if
+    /// there is only one step.
     pub fn later(&self) -> Option<(usize, f64)> {
         let later = self.steps.get(1..).filter(|steps| !steps.is_empty())?;
         Some((later.iter().map(|(tokens, _)| tokens).sum(), later.iter().map(|(_, seconds)| seconds.total()).sum()))
@@ -51,10 +51,10 @@ impl Timed {
 }
 
 impl Steered {
-    /// The scheme `config` on `models` with `adapters`, and with draws that follow from `seed`.
+    /// Returns the scheme `config` on `models` with `adapters`. `seed` determines all random draws.
     ///
     /// # Errors
-    /// When the scheme cannot be built.
+    /// If the scheme cannot be built.
     pub fn new(models: &Models, config: &SchemeSpec, adapters: &[(String, LoraAdapter)], seed: u64) -> Result<Self, SchemeError> {
         let rack = AdapterRack::default();
         for (name, adapter) in adapters {
@@ -71,15 +71,15 @@ impl Steered {
         Ok(Self { scheme, rng: ChaCha8Rng::seed_from_u64(seed), context_limit: models.context_limit() })
     }
 
-    /// Ω. Edits take effect at the next step.
+    /// Returns Ω. Edits take effect at the next step.
     pub fn spec(&self) -> &SpecHandle {
         &self.scheme.arm.spec
     }
 
-    /// Answers `prompt` with `tokens` tokens, which the context has room for.
+    /// Generates `tokens` tokens after `prompt`. They must fit into the context.
     ///
     /// # Errors
-    /// When a step fails.
+    /// If a step fails.
     pub fn generate(&mut self, prompt: &[TokenId], tokens: usize) -> Result<Timed, Error> {
         let start = Instant::now();
         let mut context = Context::new(prompt)?;
@@ -91,11 +91,11 @@ impl Steered {
         Ok(Timed { elapsed: start.elapsed().as_secs_f64(), steps })
     }
 
-    /// One step after `prompt`. The prompt stays read, and what the step appended is forgotten, so
-    /// that steps after one prompt are alike.
+    /// Runs one step after `prompt`. The KV caches keep the prompt but not the appended tokens, so
+    /// that steps after the same prompt cost the same.
     ///
     /// # Errors
-    /// When it fails.
+    /// If the step fails.
     pub fn step(&mut self, prompt: &[TokenId]) -> Result<Seconds, Error> {
         let limit = self.context_limit.saturating_sub(prompt.len());
         let trace = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn the_step_after_a_swap_is_that_of_the_new_blades_and_the_backbone_stays_as_it_is() {
         let (models, adapters) = random(&[("first", 4), ("second", 4), ("third", 4), ("resident", 4)]);
-        // What the backbone says of a text by itself, to the last bit.
+        // The bit-exact logits of the backbone alone.
         let alone = |models: &Models| sk_models::engine::Frozen::new(models.backbone.clone()).next_logits(&PROMPT).unwrap();
         let size = models.backbone.bytes();
         let before = alone(&models);
@@ -175,7 +175,8 @@ mod tests {
         let after = context.tokens().to_vec();
         let swapped = step(&mut steered, &mut context);
 
-        // One that never knew another blade, at the same place with the same draws.
+        // A fresh scheme that had `resident` from the start, at the same position with the same
+        // draws.
         let mut fresh = Steered::new(&models, &seating(&["resident", "second", "third"], 7), &adapters, 5).unwrap();
         step(&mut fresh, &mut Context::new(PROMPT).unwrap());
         let expected = step(&mut fresh, &mut Context::new(after).unwrap());

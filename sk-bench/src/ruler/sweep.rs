@@ -1,4 +1,4 @@
-//! A step, one number of its operating point at a time.
+//! Sweeps: the cost of a step along one axis of its operating point.
 
 use std::path::Path;
 
@@ -10,24 +10,24 @@ use super::{Axis, AxisArg, Figure, Floors, Operating, Roofs, RulerError, Spread,
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 use crate::{Error, Models};
 
-/// A scheme without an adapter: candidates are read under the backbone alone.
+/// A scheme without adapters: candidates are scored by the backbone alone.
 const NO_BLADE: &str = "[blades.fluency]\nkind = \"fluency\"\n[blades.backbone]\nkind = \"backbone-likelihood\"\n";
 
 /// The steps of one sweep.
 #[derive(Debug, Clone, Serialize)]
 pub struct AxisReport {
-    /// What was changed: `prefix`, `n`, `k` or `l`.
+    /// The axis: `prefix`, `n`, `k` or `l`.
     pub axis: &'static str,
-    /// Where it was measured.
+    /// The measured points.
     pub points: Vec<PointReport>,
-    /// Where it was not: the models hold too few tokens.
+    /// The values that were skipped because they exceed the context length of the models.
     pub skipped: Vec<usize>,
 }
 
 /// A step at one point.
 #[derive(Debug, Clone, Serialize)]
 pub struct PointReport {
-    /// The number on the axis.
+    /// The value on the axis.
     pub value: usize,
     /// Seconds of drafting.
     pub draft: Figure,
@@ -35,21 +35,23 @@ pub struct PointReport {
     pub score: Figure,
     /// Seconds of normalisation, rating and selection.
     pub select: Spread,
-    /// Seconds of keeping the winner.
+    /// Seconds of committing the chosen candidate.
     pub commit: Spread,
     /// Seconds of the whole step.
     pub step: Figure,
-    /// The step against that at the point all sweeps pass through, repetition by repetition.
+    /// The time of the step divided by the time at the centre of all sweeps, repetition by
+    /// repetition.
     pub to_centre: Spread,
 }
 
-/// Measures steps of `config` along one axis through `centre`, in turns.
+/// Measures steps of `config` along one axis through `centre`, alternating between the points.
 ///
-/// `adapters` holds as many as the largest K. Each point has caches of its own, and takes one step
-/// that does not count before those that do. `show` is told what is being done.
+/// `adapters` must hold as many adapters as the largest K. Each point has its own KV caches and
+/// starts with one warm-up step that is not counted. `show` is called with a description of the
+/// current work.
 ///
 /// # Errors
-/// When no point fits the models, a scheme cannot be built or a step fails.
+/// If no point fits the models, a scheme cannot be built or a step fails.
 #[expect(clippy::too_many_arguments, reason = "one call, whose arguments have nothing else in common")]
 pub fn sweep(
     arg: &AxisArg,
@@ -100,7 +102,8 @@ pub fn sweep(
     Ok(AxisReport { axis: arg.axis.name(), points, skipped: too_long.iter().map(|point| point.at(arg.axis)).collect() })
 }
 
-/// `config` at a point: its spans are of a fixed length, and along K it has the first K adapters.
+/// Returns `config` at a point: spans have a fixed length, and along K only the first K adapters
+/// are used.
 fn at(config: &SchemeSpec, axis: Axis, point: Operating, adapters: &[(String, LoraAdapter)]) -> Result<SchemeSpec, SchemeError> {
     let mut config = config.clone();
     if let Some(draft) = config.proposal.draft_mut() {

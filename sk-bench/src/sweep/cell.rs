@@ -1,4 +1,4 @@
-//! One response of a sweep, and what it is called.
+//! Cells: the single responses of a sweep.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use sk_core::{Simplex, SimplexError};
 
-/// A weight vector by name of the blade, on the simplex.
+/// A weight vector on the simplex, by blade name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights(BTreeMap<String, f64>);
 
 impl Weights {
-    /// Weights that are scaled to sum to one.
+    /// Returns the weights, scaled to sum to one.
     ///
     /// # Errors
-    /// When there is none, one is negative or not finite, or all are zero.
+    /// If there is no weight, a weight is negative or not finite, or all weights are zero.
     pub fn normalized(weights: impl IntoIterator<Item = (String, f64)>) -> Result<Self, SimplexError> {
         let (names, values): (Vec<String>, Vec<f64>) = weights.into_iter().unzip();
         let simplex = Simplex::normalized(values)?;
         Ok(Self(names.into_iter().zip(simplex.as_slice().iter().copied()).collect()))
     }
 
-    /// By name, in the order of names.
+    /// Returns the weights by name, sorted by name.
     pub fn by_name(&self) -> &BTreeMap<String, f64> {
         &self.0
     }
@@ -36,14 +36,14 @@ impl fmt::Display for Weights {
     }
 }
 
-/// One response to be had: positions in the [`Grid`](super::Grid), and what it is called.
+/// One response to generate: its positions in the [`Grid`](super::Grid), and its id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     /// `SCHEME/WEIGHTS/PROMPT/SEED`.
     pub id: String,
     /// Position of the scheme.
     pub arm: usize,
-    /// Position of the weight vector; none where the scheme is asked once for all of them.
+    /// Position of the weight vector; `None` if the scheme does not depend on the weights.
     pub weights: Option<usize>,
     /// Position of the prompt.
     pub prompt: usize,
@@ -52,9 +52,9 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// What seeds its draws: the first eight bytes of SHA-256 over its id, in which scheme,
-    /// weights, prompt and seed stand. It depends on nothing else, such as the place of the cell in
-    /// the plan.
+    /// Returns the seed of the cell's random draws: the first eight bytes of the SHA-256 digest of
+    /// its id, which consists of scheme, weights, prompt and seed. The position of the cell in the
+    /// plan has no effect on it.
     pub fn draws(&self) -> u64 {
         let digest = Sha256::digest(&self.id);
         digest[..size_of::<u64>()].iter().fold(0, |seed, &byte| seed << 8 | u64::from(byte))

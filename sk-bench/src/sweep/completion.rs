@@ -1,11 +1,11 @@
-//! Which cells are done, going by the records.
+//! Which cells of a grid are done, according to the records.
 
 use sk_report::record::SweepRecord;
 
 use super::{Cell, Grid, SweepError};
 use sk_report::lines::json_fault;
 
-/// What the records of an output say of a grid.
+/// The progress of a grid, read from the records of an output.
 #[derive(Debug, Clone)]
 pub struct Completion<'g> {
     grid: &'g Grid,
@@ -17,17 +17,17 @@ pub struct Completion<'g> {
 }
 
 impl<'g> Completion<'g> {
-    /// Of no record.
+    /// Returns the state before any record is read.
     pub fn new(grid: &'g Grid) -> Self {
         Self { grid, done: vec![false; grid.cells.len()], finished: 0, strangers: 0, lines: 0, trace_end: 0 }
     }
 
-    /// Takes the records of an output that was not looked at so far; what the plan does not list is
-    /// only counted.
+    /// Adds the records of `bytes`, the next unread part of an output. Records of cells that are
+    /// not in the plan are only counted.
     ///
     /// # Errors
-    /// When a line is not a record, a cell is there twice, or a record was made with other settings
-    /// than those of the plan, or of another prompt under the same id.
+    /// If a line is not a record, a cell occurs twice, a record was made with other settings than
+    /// those of the plan, or a record is for a different prompt with the same id.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), SweepError> {
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.lines += 1;
@@ -61,37 +61,37 @@ impl<'g> Completion<'g> {
         Ok(())
     }
 
-    /// The cells.
+    /// Returns the grid.
     pub fn grid(&self) -> &'g Grid {
         self.grid
     }
 
-    /// Whether the cell at a position is done.
+    /// Returns whether the cell at a position is done.
     pub fn is_done(&self, place: usize) -> bool {
         self.done[place]
     }
 
-    /// Cells that are not done, in the order of the plan.
+    /// Returns the cells that are not done, in the order of the plan.
     pub fn open(&self) -> impl Iterator<Item = (usize, &'g Cell)> {
         self.grid.cells.iter().enumerate().filter(|(place, _)| !self.done[*place])
     }
 
-    /// Whole lines of the output, blank ones too.
+    /// Returns the number of complete lines read, including blank lines.
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Cells that are done.
+    /// Returns the number of cells that are done.
     pub fn finished(&self) -> usize {
         self.finished
     }
 
-    /// Records of cells that the plan does not list.
+    /// Returns the number of records of cells that are not in the plan.
     pub fn strangers(&self) -> usize {
         self.strangers
     }
 
-    /// Bytes of the traces that the records speak of.
+    /// Returns the number of bytes of the trace file that the records refer to.
     pub fn trace_end(&self) -> u64 {
         self.trace_end
     }

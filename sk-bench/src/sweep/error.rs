@@ -17,37 +17,37 @@ pub enum SweepError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// Nothing was begun: a file of the output cannot be opened.
+    /// A file of the output cannot be opened. Nothing was written.
     #[error("cannot write {}: {source}; give [sweep] another output", path.display())]
     Open { path: PathBuf, source: io::Error },
     /// The output is a file of prompts.
     #[error("{} holds prompts of the plan, and records would go there too; give [sweep] another output", output.display())]
     Prompted { output: PathBuf },
-    /// A file of the output that is not one.
+    /// A file at the path of the output that is not a sweep output.
     #[error("{}: {reason}; put it elsewhere, or give [sweep] another output", path.display())]
     Foreign { path: PathBuf, reason: String },
     /// A file cannot be written.
     #[error("cannot write {}: {source}; what was finished is kept, run again to go on", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// A plan that is not one, or a scheme of it that cannot be built.
+    /// An invalid plan, or a scheme of the plan that cannot be built.
     #[error(transparent)]
     Plan(#[from] SchemeError),
-    /// Prompts that cannot be had.
+    /// Prompts that cannot be loaded.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),
-    /// A scheme that seats some of the blades that are weighed, but not all.
+    /// A scheme that seats only some of the blades with weights.
     #[error("scheme \"{scheme}\" has no blade \"{blade}\" to weigh; it has {seated}")]
     Unseated { scheme: String, blade: String, seated: String },
-    /// Weights of a blade that nothing seats.
+    /// A weight of a blade that neither a scheme nor the models seat.
     #[error("the weights name the blade \"{blade}\", which no scheme of the plan and no model seats; {hint}")]
     Unknown { blade: String, hint: String },
     /// A backbone or drafter whose weights cannot be read.
     #[error(transparent)]
     Model(Box<CheckpointError>),
-    /// A scheme of the plan that does not go with its models.
+    /// A scheme of the plan that does not fit the models.
     #[error("scheme \"{scheme}\": {source}")]
     Scheme { scheme: String, source: Box<Error> },
-    /// A prompt that cannot be asked. Rows count from 1, a header not counted.
+    /// A prompt that cannot be used. Rows are counted from 1, without the header.
     #[error("prompt \"{id}\" ({file}, row {row}): {source}")]
     Prompt { id: String, file: String, row: usize, source: Box<Error> },
     /// A cell that failed.
@@ -56,13 +56,13 @@ pub enum SweepError {
     /// Records or settings that cannot be read.
     #[error(transparent)]
     Records(#[from] RecordError),
-    /// A line of the output that is not a record, or one that does not go with the plan.
+    /// A line of the output that is not a record, or whose record does not match the plan.
     #[error("{}:{line}: {reason}", path.display())]
     Record { path: PathBuf, line: u64, reason: String },
     /// An output or a trace that was deleted or replaced during the sweep.
     #[error("{} was deleted or replaced while the sweep ran; run again to make the records that are missing", path.display())]
     Replaced { path: PathBuf },
-    /// An output or a trace that somebody else shortened.
+    /// An output or a trace that another program truncated.
     #[error("{} has {found} bytes and had {expected}; put it back, or start a new output", path.display())]
     Shortened { path: PathBuf, found: u64, expected: u64 },
 }

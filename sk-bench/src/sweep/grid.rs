@@ -1,4 +1,4 @@
-//! A plan laid out: schemes resolved, prompts read, cells named.
+//! Grids: plans with their schemes resolved, their prompts read and their cells listed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,24 +12,24 @@ use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeSpec};
 use crate::suggest;
 
-/// A scheme of the plan on its models.
+/// A scheme of the plan, resolved against its models.
 #[derive(Debug, Clone)]
 pub struct Arm {
-    /// What records call it.
+    /// Its name in records.
     pub name: String,
-    /// What it is, its blades seated.
+    /// The scheme, with its blades seated.
     pub config: SchemeSpec,
-    /// What fills in where the paper is silent.
+    /// The convention for settings that the paper does not specify.
     pub convention: Convention,
     /// The adapters of its blades: name and source.
     pub adapters: Vec<(String, String)>,
     /// The heads of its blades: name and directory.
     pub heads: Vec<(String, PathBuf)>,
-    /// Whether its blades are those that are weighed.
+    /// Whether the weights of the plan apply to its blades.
     pub steered: bool,
     /// The blades that it seats.
     seated: Vec<String>,
-    /// Everything but scheme name, weights, prompt and seed that its responses depend on.
+    /// Everything that its responses depend on, except for scheme name, weights, prompt and seed.
     pub settings: KeptSettings,
     at_every_weight: bool,
 }
@@ -43,18 +43,18 @@ pub struct Grid {
     pub arms: Vec<Arm>,
     /// The prompts.
     pub prompts: Vec<Prompt>,
-    /// The cells, prompt by prompt, so that a sweep that is stopped has answered some prompts under
-    /// everything.
+    /// The cells, grouped by prompt, so that an interrupted sweep has complete results for the
+    /// first prompts.
     pub cells: Vec<Cell>,
     places: HashMap<String, usize>,
 }
 
 impl Grid {
-    /// Lays out a plan. The weights of its models are read for their digests.
+    /// Builds the grid of a plan. Reads the weights of the models to compute their digests.
     ///
     /// # Errors
-    /// When the output is a file of prompts, prompts or models cannot be read, or a scheme does not
-    /// go with the models or the weights.
+    /// If the output is a file of prompts, prompts or models cannot be read, or a scheme does not
+    /// fit the models or the weights.
     pub fn new(plan: Plan, digests: &Digests) -> Result<Self, SweepError> {
         if let Some(output) = plan.files().into_iter().find(|file| plan.questions.reads(file)) {
             return Err(SweepError::Prompted { output });
@@ -63,10 +63,10 @@ impl Grid {
         Self::over(plan, prompts, digests)
     }
 
-    /// Lays out a plan over prompts that were read already.
+    /// Builds the grid of a plan with the given prompts.
     ///
     /// # Errors
-    /// When models cannot be read, or a scheme does not go with the models or the weights.
+    /// If models cannot be read, or a scheme does not fit the models or the weights.
     pub fn over(plan: Plan, prompts: Vec<Prompt>, digests: &Digests) -> Result<Self, SweepError> {
         let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan, digests)).collect::<Result<_, _>>()?;
         check_weighed(&plan, &arms)?;
@@ -93,20 +93,20 @@ impl Grid {
         Ok(Self { plan, arms, prompts, cells, places })
     }
 
-    /// The position of the cell of that name.
+    /// Returns the position of the cell with this id.
     pub fn find(&self, id: &str) -> Option<usize> {
         self.places.get(id).copied()
     }
 
-    /// The weights that a cell asks for.
+    /// Returns the weights of a cell.
     pub fn weights(&self, cell: &Cell) -> Option<&Weights> {
         cell.weights.and_then(|position| self.plan.weights.get(position))
     }
 }
 
-/// Checks that every blade that is weighed is known to a scheme or seated by the models: a misspelt
-/// one would leave all schemes unsteered. Where all are baselines that are to be repeated at every
-/// weight, weights are but points.
+/// Checks that every blade with a weight is known to a scheme or seated by the models: with a
+/// misspelt name, all schemes would run unsteered. The check is skipped if all schemes are
+/// baselines that are repeated at every weight, since then no scheme uses the weights.
 fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
     if arms.iter().all(|arm| arm.at_every_weight && !arm.steered) {
         return Ok(());
@@ -124,7 +124,7 @@ fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
 }
 
 impl Arm {
-    /// The model that the blade `name` reads under, if it is not the backbone.
+    /// Returns the model that the blade `name` uses, if it is not the backbone.
     pub(super) fn on(&self, name: &str) -> Option<&str> {
         self.config.blades.iter().find(|blade| blade.name == name)?.on()
     }
@@ -133,8 +133,8 @@ impl Arm {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();
         let blamed = |source| SweepError::Scheme { scheme: name.clone(), source: Box::new(source) };
-        // The models' blades are for the schemes that seat whatever there is, or name them; a
-        // scheme that lists its blades has only those.
+        // A scheme with a template uses all blades of the models. Any other scheme uses only those
+        // that it names.
         let mut models = plan.models.clone();
         models.blades.retain(|given| config.template.is_some() || config.blades.iter().any(|blade| blade.name == given.name));
         let heads = head_sources(&models, &mut config).map_err(blamed)?;

@@ -1,9 +1,9 @@
-//! Sweeps: schemes × weight vectors × prompts × seeds, into one file of records.
+//! Sweeps over schemes × weight vectors × prompts × seeds. The results go into one file of records.
 //!
-//! A [`Plan`] is read from TOML and laid out as a [`Grid`] of [`Cell`]s: one response each. A
-//! [`Worker`] answers cells, a [`Store`] hands them out and keeps the answers. Everything a cell
-//! depends on follows from the plan and the cell's own name, so that neither the order of cells, nor
-//! how many are answered at once, nor an interruption changes a byte of a response.
+//! A [`Plan`] is read from TOML and expanded to a [`Grid`] of [`Cell`]s, one per response. A
+//! [`Worker`] generates the responses of cells; a [`Store`] hands out cells and stores the
+//! responses. A response depends only on the plan and the id of its cell. The order of cells, the
+//! number of cells generated at the same time, and interruptions do not change it.
 
 mod cell;
 mod completion;

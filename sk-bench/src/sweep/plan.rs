@@ -1,4 +1,4 @@
-//! A plan: what is swept over, as a TOML file.
+//! Sweep plans, as TOML files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use sk_report::settings::beside;
 
 /// The sections of a plan.
 const SECTIONS: [&str; 6] = ["sweep", "model", "schemes", "weights", "prompts", "generation"];
-/// Most points of a lattice: more are a slip of the pen.
+/// Maximum number of lattice points. A larger number is assumed to be a mistake.
 const MOST_POINTS: f64 = 1e5;
-/// Most bytes of all weight vectors: each holds the names of its blades.
+/// Maximum size of all weight vectors in bytes. Each vector holds the names of its blades.
 const MOST_BYTES: f64 = 1e8;
-/// What seeds samples and draws unless the plan says.
+/// Default seed of prompt samples and of responses.
 const SEED: u64 = 42;
-/// Tokens of a response unless the plan says.
+/// Default maximum number of tokens of a response.
 const MAX_NEW_TOKENS: usize = 256;
 
-/// What is swept over. Paths in it are relative to its file.
+/// A sweep plan. Paths are relative to the plan file.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Its folder.
+    /// The folder of the plan file.
     pub folder: PathBuf,
     /// The file of records.
     pub output: PathBuf,
-    /// A response is drawn with each of them.
+    /// The seeds. One response is generated with each seed.
     pub seeds: Vec<u64>,
-    /// Whether steps are kept.
+    /// Whether the steps of responses are stored.
     pub traces: bool,
     /// The models.
     pub models: Sources,
@@ -46,50 +46,50 @@ pub struct Plan {
     pub weights: Vec<Weights>,
     /// The prompts.
     pub questions: Questions,
-    /// How responses are made.
+    /// The settings of generation.
     pub generation: Generation,
 }
 
 /// A `[schemes.NAME]` section.
 #[derive(Debug, Clone)]
 pub struct PlannedScheme {
-    /// What records call it.
+    /// Its name in records.
     pub name: String,
-    /// What it is.
+    /// The scheme.
     pub config: SchemeSpec,
-    /// What fills in where the paper is silent.
+    /// The convention for settings that the paper does not specify.
     pub convention: Convention,
-    /// Whether it is asked at every weight vector even where none of its blades is weighed.
+    /// Whether it runs at every weight vector even if the weights name none of its blades.
     pub at_every_weight: bool,
 }
 
 /// The `[prompts]` section.
 #[derive(Debug, Clone)]
 pub struct Questions {
-    /// Files, or sets of the paper.
+    /// Prompt files, or names of the paper's prompt sets.
     pub sources: Vec<String>,
-    /// Format of the files, where it cannot be told.
+    /// Format of the files, if it cannot be detected.
     pub format: Option<PromptFormat>,
-    /// Where the data sets of the paper's sets are.
+    /// The folder with the data sets that the paper's prompt sets are drawn from.
     pub data: Option<PathBuf>,
-    /// How many are drawn; all if not given.
+    /// Size of the sample; `None` takes all prompts.
     pub count: Option<usize>,
-    /// The label whose values are strata.
+    /// The label whose values are the strata of the sample.
     pub by: Option<String>,
-    /// How many prompts each stratum gives.
+    /// How the sample is divided among the strata.
     pub allocation: Allocation,
-    /// Seeds the sample.
+    /// Seed of the sample.
     pub seed: u64,
 }
 
 /// The `[generation]` section.
 #[derive(Debug, Clone)]
 pub struct Generation {
-    /// Most tokens of a response.
+    /// Maximum number of tokens of a response.
     pub max_new_tokens: usize,
-    /// How a prompt becomes a text for the model.
+    /// How a prompt is turned into a text for the model.
     pub framing: DialogueFraming,
-    /// A system message above each prompt.
+    /// A system message before each prompt.
     pub system: Option<String>,
 }
 
@@ -97,18 +97,18 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// When the file cannot be read, or as [`parse`](Self::parse).
+    /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self, SweepError> {
         let text = crate::scheme::text::read(path).map_err(|source| SweepError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 
-    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths.
-    /// Files of schemes are read, prompts and models are not.
+    /// Parses a plan. `path` is the name of the plan in errors, and paths in the plan are relative
+    /// to its folder. Scheme files are read; prompts and models are not.
     ///
     /// # Errors
-    /// When the text is not TOML, names a section, field or choice that does not exist, or a value
-    /// out of range: with the line.
+    /// If the text is not TOML, contains an unknown section, field or choice, or has a value out of
+    /// range. The error gives the line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, SweepError> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -145,12 +145,12 @@ impl Plan {
         })
     }
 
-    /// Where steps are kept.
+    /// Returns the path of the trace file.
     pub(super) fn traces_file(&self) -> PathBuf {
         self.output.with_extension("traces.jsonl")
     }
 
-    /// The files that a sweep appends to.
+    /// Returns the files that a sweep appends to.
     pub(super) fn files(&self) -> [PathBuf; 3] {
         [self.output.clone(), self.traces_file(), beside(&self.output)]
     }
@@ -163,16 +163,16 @@ impl Default for Generation {
 }
 
 impl Questions {
-    /// Whether prompts are read from a file.
+    /// Returns whether prompts are read from `file`.
     pub(crate) fn reads(&self, file: &Path) -> bool {
         let sources = self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref()));
         sources.into_iter().any(|source| same_file(&source, file))
     }
 
-    /// The prompts, sampled where the plan says so.
+    /// Loads the prompts, and samples them if `count` is given.
     ///
     /// # Errors
-    /// When they cannot be read or drawn, or two have the same id.
+    /// If the prompts cannot be read or sampled, or two have the same id.
     pub fn load(&self) -> Result<Vec<Prompt>, PromptSetError> {
         let prompts = prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?;
         match self.count {
@@ -221,8 +221,8 @@ pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sourc
     Ok(args)
 }
 
-/// A directory beside the plan if there is one, else what the source says: a hub id, or a part of
-/// the model that ships.
+/// Returns the path of `source` relative to the plan, if it exists. Otherwise returns `source`
+/// unchanged: it is a hub id or a part of the bundled model.
 fn located(source: &str, folder: &Path) -> String {
     let path = folder.join(source);
     if path.exists() { path.to_string_lossy().into_owned() } else { source.to_owned() }
@@ -240,7 +240,7 @@ fn scheme(mut section: Section<'_, '_>, models: &Sources, folder: &Path) -> Resu
     Ok(PlannedScheme { name, config, convention: steering.convention, at_every_weight })
 }
 
-/// Reads the fields that say what a scheme is: the one called `default` unless they name another.
+/// Reads the fields that define a scheme. If they do not name a scheme, it is `default`.
 pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Path) -> Result<Steering, SchemeError> {
     let source = section.string("scheme")?.unwrap_or_else(|| default.to_owned());
     let path = Path::new(&source);
@@ -258,7 +258,7 @@ pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Pa
     })
 }
 
-/// What names stand for.
+/// Returns each name with its parsed value.
 fn parsed<T: FromStr>(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, T)> {
     names.iter().filter_map(|name| Some((*name, name.parse().ok()?)))
 }
@@ -272,7 +272,8 @@ enum Points {
 
 const POINTS: [(&str, Points); 3] = [("paper", Points::Paper), ("lattice", Points::Lattice), ("listed", Points::Listed)];
 
-/// The blades that are weighed unless the plan says: those it seats, or those that ship.
+/// Returns the blades that weights apply to by default: the blades of the plan's models, or else
+/// the bundled blades.
 pub(crate) fn blades_of(models: &Sources) -> Vec<String> {
     if !models.blades.is_empty() {
         return models.blades.iter().map(|blade| blade.name.clone()).collect();
@@ -281,9 +282,9 @@ pub(crate) fn blades_of(models: &Sources) -> Vec<String> {
     shipped.map(assets::Embedded::blades).unwrap_or_default().into_iter().map(str::to_owned).collect()
 }
 
-/// Refuses `count` weight vectors over `blades` that would take more than [`MOST_BYTES`].
+/// Returns an error if `count` weight vectors over `blades` would take more than [`MOST_BYTES`].
 fn bound<'a>(count: f64, blades: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
-    /// Bytes of a name and a weight without the text.
+    /// Bytes of a name and its weight, without the characters of the name.
     const ENTRY: usize = 64;
     let bytes: usize = blades.into_iter().map(|name| name.len() + ENTRY).sum();
     if count * bytes as f64 <= MOST_BYTES {
@@ -359,7 +360,7 @@ pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<
     Ok(weights)
 }
 
-/// Reads a section that names prompts.
+/// Reads a section with prompts.
 pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Questions, SchemeError> {
     let sources = section.strings("sources")?.unwrap_or_default();
     if sources.is_empty() {

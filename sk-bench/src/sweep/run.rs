@@ -1,4 +1,4 @@
-//! The loop of a process that sweeps.
+//! The main loop of a sweep process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,32 +9,32 @@ use std::time::Duration;
 use super::{Next, Store, SweepError, Worker};
 use crate::interrupt;
 
-/// Cells that a process answers at once unless told otherwise.
+/// Default number of cells that a process runs concurrently.
 pub const AT_ONCE: usize = 4;
 
-/// Between two looks at what other processes have left.
+/// Interval at which a waiting process checks for cells that other processes have released.
 const POLL: Duration = Duration::from_millis(250);
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepProgress {
-    /// Cells that are done, by whichever process.
+    /// Number of cells done by all processes.
     pub done: usize,
-    /// All cells of the plan.
+    /// Number of cells in the plan.
     pub total: usize,
-    /// Whether this process waits for others, who have the cells that are left.
+    /// Whether this process waits because other processes have claimed the remaining cells.
     pub waiting: bool,
 }
 
-/// Answers cells, `at_once` at a time, until all are done, by this process or others, or Ctrl-C;
-/// what another process leaves behind is taken over.
+/// Runs cells, `at_once` at a time, until all cells are done (by this process or others) or Ctrl-C
+/// is pressed. Takes over the cells of processes that have died.
 ///
-/// Each cell is answered on a thread of its own, and their passes are joined: an answer has the
-/// same bytes whatever is answered beside it. Records are appended in the order in which cells are
-/// finished.
+/// Each cell runs on its own thread, and the forward passes of concurrent cells are batched. A
+/// response does not depend on the other cells in the batch. Records are appended in the order in
+/// which cells finish.
 ///
 /// # Errors
-/// When a cell fails or the output cannot be kept. The cells that are under way then are dropped.
+/// If a cell fails or the output cannot be written. Other cells in progress are then discarded.
 pub fn run<'g>(
     store: &mut Store<'g>,
     worker: &Worker<'g>,
@@ -53,10 +53,10 @@ pub fn run<'g>(
     if store.completion().open().next().is_none() { store.tidy() } else { Ok(()) }
 }
 
-/// What the threads of a sweep share.
+/// The state that the threads of a sweep share.
 struct Sweep<'s, 'g, W> {
     common: Mutex<Common<'s, 'g, W>>,
-    /// A cell is done, or a thread has failed.
+    /// Signalled when a cell is done or a thread has failed.
     changed: Condvar,
     failed: AtomicBool,
     worker: &'s Worker<'g>,
@@ -65,12 +65,12 @@ struct Sweep<'s, 'g, W> {
 struct Common<'s, 'g, W> {
     store: &'s mut Store<'g>,
     watch: W,
-    /// Threads that answer a cell.
+    /// Number of threads that are running a cell.
     at_work: usize,
 }
 
 impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
-    /// Answers one cell after the other.
+    /// Runs one cell after another.
     fn work(&self) -> Result<(), SweepError> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer_all()));
         if !matches!(outcome, Ok(Ok(()))) {
@@ -120,7 +120,8 @@ impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Common<'s, 'g, W>> {
-        // A thread that panics ends the others, and the files of the store survive a kill anyway.
+        // Ignoring poisoning is safe: a panic ends the other threads, and the files of the store
+        // survive even a kill.
         self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

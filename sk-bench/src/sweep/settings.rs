@@ -1,5 +1,5 @@
-//! What the responses of a scheme depend on: its digest in every record, and the whole of it beside
-//! them.
+//! Settings that the responses of a scheme depend on. Every record holds their digest; a file
+//! beside the records holds them in full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::scheme::{Convention, Parameter, SchemeSpec, digest};
 /// Hexadecimal digits of a digest of settings.
 const DIGITS: usize = 16;
 
-/// Digests of models, adapters and heads. Each is read once, whatever schemes and trials share it.
+/// A cache of digests of models, adapters and heads, so that each is read only once.
 #[derive(Debug)]
 pub struct Digests {
     known: Mutex<HashMap<String, String>>,
@@ -30,12 +30,12 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Of nothing yet; what is read is shown on a terminal unless `quiet`.
+    /// Returns an empty cache. Progress is shown on a terminal unless `quiet`.
     pub fn new(quiet: bool) -> Self {
         Self { known: Mutex::default(), quiet }
     }
 
-    /// The [digest](hf::digest) of a directory or hub id.
+    /// Returns the [digest](hf::digest) of a directory or hub id.
     ///
     /// # Errors
     /// When it cannot be found, downloaded or read.
@@ -60,13 +60,13 @@ impl Record for SweepRecord {
     const FIRST: &str = "id";
 }
 
-/// The digest of a directory or hub id. What is behind servers cannot be read, and stands for
-/// itself.
+/// Returns the digest of a directory or hub id. A model or adapter behind servers cannot be read,
+/// so its address or name is returned instead.
 fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointError> {
     if RemoteSources::is_address(source) || source.starts_with(NAMED) { Ok(source.to_owned()) } else { digests.of(source) }
 }
 
-/// The settings of a scheme of a plan, whose blades read with `adapters` and `heads`.
+/// Returns the settings of a scheme of a plan, whose blades use `adapters` and `heads`.
 ///
 /// # Errors
 /// When a model, adapter or head cannot be found, downloaded or read.
@@ -78,7 +78,7 @@ pub(super) fn keep(
     heads: &[(String, PathBuf)],
     digests: &Digests,
 ) -> Result<KeptSettings, SweepError> {
-    // A folder can be moved with its plan.
+    // Relative to the plan, so that moving the plan's folder does not change the settings.
     let from_plan = |source: &str| {
         let path = Path::new(source);
         path.strip_prefix(&plan.folder).unwrap_or(path).to_string_lossy().into_owned()

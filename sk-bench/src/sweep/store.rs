@@ -1,10 +1,9 @@
-//! The output of a sweep on disk: cells are claimed from it and records appended to it, by any
-//! number of processes.
+//! The output of a sweep on disk. Any number of processes can claim cells and append records.
 //!
-//! Everything that changes the files happens under an exclusive lock on the output, which the
-//! operating system gives up for a process that dies. A cell is claimed by a locked file of its own
-//! in a folder beside the output; a claim whose lock can be had was left by a process that is no
-//! more, and is taken over. A record is on disk, its steps before it, when the claim is given back.
+//! All changes to the files are made under an exclusive lock on the output. The operating system
+//! releases the lock when a process dies. A cell is claimed by locking its claim file in a folder
+//! beside the output. A claim file that exists but is not locked belongs to a dead process and is
+//! taken over. When a claim is released, the steps and then the record have been synced to disk.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -22,26 +21,27 @@ use crate::record_file::{
     Record, RecordFile, RecordFileError, Tail, begins_like, create_folder_of, leads_to, read_regular, whole_lines,
 };
 
-/// Hexadecimal digits of the name of a claim.
+/// Number of hexadecimal digits in the name of a claim file.
 const DIGITS: usize = 16;
-/// Bytes by which a trace is told from something else.
+/// Number of bytes read to recognise a trace.
 const LOOK: u64 = 64;
 
-/// The output of a sweep, open.
+/// An open output of a sweep.
 #[derive(Debug)]
 pub struct Store<'g> {
     completion: Completion<'g>,
     path: PathBuf,
     file: File,
-    /// Bytes of the output that `completion` speaks of.
+    /// Number of bytes of the output that `completion` includes.
     read: u64,
     traces: Option<(PathBuf, File)>,
     claims: PathBuf,
-    /// The cells that this process has claimed. Not every file system says so.
+    /// The cells that this process has claimed. It is needed because some file systems do not
+    /// report them as locked.
     own: BTreeSet<usize>,
 }
 
-/// The right to answer a cell.
+/// The exclusive right to run a cell.
 #[derive(Debug)]
 pub struct Claim {
     cell: usize,
@@ -50,30 +50,31 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The position of the cell.
+    /// Returns the position of the cell.
     pub fn cell(&self) -> usize {
         self.cell
     }
 }
 
-/// What there is to do.
+/// The next action of a worker.
 #[derive(Debug)]
 pub enum Next {
-    /// This cell.
+    /// Run this cell.
     Cell(Claim),
-    /// Nothing for now: the cells that are left are claimed.
+    /// Wait: all remaining cells are claimed.
     Wait,
-    /// Nothing.
+    /// Stop: all cells are done.
     Done,
 }
 
 impl<'g> Store<'g> {
-    /// Opens the output of a plan, or creates it with its folder, reads what is there, and keeps
-    /// the settings of the plan's schemes beside it. A last line that a process that was killed
-    /// left unfinished is cut off.
+    /// Opens the output of a plan, or creates it and its folder. Reads the existing records, and
+    /// stores the settings of the plan's schemes beside them. An incomplete last line, left by a
+    /// killed process, is removed.
     ///
     /// # Errors
-    /// When a file cannot be opened or is another one, or a record does not go with the plan.
+    /// If a file cannot be opened, a file is not a sweep output, or a record does not match the
+    /// plan.
     pub fn open(grid: &'g Grid) -> Result<Self, SweepError> {
         let path = grid.plan.output.clone();
         let open = |path: &Path| {
@@ -97,10 +98,10 @@ impl<'g> Store<'g> {
         Ok(store)
     }
 
-    /// Reads what is there without changing it; nothing if there is no output.
+    /// Reads the existing records without changing any file. A missing output counts as empty.
     ///
     /// # Errors
-    /// When the output cannot be read, or a record does not go with the plan.
+    /// If the output cannot be read, or a record does not match the plan.
     pub fn peek(grid: &'g Grid) -> Result<Completion<'g>, SweepError> {
         let mut completion = Completion::new(grid);
         match read_regular(&grid.plan.output) {
@@ -111,7 +112,7 @@ impl<'g> Store<'g> {
         Ok(completion)
     }
 
-    /// What is done, as far as this process has looked.
+    /// Returns the progress, as of the last time that this process read the output.
     pub fn completion(&self) -> &Completion<'g> {
         &self.completion
     }
@@ -119,7 +120,7 @@ impl<'g> Store<'g> {
     /// Claims the first cell that is neither done nor claimed.
     ///
     /// # Errors
-    /// When a file cannot be read or written, or a record does not go with the plan.
+    /// If a file cannot be read or written, or a record does not match the plan.
     pub fn claim(&mut self) -> Result<Next, SweepError> {
         self.locked(|store| {
             store.refresh()?;
@@ -138,15 +139,16 @@ impl<'g> Store<'g> {
         })
     }
 
-    /// Appends the record of a claimed cell with its steps, whole lines, and gives the claim back.
+    /// Appends the record of a claimed cell and its `steps`, which are complete lines, and releases
+    /// the claim.
     ///
     /// # Errors
     /// When a file cannot be written.
     pub fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), SweepError> {
         self.locked(|store| {
             store.refresh()?;
-            // Where the file system has no locks, two processes may have answered the same cell:
-            // alike.
+            // Without file locks, two processes may have run the same cell. Their responses are
+            // identical.
             if !store.completion.is_done(claim.cell) {
                 record.trace = store.append_steps(steps)?;
                 let failed = |source| SweepError::Write { path: store.path.clone(), source };
@@ -160,7 +162,7 @@ impl<'g> Store<'g> {
         })
     }
 
-    /// Gives a claim back whose cell is not answered.
+    /// Releases a claim whose cell was not run.
     ///
     /// # Errors
     /// When the output cannot be locked.
@@ -171,13 +173,13 @@ impl<'g> Store<'g> {
         })
     }
 
-    /// Removes the claims that nobody holds, and their folder if it is empty.
+    /// Removes the claim files that no process holds, and their folder if it is empty.
     ///
     /// # Errors
     /// When the output cannot be locked.
     pub fn tidy(&mut self) -> Result<(), SweepError> {
         self.locked(|store| {
-            // What cannot be removed does no harm.
+            // A file that cannot be removed does no harm.
             for entry in fs::read_dir(&store.claims).into_iter().flatten().flatten() {
                 if let Ok(file) = File::open(entry.path())
                     && file.try_lock().is_ok()
@@ -190,11 +192,11 @@ impl<'g> Store<'g> {
         })
     }
 
-    /// Does something while no other process touches the files.
+    /// Calls `work` while this process holds the lock on the output.
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, SweepError>) -> Result<T, SweepError> {
         match self.file.lock() {
             Ok(()) => {}
-            // A file system without locks is no reason not to sweep, with one process.
+            // Without file locks, a sweep still works with one process.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.check_in_place()?;
                 return work(self);
@@ -206,8 +208,8 @@ impl<'g> Store<'g> {
         result.and_then(|value| unlocked.map(|()| value))
     }
 
-    /// Checks that the path still leads to the file that is open: records appended to one that was
-    /// deleted or replaced are lost.
+    /// Checks that the path still refers to the open file. Records appended to a deleted or
+    /// replaced file would be lost.
     fn check_in_place(&self) -> Result<(), SweepError> {
         let traces = self.traces.iter().map(|(path, file)| (path, file));
         match iter::once((&self.path, &self.file)).chain(traces).find(|(path, file)| !leads_to(path, file)) {
@@ -216,8 +218,8 @@ impl<'g> Store<'g> {
         }
     }
 
-    /// Takes what was appended since the last look, and cuts off what a process that died did not
-    /// finish.
+    /// Reads the records appended since the last call, and removes an incomplete last line left by
+    /// a process that died.
     fn refresh(&mut self) -> Result<(), SweepError> {
         let path = &self.path;
         let reading = |source| SweepError::Read { path: path.clone(), source };
@@ -238,8 +240,8 @@ impl<'g> Store<'g> {
         })
     }
 
-    /// Writes the settings of the schemes that are not there yet: on disk before the first record
-    /// that names them.
+    /// Writes the settings of schemes that are not stored yet. They are on disk before the first
+    /// record that refers to them.
     fn keep_settings(&self) -> Result<(), SweepError> {
         let grid = self.completion.grid();
         let path = beside(&self.path);
@@ -263,8 +265,8 @@ impl<'g> Store<'g> {
         Ok(())
     }
 
-    /// Appends steps behind those that records speak of; what is there beyond them belongs to a
-    /// record that was never written.
+    /// Appends steps after the last step that a record refers to. Anything beyond that belongs to a
+    /// record that was never written, and is removed.
     fn append_steps(&mut self, steps: &[u8]) -> Result<Option<TraceSpan>, SweepError> {
         let Some((path, file)) = &mut self.traces else { return Ok(None) };
         let failed = |source| SweepError::Write { path: path.clone(), source };
@@ -278,7 +280,7 @@ impl<'g> Store<'g> {
             file.seek(SeekFrom::Start(expected))
                 .and_then(|_| Read::by_ref(file).take(LOOK).read_to_end(&mut beyond))
                 .map_err(failed)?;
-            // Where power was lost, some file systems leave zeros.
+            // Some file systems leave zeros after a power cut.
             let written = beyond.split(|&byte| byte == 0).next().unwrap_or_default();
             if !begins_like(written, SweepRecord::FIRST) {
                 let reason = format!("what begins at byte {expected} is no trace of a sweep");
@@ -293,7 +295,7 @@ impl<'g> Store<'g> {
     fn give_back(&mut self, claim: Claim) {
         let Claim { cell, path, lock } = claim;
         self.own.remove(&cell);
-        // A claim that stays is taken over by whoever wants the cell.
+        // If the file cannot be removed, any process can still take over the claim.
         let _ = fs::remove_file(path);
         drop(lock);
     }
@@ -315,10 +317,10 @@ impl<'g> Store<'g> {
     }
 }
 
-/// Puts the name of a new file on disk: without it, a power cut could take the file with every
-/// record in it.
+/// Syncs the directory entry of a new file. Without this, a power cut could remove the file with
+/// all its records.
 fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Some systems do not open folders, and keep names without being asked.
+    // Some systems cannot open folders; they sync directory entries by themselves.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }

@@ -1,4 +1,4 @@
-//! What answers a cell.
+//! Workers, which generate the responses of cells.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -22,24 +22,23 @@ use crate::session;
 use crate::trace::{StepRecord, kept};
 use sk_models::dialogue::{self, Framing};
 
-/// Adapters by the model that they are for, unless it is the backbone, and their source.
+/// Adapters, by their model (`None` for the backbone) and their source.
 type LoadedAdapters = HashMap<(Option<String>, String), Adapter>;
 
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
     host: Host,
-    /// By source, and the model if it is not the backbone: schemes share them, and so do cells what
-    /// they have read under them.
+    /// The adapters, which are shared between schemes, so that cells can share their KV caches.
     adapters: LoadedAdapters,
-    /// By arm.
+    /// The heads of each arm.
     heads: Vec<Vec<(String, Head)>>,
 }
 
 impl Loaded {
-    /// Loads the models and adapters of a grid.
+    /// Loads the models, adapters and heads of a grid.
     ///
     /// # Errors
-    /// When one cannot be loaded.
+    /// If one cannot be loaded.
     pub fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
         let mut host = grid.plan.models.open(loading)?;
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
@@ -69,7 +68,7 @@ impl Loaded {
     }
 }
 
-/// A grid and its models, ready to answer cells.
+/// A grid with its loaded models, ready to run cells.
 pub struct Worker<'g> {
     grid: &'g Grid,
     host: &'g Host,
@@ -78,7 +77,7 @@ pub struct Worker<'g> {
     framings: Vec<Framing>,
 }
 
-/// A step in the file of traces.
+/// A step in the trace file.
 #[derive(Serialize)]
 struct CellStep<'a> {
     id: &'a str,
@@ -87,10 +86,10 @@ struct CellStep<'a> {
 }
 
 impl<'g> Worker<'g> {
-    /// Takes up a grid with its models, and checks that every prompt can be asked.
+    /// Returns a worker for a grid, and checks that every prompt fits the models.
     ///
     /// # Errors
-    /// When a prompt cannot be encoded or is too long.
+    /// If a prompt cannot be tokenized or is too long.
     pub fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
         let Loaded { host, adapters, heads } = loaded;
         let framing = |arm: &Arm| grid.plan.generation.framing.of(host, arm.convention);
@@ -104,14 +103,14 @@ impl<'g> Worker<'g> {
         Ok(worker)
     }
 
-    /// Answers a cell: its record, without a place in the traces yet, and its steps as lines.
-    /// Nothing if `go_on` said no after a step.
+    /// Runs a cell. Returns its record, whose position in the trace file is not set yet, and its
+    /// steps as lines. Returns `None` if `go_on` returned `false` after a step.
     ///
-    /// The passes of cells that are answered at once are joined. Every cell starts from models that
-    /// have read nothing but what gives the same bits as reading it again.
+    /// The forward passes of concurrent cells are batched. KV caches are reused only where the
+    /// result is bit-identical to a new prefill.
     ///
     /// # Errors
-    /// When the scheme cannot be built or a step fails.
+    /// If the scheme cannot be built or a step fails.
     pub fn answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, SweepError> {
         let failed = |source| SweepError::Cell { id: cell.id.clone(), source: Box::new(source) };
         self.try_answer(cell, go_on).map_err(failed)

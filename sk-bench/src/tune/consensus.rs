@@ -1,14 +1,15 @@
-//! One operating point from several: the paper's recipe.
+//! The paper's method to combine several operating points into one.
 
 use super::{Point, Space};
 use crate::scheme::parameters::Scale;
 
-/// The mean of points of a space: geometric for what is searched by its logarithm, arithmetic for
-/// the rest, and the nearest whole number for what counts something. Nothing for no point.
+/// Returns the mean of points of a space: the geometric mean for numbers searched on a logarithmic
+/// scale, the arithmetic mean for the others, rounded for whole numbers. Returns `None` if there
+/// are no points.
 ///
 /// The paper takes it over the optima of one search per objective, "geometric for T, which acts
-/// multiplicatively on a log-probability scale". It is one number per parameter and needs no
-/// further responses. It is no optimum of anything.
+/// multiplicatively on a log-probability scale". The result is one number per parameter and needs
+/// no further responses. It is not an optimum of any objective.
 pub fn consensus(space: &Space, points: &[&[f64]]) -> Option<Point> {
     if points.is_empty() {
         return None;

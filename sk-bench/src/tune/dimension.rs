@@ -1,13 +1,13 @@
-//! A number of a scheme that is searched over, with its range and scale.
+//! Dimensions: the numbers of a scheme that are searched, with their ranges and scales.
 
 use crate::scheme::Parameter;
 use crate::scheme::parameters::{Scale, Search};
 
-/// Significant digits of a proposed value. What is tried is what is printed, and more digits mean
-/// nothing here.
+/// Number of significant digits of a proposed value. The value used is exactly the value printed,
+/// and more digits would have no effect.
 const DIGITS: usize = 4;
 
-/// A number of a scheme with the range it is searched in.
+/// A number of a scheme, with the range in which it is searched.
 #[derive(Debug, Clone, Copy)]
 pub struct Dimension {
     /// The number.
@@ -24,26 +24,25 @@ impl PartialEq for Dimension {
 }
 
 impl Dimension {
-    /// The default ranges of all numbers that can be searched, in the order of the paper's table, α
-    /// last. The paper searched all but α.
+    /// Returns all numbers that can be searched, with their default ranges, in the order of the
+    /// paper's table and with α last. The paper searched all except α.
     pub fn all() -> impl Iterator<Item = Self> {
         Parameter::searchable()
             .filter_map(|parameter| parameter.search.map(|Search { low, high, scale }| Self { parameter, low, high, scale }))
     }
 
-    /// The same number searched in [low, high].
+    /// Returns the same number with the range [low, high].
     ///
     /// # Errors
-    /// When the range is empty or not finite, reaches below what the number may be, or is not whole
-    /// if the number is.
+    /// If the range is empty or not finite, contains values that the number cannot have, or has a
+    /// fractional bound for a whole number.
     pub fn within(self, low: f64, high: f64) -> Result<Self, String> {
         let Parameter { name, range, .. } = self.parameter;
         if !(low.is_finite() && high.is_finite() && low < high) {
             return Err(format!("{name} needs a range [low, high] with low below high, both finite"));
         }
         let least = if self.scale == Scale::Log { f64::MIN_POSITIVE } else { range.least };
-        // The scheme itself refuses what is below the least value of a number without an upper
-        // bound.
+        // For a number without an upper bound, the scheme itself refuses values that are too small.
         let bounded = self.scale != Scale::Linear || range.most.is_finite();
         if bounded && (low < least || high > range.most) {
             let reason = if self.scale == Scale::Log { "above 0".to_owned() } else { range.to_string() };
@@ -55,22 +54,22 @@ impl Dimension {
         Ok(Self { low, high, ..self })
     }
 
-    /// How the range is laid onto [0, 1).
+    /// Returns the scale, which defines how the range is mapped to [0, 1).
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// The range.
+    /// Returns the range.
     pub fn range(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
-    /// Whether a value lies in the range.
+    /// Returns whether a value lies in the range.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The value at `u` ∈ [0, 1), to four significant digits.
+    /// Returns the value at `u` ∈ [0, 1), rounded to four significant digits.
     pub fn value(&self, u: f64) -> f64 {
         let value = match self.scale {
             Scale::Linear => rounded(self.low + u * (self.high - self.low)),
@@ -91,7 +90,8 @@ impl Dimension {
     }
 }
 
-/// A number as its first digits spell it. Numbers this short come out of JSON as they went in.
+/// Rounds a number to [`DIGITS`] significant digits. Such numbers survive a round trip through JSON
+/// unchanged.
 fn rounded(value: f64) -> f64 {
     format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
 }
@@ -119,8 +119,7 @@ mod tests {
             let (low, high) = dimension.range();
             assert_eq!((dimension.value(0.0), dimension.value(1.0_f64.next_down())), (low, high));
         }
-        // Half of the units of a logarithmic range lie below its geometric mean: √(0.25·32) =
-        // 2.828.
+        // The midpoint of a logarithmic range is its geometric mean: √(0.25·32) = 2.828.
         assert_eq!(dimension("temperature").value(0.5), 2.828);
     }
 

@@ -17,10 +17,10 @@ pub enum TuneError {
     /// A file cannot be written.
     #[error("cannot write {}: {source}; what was finished is kept, run again to go on", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// Nothing was begun: the ledger cannot be opened.
+    /// The ledger cannot be opened. Nothing was written.
     #[error("cannot write {}: {source}; give [tune] another output", path.display())]
     Open { path: PathBuf, source: io::Error },
-    /// A number that is searched unless the plan says, and that the scheme does not have.
+    /// A number that is searched by default but that the scheme does not have.
     #[error("{}: no [space] section; {reason}", path.display())]
     Space { path: PathBuf, reason: String },
     /// The ledger is a file of prompts.
@@ -29,36 +29,36 @@ pub enum TuneError {
     /// Another process searches with the same ledger.
     #[error("{} is in use by another process; wait for it, or give the plan another output", path.display())]
     Locked { path: PathBuf },
-    /// A plan that is not one, or a scheme of it that cannot be built.
+    /// An invalid plan, or a scheme of the plan that cannot be built.
     #[error(transparent)]
     Plan(#[from] SchemeError),
-    /// Prompts that cannot be had.
+    /// Prompts that cannot be loaded.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),
-    /// Prompts that the scheme would be evaluated on afterwards.
+    /// Tuning prompts that are also evaluation prompts.
     #[error(
         "{count} of the {prompts} prompts to tune on are also to be evaluated on, such as \"{tuned}\", which is \"{evaluated}\" there; tune on others"
     )]
     Overlap { count: usize, prompts: usize, tuned: String, evaluated: String },
-    /// An objective whose prompts are none.
+    /// An objective without prompts.
     #[error("objective \"{objective}\": no prompt has the label axis = \"{axis}\"; labels found: {found}")]
     NoPrompts { objective: String, axis: String, found: String },
-    /// A blade's own score is asked for where the blade is not read.
+    /// A blade whose score is needed has no weight, so its score is not computed.
     #[error("objective \"{objective}\": blade \"{blade}\" has no weight at {weights}, so that it is not read there; give it one")]
     Unread { objective: String, blade: String, weights: String },
-    /// A line of the ledger that is no trial, or not one of this plan.
+    /// A line of the ledger that is not a trial of this plan.
     #[error("{}:{line}: {reason}", path.display())]
     Record { path: PathBuf, line: u64, reason: String },
-    /// The responses of a trial could not be had or scored.
+    /// The responses of a trial could not be generated or scored.
     #[error("trial {trial} of \"{search}\": {source}")]
     Trial { search: String, trial: usize, source: Box<Error> },
-    /// A trial without a score, where no trial of its search has one.
+    /// A trial without a score, in a search in which no trial has a score yet.
     #[error(
         "trial {trial} of \"{search}\" has no score for \"{objective}\": none of its {responses} responses was scored; the judge abstained, or \
          they are empty"
     )]
     NoScore { search: String, trial: usize, objective: String, responses: usize },
-    /// The estimator refused what it was told.
+    /// An error of the estimator.
     #[error("search \"{search}\": {reason}")]
     Estimator { search: String, reason: Box<dyn std::error::Error + Send + Sync> },
     /// A sweep of a trial that cannot start or go on.

@@ -1,4 +1,4 @@
-//! A trial as a small sweep, and its scores.
+//! Evaluation of a trial: a small sweep whose responses are scored.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use crate::sweep::{self, Digests, Grid, Loaded, Store, SweepError, Worker};
 use crate::{Error, interrupt};
 use sk_report::record::{SweepRecord, read_records};
 
-/// Answers the prompts of a plan at each point, and has the responses scored.
+/// Generates responses to the prompts of a plan at each point, and scores them.
 ///
-/// A trial is a sweep with files of its own, in a folder beside the ledger: one that was
-/// interrupted goes on at its next cell. All trials of a search draw with the same seeds, so that
-/// what differs between two of them is the point.
+/// A trial is a sweep with its own files in a folder beside the ledger. An interrupted trial
+/// continues at its next cell. All trials of a search use the same seeds, so that two trials differ
+/// only in their points.
 pub struct SweepTrials<'p> {
     plan: &'p TunePlan,
     prompts: &'p [Prompt],
@@ -25,7 +25,7 @@ pub struct SweepTrials<'p> {
 }
 
 impl<'p> SweepTrials<'p> {
-    /// Trials of a plan on prompts. Models are loaded when the first is asked for.
+    /// Returns an evaluator for the trials of a plan. Models are loaded at the first trial.
     pub fn new(plan: &'p TunePlan, prompts: &'p [Prompt], scorer: &'p Scorer, digests: &'p Digests, quiet: bool) -> Self {
         Self { plan, prompts, scorer, digests, loaded: None, quiet }
     }
@@ -72,8 +72,8 @@ impl Evaluate for SweepTrials<'_> {
     }
 }
 
-/// The records in the order of the plan, whatever order they were finished in: a sum depends on it
-/// in its last bit.
+/// Sorts records in the order of the plan. The order in which they finished must not matter,
+/// because the last bit of a floating-point sum depends on the order of its terms.
 fn in_order(grid: &Grid, records: Vec<SweepRecord>) -> Vec<SweepRecord> {
     let mut placed: Vec<(usize, SweepRecord)> =
         records.into_iter().filter_map(|record| Some((grid.find(&record.id)?, record))).collect();
@@ -81,8 +81,8 @@ fn in_order(grid: &Grid, records: Vec<SweepRecord>) -> Vec<SweepRecord> {
     placed.into_iter().map(|(_, record)| record).collect()
 }
 
-/// The mean score, on each objective, of the responses that count for it; a response without a
-/// score is left out.
+/// Returns the mean score of each objective over the responses that count for it. Responses without
+/// a score are left out.
 fn worth(records: &[SweepRecord], objectives: &[Objective], scored: &[Vec<Option<f64>>]) -> Worth {
     let counts = |place: usize, record: &SweepRecord| objectives[place].counts(record.axis.as_deref());
     let mean = |place: usize| {

@@ -1,4 +1,4 @@
-//! The trials of a plan, on disk.
+//! Ledgers: the trials of a plan, on disk.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,22 +11,23 @@ use crate::record_file::{Record, RecordFile, RecordFileError};
 /// A finished trial: one line of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// The search.
+    /// The name of the search.
     pub search: String,
-    /// Its number in the search, from 0.
+    /// Number of the trial in its search, from 0.
     pub trial: usize,
-    /// What was tried.
+    /// The point.
     pub point: BTreeMap<String, f64>,
-    /// The score of each objective, greater is better; none of one that no response was scored on.
+    /// The score of each objective; greater is better. An objective without a scored response is
+    /// missing.
     pub scores: BTreeMap<String, f64>,
-    /// Responses.
+    /// Number of responses.
     pub responses: usize,
-    /// Those without a score on an objective that they count for.
+    /// Number of responses without a score on an objective that they count for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unscored: usize,
-    /// Digest of everything else that a score depends on.
+    /// Digest of everything that a score depends on except the point.
     pub settings: String,
-    /// Wall time, in seconds, of the run that finished it.
+    /// Wall time in seconds of the run that finished the trial.
     pub elapsed: f64,
 }
 
@@ -39,7 +40,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A file of trials, open and locked, or looked at.
+/// A file of trials. It is open and locked, or was only read.
 #[derive(Debug)]
 pub struct Ledger {
     file: RecordFile,
@@ -49,24 +50,24 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens a ledger, or creates it, and takes the trials of these searches and objectives from
-    /// it. A last line that a process that was killed left unfinished is cut off.
+    /// Opens or creates a ledger, and reads the trials of these searches and objectives. An
+    /// incomplete last line, left by a killed process, is removed.
     ///
-    /// A trial is taken only if the search proposes its point after those before it: what goes on
-    /// is then what would have been.
+    /// A trial is accepted only if the search proposes its point after the trials before it. A
+    /// resumed search therefore continues exactly as if it had not been interrupted.
     ///
     /// # Errors
-    /// When the file cannot be opened, another process has it, or a trial is missing, made with
-    /// other settings, or not as proposed.
+    /// If the file cannot be opened, another process uses it, or a trial is missing, was made with
+    /// other settings, or differs from the proposal.
     pub fn open(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
         Self::with(RecordFile::open(path), path, searches, settings)
     }
 
-    /// The same to look at: nothing is created, cut off or locked, and no trial can be added.
+    /// Reads a ledger. Does not create, change or lock the file, and no trial can be added.
     ///
     /// # Errors
-    /// When the file cannot be read, or a trial is missing, made with other settings, or not as
-    /// proposed.
+    /// If the file cannot be read, or a trial is missing, was made with other settings, or differs
+    /// from the proposal.
     pub fn look(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
         Self::with(RecordFile::look(path), path, searches, settings)
     }
@@ -121,29 +122,30 @@ impl Ledger {
         Ok(())
     }
 
-    /// The searches, by their position.
+    /// Returns the searches in order of position.
     pub fn searches(&self) -> impl Iterator<Item = &Search> {
         self.searches.iter().map(|(search, ..)| search)
     }
 
-    /// The trials of the search at a position, in their order.
+    /// Returns the trials of the search at a position, in order.
     pub fn trials(&self, search: usize) -> &[Trial] {
         &self.searches[search].2
     }
 
-    /// Responses of all trials that have no score on an objective that they count for.
+    /// Returns the number of responses, over all trials, without a score on an objective that they
+    /// count for.
     pub fn unscored(&self) -> usize {
         self.unscored
     }
 
-    /// The next trial of the search at a position, none of whose responses was scored on an
+    /// Returns the error for the next trial of a search if none of its responses has a score on an
     /// objective.
     pub(super) fn no_score(&self, search: usize, objective: usize, responses: usize) -> TuneError {
         let (of, objectives, trials) = &self.searches[search];
         TuneError::NoScore { search: of.name.clone(), trial: trials.len(), objective: objectives[objective].clone(), responses }
     }
 
-    /// What the search at a position tries next.
+    /// Returns the next point of the search at a position.
     ///
     /// # Errors
     /// As [`Search::propose`].
@@ -152,7 +154,8 @@ impl Ledger {
         search.propose(trials)
     }
 
-    /// Keeps what the point that was [proposed](Self::propose) is worth, on disk before it counts.
+    /// Adds the result of a [proposed](Self::propose) point. It is written to disk before it is
+    /// used.
     ///
     /// # Errors
     /// When the file cannot be written to.
@@ -170,7 +173,7 @@ impl Ledger {
         };
         let path = || self.file.path().to_owned();
         self.file.append(&record).map_err(|source| TuneError::Write { path: path(), source })?;
-        // What a later run would read is what this one goes on from, to the last bit.
+        // Continue with the values that a later run would read, so that both are bit-identical.
         let kept = serde_json::to_string(&record).and_then(|text| serde_json::from_str(&text));
         let kept = kept.map_err(|error| TuneError::Write { path: path(), source: error.into() })?;
         let line = self.searches.iter().map(|(.., trials)| trials.len() as u64).sum::<u64>() + 1;

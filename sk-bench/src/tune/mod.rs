@@ -1,12 +1,12 @@
 //! Tuning: Bayesian optimisation of a scheme's numbers against a score of its responses.
 //!
-//! A [`Search`] proposes points of a [`Space`] by the tree-structured Parzen estimator; what it
-//! proposes follows from its seed and the trials before, and from nothing else. A [`TunePlan`] says
-//! what is searched on which prompts, a [`Ledger`] keeps the trials, and [`run`] goes on from
-//! wherever it stands. [`Evaluate`] is what a trial costs: [`SweepTrials`] answers prompts and asks
-//! a [`Scorer`].
+//! A [`Search`] proposes points of a [`Space`] with the tree-structured Parzen estimator. Its
+//! proposals depend only on its seed and the earlier trials. A [`TunePlan`] defines the searches
+//! and their prompts, a [`Ledger`] stores the trials, and [`run`] continues after the last stored
+//! trial. [`Evaluate`] evaluates a trial: its implementation [`SweepTrials`] generates responses
+//! and scores them with a [`Scorer`].
 //!
-//! The paper's recipe (its section on hyperparameter search) is [`consensus`] over one search per
+//! The method of the paper (section on hyperparameter search) is [`consensus`] over one search per
 //! objective.
 
 mod consensus;

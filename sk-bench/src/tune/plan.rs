@@ -1,4 +1,4 @@
-//! A plan: what is searched, for which objectives, on which prompts, as a TOML file.
+//! Tuning plans, as TOML files: what is searched, for which objectives and on which prompts.
 
 mod disjoint;
 mod sections;
@@ -24,12 +24,12 @@ use sections::{Head, head, judge_section, objectives, searches, space};
 
 const SECTIONS: [&str; 10] =
     ["tune", "model", "scheme", "space", "objectives", "weights", "judge", "prompts", "evaluation", "generation"];
-/// The scheme that is searched unless the plan says.
+/// The default scheme.
 const SCHEME: &str = "swiss-knife";
-/// What records of a trial's responses call the scheme. It is the same in all trials, so that they
-/// share their draws.
+/// The name of the scheme in the records of a trial. It is the same in all trials, so that they use
+/// the same random draws.
 const TUNED: &str = "tuned";
-/// The label that tells prompts of one axis from those of another.
+/// The prompt label that holds the axis.
 const AXIS: &str = "axis";
 
 /// Version of the digest of settings.
@@ -47,23 +47,23 @@ named! {
     }
 }
 
-/// What scores a response.
+/// The method that scores responses.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScoreSource {
-    /// The blades that steer it: the mean of β log(π_k/π_B) over the tokens of the response. It
-    /// costs nothing and is circular.
+    /// The blades that steer the response: the mean of β log(π_k/π_B) over its tokens. This costs
+    /// nothing, but it is circular.
     Blades,
     /// A judge.
     Judge {
-        /// Who judges.
+        /// The judge.
         judge: JudgePlan,
-        /// What it judges by.
+        /// The objectives that it judges by.
         objectives: Objectives,
     },
 }
 
 impl ScoreSource {
-    /// The word for it.
+    /// Returns a description for reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Blades => "the blades' own mean μ per token",
@@ -79,47 +79,48 @@ impl ScoreSource {
 /// The `[judge]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JudgePlan {
-    /// Preference models, as `swiss-knife judge --offline` asks them: those of a folder, or those
-    /// that ship.
+    /// Preference models, as used by `swiss-knife judge --offline`: the models of a folder, or the
+    /// bundled models if `None`.
     Offline(Option<PathBuf>),
     /// A language model behind an OpenAI-compatible endpoint.
     Server(ServerPlan),
 }
 
-/// A language model behind an OpenAI-compatible endpoint, as `swiss-knife judge` asks it.
+/// A language model behind an OpenAI-compatible endpoint, as used by `swiss-knife judge`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerPlan {
     /// Base address of the server.
     pub endpoint: String,
-    /// The model; the only one of the server unless given.
+    /// The model; if `None`, the server must offer exactly one.
     pub model: Option<String>,
     /// Environment variable that holds the key.
     pub api_key_env: String,
-    /// How a score is made of what the model says.
+    /// How the model's output is turned into a score.
     pub scoring: judge::Scoring,
-    /// Questions under way at the same time.
+    /// Number of concurrent requests.
     pub concurrency: usize,
-    /// Until a request counts as failed.
+    /// Timeout of a request.
     pub timeout: Duration,
-    /// Attempts at a question that finds no answer.
+    /// Maximum number of attempts per question.
     pub attempts: u32,
 }
 
-/// Something to do well at.
+/// An objective.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Objective {
-    /// What records call it.
+    /// Its name in records.
     pub name: String,
-    /// The blade whose score counts, where blades score.
+    /// The blade whose score is used, if blades score the responses.
     pub blade: String,
-    /// The judge's objective whose score counts, where a judge does.
+    /// The judge's objective whose score is used, if a judge scores the responses.
     pub axis: Option<String>,
-    /// Only responses to prompts whose label `axis` has this value count; all unless given.
+    /// If given, only responses to prompts with this value of the label `axis` count.
     pub prompts: Option<String>,
 }
 
 impl Objective {
-    /// The objective of that blade: for a judge the one that the blade asks for, if there is one.
+    /// Returns the objective of a blade. With a judge, its axis is the one that the blade defines,
+    /// if any.
     fn of_blade(blade: &str, scoring: &ScoreSource) -> Self {
         let axis = match scoring {
             ScoreSource::Blades => None,
@@ -128,12 +129,12 @@ impl Objective {
         Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
     }
 
-    /// Whether a response to a prompt with this label `axis` counts.
+    /// Returns whether a response to a prompt with this label `axis` counts.
     pub(super) fn counts(&self, axis: Option<&str>) -> bool {
         self.prompts.as_ref().is_none_or(|wanted| axis == Some(wanted))
     }
 
-    /// Whether a response to this prompt counts.
+    /// Returns whether a response to this prompt counts.
     pub fn asks(&self, prompt: &Prompt) -> bool {
         self.counts(prompt.labels.get(AXIS).map(String::as_str))
     }
@@ -144,50 +145,50 @@ impl Objective {
 pub struct SearchPlan {
     /// Its name: that of its objective, or `together`.
     pub name: String,
-    /// What its trials are scored on.
+    /// The objectives that its trials are scored on.
     pub objectives: Vec<Objective>,
-    /// The weights that each trial is answered at.
+    /// The weight vectors of each trial.
     pub weights: Vec<Weights>,
 }
 
 impl SearchPlan {
-    /// The search as data, for digests.
+    /// Returns the search as JSON, for digests.
     fn canonical(&self) -> serde_json::Value {
         let weights: Vec<_> = self.weights.iter().map(Weights::by_name).collect();
         json!({ "name": self.name, "objectives": self.objectives, "weights": weights })
     }
 }
 
-/// What is searched. Paths in it are relative to its file.
+/// A tuning plan. Paths are relative to the plan file.
 #[derive(Debug, Clone)]
 pub struct TunePlan {
-    /// Its folder.
+    /// The folder of the plan file.
     pub folder: PathBuf,
-    /// The ledger. Responses go into a folder beside it.
+    /// The path of the ledger. Responses are stored in a folder beside it.
     pub output: PathBuf,
     /// One search per objective, or one for all.
     pub mode: Mode,
-    /// What scores a response.
+    /// The method that scores responses.
     pub scoring: ScoreSource,
-    /// Trials of each search.
+    /// Number of trials of each search.
     pub trials: usize,
-    /// Trials drawn evenly before the estimator is asked.
+    /// Number of initial trials drawn uniformly, before the estimator is used.
     pub startup: usize,
-    /// Seeds the searches.
+    /// Seed of the searches.
     pub seed: u64,
-    /// A response is drawn with each of them.
+    /// The seeds of responses. One response is generated with each seed.
     pub seeds: Vec<u64>,
     /// The models.
     pub models: Sources,
-    /// What is searched over.
+    /// The search space.
     pub space: Space,
     /// The searches.
     pub searches: Vec<SearchPlan>,
     /// The prompts to tune on.
     pub questions: Questions,
-    /// The prompts to evaluate on, of which none may be tuned on.
+    /// The prompts to evaluate on. None of them may be used for tuning.
     pub evaluation: Questions,
-    /// How responses are made.
+    /// The settings of generation.
     pub generation: Generation,
     steering: Steering,
 }
@@ -196,18 +197,18 @@ impl TunePlan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// When the file cannot be read, or as [`parse`](Self::parse).
+    /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self, TuneError> {
         let text = crate::scheme::text::read(path).map_err(|source| TuneError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 
-    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths.
-    /// Prompts and models are not read.
+    /// Parses a plan. `path` is the name of the plan in errors, and paths in the plan are relative
+    /// to its folder. Prompts and models are not read.
     ///
     /// # Errors
-    /// When the text is not TOML, names a section, field or choice that does not exist, a value out
-    /// of range, or a number that the scheme does not have.
+    /// If the text is not TOML, contains an unknown section, field or choice, has a value out of
+    /// range, or searches a number that the scheme does not have.
     pub fn parse(path: &Path, text: &str) -> Result<Self, TuneError> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -267,7 +268,7 @@ impl TunePlan {
             steering: scheme,
             folder,
         };
-        // All numbers at once, at both ends, so that what the scheme cannot have together is told
+        // Build the scheme at both ends of all ranges, so that invalid combinations are reported
         // before a model is loaded.
         for end in [0.0, 1.0_f64.next_down()] {
             plan.scheme(&plan.space.dimensions().iter().map(|dimension| dimension.value(end)).collect::<Vec<_>>())?;
@@ -275,17 +276,17 @@ impl TunePlan {
         Ok(plan)
     }
 
-    /// The scheme at a point of the space.
+    /// Returns the scheme at a point of the space.
     ///
     /// # Errors
-    /// When the scheme has no such number.
+    /// If the scheme does not have one of the numbers.
     pub fn scheme(&self, point: &[f64]) -> Result<SchemeSpec, SchemeError> {
         let mut spec = self.origin()?;
         self.space.apply(point, &mut spec)?;
         Ok(spec)
     }
 
-    /// The scheme as the plan has it, before anything is searched.
+    /// Returns the scheme of the plan, before the search changes it.
     ///
     /// # Errors
     /// When it cannot be built.
@@ -293,7 +294,7 @@ impl TunePlan {
         self.steering.spec(self.models.are_shipped())
     }
 
-    /// The options of `generate` that name the scheme of the plan.
+    /// Returns the options of `generate` that select the scheme of the plan.
     pub fn scheme_option(&self) -> String {
         let Steering { scheme, preset, convention, set, .. } = &self.steering;
         let scheme = scheme.iter().map(|path| format!("--scheme {}", path.display()));
@@ -304,11 +305,11 @@ impl TunePlan {
         scheme.chain(starts).chain(set).collect::<Vec<_>>().join(" ")
     }
 
-    /// The prompts to tune on, which are none of those to evaluate on.
+    /// Loads the prompts to tune on, and checks that none of them is an evaluation prompt.
     ///
     /// # Errors
-    /// When they or those to evaluate on would be overwritten by trials, prompts cannot be read,
-    /// one is in both sets, or an objective has none.
+    /// If the ledger is a file of prompts, prompts cannot be read, a prompt is in both sets, or an
+    /// objective has no prompts.
     pub fn prompts(&self) -> Result<Vec<Prompt>, TuneError> {
         if self.questions.reads(&self.output) || self.evaluation.reads(&self.output) {
             return Err(TuneError::Prompted { output: self.output.clone() });
@@ -326,11 +327,11 @@ impl TunePlan {
         Ok(prompts)
     }
 
-    /// The sweep that answers a trial: the scheme at its point, at the weights of its search, on
-    /// the prompts that its objectives ask.
+    /// Returns the sweep of a trial: the scheme at the trial's point, the weights of its search,
+    /// and the prompts of its objectives.
     ///
     /// # Errors
-    /// When models cannot be read, or the scheme does not go with the models or the weights.
+    /// If models cannot be read, or the scheme does not fit the models or the weights.
     pub fn trial(
         &self,
         search: usize,
@@ -356,7 +357,7 @@ impl TunePlan {
         Ok(Grid::over(plan, asked.cloned().collect(), digests)?)
     }
 
-    /// The searches with the names of their objectives, as a ledger wants them.
+    /// Returns the searches with the names of their objectives, as needed by a ledger.
     ///
     /// # Errors
     /// When the scheme cannot be built.
@@ -371,11 +372,11 @@ impl TunePlan {
         Ok(self.searches.iter().map(search).collect())
     }
 
-    /// Digest of everything that a score depends on, but for the point: models, scheme, space,
-    /// objectives, weights, prompts, seeds and `scorer`, who scores.
+    /// Returns the digest of everything that a score depends on except the point: models, scheme,
+    /// space, objectives, weights, prompts, seeds and `scorer`, the identity of the scorer.
     ///
     /// # Errors
-    /// When models cannot be read, or the scheme does not go with the models or the weights.
+    /// If models cannot be read, or the scheme does not fit the models or the weights.
     pub fn settings(&self, prompts: &[Prompt], scorer: &str, digests: &Digests) -> Result<String, TuneError> {
         let arms: Vec<String> = (0..self.searches.len())
             .map(|search| {
@@ -400,7 +401,7 @@ impl TunePlan {
     }
 }
 
-/// Checks that the scheme has a number, and can have it at both ends of its range.
+/// Checks that the scheme has a number and accepts both ends of its range.
 fn fits(dimension: &Dimension, steering: &Steering, models: &Sources) -> Result<(), String> {
     let name = dimension.parameter.name;
     let fault = |error| format!("{name}: {error}; write fixed = [\"{name}\"], or a range that the scheme allows");

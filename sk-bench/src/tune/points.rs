@@ -1,28 +1,29 @@
-//! Which of the trials to take.
+//! Selection of the best trials.
 
 use super::Trial;
 use super::scalar::losses;
 use sk_report::stats;
 
-/// The trials that have a score, by their numbers, and the scores.
+/// Returns the numbers of the trials that have scores, and the scores.
 fn scored(trials: &[Trial]) -> (Vec<usize>, Vec<&[f64]>) {
     trials.iter().enumerate().filter(|(_, trial)| trial.is_scored()).map(|(i, trial)| (i, trial.scores.as_slice())).unzip()
 }
 
-/// The trial of the greatest first score; the earliest of equals. Nothing for no trial.
+/// Returns the trial with the greatest first score; the earliest one if several are equal. Returns
+/// `None` if no trial has a score.
 pub fn best(trials: &[Trial]) -> Option<usize> {
     scored(trials).0.into_iter().reduce(|best, i| if trials[i].scores[0] > trials[best].scores[0] { i } else { best })
 }
 
-/// The trials that no other beats on every objective.
+/// Returns the Pareto front: the trials that no other trial dominates.
 pub fn front(trials: &[Trial]) -> Vec<usize> {
     let (numbers, scores) = scored(trials);
     stats::front(&scores).into_iter().map(|place| numbers[place]).collect()
 }
 
-/// The trial that is worst off least: the smallest augmented Chebyshev distance, with equal
-/// weights, from the best score seen on each objective, in units of the range seen. Nothing for no
-/// trial.
+/// Returns the trial with the smallest augmented Chebyshev distance, with equal weights, from the
+/// best score of each objective. Distances are in units of the range of scores. Returns `None` if
+/// no trial has a score.
 pub fn balanced(trials: &[Trial]) -> Option<usize> {
     let (numbers, scores) = scored(trials);
     let losses = losses(&scores, &vec![1.0; scores.first()?.len()]);

@@ -1,53 +1,54 @@
-//! The loop of a process that tunes.
+//! The main loop of a tuning process.
 
 use std::time::Instant;
 
 use super::{Ledger, Trial, TuneError};
 use crate::interrupt;
 
-/// What the responses of a trial are worth.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Worth {
-    /// The score of each objective, greater is better; none where no response that counts for it
-    /// was scored.
+    /// The score of each objective; greater is better. `None` if no response that counts for it has
+    /// a score.
     pub scores: Vec<Option<f64>>,
-    /// Responses.
+    /// Number of responses.
     pub responses: usize,
-    /// Those that have no score on an objective that they count for, and are left out of its mean.
+    /// Number of responses without a score on an objective that they count for. They are left out
+    /// of its mean.
     pub unscored: usize,
 }
 
-/// What a trial costs: responses, and what they are worth.
+/// The evaluation of trials.
 pub trait Evaluate {
-    /// What a point is worth in the search at a position. Nothing where Ctrl-C ended it.
+    /// Evaluates a point of the search at a position. Returns `None` if Ctrl-C was pressed.
     ///
     /// # Errors
-    /// When responses cannot be had or scored.
+    /// If responses cannot be generated or scored.
     fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, TuneError>;
 }
 
-/// How far a tuning is.
+/// The progress of tuning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TuneProgress<'a> {
-    /// The position of the search that is at work.
+    /// Position of the current search.
     pub search: usize,
-    /// Trials of all searches that are done.
+    /// Number of trials done in all searches.
     pub done: usize,
-    /// Trials of all searches.
+    /// Total number of trials in all searches.
     pub total: usize,
-    /// The trial that was just finished.
+    /// The trial that has just finished.
     pub last: Option<&'a Trial>,
 }
 
-/// Tries `budget` points in each search of a ledger, one search after the other; less those that
-/// are there already.
+/// Runs each search of a ledger, one after another, until it has `budget` trials, including the
+/// trials that the ledger holds already.
 ///
-/// A trial that an objective has no score of is kept without one, and the search goes on from the
-/// others.
+/// If an objective has no score in a trial, the trial is stored without scores, and the search
+/// continues from the other trials.
 ///
 /// # Errors
-/// When a trial fails, no trial of a search has a score yet and this one has none either, or the
-/// ledger cannot be kept. What was finished is in it.
+/// If a trial fails, a trial has no score while no earlier trial of its search has one, or the
+/// ledger cannot be written. Finished trials stay in the ledger.
 pub fn run(
     ledger: &mut Ledger,
     budget: usize,

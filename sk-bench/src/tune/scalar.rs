@@ -1,23 +1,23 @@
-//! Several objectives made one, with other weights at every trial.
+//! Scalarisation of several objectives, with new weights for every proposal.
 
 use rand::{Rng, RngExt};
 
-/// What all objectives count beside the worst of them, so that of two points with the same worst
-/// objective the better one wins. The value of Knowles (2006).
+/// Weight of the sum over all objectives, relative to the worst one. It decides between two points
+/// with the same worst objective. The value is that of Knowles (2006).
 const AUGMENTATION: f64 = 0.05;
 
-/// The scores of trials, greater is better, as losses of one objective, by the augmented Chebyshev
-/// function of ParEGO:
+/// Converts the scores of trials (greater is better) to losses of a single objective, with the
+/// augmented Chebyshev function of ParEGO:
 ///
 /// ℓ(y) = max_k λ_k y_k + 0.05·Σ_k λ_k y_k, with y_k the distance of score k from the best seen, in
 /// units of the range seen.
 ///
-/// With λ on the simplex drawn anew for each proposal, the points that are proposed spread along
-/// the front. One objective gives the order of its scores. An objective without a range counts
-/// nothing.
+/// If λ is drawn from the simplex for each proposal, the proposed points spread along the Pareto
+/// front. With one objective, the losses preserve the order of its scores. An objective whose
+/// scores are all equal has no effect.
 ///
 /// # Panics
-/// When trials have different numbers of scores than there are weights.
+/// If the number of scores of a trial differs from the number of weights.
 pub(super) fn losses(scores: &[&[f64]], weights: &[f64]) -> Vec<f64> {
     let ranges: Vec<(f64, f64)> = (0..weights.len())
         .map(|k| scores.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), s| (low.min(s[k]), high.max(s[k]))))
@@ -35,9 +35,9 @@ pub(super) fn losses(scores: &[&[f64]], weights: &[f64]) -> Vec<f64> {
     scores.iter().map(loss).collect()
 }
 
-/// Weights drawn evenly from the simplex.
+/// Draws weights uniformly from the simplex.
 pub(super) fn simplex(k: usize, rng: &mut dyn Rng) -> Vec<f64> {
-    // The spacings of exponential arrivals; 1 − u is never 0.
+    // Normalised exponential variables are uniform on the simplex. 1 − u is never 0.
     let spacings: Vec<f64> = (0..k).map(|_| -(1.0 - rng.random::<f64>()).ln()).collect();
     let sum: f64 = spacings.iter().sum();
     if sum > 0.0 { spacings.iter().map(|spacing| spacing / sum).collect() } else { vec![1.0 / k as f64; k] }
@@ -64,8 +64,8 @@ mod tests {
     }
 
     proptest! {
-        /// A point that is at least as good everywhere has no greater loss, and one objective keeps
-        /// its order.
+        /// A point that is at least as good on every objective has no greater loss. With one
+        /// objective, losses preserve the order.
         #[test]
         fn dominated_points_lose(scores in vec(vec(-5.0f64..5.0, 3), 2..12), seed in any::<u64>()) {
             let weights = simplex(3, &mut ChaCha8Rng::seed_from_u64(seed));

@@ -1,4 +1,4 @@
-//! What the responses of a trial are worth.
+//! Scores of the responses of a trial.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,32 +16,33 @@ use crate::judge::{
 };
 use sk_report::record::{SweepRecord, TraceSpan};
 
-/// Who scores responses.
+/// A scorer of responses.
 pub enum Scorer {
-    /// The blades that steered them, from the traces: Σ_t L_t μ_t / Σ_t L_t over the steps t of a
-    /// response, where μ_t is the blade's score of the candidate chosen and L_t its tokens. For an
-    /// implicit reward that is β/L·log(π_k(y)/π_B(y)).
+    /// The blades that steered the responses. The score is computed from the traces: Σ_t L_t μ_t /
+    /// Σ_t L_t over the steps t of a response, where μ_t is the blade's score of the chosen
+    /// candidate and L_t its number of tokens. For an implicit reward this is
+    /// β/L·log(π_k(y)/π_B(y)).
     ///
-    /// A search that is scored so asks a blade whether the blade was obeyed. It finds what makes
-    /// steering strong, at whatever cost to the text.
+    /// This score is circular: it measures how strongly the blade steered, not whether the text is
+    /// good. A search with it finds strong steering at any cost to the text.
     Blades,
     /// A judge.
     Judge {
         /// The judge.
         judge: Box<dyn Judge>,
-        /// What it judges by, with no rubric but those it is asked.
+        /// The objectives, with only the rubrics that are needed.
         objectives: Objectives,
-        /// Questions under way at the same time.
+        /// Number of concurrent requests.
         concurrency: usize,
     },
 }
 
 impl Scorer {
-    /// The scorer that a plan names, asked the rubrics of the axes that its objectives score.
+    /// Returns the scorer of a plan, with the rubrics of the axes that the plan's objectives use.
     ///
     /// # Errors
-    /// When the judge's address is none, it does not say which model it offers, or the models of an
-    /// offline judge cannot be loaded.
+    /// If the judge endpoint is not a valid URL, the server does not report its model, or the
+    /// models of an offline judge cannot be loaded.
     pub fn of(plan: &TunePlan) -> Result<Self, Error> {
         let ScoreSource::Judge { judge, objectives } = &plan.scoring else { return Ok(Self::Blades) };
         let mut objectives = objectives.clone();
@@ -59,8 +60,8 @@ impl Scorer {
             JudgePlan::Offline(folder) => {
                 let folder = folder.clone().or_else(OfflineJudge::embedded);
                 let nothing = || Error::Usage("this build of the program holds no judge; name its models in [judge]".to_owned());
-                // The language model is so small that the way to a GPU and back costs more than the
-                // processor takes.
+                // The language model is so small that the CPU is faster than the transfers to and
+                // from a GPU.
                 let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &all, &DeviceName::Cpu.open()?)?;
                 objectives.rubrics.retain(|rubric| rubric.model.is_some());
                 Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
@@ -77,7 +78,7 @@ impl Scorer {
         }
     }
 
-    /// Who it is, for the digest of settings.
+    /// Returns the identity of the scorer, for the digest of settings.
     pub fn identity(&self) -> String {
         match self {
             Self::Blades => "blades".to_owned(),
@@ -89,12 +90,12 @@ impl Scorer {
         }
     }
 
-    /// The score of each record on each of the objectives; none where a judge abstained. A judge is
-    /// asked no more than counts for an objective. Judgements are kept in `journal`, and taken up
-    /// from there.
+    /// Returns the score of each record on each objective; `None` if the judge abstained. Only
+    /// responses that count for an objective are judged. Judgements are stored in `journal` and
+    /// reused from there.
     ///
     /// # Errors
-    /// When traces cannot be read, or the judge cannot be asked.
+    /// If traces cannot be read, or the judge fails.
     pub(super) fn score(
         &self,
         records: &[SweepRecord],
@@ -129,8 +130,8 @@ impl Scorer {
 /// The scores of one response by rubric.
 type RubricScores = BTreeMap<String, f64>;
 
-/// Responses by the rubrics that they are to be judged on: those of the axes of the objectives that
-/// they count for.
+/// Responses, grouped by the rubrics to judge them on: the rubrics of the objectives that they
+/// count for.
 type QuestionsByRubrics<'a> = Vec<(Vec<&'a Rubric>, Vec<Response>)>;
 
 fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Objectives) -> QuestionsByRubrics<'a> {
@@ -191,7 +192,7 @@ struct ScoredBlade {
     mu: Vec<f64>,
 }
 
-/// The mean score per token that each blade gave what was chosen.
+/// Returns the mean score per token that each blade gave to the chosen candidates.
 fn blade_means(traces: &mut (impl Read + Seek), span: Option<TraceSpan>) -> io::Result<BTreeMap<String, f64>> {
     let Some(span) = span else { return Ok(BTreeMap::new()) };
     traces.seek(SeekFrom::Start(span.offset))?;

@@ -1,4 +1,4 @@
-//! Where to look next, from what was seen.
+//! Search: proposes the next point from the trials so far.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -8,23 +8,24 @@ use tpe::{TpeOptimizerBuilder, parzen_estimator};
 use super::scalar::{losses, simplex};
 use super::{Dimension, Point, Space, TuneError};
 
-/// Share of trials whose density counts as that of good points: the value of Optuna and of the
-/// crate.
+/// Share of the trials that count as good. The value is the default of Optuna and of the
+/// estimator's crate.
 const GOOD: f64 = 0.1;
-/// Draws from the good density, of which the one with the greatest ratio of densities is proposed.
+/// Number of draws from the density of good points. The draw with the greatest ratio of densities
+/// is proposed.
 const DRAWS: usize = 24;
 
-/// A trial that was finished.
+/// A finished trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// What was tried.
+    /// The point.
     pub point: Point,
-    /// A score per objective, greater is better; empty where an objective has none.
+    /// A score per objective; greater is better. Empty if an objective has no score.
     pub scores: Vec<f64>,
 }
 
 impl Trial {
-    /// Whether there is a score of every objective.
+    /// Returns whether every objective has a score.
     pub fn is_scored(&self) -> bool {
         !self.scores.is_empty()
     }
@@ -32,35 +33,35 @@ impl Trial {
 
 /// A search of a space.
 ///
-/// The first point is the scheme as it is, where that lies in the space; the next are drawn evenly
-/// until `startup` are there; then each parameter is proposed by the tree-structured Parzen
-/// estimator (Bergstra et al., 2011), which takes the trials of the lowest tenth of losses as draws
-/// from one density, the others as draws from another, and proposes where their ratio is greatest:
-/// the place of greatest expected improvement under that model. Several objectives are made one by
-/// random weights, drawn for each proposal (ParEGO).
+/// The first point is the unchanged scheme, if it lies in the space. The next points are drawn
+/// uniformly until there are `startup` trials. After that, each parameter is proposed by the
+/// tree-structured Parzen estimator (Bergstra et al., 2011). It models the trials with the lowest
+/// tenth of losses and the other trials by two densities, and proposes the value with the greatest
+/// ratio of the two, which has the greatest expected improvement under this model. Several
+/// objectives are combined with random weights, drawn for each proposal (ParEGO).
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// What distinguishes it from other searches of the same seed.
+    /// The name, which distinguishes it from other searches with the same seed.
     pub name: String,
     /// The space.
     pub space: Space,
-    /// Seeds every draw, together with the name and the number of the trial.
+    /// The seed. It determines every draw, together with the name and the number of the trial.
     pub seed: u64,
-    /// Trials before the estimator is asked.
+    /// Number of trials before the estimator is used.
     pub startup: usize,
-    /// What is tried first.
+    /// The first point.
     pub origin: Option<Point>,
 }
 
 impl Search {
-    /// The point to try after `history`. It depends on nothing but this search and those trials, so
-    /// that a search that was interrupted goes on as if it had not been. Trials without a score
-    /// count, and say nothing to the estimator.
+    /// Returns the point to try after `history`. It depends only on this search and those trials,
+    /// so that a resumed search continues exactly as if it had not been interrupted. Trials without
+    /// a score are counted but not passed to the estimator.
     ///
     /// Takes O(parameters · trials · log trials).
     ///
     /// # Errors
-    /// When a score is not a number or a point lies outside the space.
+    /// If a score is NaN or a point lies outside the space.
     pub fn propose(&self, history: &[Trial]) -> Result<Point, TuneError> {
         let mut rng = self.generator(history.len());
         if let (true, Some(origin)) = (history.is_empty(), &self.origin) {

@@ -1,4 +1,4 @@
-//! The space that is searched, and its points.
+//! Search spaces and their points.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Dimension;
 use crate::scheme::{SchemeError, SchemeSpec};
 
-/// A value for each dimension of a space, in its order.
+/// A value for each dimension of a space, in order.
 pub type Point = Vec<f64>;
 
 /// Some numbers of a scheme, each with its range.
@@ -15,10 +15,10 @@ pub type Point = Vec<f64>;
 pub struct Space(Vec<Dimension>);
 
 impl Space {
-    /// A space of these dimensions.
+    /// Returns a space with these dimensions.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there are no dimensions.
     pub fn new(dimensions: Vec<Dimension>) -> Result<Self, String> {
         if dimensions.is_empty() {
             Err("every number is fixed: nothing is left to search".to_owned())
@@ -27,18 +27,18 @@ impl Space {
         }
     }
 
-    /// Its dimensions.
+    /// Returns the dimensions.
     pub fn dimensions(&self) -> &[Dimension] {
         &self.0
     }
 
-    /// Where a scheme lies in the space, unless it is outside.
+    /// Returns the point of a scheme; `None` if the scheme lies outside the space.
     pub fn point_of(&self, config: &SchemeSpec) -> Option<Point> {
         let value = |dimension: &Dimension| dimension.parameter.get(config).filter(|&value| dimension.contains(value));
         self.0.iter().map(value).collect()
     }
 
-    /// Sets the numbers of a point.
+    /// Sets the numbers of a scheme to those of a point.
     ///
     /// # Errors
     /// When the scheme has no such number, or cannot have this value.
@@ -46,25 +46,25 @@ impl Space {
         self.0.iter().zip(point).try_for_each(|(dimension, &value)| dimension.parameter.set(spec, value))
     }
 
-    /// The space as data, for digests.
+    /// Returns the space as JSON, for digests.
     pub(super) fn canonical(&self) -> Value {
         self.0.iter().map(|dimension| json!([dimension.parameter.name, dimension.range().0, dimension.range().1])).collect()
     }
 
-    /// A point by the names of its parameters.
+    /// Returns the values of a point by parameter name.
     pub fn by_name(&self, point: &[f64]) -> BTreeMap<String, f64> {
         self.0.iter().zip(point).map(|(dimension, &value)| (dimension.parameter.name.to_owned(), value)).collect()
     }
 
-    /// The point that a record names, unless it lacks a parameter or has one too many.
+    /// Returns the point with these values; `None` if a parameter is missing or unknown.
     pub fn point(&self, named: &BTreeMap<String, f64>) -> Option<Point> {
         let point: Option<Point> = self.0.iter().map(|dimension| named.get(dimension.parameter.name).copied()).collect();
         point.filter(|point| point.len() == named.len())
     }
 
-    /// Options of the command line that set a point.
+    /// Returns the command-line options that set a point.
     pub fn options(&self, point: &[f64]) -> String {
-        // A mean of logarithms and back is off in its last bits.
+        // A geometric mean computed with logarithms has rounding errors in its last bits.
         let option = |(dimension, &value): (&Dimension, &f64)| {
             let value = format!("{value:.11e}").parse().unwrap_or(value);
             let option = dimension.parameter.option.map_or(dimension.parameter.name, |(option, _)| option);

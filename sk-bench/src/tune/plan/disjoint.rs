@@ -1,17 +1,17 @@
-//! Prompts to tune on are none of those to evaluate on.
+//! A check that tuning prompts and evaluation prompts are disjoint.
 
 use std::collections::HashMap;
 
 use crate::prompt_sets::Prompt;
 use crate::tune::TuneError;
 
-/// A prompt's text without what does not tell two prompts apart.
+/// Returns a prompt's text in lower case and with normalised white space, for comparison.
 fn essence(prompt: &Prompt) -> String {
     prompt.prompt.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// Refuses prompts that are in both sets, by their text but for case and white space: ids name
-/// places, and the same text has several.
+/// Returns an error if a prompt is in both sets. Prompts are compared by text, without regard to
+/// case and white space. Ids are not compared, because the same text may have several ids.
 pub(super) fn disjoint(tuned: &[Prompt], evaluated: &[Prompt]) -> Result<(), TuneError> {
     let kept: HashMap<String, &str> = evaluated.iter().map(|prompt| (essence(prompt), prompt.id.as_str())).collect();
     let shared = |prompt: &Prompt| kept.get(&essence(prompt)).map(|id| (prompt.id.clone(), (*id).to_owned()));

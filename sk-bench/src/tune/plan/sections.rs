@@ -1,4 +1,4 @@
-//! The sections of a plan that are its own.
+//! The sections that only tuning plans have.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,23 +12,23 @@ use crate::scheme::SchemeError;
 use crate::sweep::Weights;
 use crate::tune::{Dimension, Space, TuneError};
 
-/// The name of the search for all objectives at once.
+/// The name of the search for all objectives together.
 const TOGETHER: &str = "together";
-/// Trials of a search unless the plan says.
+/// Default number of trials of a search.
 const TRIALS: usize = 40;
-/// Most trials of a search: more are a slip of the pen.
+/// Maximum number of trials of a search. A larger number is assumed to be a mistake.
 const MOST_TRIALS: usize = 100_000;
-/// Trials drawn evenly, before the estimator is asked, unless the plan says.
+/// Default number of trials drawn uniformly before the estimator is used.
 const STARTUP: usize = 10;
-/// What seeds searches and draws unless the plan says: the paper's.
+/// Default seed of searches and responses, as in the paper.
 const SEED: u64 = 42;
-/// The variable that holds a judge's key, questions under way, and seconds until a request counts
-/// as failed, unless the plan says: as `judge` has them.
+/// Defaults of a judge, the same as for the command `judge`: the environment variable of its key,
+/// the number of concurrent requests, and the timeout of a request in seconds.
 const API_KEY: &str = "SWISS_KNIFE_API_KEY";
 const CONCURRENCY: usize = 8;
 const TIMEOUT: usize = 120;
 
-/// An objective, and the weights it is searched at where the plan says.
+/// An objective, with the weights of its search if the plan gives them.
 pub(super) type Placed = (Objective, Option<Vec<Weights>>);
 
 /// The `[tune]` section.
@@ -130,7 +130,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
     Ok(ScoreSource::Judge { judge: JudgePlan::Server(judge), objectives })
 }
 
-/// A number that is at least 1.
+/// Reads a number that is at least 1.
 fn positive(section: &mut Section<'_, '_>, name: &'static str, default: usize) -> Result<usize, SchemeError> {
     match section.count(name)? {
         Some(0) => Err(section.fault(format!("{name} is 0; it must be at least 1"))),
@@ -180,10 +180,10 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &ScoreSource) -> Res
     section.sections("objective")?.into_iter().map(objective).collect()
 }
 
-/// The searches that the objectives ask for.
+/// Returns the searches for the objectives.
 ///
-/// An objective by itself is searched at its own weights, or at the vertex of the blade it is named
-/// after. All of them together are searched at the weights of the plan, or at equal ones.
+/// A search for one objective uses the weights of that objective, or by default the vertex of its
+/// blade. A search for all objectives uses the weights of the plan, or by default equal weights.
 pub(super) fn searches(
     mode: Mode,
     scoring: &ScoreSource,
