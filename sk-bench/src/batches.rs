@@ -1,4 +1,4 @@
-//! Candidate batches in a file: written down by hand, or the steps of a trace.
+//! Candidate batches in a file, written by hand or recorded in a trace.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use sk_core::{Batch, ScoreError, ScoreTable};
 use crate::Error;
 use crate::scheme::text;
 
-/// A batch and where it comes from.
+/// A batch and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RecordedBatch {
     /// Position in the file, from 1.
     pub(crate) position: usize,
     /// Turn and step of a trace, from 0.
     pub(crate) at: Option<(usize, usize)>,
-    /// Candidates that there were, where a trace kept a part of them.
+    /// Number of candidates of the step, if the trace holds only some of them.
     pub(crate) cut: Option<usize>,
     mu: Vec<f64>,
     sigma: Vec<f64>,
@@ -23,7 +23,7 @@ pub(crate) struct RecordedBatch {
     blades: Option<ScoreTable>,
 }
 
-/// The fields of a batch. Those of a trace that are not of a batch are passed over.
+/// The fields of a batch. Other fields of a trace are ignored.
 #[derive(Deserialize)]
 struct BatchFields {
     mu: Vec<f64>,
@@ -57,7 +57,7 @@ impl RecordedBatch {
         Ok(Self { position, at, cut, mu, sigma, fluency, blades })
     }
 
-    /// The batch.
+    /// Returns the batch.
     pub(crate) fn batch(&self) -> Batch<'_> {
         let mut batch = Batch::trusted(&self.mu, &self.sigma);
         if let Some(fluency) = &self.fluency {
@@ -69,8 +69,8 @@ impl RecordedBatch {
         }
     }
 
-    /// What to call it: the turn and step of a trace, counted from 1 as `--explain` counts them, or
-    /// the position in the file.
+    /// Returns a label: the turn and step of a trace, counted from 1 as in `--explain`, or the
+    /// position in the file.
     pub(crate) fn label(&self) -> String {
         match self.at {
             Some((turn, step)) => format!("turn {}, step {}", turn + 1, step + 1),
@@ -87,12 +87,11 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
     table.with_names(blades.iter().map(|blade| blade.name.as_str()))
 }
 
-/// The batches of a file: JSON objects with `mu`, `sigma` and perhaps `fluency`, one after another
-/// or in an array. A trace is such a file. `-` is standard input.
+/// Reads the batches of a file: JSON objects with `mu`, `sigma` and optionally `fluency`, one after
+/// another or in an array. A trace is such a file. `-` is standard input.
 ///
 /// # Errors
-/// When the file cannot be read, is not JSON of that form, holds no batch, or one with a number
-/// that is not a score.
+/// If the file cannot be read, is not JSON of that form, holds no batch, or has an invalid score.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
     let text = if path.as_os_str() == "-" { text::read_from(std::io::stdin()) } else { text::read(path) };
     parse(&text.map_err(Error::reading(path))?, &path.display().to_string())

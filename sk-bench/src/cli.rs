@@ -138,10 +138,10 @@ impl Command {
 mod tests {
     use super::*;
 
-    /// Columns that help is wrapped at on a wide terminal, less those that it may be indented by.
+    /// Maximum width of help on a wide terminal, minus the indentation.
     const COLUMNS: usize = 98;
 
-    /// A sweep of K makes blades for a checkpoint too.
+    /// A sweep of K also creates random blades for a checkpoint.
     #[test]
     fn random_blades_have_a_rank_beside_any_model() {
         let sweep = ["--rank", "64", "--random-seed", "3", "--sweep", "k=8"];

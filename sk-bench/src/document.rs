@@ -1,4 +1,4 @@
-//! A TOML text read field by field, so that each complaint has its line and its alternatives.
+//! A TOML text that is read field by field, so that errors state the line and the alternatives.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::suggest;
 /// Numbers by name.
 pub(crate) type NamedNumbers = Vec<(String, f64)>;
 
-/// A parsed TOML text and the name it goes by in errors.
+/// A parsed TOML text and its name in errors.
 pub(crate) struct Document<'a> {
     name: &'a str,
     text: &'a str,
@@ -24,7 +24,8 @@ impl<'a> Document<'a> {
         Self { name, text }
     }
 
-    /// The top-level tables, in the order of the text; `what` is what one is called in errors.
+    /// Returns the top-level tables, in the order of the text. `what` is the word for one in
+    /// errors.
     pub(crate) fn sections(&self, what: &str) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
         let table = DeTable::parse(self.text).map_err(|error| SchemeError::Syntax {
             file: self.name.to_owned(),
@@ -34,7 +35,7 @@ impl<'a> Document<'a> {
         self.tables(table.into_inner(), what, "")
     }
 
-    /// The top-level tables by their names, all of which are `known`.
+    /// Returns the top-level tables by name. Names that are not `known` are errors.
     pub(crate) fn by_name(&self, known: &[&str]) -> Result<BTreeMap<String, Section<'_, 'a>>, SchemeError> {
         let mut sections = BTreeMap::new();
         for section in self.sections("section")? {
@@ -46,12 +47,12 @@ impl<'a> Document<'a> {
         Ok(sections)
     }
 
-    /// The fault of a text without a section that it needs, and what that would say.
+    /// Returns the error for a missing section, with a hint about its contents.
     pub(crate) fn missing(&self, section: &'static str, hint: &str) -> SchemeError {
         SchemeError::Missing { file: self.name.to_owned(), section, hint: hint.to_owned() }
     }
 
-    /// Reads the values of `table`, which is at `parent`, as tables themselves.
+    /// Reads the values of `table`, whose path is `parent`, as tables.
     fn tables(&self, table: DeTable<'a>, what: &str, parent: &str) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
         let mut sections = Vec::with_capacity(table.len());
         for (key, value) in table {
@@ -74,7 +75,7 @@ impl<'a> Document<'a> {
         Ok(sections)
     }
 
-    /// From 1.
+    /// Returns the line of a span, from 1.
     fn line(&self, span: &Range<usize>) -> usize {
         1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count()
     }
@@ -90,12 +91,12 @@ impl<'a> Document<'a> {
     }
 }
 
-/// One table of the text. Fields are asked for by name; what nobody asked for is refused by
-/// [`finish`](Self::finish).
+/// One table of the text. Fields are taken by name; [`finish`](Self::finish) returns an error if
+/// fields are left.
 pub(crate) struct Section<'d, 'a> {
     document: &'d Document<'a>,
     name: String,
-    /// Its name after those of the tables that it is in.
+    /// Its full path, including the names of its parent tables.
     path: String,
     line: usize,
     fields: DeTable<'a>,
@@ -107,17 +108,17 @@ impl<'d, 'a> Section<'d, 'a> {
         &self.name
     }
 
-    /// The tables inside this one, such as the blades.
+    /// Returns the tables inside this one, such as the blades.
     pub(crate) fn sections(self, what: &str) -> Result<Vec<Self>, SchemeError> {
         self.document.tables(self.fields, what, &self.path)
     }
 
-    /// Refuses the section itself: no slot is called that.
+    /// Returns the error for a section with an unknown name.
     pub(crate) fn refuse(&self, what: &str, known: &[&str]) -> SchemeError {
         self.document.unknown(self.line, what, &self.name, known)
     }
 
-    /// Which of `known` the field `key` names, if it is there.
+    /// Reads the optional field `key`, whose value must be one of the `known` names.
     pub(crate) fn choice<T>(
         &mut self,
         key: &'static str,
@@ -137,7 +138,7 @@ impl<'d, 'a> Section<'d, 'a> {
         self.field(key, "a whole number that is not negative", natural)
     }
 
-    /// Two numbers in a list, such as the ends of a range.
+    /// Reads a list of two numbers, such as the ends of a range.
     pub(crate) fn number_pair(&mut self, key: &'static str) -> Result<Option<(f64, f64)>, SchemeError> {
         self.field(key, "two numbers such as [0.5, 2]", |value| match list(value, decimal)?[..] {
             [low, high] => Some((low, high)),
@@ -157,19 +158,19 @@ impl<'d, 'a> Section<'d, 'a> {
         self.field(key, "a list of strings", |value| list(value, string))
     }
 
-    /// Whole numbers that are not negative.
+    /// Reads a list of non-negative whole numbers.
     pub(crate) fn naturals(&mut self, key: &'static str) -> Result<Option<Vec<u64>>, SchemeError> {
         self.field(key, "a list of whole numbers that are not negative", |value| list(value, natural))
     }
 
-    /// Tables of numbers by name, such as weight vectors.
+    /// Reads a list of tables of numbers by name, such as weight vectors.
     pub(crate) fn vectors(&mut self, key: &'static str) -> Result<Option<Vec<NamedNumbers>>, SchemeError> {
         self.field(key, "a list such as [{ helpful = 1, honest = 2 }]", |value| {
             list(value, |entry| by_name(entry.as_table()?, decimal))
         })
     }
 
-    /// Strings by name, in the order of the text.
+    /// Reads strings by name, in the order of the text.
     pub(crate) fn named_strings(&mut self, key: &'static str) -> Result<Option<Vec<(String, String)>>, SchemeError> {
         self.field(key, "strings by name", |value| {
             let mut entries: Vec<_> = value.as_table()?.iter().collect();
@@ -178,7 +179,8 @@ impl<'d, 'a> Section<'d, 'a> {
         })
     }
 
-    /// The field `key`, if it is there and `read` finds what is `expected`.
+    /// Reads the optional field `key` with `read`. `expected` describes a valid value for the
+    /// error.
     fn field<T>(
         &mut self,
         key: &'static str,
@@ -189,7 +191,7 @@ impl<'d, 'a> Section<'d, 'a> {
         read(&value).map(Some).ok_or_else(|| self.mistyped(line, key, expected, &value))
     }
 
-    /// A fault of the section as a whole, such as a combination of values that its part refuses.
+    /// Returns an error for the section as a whole, such as an invalid combination of values.
     pub(crate) fn fault(&self, reason: impl std::fmt::Display) -> SchemeError {
         SchemeError::Value {
             file: self.document.name.to_owned(),
@@ -199,7 +201,7 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
-    /// Refuses fields that nobody asked for.
+    /// Returns an error if there are fields that were not taken.
     pub(crate) fn finish(self) -> Result<(), SchemeError> {
         match self.fields.keys().min_by_key(|key| key.span().start) {
             None => Ok(()),
@@ -227,7 +229,7 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 }
 
-/// A whole number that is not negative, in decimal notation.
+/// Parses a non-negative whole number in decimal notation.
 fn natural<T: FromStr>(value: &DeValue<'_>) -> Option<T> {
     value.as_integer().filter(|integer| integer.radix() == 10)?.as_str().parse().ok()
 }
@@ -247,7 +249,7 @@ fn by_name<'v, 'a: 'v, T>(
     entries.into_iter().map(|(name, value)| Some((name.get_ref().to_string(), read(value.get_ref())?))).collect()
 }
 
-/// A number in decimal notation, `inf` and `nan` included.
+/// Parses a number in decimal notation, including `inf` and `nan`.
 fn decimal(value: &DeValue<'_>) -> Option<f64> {
     match value {
         DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
@@ -256,7 +258,7 @@ fn decimal(value: &DeValue<'_>) -> Option<f64> {
     }
 }
 
-/// A number as it is written, of anything else what it is.
+/// Returns a number as written, or the type of any other value.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().to_owned(),

@@ -24,7 +24,7 @@ use sk_report::page::PageError;
 use sk_report::report::ReportError;
 use sk_report::simulate::SimulationError;
 
-/// Why a command did not do what it was asked to.
+/// An error of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
@@ -32,16 +32,16 @@ pub enum Error {
     /// Models that cannot be loaded or used together.
     #[error(transparent)]
     Models(#[from] ModelError),
-    /// Models that cannot be had, wherever they run.
+    /// Models, local or behind servers, that cannot be opened.
     #[error(transparent)]
     Host(Box<HostError>),
-    /// An option that models behind servers do not have, or lack.
+    /// An option that models behind servers do not support, or that they require.
     #[error("{option}: {reason}")]
     Remote { option: &'static str, reason: &'static str },
     /// A tokenizer or adapter that cannot be loaded.
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
-    /// A device that cannot be had.
+    /// A device that is not available.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// An adapter that cannot be loaded.
@@ -53,7 +53,7 @@ pub enum Error {
     /// A scheme that cannot be built.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// Blades or weights that were refused.
+    /// Invalid blades or weights.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A step that failed.
@@ -62,16 +62,16 @@ pub enum Error {
     /// A dialogue that cannot be answered.
     #[error(transparent)]
     Session(SessionError),
-    /// A model that failed by itself, unsteered.
+    /// A model that failed outside a steered step.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// No model was named and none is built in.
+    /// No model was given and none is bundled.
     #[error("this build of the program holds no model; give --backbone DIR")]
     NothingEmbedded,
-    /// An option, or a command of a chat, that cannot be obeyed.
+    /// An invalid option or chat command.
     #[error("{0}")]
     Usage(String),
-    /// A prompt without a character to continue.
+    /// An empty prompt.
     #[error("the prompt is empty; give it as an argument, with --file, or on standard input")]
     EmptyPrompt,
     /// A prompt that leaves no room for a response.
@@ -80,19 +80,19 @@ pub enum Error {
     /// A dialogue that leaves no room for another response.
     #[error("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another")]
     DialogueTooLong { tokens: usize, limit: usize },
-    /// More to measure than the models hold.
+    /// A measurement that exceeds the context length of the models.
     #[error("{prompt} prompt tokens and {new} new ones do not fit into {limit}; lower --prompt-tokens or --new-tokens")]
     NoRoom { prompt: usize, new: usize, limit: usize },
     /// A file or standard input that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// An address that cannot be served at.
+    /// An address at which the server cannot listen.
     #[error("cannot listen at {address}: {source}; --port chooses another")]
     Listen { address: std::net::SocketAddr, source: io::Error },
-    /// A file of a key that cannot be read.
+    /// A key file that cannot be read.
     #[error("{}: {source}", file.display())]
     KeyFile { file: PathBuf, source: io::Error },
-    /// A file of a key that holds none.
+    /// A key file without a key.
     #[error("{}: the file holds no key; write one into it", file.display())]
     EmptyKeyFile { file: PathBuf },
     /// A file without batches of scores.
@@ -101,52 +101,52 @@ pub enum Error {
     /// A scheme whose choices have no certificate.
     #[error("no certificate: {reason}; --audit searches for the worst jump instead")]
     Uncertified { reason: String },
-    /// A choice that is none, or that moves further than its certificate allows.
+    /// A choice that is not a distribution, or that changes by more than its certificate allows.
     #[error("{reason}; the guarantee does not hold here, which is a fault of the program or of an operator")]
     Unsound { reason: String },
     /// A file that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// A folder that is to be filled and holds something, or is no folder.
+    /// An output folder that is not empty or is not a folder.
     #[error("{} is there already; give a new or an empty folder", path.display())]
     NotEmpty { path: PathBuf },
-    /// Pairs that cannot be found.
+    /// Preference pairs that cannot be found.
     #[error("preferences {name}: {reason}")]
     Preferences { name: String, reason: String },
-    /// A folder that holds the blade of another model or of other pairs.
+    /// A folder that holds the blade of another model or of other preference pairs.
     #[error("{} holds a blade of {model}, from {pairs}; give another --output, or move it away", path.display())]
     OtherBlade { path: PathBuf, model: String, pairs: String },
-    /// An output that would take the place of an input.
+    /// An output that would overwrite an input.
     #[error("{} is read, and would be overwritten by what is written; give another file", path.display())]
     Overwrites { path: PathBuf },
-    /// Lines of a dialogue that came from a file or a pipe, and were not obeyed.
+    /// Failed lines of a chat whose input is a file or a pipe.
     #[error("{failed} of the lines had no effect; what is wrong with each is said above")]
     Lines { failed: usize },
-    /// Standard output or the terminal failed.
+    /// A write to standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
-    /// Prompts that cannot be had.
+    /// Prompts that cannot be loaded.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),
     /// Schemes that cannot share their candidates.
     #[error(transparent)]
     Pool(Box<PoolError>),
-    /// A sweep that cannot start or go on.
+    /// A sweep that cannot start or continue.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// Judging that cannot start or go on.
+    /// Judging that cannot start or continue.
     #[error(transparent)]
     Judge(#[from] JudgeError),
-    /// A search that cannot start or go on.
+    /// A search that cannot start or continue.
     #[error(transparent)]
     Tune(#[from] TuneError),
     /// Results that cannot be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// A page that cannot be made.
+    /// A page that cannot be rendered.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// A simulation that contradicts a theorem, or cannot be done.
+    /// A simulation that contradicts a theorem or cannot be run.
     #[error(transparent)]
     Simulation(Box<SimulationError>),
     /// Something that cannot be measured.
@@ -207,7 +207,7 @@ impl From<SessionError> for Error {
     }
 }
 
-/// The exit status of what went wrong with servers: 2 where other input cures it.
+/// Returns the exit status of a server error: 2 if other input would fix it.
 fn exit_code_of(error: &RemoteError) -> u8 {
     match error {
         RemoteError::Address(_)
@@ -224,27 +224,27 @@ fn exit_code_of(error: &RemoteError) -> u8 {
 }
 
 impl Error {
-    /// Blames a file for what went wrong while it was read.
+    /// Returns a function that wraps an I/O error from reading `path`.
     pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Read { path: path.to_owned(), source }
     }
 
-    /// Blames a file for what went wrong while it was written.
+    /// Returns a function that wraps an I/O error from writing `path`.
     pub(crate) fn writing(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Write { path: path.to_owned(), source }
     }
 
-    /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the
-    /// machine is, 130 after Ctrl-C.
+    /// Returns the exit status: 2 if the cause is the input or something that it names, 1 if it is
+    /// the program or the machine, 130 after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
-            // A theorem that does not hold is no fault of the input.
+            // A theorem that does not hold is not caused by the input.
             Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } => 1,
             Self::Sweep(SweepError::Replaced { .. }) => 1,
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
-            // The server's fault; run again.
+            // Caused by the server; a retry may help.
             Self::Judge(error) if error.is_external() => 1,
-            // Servers that fail, or that cannot be trusted, are no fault of the input.
+            // Failed or untrustworthy servers are not caused by the input.
             Self::Host(error) => match &**error {
                 HostError::Remote(error) => exit_code_of(error),
                 _ => 2,
@@ -256,8 +256,8 @@ impl Error {
                 _ => 2,
             },
             Self::Step(StepError::EmptyContext | StepError::Unseated { .. }) => 2,
-            // A device that fails is most often out of memory, which other settings cure; so is a
-            // context that is full.
+            // A device usually fails because it is out of memory, which other settings fix. The
+            // same holds for a full context.
             Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
                 if source.is::<EngineError>() {
                     2
@@ -270,12 +270,13 @@ impl Error {
         }
     }
 
-    /// Whether the reader of standard output went away, as `head` does: no fault of anybody's.
+    /// Returns whether the reader of standard output closed it, as `head` does. This is not a
+    /// failure.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The message on one line, whatever the sources put into theirs.
+    /// Returns the message on one line, even if the messages of its sources have several.
     pub fn one_line(&self) -> String {
         self.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
     }

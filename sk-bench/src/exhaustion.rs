@@ -1,7 +1,8 @@
-//! Running out of memory is bad input, not a crash: it is said on one line and ends with status 2.
+//! Handling of memory exhaustion: instead of a crash, the program prints one line and exits with
+//! status 2.
 //!
-//! That is right for a command. A server refuses requests before it asks for their memory; should it
-//! run out in spite of that, whoever started it reads what to change.
+//! For a command, running out of memory counts as bad input. A server refuses requests before it
+//! allocates their memory; if it runs out anyway, the message tells the operator what to change.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
@@ -10,30 +11,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether the program is a server.
 static SERVES: AtomicBool = AtomicBool::new(false);
 
-/// Has a lack of memory said to whoever started a server.
+/// Makes the message address the operator of a server.
 pub(crate) fn serves() {
     SERVES.store(true, Ordering::Relaxed);
 }
 
-/// What memory comes from.
+/// The underlying allocator.
 #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
 const BELOW: std::alloc::System = std::alloc::System;
 
-/// What memory comes from: to ask a GPU for a kernel takes a dozen small allocations, which one
-/// thread makes and another gives back.
+/// The underlying allocator. Launching a GPU kernel takes a dozen small allocations that one thread
+/// makes and another frees, which mimalloc handles well.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 const BELOW: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// An allocator which ends the program where Rust's would abort it.
+/// An allocator that exits with a message where the default one would abort.
 struct Complaining;
 
 #[global_allocator]
 static ALLOCATOR: Complaining = Complaining;
 
-// SAFETY: every call is passed on as it came, and a null pointer never comes back.
+// SAFETY: every call is forwarded unchanged, and a null pointer is never returned.
 unsafe impl GlobalAlloc for Complaining {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is that of what is below.
+        // SAFETY: the caller upholds the contract of the underlying allocator, which is the same.
         checked(unsafe { BELOW.alloc(layout) }, layout.size())
     }
 
@@ -62,7 +63,7 @@ fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
 
 #[cold]
 fn exhausted(size: usize) -> ! {
-    // On the stack: there is no memory to format in.
+    // On the stack, because there is no memory left for formatting.
     let mut line = [0; 192];
     let mut rest = &mut line[..];
     let cure = if SERVES.load(Ordering::Relaxed) {

@@ -21,23 +21,23 @@ named! {
     }
 }
 
-/// Characters of a candidate's text that are shown.
+/// Number of characters shown of a candidate's text.
 const SHOWN: usize = 40;
 
-/// Blocks of a probability bar.
+/// Width of a probability bar in columns.
 const BAR: usize = 8;
 
 /// Columns before the figures of the blades: an arrow, a probability and its bar.
 const LEFT: usize = 7 + BAR;
 
-/// Characters of a blade's name that are shown above its figures, if there is room for them, and at
-/// least: as many as a figure has.
+/// Minimum and maximum number of characters shown of a blade's name above its figures. The minimum
+/// is the width of a figure.
 const NAME: std::ops::RangeInclusive<usize> = 4..=9;
 
-/// A step in lines of `width` columns, one per candidate: an arrow at the one that was drawn, its
-/// probability with a bar, each blade's μ as its distance from the mean of the step in standard
-/// deviations, and the beginning of the text. Of more blades than have room, those of the highest
-/// weights have figures.
+/// Formats a step in lines of `width` columns, one per candidate: an arrow at the drawn candidate,
+/// its probability with a bar, each blade's μ as its distance from the mean of the step in standard
+/// deviations, and the beginning of the text. If there is no room for all blades, those with the
+/// highest weights are shown.
 pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width: usize) -> String {
     let for_figures = width.saturating_sub(LEFT + 2 + SHOWN / 2);
     let mut blades: Vec<&ScoreTrace> = trace.blades.iter().collect();
@@ -62,7 +62,7 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
         let numbers: String =
             figures.iter().zip(&widths).map(|(figures, &width)| format!(" {:>width$}", format!("{:+.1}", figures[i]))).collect();
         let candidate = &trace.candidates[i];
-        // The token that ends a response is a mark, and no text.
+        // The end-of-text token is shown as a mark, not as text.
         let ends = candidate.end == SpanEnd::EndOfText;
         let spoken = &candidate.tokens[..candidate.tokens.len() - usize::from(ends)];
         let words = fit(visible(&span_text(tokenizer, spoken)).trim_start(), room - 2 * usize::from(ends));
@@ -85,7 +85,7 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
     text
 }
 
-/// A bar of at most [`BAR`] columns, in eighths of a column.
+/// Returns a bar of at most [`BAR`] columns, in eighths of a column.
 fn bar(share: f64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * (8 * BAR) as f64).round() as usize;
@@ -93,7 +93,7 @@ fn bar(share: f64) -> String {
     format!("{text:<BAR$}")
 }
 
-/// Distances from the mean in standard deviations; zero where all are equal.
+/// Returns distances from the mean in standard deviations; zeros if all values are equal.
 fn standardized(values: &[f64]) -> Vec<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -101,7 +101,7 @@ fn standardized(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| if deviation > 0.0 { (value - mean) / deviation } else { 0.0 }).collect()
 }
 
-/// The beginning of a line, and an ellipsis where there is more.
+/// Truncates a line to `room` columns, with an ellipsis if it is longer.
 fn fit(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
@@ -115,8 +115,9 @@ fn fit(text: &str, room: usize) -> String {
     format!("{}…", head.trim_end())
 }
 
-/// A step as a table: per candidate its text, each blade's μ ± σ, the fluency blade's ℓ_S, the
-/// composite μ ± σ, the rating, the probability, and an arrow at the one that was drawn.
+/// Formats a step as a table. For each candidate it shows the text, each blade's μ ± σ, the fluency
+/// blade's ℓ_S, the composite μ ± σ, the rating, the probability, and an arrow at the drawn
+/// candidate.
 ///
 /// `color` marks the drawn candidate's row. Lines have `width` columns.
 pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width: usize) -> String {
@@ -149,8 +150,8 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
     format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, grid.render(width))
 }
 
-/// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a
-/// mark where it ends the response.
+/// Formats a candidate in one line: line breaks are spelled out, the middle of a long text is left
+/// out, and a mark is added if the candidate ends the response.
 pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
     let visible = visible(text);
     let length = visible.chars().count();
@@ -167,7 +168,7 @@ pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
     }
 }
 
-/// A text in one line: line breaks and other control characters spelled out.
+/// Returns a text in one line, with line breaks and other control characters spelled out.
 fn visible(text: &str) -> String {
     let spell = |c: char| match c {
         '\n' => vec!['⏎'],
@@ -184,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// A step with so many blades, whose names are long.
+    /// Returns a step with `blades` blades, whose names are long.
     fn step(blades: usize) -> StepTrace {
         let scores = |k: usize| (0..4).map(|i| (i * k) as f64).collect::<Vec<_>>();
         let blade = |k: usize| ScoreTrace {

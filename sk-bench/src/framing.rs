@@ -22,10 +22,10 @@ named! {
 }
 
 impl DialogueFraming {
-    /// The framing of this name under a convention.
+    /// Returns the framing with this name under a convention.
     ///
     /// # Errors
-    /// When the chat template is asked for and the backbone has none.
+    /// If the chat template is requested and the backbone has none.
     pub fn of(self, host: &Host, convention: Convention) -> Result<Framing, Error> {
         Ok(match self {
             Self::Chat => Framing::Chat(Arc::new(host.chat_template()?)),

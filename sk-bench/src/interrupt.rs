@@ -1,14 +1,15 @@
-//! Ctrl-C: the first one ends the response after the step under way, the second one the program.
+//! Ctrl-C handling: the first one ends the response after the current step, the second one ends the
+//! program.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Exit status of a program ended by SIGINT, as shells count it.
+/// Exit status of a program ended by SIGINT, by the convention of shells.
 pub const EXIT_CODE: u8 = 130;
 
-/// Starts listening. A program that cannot listen is ended by Ctrl-C as usual.
+/// Installs the handler. If that fails, Ctrl-C ends the program as usual.
 pub fn listen() {
     let listening = ctrlc::set_handler(|| {
         if REQUESTED.swap(true, Ordering::SeqCst) {
@@ -18,17 +19,17 @@ pub fn listen() {
     drop(listening);
 }
 
-/// Whether Ctrl-C was pressed since the last [`clear`].
+/// Returns whether Ctrl-C was pressed since the last [`clear`].
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
 
-/// Whether to go on: not after Ctrl-C.
+/// Returns `Break` after Ctrl-C, else `Continue`.
 pub fn flow() -> ControlFlow<()> {
     if requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Forgets that it was pressed.
+/// Forgets an earlier Ctrl-C.
 pub fn clear() {
     REQUESTED.store(false, Ordering::SeqCst);
 }

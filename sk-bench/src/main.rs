@@ -31,22 +31,22 @@ fn main() -> ExitCode {
             message::error(&error.to_string());
             ExitCode::from(error.exit_code())
         }
-        // The hook has said it.
+        // The panic hook has printed the message.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Most threads that RAYON_NUM_THREADS may ask for: each takes memory, and a machine has only so
-/// many.
+/// Maximum value of RAYON_NUM_THREADS. Each thread takes memory, and the number of threads of a
+/// machine is limited.
 const MOST_THREADS: usize = 1024;
 
-/// What RAYON_NUM_THREADS says, if that is more than [`MOST_THREADS`].
+/// Returns the value of RAYON_NUM_THREADS if it exceeds [`MOST_THREADS`].
 fn threads_beyond_reason() -> Option<usize> {
     std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok().filter(|&threads| threads > MOST_THREADS)
 }
 
-/// Has `-1` taken for the value of an option, which then says what is wrong with it, and not for an
-/// option of its own.
+/// Makes `-1` the value of the preceding option, which then reports what is wrong with it, instead
+/// of an option of its own.
 fn negatives_are_values(command: clap::Command) -> clap::Command {
     command.allow_negative_numbers(true).mut_subcommands(negatives_are_values)
 }

@@ -1,19 +1,19 @@
-//! Figures that the operating system keeps, where it is Linux, and those of a GPU's own memory.
+//! Memory figures of the operating system (Linux) and of GPUs.
 
 use sk_models::device::{Device, is_processor};
 
-/// The most memory that models on this device have taken: on a processor, of the process; on a GPU,
-/// what was reserved of its memory, of which nothing is given back.
+/// Returns the peak memory of models on a device. On a CPU this is the peak of the process; on a
+/// GPU, the reserved memory, which never shrinks.
 pub fn peak_on(device: &Device) -> Option<u64> {
     if is_processor(device) { peak() } else { device.memory_pool_usage().map(|usage| usage.bytes_reserved) }
 }
 
-/// Largest resident size this process has had, in bytes (`VmHWM`).
+/// Returns the peak resident size of this process in bytes (`VmHWM`).
 pub fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 
-/// Resident size of this process, in bytes (`VmRSS`).
+/// Returns the resident size of this process in bytes (`VmRSS`).
 pub fn resident() -> Option<u64> {
     status("VmRSS:")
 }
@@ -24,7 +24,7 @@ fn status(field: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// One-minute load average.
+/// Returns the one-minute load average.
 pub fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -1,40 +1,40 @@
-//! What the program says on standard error. A message may quote a file, a server or a model, so
-//! none of it reaches the terminal as a command.
+//! Messages on standard error. A message may quote a file, a server or a model, so control
+//! characters are escaped before they reach the terminal.
 
 use std::io::Write;
 
 use owo_colors::OwoColorize;
 
-/// Characters of a line: a message may quote a value, and a value may be as long as its file.
+/// Maximum number of characters of a line. A message may quote a value, which may be very long.
 const LONGEST: usize = 2000;
 
-/// Says `error: …` on one line.
+/// Prints `error: …` on one line.
 pub fn error(text: &str) {
     write(&format!("{} {}", "error:".red().bold(), joined(text)));
 }
 
-/// Says `warning: …` on one line.
+/// Prints `warning: …` on one line.
 pub fn warning(text: &str) {
     write(&format!("warning: {}", joined(text)));
 }
 
-/// Says what is no fault, on as many lines as it has.
+/// Prints a text that is not an error. It may have several lines.
 pub fn note(text: &str) {
     text.lines().for_each(|line| write(&plain(line)));
 }
 
-/// Says what only a reader beside the text wants to know, on one line.
+/// Prints secondary information on one line, dimmed.
 pub fn aside(text: &str) {
     write(&plain(text).dimmed().to_string());
 }
 
-/// Returns a text on one line of at most 2,000 characters, with those that command a terminal
-/// spelled out.
+/// Returns a text on one line of at most 2,000 characters, with terminal control characters spelled
+/// out.
 pub fn plain(text: &str) -> String {
     clipped(text, LONGEST)
 }
 
-/// Returns what a file, a server or a user said, on one line of at most `longest` characters.
+/// Returns a text of a file, a server or a user on one line of at most `longest` characters.
 pub fn quoted(text: &str, longest: usize) -> String {
     clipped(&text.split_whitespace().collect::<Vec<_>>().join(" "), longest)
 }
@@ -54,20 +54,20 @@ fn clipped(text: &str, longest: usize) -> String {
     plain
 }
 
-/// Whether a terminal obeys a character: control characters, and what breaks a line or turns its
-/// direction.
+/// Returns whether a character controls the terminal: control characters, line breaks and changes
+/// of text direction.
 pub fn commands(c: char) -> bool {
     c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Errors of parsers have several lines.
+/// Joins the lines of a text, since the errors of parsers have several.
 fn joined(text: &str) -> String {
     quoted(text, LONGEST)
 }
 
 fn write(line: &str) {
-    // anstream's macro would panic where standard error is closed, and there would be nobody to
-    // tell.
+    // anstream's macro would panic if standard error is closed, and the panic message would be
+    // lost, too.
     let _ = anstream::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 

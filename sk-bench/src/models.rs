@@ -1,4 +1,4 @@
-//! What a command runs on: its models, and the adapters and heads that its schemes read with.
+//! Loading of models, and of the adapters and heads that schemes use.
 
 mod heads;
 
@@ -22,14 +22,13 @@ use crate::scheme::{SchemeError, SchemeSpec};
 
 pub(crate) use heads::check as check_heads;
 
-/// Which models run, and where.
+/// The models to run, and their device.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sources {
-    /// Directory or hub id of the backbone, or addresses of servers; the model that ships unless
-    /// given.
+    /// Directory or hub id of the backbone, or server addresses. If `None`, the bundled backbone.
     pub backbone: Option<String>,
-    /// Directory or hub id of the drafter; the backbone itself unless given, or the drafter that
-    /// ships beside the backbone that ships.
+    /// Directory or hub id of the drafter, or server addresses. If `None`, the backbone drafts for
+    /// itself; with the bundled backbone, the bundled drafter is used.
     pub drafter: Option<String>,
     /// Directory of the tokenizer of models behind servers.
     pub tokenizer: Option<PathBuf>,
@@ -44,7 +43,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The models without adapters and heads, in this process.
+    /// Returns the options of local models, without adapters and heads.
     fn options(&self) -> ModelOptions {
         ModelOptions {
             backbone: self.backbone.clone(),
@@ -54,13 +53,13 @@ impl Sources {
         }
     }
 
-    /// Whether the backbone is behind servers.
+    /// Returns whether the backbone is behind servers.
     pub fn are_remote(&self) -> bool {
         self.backbone.as_deref().is_some_and(RemoteSources::is_address)
     }
 
-    /// The servers, if the backbone is behind some. What cannot be asked of servers is refused, and
-    /// what means nothing to models of this process.
+    /// Returns the servers, if the backbone is behind servers. Returns an error for options that
+    /// servers do not support, or that do not apply to local models.
     fn remote(&self) -> Result<Option<RemoteSources>, Error> {
         let refused = |option, reason| Err(Error::Remote { option, reason });
         let Some(backbone) = self.backbone.as_deref().filter(|_| self.are_remote()) else {
@@ -106,7 +105,7 @@ impl Sources {
     /// Opens the models, without adapters and heads.
     ///
     /// # Errors
-    /// When one cannot be loaded, or the servers cannot do what is asked.
+    /// If a model cannot be loaded, or the servers do not support an option.
     pub(crate) fn open(&self, loading: &mut Loading) -> Result<Host, Error> {
         Ok(match self.remote()? {
             Some(remote) => Host::remote(remote)?,
@@ -114,8 +113,8 @@ impl Sources {
         })
     }
 
-    /// The same with the adapters that are for `config`: those that it names, or all where it seats
-    /// whatever there is.
+    /// Returns the sources with only the adapters for `config`: those that it names, or all if it
+    /// has a template that seats every adapter.
     #[must_use]
     pub(crate) fn for_scheme(&self, config: &SchemeSpec) -> Self {
         let named = |name: &str| config.blades.iter().any(|blade| blade.name == name);
@@ -125,30 +124,31 @@ impl Sources {
         args
     }
 
-    /// Whether backbone and drafter are those that ship with the program.
+    /// Returns whether backbone and drafter are the bundled ones.
     pub fn are_shipped(&self) -> bool {
         self.backbone.is_none() && self.drafter.is_none()
     }
 }
 
-/// `NAME=DIR`, `NAME=lora:NAME` or `NAME=instruction:TEXT`: an adapter, a head or an instruction, and
-/// the name it is seated under.
+/// A parsed `NAME=DIR`, `NAME=lora:NAME` or `NAME=instruction:TEXT`: an adapter, a head or an
+/// instruction, with the name of its blade.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The name.
     pub name: String,
-    /// Directory or hub id, `lora:` and what servers call the adapter, or `instruction:` and a text.
+    /// Directory or hub id, `lora:` and the name of an adapter on the servers, or `instruction:`
+    /// and a text.
     pub source: String,
 }
 
-/// The environment variable with the key that servers of models want.
+/// The environment variable with the key for model servers.
 const REMOTE_KEY: &str = "SWISS_KNIFE_REMOTE_KEY";
 
-/// What the source of a blade begins with that is an instruction.
+/// The prefix of a blade source that is an instruction.
 const INSTRUCTION: &str = "instruction:";
 
 impl Source {
-    /// The instruction, if the blade is one and no adapter.
+    /// Returns the text of the instruction, if the source is one.
     pub fn instruction(&self) -> Option<&str> {
         self.source.strip_prefix(INSTRUCTION).map(str::trim)
     }
@@ -170,21 +170,21 @@ impl FromStr for Source {
 }
 
 /// Loads backbone and drafter, and the heads and adapters that `config` and the command line name.
-/// What `config` does not know yet is seated in it; adapters that ship with the program are seated
-/// only if it seats all.
+/// Heads and adapters of the command line that `config` does not name are seated in it. Bundled
+/// adapters are seated only if `config` has a template for them.
 ///
 /// # Errors
-/// When a model, adapter or head cannot be loaded, backbone and drafter do not share a tokenizer,
-/// the device is not available, a blade has no adapter or there is none, or no model is named and
-/// none built in.
+/// If a model, adapter or head cannot be loaded, backbone and drafter do not share a tokenizer, the
+/// device is not available, a blade has no adapter, there is no blade, or no model is given and
+/// none is bundled.
 pub fn load(args: &Sources, config: &mut SchemeSpec, loading: &mut Loading) -> Result<(Host, Vec<(String, Adapter)>), Error> {
     load_pool(args, config, &mut [], loading)
 }
 
-/// Loads what [`load_pool`] does, in this process, for commands that measure models here.
+/// Like [`load_pool`], for commands that need local models.
 ///
 /// # Errors
-/// As [`load_pool`], and when the backbone is behind servers.
+/// As [`load_pool`], or if the backbone is behind servers.
 pub(crate) fn load_here(
     args: &Sources,
     config: &mut SchemeSpec,
@@ -215,22 +215,22 @@ fn configs<'c>(config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> impl Iterator<
     std::iter::once(config).chain(arms.iter().map(|arm| &arm.config))
 }
 
-/// The lanes of schemes that read under another model than the backbone, and the model of each.
+/// Returns the lanes of schemes that use another model than the backbone, with their models.
 fn readers(config: &SchemeSpec, arms: &[PlannedArm]) -> Vec<(String, String)> {
     configs(config, arms).flat_map(SchemeSpec::readers).map(|(lane, on)| (lane, on.to_owned())).collect()
 }
 
-/// The model that the blade `name` of the schemes reads under, if it is not the backbone.
+/// Returns the model that the blade `name` of the schemes uses, if it is not the backbone.
 fn on<'c>(name: &str, config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> Option<&'c str> {
     configs(config, arms).flat_map(|config| &config.blades).find(|blade| blade.name == name)?.on()
 }
 
-/// [`load`] for a scheme and the arms that choose from its candidates, with the heads and adapters
-/// of all of them. Those on the command line are for the arms that name them or seat whatever there
-/// is; weights that name no blade of an arm are not for it.
+/// Like [`load`], for a scheme and the arms that choose from its candidates. Loads the heads and
+/// adapters of all of them. A head or adapter of the command line is used by the arms that name it
+/// or have a template for it. Weights that name no blade of an arm are ignored by that arm.
 ///
 /// # Errors
-/// As [`load`], for any arm, or when two of them call different adapters or heads by one name.
+/// As [`load`], for any arm, or if two arms use the same name for different adapters or heads.
 pub fn load_pool(
     args: &Sources,
     config: &mut SchemeSpec,
@@ -255,11 +255,11 @@ pub fn load_pool(
     Ok((host, adapters))
 }
 
-/// Loads adapters, and has servers checked with all of them. Each has the name of its blade, its
-/// source, and the model that it is for, if that is not the backbone.
+/// Loads adapters, and checks servers with all of them. Each adapter is given by the name of its
+/// blade, its source, and its model if that is not the backbone.
 ///
 /// # Errors
-/// When one cannot be loaded, or a server does not pass.
+/// If an adapter cannot be loaded, or a server fails the check.
 pub(crate) fn load_adapters(
     host: &Host,
     sources: impl IntoIterator<Item = (String, String, Option<String>)>,
@@ -280,14 +280,14 @@ pub(crate) fn load_adapters(
     Ok(adapters)
 }
 
-/// Where the heads and adapters of a scheme and its arms are, by the names of their blades.
+/// The sources of the heads and adapters of a scheme and its arms, by blade name.
 struct Found {
     heads: Vec<(String, PathBuf)>,
     adapters: Vec<(String, String)>,
 }
 
 impl Found {
-    /// Loads the heads, each of the kind that the schemes read.
+    /// Loads the heads, and checks that each has the kind that the schemes need.
     fn heads(&self, models: &Models, config: &SchemeSpec, arms: &[PlannedArm]) -> Result<Vec<(String, Head)>, Error> {
         let heads = models.load_heads(&self.heads)?;
         for config in configs(config, arms) {
@@ -297,7 +297,7 @@ impl Found {
     }
 }
 
-/// Refuses heads on a backbone behind servers.
+/// Returns an error if there are heads, which a backbone behind servers does not support.
 pub(crate) fn refuse_heads(heads: &[(String, PathBuf)]) -> Result<(), Error> {
     match heads.first() {
         None => Ok(()),
@@ -309,9 +309,9 @@ pub(crate) fn refuse_heads(heads: &[(String, PathBuf)]) -> Result<(), Error> {
     }
 }
 
-/// Finds the heads and adapters of [`load_pool`], and seats what the schemes do not know yet.
+/// Finds the heads and adapters of [`load_pool`], and seats those that the schemes do not name.
 fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<Found, Error> {
-    // What can be refused without reading gigabytes is.
+    // Report errors that can be found before reading gigabytes of weights.
     let embedded = embedded_for(args)?;
     let fits = |head: &&Source| Ok(arms.is_empty() || heads::misfit(config, head)?.is_none());
     let fitting = args.heads.iter().filter_map(|head| fits(&head).map(|fits| fits.then(|| head.clone())).transpose());
@@ -341,7 +341,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
 /// Checks that every adapter and head that `config` needs has a source, without loading any.
 ///
 /// # Errors
-/// As [`load`], as far as it can be told.
+/// As [`load`], as far as they can be detected without loading.
 pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     let mut config = config.clone();
     let args = args.for_scheme(&config);
@@ -351,7 +351,7 @@ pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds what another arm reads with; one name stands for one thing.
+/// Adds the sources of another arm. Returns an error if a name has two different sources.
 fn join<T: PartialEq + AsRef<Path>>(all: &mut Vec<(String, T)>, more: Vec<(String, T)>) -> Result<(), Error> {
     for (name, source) in more {
         match all.iter().find(|(known, _)| *known == name) {
@@ -366,7 +366,7 @@ fn join<T: PartialEq + AsRef<Path>>(all: &mut Vec<(String, T)>, more: Vec<(Strin
     Ok(())
 }
 
-/// The model that ships, where no other backbone is named.
+/// Returns the bundled model, if no other backbone is given.
 fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, Error> {
     match &args.backbone {
         Some(_) => Ok(None),
@@ -374,12 +374,12 @@ fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, Error> {
     }
 }
 
-/// Where the head of each blade of `config` is: among those of `args` that are of a kind that it
-/// reads, in the scheme file, or in the program. Heads that `config` does not know yet are seated
-/// in it where its template reads them.
+/// Returns the source of the head of each blade of `config`: from `args`, if the kind matches, from
+/// the scheme file, or from the bundled files. Heads of `args` that `config` does not name are
+/// seated in it if its template uses heads of their kind.
 ///
 /// # Errors
-/// When a head of `args` cannot be read, or a blade has none.
+/// If a head of `args` cannot be read, or a blade has no head.
 pub(crate) fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, PathBuf)>, Error> {
     let mut given = Vec::new();
     for head in &args.heads {
@@ -393,11 +393,11 @@ pub(crate) fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Ve
     heads::sources(config, &given, &args.blades, embedded_for(args)?)
 }
 
-/// Where the adapter of each blade of `config` is: on the command line, in the scheme file, or in
-/// the program. Adapters that `config` does not know yet are seated in it.
+/// Returns the source of the adapter of each blade of `config`: from the command line, from the
+/// scheme file, or from the bundled files. Adapters that `config` does not name are seated in it.
 ///
 /// # Errors
-/// When a blade has no adapter or is given twice, or no model is named and none built in.
+/// If a blade has no adapter or is given twice, or no model is given and none is bundled.
 pub(crate) fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, String)>, Error> {
     let (given, embedded) = (&args.blades, embedded_for(args)?);
     for (i, blade) in given.iter().enumerate() {
@@ -407,7 +407,7 @@ pub(crate) fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result
     }
     let built_in = embedded.map(assets::Embedded::blades).unwrap_or_default();
     if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
-        // An instruction takes the place of the blade of its name.
+        // An instruction replaces the bundled blade with its name.
         let instructed = |name: &&&str| given.iter().any(|blade| blade.name == ***name && blade.instruction().is_some());
         built_in.iter().filter(|name| !instructed(name)).for_each(|name| config.seat(name));
     }

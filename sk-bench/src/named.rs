@@ -1,6 +1,6 @@
-//! Choices that have a name on the command line and in plans.
+//! Enums whose values have names on the command line and in plans.
 
-/// Defines an enum whose values have names. The doc comment of a value is also its help.
+/// Defines an enum whose values have names. The doc comment of a value is also its help text.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $(#[doc = $help:literal] $value:ident = $text:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -11,12 +11,12 @@ macro_rules! named {
             /// The values: the name, the help and the value of each.
             pub const ALL: &'static [(&'static str, &'static str, Self)] = &[$(($text, $help, Self::$value)),*];
 
-            /// The values by their names.
+            /// Returns the values with their names.
             pub fn by_name() -> impl Iterator<Item = (&'static str, Self)> {
                 Self::ALL.iter().map(|&(name, _, value)| (name, value))
             }
 
-            /// Its name.
+            /// Returns the name.
             pub fn name(self) -> &'static str {
                 Self::by_name().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
             }

@@ -1,4 +1,4 @@
-//! What commands write: whole files, and values as JSON.
+//! Output of commands: files, and values as JSON.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,7 +8,7 @@ use sk_models::whole_file;
 
 use crate::Error;
 
-/// Writes a file, which is then complete, or as it was before.
+/// Writes a file atomically: after an error, the old file is unchanged.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
     whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
 }
@@ -18,12 +18,12 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Output(error.into()))
 }
 
-/// Returns a value as JSON, a field a line.
+/// Returns a value as JSON with one field per line.
 pub(crate) fn pretty_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))
 }
 
-/// Returns a report as JSON, or as a reader sees it.
+/// Returns a report as JSON or as text.
 pub(crate) fn shown(report: &(impl Serialize + Display), json: bool) -> Result<String, Error> {
     if json { pretty_json(report) } else { Ok(report.to_string()) }
 }

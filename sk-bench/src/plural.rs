@@ -1,6 +1,6 @@
 //! Nouns after numbers.
 
-/// `1 step`, `2 steps`.
+/// Returns a count with its noun: `1 step`, `2 steps`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

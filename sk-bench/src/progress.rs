@@ -1,5 +1,6 @@
-//! Progress on standard error, in one style: a bar with rate and time left on a terminal, the same
-//! as a line now and then elsewhere. While models load, a spinner, and a bar per download.
+//! Progress on standard error. A terminal shows a bar with rate and remaining time; other outputs
+//! get a line from time to time. While models load, a terminal shows a spinner and a bar per
+//! download.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -11,30 +12,30 @@ use crate::message;
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// Between two lines where there is no terminal.
+/// Interval between two lines if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// A bar: how much is done, then the rest.
+/// Returns the style of a bar, followed by the template `done`.
 fn style(done: &str) -> ProgressStyle {
     ProgressStyle::with_template(&format!("{{bar:20.cyan}} {done}")).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Work of many equal parts, as it is shown.
+/// The progress display of work that consists of many equal parts.
 pub(crate) struct Work {
     bar: ProgressBar,
-    /// What a part is called.
+    /// The word for a part.
     unit: &'static str,
     terminal: bool,
     quiet: bool,
     total: u64,
     done: u64,
-    /// When the first part was begun, and how many were done then.
+    /// The start of the first part, and the number of parts done at that time.
     since: (Instant, u64),
     last_line: Instant,
 }
 
 impl Work {
-    /// Work in parts that are called `unit`; silent when `quiet`.
+    /// Returns a display for parts called `unit`. It shows nothing if `quiet`.
     pub(crate) fn new(unit: &'static str, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal && !quiet { ProgressBar::new(0) } else { ProgressBar::hidden() };
@@ -43,19 +44,20 @@ impl Work {
         Self { bar, unit, terminal, quiet, total: 0, done: 0, since: (now, 0), last_line: now }
     }
 
-    /// Whether a terminal shows it.
+    /// Returns whether a terminal shows the progress.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// The work begins, or another part of it: of `total` parts, an earlier run has done some.
+    /// Starts a piece of work with `total` parts, of which `done` are done already.
     pub(crate) fn begin(&mut self, total: u64, done: u64) {
         self.since = (Instant::now(), done);
         self.bar.set_length(total);
         (self.total, self.done) = (total, done);
     }
 
-    /// Shows how many parts of how many are done; another number of parts begins other work.
+    /// Shows that `done` of `total` parts are done. If `total` has changed, a new piece of work
+    /// starts.
     pub(crate) fn follow(&mut self, done: u64, total: u64, note: &str) {
         if total != self.total {
             self.begin(total, done);
@@ -63,7 +65,7 @@ impl Work {
         self.show(done, note);
     }
 
-    /// So many parts are done, by this process or another; `note` says more.
+    /// Shows that `done` parts are done, by this process or others, with a note.
     pub(crate) fn show(&mut self, done: u64, note: &str) {
         let text = self.text(done, note);
         self.bar.set_position(done);
@@ -74,7 +76,7 @@ impl Work {
         }
     }
 
-    /// The same, as a line that stays.
+    /// Like [`show`](Self::show), as a line that stays.
     pub(crate) fn report(&mut self, done: u64, note: &str) {
         let (text, standing) = (self.text(done, note), self.text(done, ""));
         self.bar.set_position(done);
@@ -82,14 +84,14 @@ impl Work {
         self.line(&text);
     }
 
-    /// Says something that stays.
+    /// Prints a line that stays.
     pub(crate) fn line(&self, text: &str) {
         if !self.quiet {
             self.bar.suspend(|| message::note(text));
         }
     }
 
-    /// How many parts are done.
+    /// Returns the number of parts done.
     pub(crate) fn done(&self) -> u64 {
         self.done
     }
@@ -110,7 +112,7 @@ impl Work {
     }
 }
 
-/// The rate and the time left, once a part is done.
+/// Returns the rate and the remaining time; `None` until a part is done.
 fn pace(done: u64, left: u64, elapsed: Duration, unit: &str) -> Option<String> {
     let seconds = elapsed.as_secs_f64() / (done > 0).then_some(done)? as f64;
     let rate = if seconds > 1.0 { format!("{seconds:.1} s a {unit}") } else { format!("{:.1} {unit}s/s", 1.0 / seconds) };
@@ -118,7 +120,7 @@ fn pace(done: u64, left: u64, elapsed: Duration, unit: &str) -> Option<String> {
     Some(format!("{rate} · {} left", HumanDuration(left)))
 }
 
-/// What is being loaded, as it is shown.
+/// The progress display of loading.
 pub struct Loading {
     spinner: ProgressBar,
     download: Option<ProgressBar>,
@@ -136,7 +138,7 @@ impl Loading {
         Self { spinner, download: None }
     }
 
-    /// Says what is going on now.
+    /// Shows what is being done.
     pub fn show(&self, what: &str) {
         self.spinner.set_message(message::plain(what));
     }
@@ -166,7 +168,7 @@ impl Progress for Loading {
         bar.set_style(style("{bytes}/{total_bytes} · {bytes_per_sec} · {eta} left · {msg}"));
         bar.set_message(message::plain(file));
         bar.set_position(present);
-        // What is there already is no measure of the rate.
+        // Bytes that are present already must not count for the rate.
         bar.reset_eta();
         self.download = Some(bar);
     }

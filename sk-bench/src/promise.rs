@@ -1,4 +1,4 @@
-//! What is said of the stability of a step, beside its table and in its record.
+//! Stability certificates of steps, for tables and records.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,42 +14,42 @@ pub struct Promises {
     tolerance: Tolerance,
 }
 
-/// What is promised of one step.
+/// The certificate of one step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum StepPromise {
-    /// No change of any composite score by less than a radius moves the choice by more than the
-    /// tolerance, in total variation. A radius is infinite, `null` in a record, where nothing moves
-    /// the choice.
+    /// If every composite score changes by less than the radius, the choice distribution changes by
+    /// at most the tolerance, in total variation. A radius is infinite (`null` in a record) if no
+    /// change of the scores affects the choice.
     Certified {
         /// τ.
         tolerance: f64,
-        /// From every dispersion of the step: the largest of the three.
+        /// The radius computed from all dispersions of the step, the largest of the three.
         radius: f64,
-        /// From N and the smallest spread.
+        /// The radius computed from N and the smallest spread.
         uniform_radius: f64,
-        /// As the paper bounds it.
+        /// The radius by the bound of the paper.
         published_radius: f64,
     },
-    /// Nothing.
+    /// There is no certificate.
     Refused {
-        /// Why.
+        /// The reason.
         refused: String,
     },
 }
 
 impl Promises {
-    /// What `scheme` promises at a tolerance.
+    /// Returns the certificates of `scheme` at a tolerance.
     pub fn new(scheme: &SchemeSpec, tolerance: Tolerance) -> Self {
         Self { stability: scheme.stability(), tolerance }
     }
 
-    /// Whether no step has a certificate, and for one reason.
+    /// Returns whether no step can have a certificate, because of the scheme.
     pub(crate) fn never(&self) -> bool {
         self.stability.is_err()
     }
 
-    /// What is promised of a step.
+    /// Returns the certificate of a step.
     pub fn of(&self, step: &StepTrace) -> StepPromise {
         let refused = |reason: &dyn fmt::Display| StepPromise::Refused { refused: reason.to_string() };
         let stability = match &self.stability {
@@ -90,12 +90,12 @@ impl fmt::Display for StepPromise {
     }
 }
 
-/// τ, a total variation that is put up with: in [0, 1).
+/// τ, an acceptable total variation in [0, 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance(f64);
 
 impl Tolerance {
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> f64 {
         self.0
     }

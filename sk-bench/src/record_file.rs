@@ -1,5 +1,4 @@
-//! A file of records, one JSON object per line, that is only ever appended to and taken up again
-//! where a run stopped.
+//! Append-only files of records, one JSON object per line, from which an interrupted run resumes.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,21 +11,22 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use crate::Error;
 use sk_report::lines::json_fault;
 
-/// A line of such a file.
+/// A record, stored as one line.
 pub(crate) trait Record: Serialize + DeserializeOwned {
-    /// The field that it begins with.
+    /// The name of its first field.
     const FIRST: &str;
 }
 
-/// A file of records being written.
+/// An open file of records.
 ///
-/// Each record is a line, on disk before it counts as kept. A run that is killed while it writes
-/// leaves at most a part of a last line, which the next one cuts off; an end that no run can have
-/// left is refused, and the file is as it was. The file is locked while it is open.
+/// Each record is one line, which is synced to disk when it is appended. A run that is killed
+/// leaves at most one incomplete last line, which the next run removes. If the end of the file
+/// cannot come from a killed run, opening fails and the file is not changed. The file is locked
+/// while it is open.
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
-    /// None where it is only looked at.
+    /// `None` if the file was only read.
     file: Option<Mutex<File>>,
 }
 
@@ -39,34 +39,34 @@ pub(crate) enum RecordFileError {
     Read(io::Error),
     /// It cannot be opened or written.
     Write(io::Error),
-    /// A whole line that is no record.
+    /// A complete line that is not a record.
     Line {
-        /// From 1.
+        /// The line number, from 1.
         line: u64,
         /// What is wrong with it.
         reason: String,
     },
 }
 
-/// Creates the folder that a file is to be in.
+/// Creates the parent folder of a file.
 pub(crate) fn create_folder_of(path: &Path) -> io::Result<()> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or(Ok(()), std::fs::create_dir_all)
 }
 
-/// Refuses what is not a file: a device may have no end.
+/// Returns an error for anything but a regular file, since a device may have no end.
 fn check_regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }
 
-/// Reads a file, which is neither a device nor a pipe.
+/// Reads a regular file.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     check_regular(&std::fs::metadata(path)?)?;
     std::fs::read(path)
 }
 
 impl RecordFile {
-    /// Opens a file of records, or creates it with its folder, and reads what is there: records
-    /// with their lines, from 1.
+    /// Opens a file of records, or creates it and its folder. Returns the existing records with
+    /// their line numbers, from 1.
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let open = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
         let file = open.map_err(RecordFileError::Write)?;
@@ -74,7 +74,7 @@ impl RecordFile {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RecordFileError::Locked),
-            // A file system without locks is no reason not to work.
+            // Continue if the file system does not support locks.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(source)) => return Err(RecordFileError::Write(source)),
         }
@@ -83,8 +83,8 @@ impl RecordFile {
         Ok((locked, records))
     }
 
-    /// Reads what is there as [`open`](Self::open) does, and leaves it as it is: there may be no
-    /// file, or a process that writes to it.
+    /// Reads records like [`open`](Self::open), but does not change the file. The file may be
+    /// missing, or another process may be writing to it.
     pub(crate) fn look<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let bytes = match read_regular(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -98,7 +98,7 @@ impl RecordFile {
         Ok(file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads what is there, and cuts off a line that is not whole.
+    /// Reads the records, and removes an incomplete last line.
     fn take_up<T: Record>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
         let mut file = self.lock().map_err(RecordFileError::Read)?;
         let mut tail = Tail::read(&mut file, 0).map_err(RecordFileError::Read)?;
@@ -107,12 +107,12 @@ impl RecordFile {
         Ok(records)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a record.
+    /// Appends a record.
     pub(crate) fn append<T: Record>(&self, record: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
@@ -122,15 +122,15 @@ impl RecordFile {
 }
 
 impl Drop for RecordFile {
-    /// Closing the file would not be enough: a process that is being started at the moment has it
-    /// open too, and the lock with it, until it comes to its own program.
+    /// Unlocks the file explicitly. Closing it is not enough: a child process that is just being
+    /// spawned inherits the open file, and with it the lock, until it executes its own program.
     fn drop(&mut self) {
-        // A file system without locks has nothing to give up, nor has a file that was looked at.
+        // Ignore errors: the file may not be locked.
         let _ = self.lock().and_then(|file| file.unlock());
     }
 }
 
-/// The lines of `bytes` that end, without a last line that does not.
+/// Returns the complete lines of `bytes`.
 pub(crate) fn whole_lines(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)]
 }
@@ -142,23 +142,24 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Reads what a file holds from byte `start` on.
+    /// Reads a file from byte `start` to its end.
     pub(crate) fn read(file: &mut File, start: u64) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(start)).and_then(|_| file.read_to_end(&mut bytes))?;
         Ok(Self { start, bytes })
     }
 
-    /// The whole lines.
+    /// Returns the complete lines.
     pub(crate) fn whole(&self) -> &[u8] {
         whole_lines(&self.bytes)
     }
 
-    /// Cuts off a last line that is torn, `lines` being those of the file before the tail.
+    /// Removes an incomplete last line from the file. `lines` is the number of lines before the
+    /// tail.
     ///
     /// # Errors
-    /// When the last line cannot be the beginning of a record, or the file cannot be written. The
-    /// file is then as it was.
+    /// If the last line cannot be the beginning of a record, or the file cannot be written. The
+    /// file is then unchanged.
     pub(crate) fn cut<T: Record>(&mut self, file: &mut File, lines: u64) -> Result<(), RecordFileError> {
         let whole = self.whole().len();
         if whole < self.bytes.len() {
@@ -172,18 +173,19 @@ impl Tail {
     }
 }
 
-/// Checks that the end of a file is what a run that was killed leaves of a line: the beginning of a
-/// record, or all of it but the line's end.
+/// Checks that the end of a file can come from a killed run: it must be the beginning of a record,
+/// or a complete record without its newline.
 ///
 /// # Errors
-/// Why it is something else.
+/// If it cannot: the reason.
 fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
     // Some file systems leave zeros after a power cut.
     let tail = &tail[..tail.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)];
     let ends_early = |text: &[u8]| serde_json::from_slice::<IgnoredAny>(text).is_err_and(|error| error.is_eof());
     match serde_json::from_slice::<IgnoredAny>(tail) {
         Ok(_) => serde_json::from_slice::<T>(tail).map(drop).map_err(|error| json_fault(&error)),
-        // A line that ends within a number, such as `-` or `0.`, goes on with a digit.
+        // A line that is cut inside a number, such as `-` or `0.`, becomes valid with another
+        // digit.
         Err(error) if error.is_eof() || ends_early(&[tail, b"0"].concat()) => {
             if begins_like(tail, T::FIRST) {
                 Ok(())
@@ -195,16 +197,16 @@ fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether bytes are the beginning of an object whose first field is a text of that name, or begin
-/// with it.
+/// Returns whether `bytes` begin like an object whose first field is a string named `field`.
+/// `bytes` may be shorter than that beginning.
 pub(crate) fn begins_like(bytes: &[u8], field: &str) -> bool {
     format!("{{\"{field}\":\"").bytes().zip(bytes).all(|(expected, &found)| expected == found)
 }
 
-/// Checks that a file to be written is none of those that are read.
+/// Checks that an output file is not one of the input files.
 ///
 /// # Errors
-/// When it is one, by whatever name.
+/// If it is one of them, even under another path.
 pub(crate) fn spare<'p>(inputs: impl IntoIterator<Item = &'p Path>, output: &Path) -> Result<(), Error> {
     match inputs.into_iter().find(|input| same_file(input, output)) {
         Some(_) => Err(Error::Overwrites { path: output.to_owned() }),
@@ -212,21 +214,21 @@ pub(crate) fn spare<'p>(inputs: impl IntoIterator<Item = &'p Path>, output: &Pat
     }
 }
 
-/// Whether two paths lead to the same existing file.
+/// Returns whether two paths lead to the same existing file.
 pub(crate) fn same_file(first: &Path, second: &Path) -> bool {
     let (Ok(one), Ok(other)) = (first.canonicalize(), second.canonicalize()) else { return false };
-    // A hard link is the same file by another name.
+    // A hard link is another path to the same file.
     one == other
         || matches!((one.metadata(), other.metadata()), (Ok(one), Ok(other)) if inode(&one).is_some() && inode(&one) == inode(&other))
 }
 
-/// Whether a path leads to a file that was opened by it. Outside Unix, whether it leads to any
-/// file.
+/// Returns whether `path` still leads to the file `opened`. On systems other than Unix, returns
+/// whether it leads to any file.
 pub(crate) fn leads_to(path: &Path, opened: &File) -> bool {
     matches!((path.metadata(), opened.metadata()), (Ok(named), Ok(opened)) if inode(&named) == inode(&opened))
 }
 
-/// Device and number of a file, where the system has them.
+/// Returns the device and inode of a file, if the system has them.
 #[cfg_attr(not(unix), expect(unused_variables, reason = "there is neither"))]
 fn inode(file: &Metadata) -> Option<(u64, u64)> {
     #[cfg(unix)]
@@ -284,7 +286,7 @@ mod tests {
             let (records, left) = opened(text.as_bytes());
             assert_eq!((records.unwrap(), left.as_slice()), (1, b"{\"id\":\"b\"}\n".as_slice()), "{torn}");
         }
-        // A character that is cut in two.
+        // A character that is cut in its middle.
         assert_eq!(opened(b"{\"id\":\"\xc3").0.unwrap(), 0);
         for foreign in ["settings", "{\"model\": {\"a\": 1}}", "{\"id\":1}", "{\"name\":\"x", "{\"id\": \"a", "[1, 2", "7"] {
             let (records, left) = opened(foreign.as_bytes());
@@ -372,7 +374,7 @@ mod tests {
         assert!(none.append(&Value::from(1)).is_err());
         let (held, _) = RecordFile::open::<Value>(&path).unwrap();
         held.append(&Value::from(1)).unwrap();
-        // A line that is being written.
+        // A line that another process is writing.
         std::fs::write(&path, "1\n{\"tri").unwrap();
         let (_, records) = RecordFile::look::<Value>(&path).unwrap();
         assert_eq!(records, [(1, Value::from(1))]);

@@ -1,5 +1,4 @@
-//! What a generation shows: text as it comes, tables and a summary beside it, and the trace on
-//! disk.
+//! Output of a generation: streamed text, tables, a summary, and the trace on disk.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -16,13 +15,13 @@ use crate::wrap::Wrap;
 use crate::{Error, explain, message, terminal};
 use sk_models::dialogue::Reply;
 
-/// Where the steps of a generation go.
+/// The output of a generation.
 ///
-/// The text goes to standard output and nothing else does, so that a pipe gets the same bytes with
-/// and without `--explain`.
+/// Only the text goes to standard output, so that a pipe gets the same bytes with and without
+/// `--explain`.
 pub struct Screen<'t> {
     tokenizer: &'t Tokenizer,
-    /// What is shown of each step.
+    /// The detail shown of each step.
     pub explain: Option<Detail>,
     stream: bool,
     quiet: bool,
@@ -32,19 +31,19 @@ pub struct Screen<'t> {
     tolerance: Tolerance,
     /// Whether certificates are shown.
     certify: bool,
-    /// Whether it was said that the scheme has no certificate.
+    /// Whether the user was told that the scheme has no certificate.
     said_why_not: bool,
     turn: usize,
-    /// The line on standard output, whose words are wrapped on a terminal.
+    /// The current line on standard output.
     line: Line,
 }
 
 /// The last line on standard output.
 #[derive(Debug)]
 enum Line {
-    /// Of a terminal.
+    /// A line on a terminal, with wrapped words.
     Wrapped(Wrap),
-    /// Of anything else, which gets the text as it is; whether it is unfinished.
+    /// A line of unchanged text on any other output, and whether it is unfinished.
     Plain(bool),
 }
 
@@ -91,11 +90,11 @@ impl Line {
 }
 
 impl<'t> Screen<'t> {
-    /// A screen as the options have it for the steps of `scheme`, which shows the text as it comes
-    /// if it is to `stream`.
+    /// Returns a screen for the steps of `scheme`. If `stream`, it shows the text as it is
+    /// generated.
     ///
     /// # Errors
-    /// When the trace cannot be created.
+    /// If the trace cannot be created.
     pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeSpec, stream: bool) -> Result<Self, Error> {
         if options.trace.is_some() && !is_whole(scheme) && !options.quiet {
             message::aside(&format!("the trace keeps the {MOST} likeliest candidates of each step"));
@@ -117,7 +116,7 @@ impl<'t> Screen<'t> {
         })
     }
 
-    /// Shows steps of another scheme from now on.
+    /// Switches to the steps of another scheme.
     pub fn follow(&mut self, scheme: &SchemeSpec) {
         self.scheme = scheme.clone();
         self.promises = Promises::new(scheme, self.tolerance);
@@ -174,7 +173,7 @@ impl<'t> Screen<'t> {
         self.line.end().map_err(Error::Output)
     }
 
-    /// Gives the trace its name.
+    /// Completes the trace and moves it to its path.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -185,7 +184,8 @@ impl<'t> Screen<'t> {
     fn table(&mut self, step: &StepTrace, detail: Detail, promise: &StepPromise) {
         let error = io::stderr();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
-        // On a shared terminal the table must not start in the middle of a line of text.
+        // If both streams share a terminal, the table must not start in the middle of a line of
+        // text.
         let breaks = match &mut self.line {
             Line::Wrapped(wrap) => error.is_terminal() && wrap.restart_line(),
             Line::Plain(_) => false,
@@ -197,7 +197,7 @@ impl<'t> Screen<'t> {
             Detail::Full => explain::table(step, self.tokenizer, color, terminal::error_columns()),
         };
         let _ = writeln!(error.lock(), "{gap}{shown}");
-        // What holds for the scheme is said once.
+        // A reason that concerns the scheme is shown only once.
         if self.certify && (!self.promises.never() || !std::mem::replace(&mut self.said_why_not, true)) {
             let _ = writeln!(error.lock(), "{promise}");
         }

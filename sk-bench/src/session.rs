@@ -8,11 +8,11 @@ use sk_serve::host::{Adapters, Host};
 use crate::Error;
 use crate::scheme::SchemeSpec;
 
-/// The scheme `config` at work on the models of `host` with heads and adapters; draws follow from
-/// `seed`.
+/// Opens a session of the scheme `config` on the models of `host`, with heads and adapters. `seed`
+/// determines all random draws.
 ///
 /// # Errors
-/// When the scheme cannot be built, or an instruction not be read.
+/// If the scheme cannot be built, or an instruction is invalid.
 pub fn open<'m>(
     host: &'m Host,
     config: &SchemeSpec,
@@ -25,18 +25,18 @@ pub fn open<'m>(
     Ok(Session::new(engine.footing(), scheme, instructions(config), seed)?)
 }
 
-/// Puts another scheme in the place of that of a session, on the same models, adapters and heads.
-/// The draws go on.
+/// Replaces the scheme of a session, on the same models, adapters and heads. The random generator
+/// continues.
 ///
 /// # Errors
-/// When the scheme cannot be built, or an instruction not be read; the session is then as it was.
+/// If the scheme cannot be built, or an instruction is invalid. The session is then unchanged.
 pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
     let engine = host.engine(adapters, host.heads(), session.instruction_rack()).with_readers(config.readers())?;
     let scheme = config.build(&engine)?;
     Ok(session.replace(scheme, instructions(config))?)
 }
 
-/// The instructions of a scheme by the names of their lanes.
+/// Returns the instructions of a scheme, by lane name.
 pub(crate) fn instructions(config: &SchemeSpec) -> impl Iterator<Item = (String, String)> {
     config.instructions().map(|(name, text)| (name, text.to_owned()))
 }

@@ -1,6 +1,6 @@
-//! Words of commands that are printed to be run.
+//! Quoting for shell commands that are printed.
 
-/// Returns a text as one word of a shell.
+/// Quotes a text as one shell word.
 pub(crate) fn word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | ':' | '=' | '@');
     if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }

@@ -1,21 +1,22 @@
-//! What a terminal can show: its width.
+//! The width of the terminal.
 
 use comfy_table::Table;
 
-/// Columns of an output that is no terminal.
+/// Width of an output that is not a terminal.
 pub const PLAIN: usize = 80;
 
-/// Columns of standard output: those of its terminal, or 80, so that a pipe always gets the same.
+/// Returns the width of standard output: that of its terminal, or else 80, so that a pipe always
+/// gets the same text.
 pub fn columns() -> usize {
     of(&Table::new())
 }
 
-/// Columns of standard error.
+/// Returns the width of standard error.
 pub fn error_columns() -> usize {
     of(Table::new().use_stderr())
 }
 
 fn of(table: &Table) -> usize {
-    // A terminal without a size says 0.
+    // A terminal without a size reports 0.
     table.width().filter(|&width| width > 0).map_or(PLAIN, usize::from)
 }

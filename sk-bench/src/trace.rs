@@ -1,4 +1,4 @@
-//! Traces: one JSON object per step, in lines.
+//! Traces: one JSON object per step, one per line.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,54 +14,53 @@ use crate::Error;
 use crate::promise::StepPromise;
 use crate::scheme::SchemeSpec;
 
-/// Candidates that are shown, and kept in a trace: of a vocabulary, the likeliest are enough to see
-/// what happened.
+/// Maximum number of candidates of a vocabulary that are shown and recorded. The most likely ones
+/// suffice to see what happened.
 pub(crate) const MOST: usize = 16;
 
-/// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in
-/// seconds.
+/// A recorded step: [`StepTrace`] with the text of each candidate, and times in seconds.
 #[derive(Debug, Serialize)]
 pub struct StepRecord<'a> {
     /// Position of the response in the dialogue, from 0.
     pub turn: usize,
     /// Position of the step in the response, from 0.
     pub step: usize,
-    /// Tokens of the context that the candidates continue.
+    /// Number of tokens of the context before the candidates.
     pub position: usize,
-    /// N, candidates of the step, of which a [`kept`] one has a part.
+    /// N, the number of candidates of the step. A [`kept`] step may record only some of them.
     pub n: usize,
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
     /// The candidates that were drafted and not scored, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<CandidateRecord<'a>>,
-    /// The batch before, if its choice gave way to that of the fallback.
+    /// The first batch, if its choice was replaced by that of the fallback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<RejectedRecord<'a>>,
     /// Scores of each blade of positive weight.
     pub blades: &'a [ScoreTrace],
-    /// ℓ_S of each candidate in nats per token, where a fluency blade is seated.
+    /// ℓ_S of each candidate in nats per token, if a fluency blade is seated.
     pub fluency: Option<&'a [f64]>,
     /// Composites, ratings, probabilities and the candidate drawn.
     #[serde(flatten)]
     pub decision: &'a Decision,
-    /// What other arms make of the same candidates, where there are any.
+    /// The choices of other arms from the same candidates, if any.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub arms: &'a [ArmTrace],
-    /// Where only the likeliest tokens of the vocabulary were to be had from a server, how many they
-    /// are; their probabilities were divided by their sum.
+    /// The number of tokens that a server returned, if it returned only the most likely ones. Their
+    /// probabilities were divided by their sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<usize>,
-    /// What went over the network, where models are behind servers.
+    /// The network traffic to the servers of the models, if any.
     #[serde(skip_serializing_if = "Traffic::is_none")]
     pub traffic: Traffic,
-    /// Within which radius the choice is certified, or why it is not.
+    /// The certificate of the choice, or the reason why there is none.
     pub certificate: StepPromise,
     /// Wall time of each part of the step.
     pub seconds: Seconds,
 }
 
-/// The batch of a [`StepRecord`] whose choice was not good enough.
+/// The rejected first batch of a [`StepRecord`].
 #[derive(Debug, Serialize)]
 pub struct RejectedRecord<'a> {
     /// The candidates that were scored.
@@ -76,49 +75,49 @@ pub struct RejectedRecord<'a> {
 /// One candidate of a [`StepRecord`].
 #[derive(Debug, Serialize)]
 pub struct CandidateRecord<'a> {
-    /// Its text. A span may end inside a character; what is not whole is U+FFFD here, and the
-    /// tokens are the truth.
+    /// Its text. A span may end inside a character; an incomplete character is shown as U+FFFD. The
+    /// tokens are exact.
     pub text: String,
     /// Its tokens.
     pub tokens: &'a [TokenId],
     /// Why it ends.
     pub end: SpanEnd,
-    /// How many of its tokens were scored, if not all were.
+    /// The number of its tokens that were scored, if not all were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scored: Option<usize>,
 }
 
-/// The part of a step of `scheme` that a trace keeps: the whole of it if spans are drafted. Of a
-/// vocabulary, the likeliest candidates and the one drawn, since ten whole steps are hundreds of
-/// megabytes.
+/// Returns the part of a step of `scheme` that a trace records. It is the whole step if spans are
+/// drafted. For a vocabulary, only the most likely candidates and the drawn one are kept, since ten
+/// whole steps take hundreds of megabytes.
 #[must_use]
 pub fn kept<'s>(step: &'s StepTrace, scheme: &SchemeSpec) -> Cow<'s, StepTrace> {
     if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(likeliest(step)) }
 }
 
-/// Whether a trace keeps every candidate of the steps of `scheme`.
+/// Returns whether a trace records every candidate of the steps of `scheme`.
 #[must_use]
 pub fn is_whole(scheme: &SchemeSpec) -> bool {
     scheme.proposal.draft().is_some()
 }
 
-/// The candidates that have a row, in their order: all of them if they are few, else the likeliest,
-/// the one drawn, and those that arms would have drawn.
+/// Returns the indices of the candidates that are shown, in order: all if there are few, or else
+/// the most likely ones, the drawn one, and those that other arms choose.
 pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
     let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
     let Decision { probabilities, ratings, chosen, .. } = &trace.decision;
     likeliest_of(probabilities, ratings, std::iter::once(*chosen).chain(arms))
 }
 
-/// All if they are few, else `also` and the likeliest of them, in order; of equally likely ones,
-/// those rated higher.
+/// Returns all indices if there are few, or else `also` and the most likely ones, in order. Ties in
+/// probability are broken by rating.
 fn likeliest_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..probabilities.len()).collect();
     if rows.len() > MOST {
         let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
         rows.sort_by(|&a, &b| by(probabilities, a, b).then(by(ratings, a, b)).then(a.cmp(&b)));
         let also: BTreeSet<usize> = also.filter(|i| !rows[..MOST].contains(i)).collect();
-        // The last of the likeliest make room.
+        // The least likely of the most likely ones make room for `also`.
         rows.truncate(MOST.saturating_sub(also.len()));
         rows.extend(also);
         rows.sort_unstable();
@@ -126,7 +125,7 @@ fn likeliest_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item
     rows
 }
 
-/// A step cut to its likeliest candidates and those that arms chose.
+/// Returns a step with only its most likely candidates and those that arms chose.
 fn likeliest(step: &StepTrace) -> StepTrace {
     let kept = shown(step);
     let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
@@ -168,7 +167,7 @@ fn likeliest(step: &StepTrace) -> StepTrace {
 }
 
 impl<'a> StepRecord<'a> {
-    /// The record of a whole step.
+    /// Returns the record of a step.
     pub fn new(turn: usize, trace: &'a StepTrace, certificate: StepPromise, tokenizer: &Tokenizer) -> Self {
         let record = |c: &'a sk_core::CandidateTrace| CandidateRecord {
             text: span_text(tokenizer, &c.tokens),
@@ -201,8 +200,8 @@ impl<'a> StepRecord<'a> {
     }
 }
 
-/// The text of a span, special tokens spelled out. A token the tokenizer lacks (an embedding may
-/// have spare rows) has none.
+/// Returns the text of a span, with special tokens spelled out. A token that the tokenizer does not
+/// know (an embedding may have spare rows) has no text.
 pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
     let bytes: Vec<u8> = tokens.iter().flat_map(|&token| tokenizer.token_bytes(token).unwrap_or_default()).copied().collect();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -210,15 +209,15 @@ pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
 
 /// A trace being written.
 ///
-/// It takes its path when it is finished: a reader sees a whole trace or none, and an earlier trace
-/// survives a generation that fails.
+/// The file appears at its path only when it is finished, so that readers never see a partial trace
+/// and an earlier trace survives a failed generation.
 pub struct TraceFile {
     path: PathBuf,
     file: WholeFile,
 }
 
 impl TraceFile {
-    /// Starts a trace that will be called `path`.
+    /// Starts a trace that will be moved to `path`.
     ///
     /// # Errors
     /// When the directory is missing or cannot be written to.
@@ -238,7 +237,7 @@ impl TraceFile {
             .map_err(Error::writing(&self.path))
     }
 
-    /// Gives the trace its name.
+    /// Completes the trace and moves it to its path.
     ///
     /// # Errors
     /// When the file cannot be written or renamed.
@@ -259,7 +258,7 @@ mod tests {
         assert_eq!(shown(&falling, &[3]), (0..MOST).collect::<Vec<_>>());
         let with = shown(&falling, &[90, 3, 80, 90]);
         assert_eq!(with, (0..MOST - 2).chain([80, 90]).collect::<Vec<_>>());
-        // Of those that an argmax leaves without a chance, the best.
+        // Of the candidates with probability zero under an argmax, those with the best ratings.
         let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
         certain[50] = 1.0;
         assert_eq!(likeliest_of(&certain, &rising, std::iter::once(50)), std::iter::once(50).chain(85..100).collect::<Vec<_>>());

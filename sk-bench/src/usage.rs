@@ -1,4 +1,4 @@
-//! What the program says when the command line is wrong.
+//! Error messages for an invalid command line.
 
 use std::process::ExitCode;
 
@@ -6,14 +6,15 @@ use clap::ColorChoice;
 use clap::error::ErrorKind;
 use sk_bench::message;
 
-/// Exit status where the command line is at fault.
+/// Exit status for an invalid command line.
 pub(crate) const BAD_INPUT: u8 = 2;
 
-/// Prints help or the version as asked, or says on one line what is wrong with the command line.
+/// Prints help or the version if requested, or else prints on one line what is wrong with the
+/// command line.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that goes away has read enough.
+            // Ignore errors: the reader may have closed the output.
             let _ = error.print();
             ExitCode::SUCCESS
         }
@@ -28,7 +29,7 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// A message of clap without its label, usage and pointers: what is wrong and what may be meant,
+/// Returns a message of clap without its label, usage and pointers: the error and the suggestions,
 /// separated by semicolons.
 fn gist(message: &str) -> String {
     let lines = message
@@ -46,14 +47,14 @@ fn gist(message: &str) -> String {
         }
         gist.push_str(line);
     }
-    // A value after a blank is taken for a subcommand, in the way of all options.
+    // A value after a space is parsed as a subcommand, which conflicts with the options.
     match gist.strip_prefix("the subcommand '").and_then(|rest| rest.split_once("' cannot be used with")) {
         Some((value, rest)) if rest.contains("--offline") => format!("--offline takes its folder after \"=\": --offline={value}"),
         _ => gist,
     }
 }
 
-/// Makes the choice hold for all output of the program.
+/// Applies the colour choice to all output of the program.
 pub(crate) fn set_color(choice: ColorChoice) {
     match choice {
         ColorChoice::Auto => anstream::ColorChoice::Auto,

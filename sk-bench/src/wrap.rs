@@ -1,23 +1,23 @@
-//! Words wrapped at the width of a terminal while a text comes.
+//! Word wrapping of streamed text at the width of a terminal.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The end of a text that is being shown.
+/// The state of the current line.
 ///
-/// A word is held back until it is whole, since it may belong on the next line. A word that is
-/// longer than a line is left to the terminal.
+/// A word is held back until it is complete, since it may belong on the next line. A word that is
+/// longer than a line is wrapped by the terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Wrap {
-    /// Columns of the current line that are taken.
+    /// Number of columns used in the current line.
     column: usize,
-    /// White space after it, which is dropped where the line ends.
+    /// White space after the line so far, which is dropped if the line ends here.
     blank: String,
-    /// The word that is not whole yet.
+    /// The incomplete word.
     word: String,
 }
 
 impl Wrap {
-    /// Takes more of the text, and returns what can be shown of it on lines of `width` columns.
+    /// Adds text, and returns the part that can be shown, wrapped to `width` columns.
     pub(crate) fn push(&mut self, text: &str, width: usize) -> String {
         let mut shown = String::new();
         for c in text.chars() {
@@ -31,7 +31,7 @@ impl Wrap {
                 self.blank.push(c);
             } else {
                 self.word.push(c);
-                // Between wide characters, as of Chinese, a line may end.
+                // A line may break after any wide character, such as a Chinese one.
                 if c.width() == Some(2) {
                     self.end_word(&mut shown, width);
                 }
@@ -40,7 +40,7 @@ impl Wrap {
         shown
     }
 
-    /// Returns the word that was held back. The next text begins where this one ends.
+    /// Returns the word that was held back. The next text continues in the same line.
     pub(crate) fn finish(&mut self, width: usize) -> String {
         let mut shown = String::new();
         self.end_word(&mut shown, width);
@@ -48,13 +48,13 @@ impl Wrap {
         shown
     }
 
-    /// Whether the last line is unfinished.
+    /// Returns whether the last line is unfinished.
     pub(crate) fn is_open(&self) -> bool {
         self.column > 0 || !self.word.is_empty()
     }
 
-    /// Goes on at the beginning of a line, since something else is shown there first. Returns whether
-    /// the last line must be ended for that.
+    /// Continues at the beginning of a new line, because other output follows. Returns whether the
+    /// caller must end the current line.
     pub(crate) fn restart_line(&mut self) -> bool {
         self.blank.clear();
         std::mem::take(&mut self.column) > 0
@@ -78,7 +78,7 @@ impl Wrap {
         shown.push_str(&self.word);
         self.word.clear();
         self.column += columns;
-        // The terminal went on to the next lines by itself.
+        // The terminal has wrapped the line by itself.
         if self.column > width {
             self.column = (self.column - 1) % width.max(1) + 1;
         }
@@ -120,8 +120,8 @@ mod tests {
     }
 
     proptest! {
-        /// No line is too long where no word is, however the text is cut; nothing but white space
-        /// changes.
+        /// However the text is split into pieces, no line is too long unless a word is, and only
+        /// white space changes.
         #[test]
         fn words_stay_whole(pieces in prop::collection::vec("[a-zé我 \n]{0,12}", 0..12), width in 1_usize..20) {
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();

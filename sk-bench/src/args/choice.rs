@@ -1,6 +1,6 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// Parses one of some values by its name. Help and refusals list the names.
+/// Returns a parser of values by name. Help and errors list the names.
 pub(crate) fn one_of<T: Clone + Send + Sync + 'static>(
     values: impl IntoIterator<Item = (PossibleValue, T)>,
 ) -> impl TypedValueParser<Value = T> {
@@ -11,7 +11,7 @@ pub(crate) fn one_of<T: Clone + Send + Sync + 'static>(
     })
 }
 
-/// Parses one of `all`: the name, the help and the value of each.
+/// Returns a parser for `all`, which gives the name, help and value of each choice.
 pub(crate) fn choice<T: Clone + Send + Sync>(
     all: &'static [(&'static str, &'static str, T)],
 ) -> impl TypedValueParser<Value = T> {

@@ -59,7 +59,7 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// The options as data.
+    /// Converts the options to plain data.
     pub fn sources(&self) -> Sources {
         let Self { backbone, drafter, tokenizer, blades, heads, device, precision } = self.clone();
         Sources { backbone, drafter, tokenizer, blades, heads, device, precision }

@@ -56,10 +56,10 @@ pub struct OutputArgs {
     pub quiet: bool,
 }
 
-/// Most of what takes memory or a thread each.
+/// Maximum number of things that each take memory or a thread.
 pub(crate) const FEW: usize = 1024;
 
-/// A whole number of at least one and at most `MOST`.
+/// Parses a whole number from 1 to `MOST`.
 pub(crate) fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
     match positive(text)? {
         number if number > MOST => Err(format!("it must be at most {MOST}")),
@@ -67,7 +67,7 @@ pub(crate) fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A whole number of at least one.
+/// Parses a whole number of at least 1.
 pub(crate) fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),

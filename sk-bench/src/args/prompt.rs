@@ -18,10 +18,11 @@ pub struct PromptArgs {
 }
 
 impl PromptArgs {
-    /// The prompt: the argument, the file, or standard input. Line ends at its end are dropped.
+    /// Reads the prompt from the argument, the file, or standard input. Trailing line breaks are
+    /// dropped.
     ///
     /// # Errors
-    /// When there is none, it is blank, or it cannot be read as UTF-8.
+    /// If there is no prompt, it is blank, or it cannot be read as UTF-8.
     pub fn read(&self) -> Result<String, Error> {
         let text = match (&self.prompt, &self.file) {
             (_, Some(path)) => text::read(path).map_err(Error::reading(path))?,
@@ -33,7 +34,7 @@ impl PromptArgs {
         if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }
     }
 
-    /// The files that are read.
+    /// Returns the files that are read.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.file.as_deref().into_iter()
     }

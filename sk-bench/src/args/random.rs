@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{FEW, at_most, positive};
 
-/// What names a checkpoint, or something that must fit one.
+/// The options that name a checkpoint or something that belongs to one.
 const CHECKPOINTS: [&str; 5] = ["backbone", "drafter", "tokenizer", "blades", "heads"];
 
 /// Models of random weights, in place of checkpoints.

@@ -65,7 +65,7 @@ impl NumberArgs {
         parameters::ALL.iter().filter_map(|parameter| parameter.option.map(|(option, value)| (parameter, option, value)))
     }
 
-    /// The value given for a number, by its name.
+    /// Returns the value given for a number, by name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|(parameter, _)| parameter.name == name).map(|(_, value)| *value)
     }
@@ -105,7 +105,7 @@ impl FromArgMatches for NumberArgs {
     }
 }
 
-/// Reads one of some names, which help and refusals list.
+/// Returns a parser of names, which help and errors list.
 fn named<T: FromStr<Err = String> + Clone + Send + Sync + 'static>(
     names: &'static [&'static str],
 ) -> impl TypedValueParser<Value = T> {
@@ -113,7 +113,7 @@ fn named<T: FromStr<Err = String> + Clone + Send + Sync + 'static>(
 }
 
 impl OperatingArgs {
-    /// The options as data, for weights and a scheme.
+    /// Converts the options to plain data, with weights and a scheme.
     pub fn steering(&self, weights: Vec<NamedWeights>, scheme: Option<PathBuf>) -> Steering {
         let Self { set, preset, convention, numbers } = self.clone();
         Steering { weights, scheme, set, preset, convention, numbers: numbers.0 }
@@ -121,12 +121,12 @@ impl OperatingArgs {
 }
 
 impl SteeringArgs {
-    /// The options as data.
+    /// Converts the options to plain data.
     pub fn steering(&self) -> Steering {
         self.operating.steering(self.weights.clone(), self.scheme.clone())
     }
 
-    /// The scheme that these options describe for `models`.
+    /// Returns the scheme that these options describe for `models`.
     ///
     /// # Errors
     /// As [`Steering::spec`].
