@@ -1,14 +1,14 @@
-//! Feeds readers with damaged inputs. Each must accept or refuse them: without a panic, within two
-//! seconds of processor time and 256 MiB.
+//! Feeds parsers with damaged inputs. A parser must accept or refuse each input without a panic,
+//! within two seconds of CPU time and 256 MiB of memory.
 //!
 //! ```sh
 //! cargo test --release -p sk-bench --test fuzz -- [TARGET…] [--count N | --seconds S] [--seed S] [--from N] [--file PATH]
 //! ```
 //!
-//! An input is an entry of `corpus/TARGET`, changed at random; it depends on the target, the seed
-//! and its number only. Without options, each target runs for a second. An input that fails, or
-//! that ends the process, stays in `target/tmp/fuzz-TARGET`; `--file` runs it again. Add it
-//! to the corpus when it is dealt with.
+//! An input is a randomly changed entry of `corpus/TARGET`. It depends only on the target, the seed
+//! and its number. By default, each target runs for a second. An input that fails, or that kills
+//! the process, is kept in `target/tmp/fuzz-TARGET`; `--file` runs it again. Add it to the corpus
+//! when the bug is fixed.
 
 #[path = "../src/judge/answer.rs"]
 #[allow(dead_code, unreachable_pub)] // the module has tests of its own
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-// For the module of answers.
+// Used by the module `answer`.
 use sk_bench::judge::Scale;
 
 use mutate::{Rng, input};
@@ -34,10 +34,10 @@ use watch::MOST_BYTES;
 #[global_allocator]
 static ALLOCATOR: watch::Counting = watch::Counting;
 
-/// Processor time that an input may take.
+/// Maximum CPU time of an input.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// What is asked for on the command line.
+/// The command-line options.
 struct Options {
     targets: Vec<usize>,
     count: u64,
@@ -48,7 +48,7 @@ struct Options {
 }
 
 impl Options {
-    /// The options, or why there is nothing to do.
+    /// Parses the options. The error is the reason why there is nothing to do.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options =
             Self { targets: Vec::new(), count: u64::MAX, time: Duration::from_secs(1), seed: 1, from: 0, file: None };
@@ -85,13 +85,13 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    // In memory if the system has such a folder: each input is written to files.
+    // Use a folder in memory if the system has one, because each input is written to files.
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { memory } else { Path::new(env!("CARGO_TARGET_TMPDIR")) };
     let folder = tempfile::Builder::new().prefix("swiss-knife-fuzz-").tempdir_in(folder).expect("a folder can be created");
     let scratch = Scratch::new(folder.path());
     watch::guard();
-    // The message of a panic is told once, with the input.
+    // Print only the message of a panic; the input is reported with the failure.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let failed = options.targets.iter().filter(|&&target| !fuzz(target, &options, &scratch)).count();
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -122,7 +122,7 @@ fn fuzz(index: usize, options: &Options, scratch: &Scratch) -> bool {
     while done < options.count && start.elapsed() < options.time {
         let number = options.from + done;
         let bytes = input(&mut Rng::of(options.seed, index, number), &corpus, target.words, target.syntax);
-        // On disk before it runs: it may end the process.
+        // Write the input to disk before it runs, because it may kill the process.
         file.rewind()
             .and_then(|()| file.write_all(&bytes))
             .and_then(|()| file.set_len(bytes.len() as u64))
@@ -147,12 +147,12 @@ fn fuzz(index: usize, options: &Options, scratch: &Scratch) -> bool {
     true
 }
 
-/// Runs one input, and says what is wrong.
+/// Runs one input and prints its failure, if any. Returns whether it passed.
 fn told(target: &Target, scratch: &Scratch, bytes: &[u8], name: &str) -> bool {
     cost(target, scratch, bytes).map_err(|reason| eprintln!("{}: {name} {reason}", target.name)).is_ok()
 }
 
-/// The processor time and memory of an input, or why it failed.
+/// Returns the CPU time and memory of an input, or the reason why it failed.
 fn cost(target: &Target, scratch: &Scratch, bytes: &[u8]) -> Result<(Duration, usize), String> {
     let mut outcome = Ok(());
     let start = watch::processor_time();

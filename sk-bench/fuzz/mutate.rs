@@ -1,8 +1,8 @@
-//! Random changes to the bytes of an input: blind ones, and ones that keep its syntax.
+//! Random mutations of an input: of its bytes, or of its syntax tree.
 
 use serde_json::{Map, Value};
 
-/// The longest input.
+/// Maximum length of an input in bytes.
 const LONGEST: usize = 1 << 16;
 
 /// Numbers at which sizes, signs and types change.
@@ -33,7 +33,7 @@ const NUMBERS: [&str; 24] = [
     "-0.0",
 ];
 
-/// Texts that some reader may not expect.
+/// Texts that a parser may not expect.
 const TEXTS: [&str; 16] = [
     "",
     " ",
@@ -53,11 +53,12 @@ const TEXTS: [&str; 16] = [
     "💥",
 ];
 
-/// SplitMix64: the same inputs on every machine.
+/// The SplitMix64 generator, which gives the same inputs on every machine.
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// The generator of an input, by the seed, the target and the number of the input.
+    /// Returns the generator of an input, seeded with the seed, the target and the number of the
+    /// input.
     pub(crate) fn of(seed: u64, target: usize, number: u64) -> Self {
         let mut rng = Self(seed ^ (target as u64) << 48 ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         rng.next();
@@ -72,7 +73,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is not zero.
+    /// Returns a number below `end`, which must not be zero.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -82,7 +83,7 @@ impl Rng {
     }
 }
 
-/// How the inputs of a target are written.
+/// The syntax of the inputs of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Json,
@@ -92,11 +93,11 @@ pub(crate) enum Syntax {
     Text,
 }
 
-/// An input made from the corpus: an entry, changed one to eight times.
+/// Returns an entry of the corpus with one to eight mutations.
 pub(crate) fn input(rng: &mut Rng, corpus: &[Vec<u8>], words: &[&str], syntax: Syntax) -> Vec<u8> {
     let mut bytes = corpus[rng.below(corpus.len())].clone();
     for _ in 0..1 + rng.below(8).min(rng.below(8)) {
-        // Half of the changes keep the syntax, so that what lies behind the parser is reached.
+        // Half of the mutations keep the syntax valid, so that code after the parser is reached.
         let kept = rng.below(2) == 0 && structural(rng, &mut bytes, words, syntax);
         if !kept {
             blind(rng, &mut bytes, corpus, words);
@@ -106,7 +107,7 @@ pub(crate) fn input(rng: &mut Rng, corpus: &[Vec<u8>], words: &[&str], syntax: S
     bytes
 }
 
-/// A part of `bytes`, short ones more often.
+/// Returns a random range of `bytes`; short ranges are more likely.
 fn span(rng: &mut Rng, bytes: &[u8]) -> (usize, usize) {
     let start = rng.below(bytes.len() + 1);
     let most = (bytes.len() - start).min(1 << rng.below(12));
@@ -142,7 +143,7 @@ fn blind(rng: &mut Rng, bytes: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str])
             drop(bytes.splice(start..start, word.bytes()));
         }
         7 => {
-            // A number in the place of one that is there.
+            // Replaces a number.
             let digits: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit()).collect();
             if let Some(&at) = digits.get(rng.below(digits.len().max(1))) {
                 let is_part = |byte: &u8| byte.is_ascii_digit() || b".eE+-".contains(byte);
@@ -171,12 +172,12 @@ fn blind(rng: &mut Rng, bytes: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str])
     }
 }
 
-/// Changes a node of the tree that the bytes spell. False if they spell none.
+/// Changes a node of the syntax tree. Returns `false` if the bytes cannot be parsed.
 fn structural(rng: &mut Rng, bytes: &mut Vec<u8>, words: &[&str], syntax: Syntax) -> bool {
     match syntax {
         Syntax::Text => false,
         Syntax::Json => {
-            // Of lines, one.
+            // For JSON lines, change one line.
             let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
             let whole = serde_json::from_slice::<Value>(bytes).ok().map(|tree| (tree, 0..bytes.len()));
             let of_line = |rng: &mut Rng| {
@@ -219,7 +220,7 @@ fn count(tree: &Value) -> usize {
     }
 }
 
-/// The node with that number, in the order of [`count`].
+/// Returns the node with this number, in the order of [`count`].
 fn node<'a>(tree: &'a mut Value, number: &mut usize) -> Option<&'a mut Value> {
     if *number == 0 {
         return Some(tree);

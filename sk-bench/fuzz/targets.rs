@@ -1,4 +1,4 @@
-//! The readers of files and answers that others write, each as a function of bytes.
+//! The fuzz targets: parsers of external files and answers, each as a function of bytes.
 
 use std::collections::HashSet;
 use std::fs;
@@ -23,12 +23,12 @@ use sk_report::report::Recorded;
 use crate::answer;
 use crate::mutate::Syntax;
 
-/// A reader that must refuse or accept any bytes: without a panic, in bounded time and memory.
+/// A parser that must accept or refuse any bytes without a panic, in bounded time and memory.
 pub(crate) struct Target {
-    /// Its name, and that of the folder of its corpus.
+    /// Its name, which is also the name of its corpus folder.
     pub(crate) name: &'static str,
     pub(crate) syntax: Syntax,
-    /// Words that its inputs use.
+    /// Words that occur in its inputs.
     pub(crate) words: &'static [&'static str],
     pub(crate) run: fn(&Scratch, &[u8]),
 }
@@ -351,7 +351,7 @@ const REPLY: &[&str] = &[
     "5",
 ];
 
-/// What targets keep between inputs.
+/// The state that targets keep between inputs.
 pub(crate) struct Scratch {
     folder: PathBuf,
     backbone: (Qwen2Config, TensorFiles),
@@ -360,7 +360,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Writes what the targets read beside their inputs to a folder.
+    /// Writes the files that the targets read in addition to their inputs to a folder.
     pub(crate) fn new(folder: &Path) -> Self {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sk-models/tests/fixtures/tied");
         for part in ["shards", "adapter"] {
@@ -382,12 +382,12 @@ impl Scratch {
     }
 }
 
-/// The folder of a target's corpus.
+/// Returns the corpus folder of a target.
 pub(crate) fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target)
 }
 
-/// Forms the message of an error, as the program would.
+/// Formats the message of an error, as the program would.
 fn see<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
     result.map_err(|error| error.to_string()).ok()
 }
@@ -486,7 +486,7 @@ fn record(scratch: &Scratch, bytes: &[u8]) {
     see(read_records(&path));
     see(read_responses(&path));
     see(read_judged(&path));
-    // What a run takes up it leaves in a form that can be taken up again.
+    // A journal that was opened once can be opened again.
     if let Some((journal, judged)) = see(Journal::open(&path)) {
         drop(journal);
         let (_, again) = Journal::open(&path).expect("it was taken up before");
@@ -510,13 +510,13 @@ fn reply(scratch: &Scratch, bytes: &[u8]) {
     for scale in [Scale::TENTHS, Scale::ONE_TO_FIVE] {
         see(answer::score(&String::from_utf8_lossy(bytes), scale));
     }
-    // A server takes a hundred times as long.
+    // Use the server rarely, since it takes a hundred times as long.
     if bytes.len().is_multiple_of(32) {
         scratch.server.answer(bytes);
     }
 }
 
-/// A server of a judge's model that answers with the input.
+/// A server for judges that answers with the input.
 struct Server {
     body: Arc<Mutex<Vec<u8>>>,
     judges: OnceLock<Vec<ChatJudge>>,
@@ -554,7 +554,7 @@ impl Server {
     }
 }
 
-/// Answers the requests of a connection, as long as it lasts.
+/// Answers the requests of a connection until it is closed.
 fn serve(stream: &std::net::TcpStream, body: &Mutex<Vec<u8>>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let (mut reader, mut writer) = (BufReader::new(stream), stream);

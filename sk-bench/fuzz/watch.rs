@@ -1,23 +1,23 @@
-//! What an input may take: memory, counted by the allocator, and time.
+//! Limits of an input: memory, which is counted by the allocator, and time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Bytes that an input may take.
+/// Maximum number of bytes that an input may allocate.
 pub(crate) const MOST_BYTES: usize = 256 << 20;
-/// Bytes at which the program ends at once, before the system does it.
+/// Number of bytes at which the program exits immediately, before the system kills it.
 const TOO_MANY: usize = 4 << 30;
 
-/// How long an input may run before the program ends: it may never finish.
+/// Time after which the program exits, because the input may never finish.
 const TOO_LONG: Duration = Duration::from_secs(60);
 
-/// Starts and ends of runs, counted together: odd during a run.
+/// Number of starts and ends of runs; odd during a run.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, with the bytes counted.
+/// The system allocator with a count of bytes.
 pub(crate) struct Counting;
 
 fn add(bytes: usize) {
@@ -30,35 +30,35 @@ fn add(bytes: usize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator as it is.
+// SAFETY: every call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(start, layout) }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         add(size);
         NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(start, layout, size) }
     }
 }
 
-/// Starts a thread that ends the program if a run of [`peak`] takes a minute.
+/// Starts a thread that exits the program if a run of [`peak`] takes a minute.
 pub(crate) fn guard() {
     std::thread::spawn(|| {
         loop {
@@ -72,8 +72,8 @@ pub(crate) fn guard() {
     });
 }
 
-/// The processor time that the program has taken, which a busy machine does not lengthen; on systems other than Unix, the time since
-/// the first call.
+/// Returns the CPU time of the program, which does not depend on the load of the machine. On
+/// systems other than Unix, returns the time since the first call.
 pub(crate) fn processor_time() -> Duration {
     #[cfg(unix)]
     {
@@ -87,7 +87,7 @@ pub(crate) fn processor_time() -> Duration {
     }
 }
 
-/// The most bytes that `run` takes beyond those taken before.
+/// Returns the peak number of bytes that `run` allocates.
 pub(crate) fn peak(run: impl FnOnce()) -> usize {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);

@@ -1,4 +1,4 @@
-//! The scheme files that the book shows are scheme files.
+//! Tests that the scheme files shown in the book are valid.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Evaluation prompts: the formats, the paper's sets, and `swiss-knife prompts`.
+//! Tests of evaluation prompts: the formats, the paper's sets, and `swiss-knife prompts`.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `swiss-knife arms`: what other schemes would have chosen from the very same candidates.
+//! `swiss-knife arms`: the choices of other schemes from the same candidates.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -41,11 +41,11 @@ candidates, read once for all of them. Options of drafting, --beta, --weights, -
 --convention hold for all, as does --set of [proposal] and [granularity]; other fields and the
 operating point for the scheme alone.";
 
-/// What a replay without a scheme is of.
+/// The default scheme of a replayed trace.
 const REFERENCE: &str = "swiss-knife";
 
-/// What a replay has no use for. Options of drafting and of models say how the trace was made,
-/// which arms must agree with.
+/// Options that do not apply to a replay. Options of drafting and of models are allowed: they
+/// describe how the trace was made, and the arms must agree with them.
 const UNREPLAYED: [&str; 5] = ["PromptArgs", "GenerationArgs", "device", "precision", "trace"];
 
 /// Options of `arms`.
@@ -85,12 +85,12 @@ pub struct ArmsArgs {
     quiet: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct ArmsReport<'a> {
-    /// The scheme that drives.
+    /// The driving scheme.
     scheme: &'a str,
-    /// The response, where it is made now.
+    /// The response, unless a trace is replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     summary: Summary,
@@ -98,7 +98,7 @@ struct ArmsReport<'a> {
     steps: &'a [PoolStep],
 }
 
-/// Steps as they come: shown or kept, and compared.
+/// Collects the steps: shows or keeps them, and compares the arms.
 struct Steps<'a> {
     args: &'a ArmsArgs,
     kept: Vec<PoolStep>,
@@ -108,8 +108,8 @@ struct Steps<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When the input is at fault, an arm cannot share the candidates, a model cannot be loaded, or a
-/// step fails.
+/// If the input is invalid, an arm cannot share the candidates, a model cannot be loaded, or a step
+/// fails.
 pub fn run(args: &ArmsArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let name = args.steering.scheme.as_deref().map_or_else(|| REFERENCE.to_owned(), scheme_name);
@@ -136,7 +136,7 @@ pub fn run(args: &ArmsArgs) -> Result<(), Error> {
 }
 
 impl ArmsArgs {
-    /// The arms, all of which share the candidates of the scheme.
+    /// Returns the arms, all of which share the candidates of the scheme.
     fn arms(&self, name: &str, config: &SchemeSpec) -> Result<Vec<PlannedArm>, Error> {
         if self.arms.is_empty() {
             return Ok(companions(name, config, &self.steering.steering(), &self.models.sources(), self.replay.is_some())?);
@@ -154,7 +154,8 @@ impl ArmsArgs {
         Ok(arms)
     }
 
-    /// Has the scheme answer and the arms look on; returns the response.
+    /// Generates a response with the scheme, and records the choices of the arms at each step.
+    /// Returns the response.
     fn answer(
         &self,
         name: &str,
@@ -219,7 +220,7 @@ impl Steps<'_> {
     }
 }
 
-/// What a scheme is called: its name, or that of its file.
+/// Returns the name of a scheme, or of its file.
 fn scheme_name(scheme: &Path) -> String {
     scheme.file_stem().unwrap_or(scheme.as_os_str()).to_string_lossy().into_owned()
 }

@@ -46,13 +46,13 @@ pub struct AxiomsArgs {
     json: bool,
 }
 
-/// The name of an operator, and what makes it.
+/// The name and the constructor of an operator.
 type Operator = (&'static str, fn() -> Result<Box<dyn Aggregator>, ParameterError>);
 
-/// R and α of the tournaments.
+/// The operating point that gives R and α of the tournaments.
 const POINT: OperatingPoint = OperatingPoint::HHH;
 
-/// The operators that ship, and those that show what Theorem 1 needs.
+/// The bundled operators, and operators that show which assumptions Theorem 1 needs.
 const OPERATORS: [Operator; 21] = [
     ("thurstone", || Ok(Box::new(RoundRobin::thurstone()))),
     ("bradley-terry", || Ok(Box::new(RoundRobin::bradley_terry()))),
@@ -94,7 +94,7 @@ pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
     written.map_err(Error::Output)
 }
 
-/// The verdicts as a table, and the counterexamples.
+/// Formats the verdicts as a table, followed by the counterexamples.
 fn table(report: &Report) -> String {
     let width = terminal::columns();
     let mut grid = Grid::new(std::iter::once(String::new()).chain(Axiom::ALL.map(|axiom| axiom.to_string())));

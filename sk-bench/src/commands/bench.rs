@@ -1,4 +1,5 @@
-//! `swiss-knife bench`: what a model costs, frozen and steered, beside what the device allows.
+//! `swiss-knife bench`: the cost of a model, frozen and steered, compared with the limits of the
+//! device.
 
 mod remote;
 mod report;
@@ -60,10 +61,11 @@ same number of tokens. Frozen and steered runs take turns, each on caches of its
 medians with the range, beside the least time that the measured bandwidth and peak of the device
 allow. Of models behind servers, the parts of a step are measured, its requests and its bytes.";
 
-/// Tokens of a span unless said otherwise.
+/// Default number of tokens of a span.
 const SPAN: usize = 24;
 
-/// The blade that is seated and unseated: its adapter is loaded, and it has no seat to begin with.
+/// The blade for measurements of seating and unseating. Its adapter is loaded, but it is not seated
+/// at the start.
 const RESIDENT: &str = "resident";
 
 /// Options of `bench`.
@@ -109,14 +111,14 @@ pub struct BenchArgs {
     steering: SteeringArgs,
 }
 
-/// What is measured, and on what.
+/// The subject of the measurement.
 struct Subject<'a> {
     args: &'a BenchArgs,
     models: Models,
     config: SchemeSpec,
-    /// Those of the scheme, and behind them as many of random weights as a sweep of K needs.
+    /// The adapters of the scheme, followed by as many random ones as a sweep of K needs.
     adapters: Vec<(String, LoraAdapter)>,
-    /// K of the scheme.
+    /// K, the number of blades of the scheme.
     blades: usize,
     load_seconds: f64,
     /// The text that prompts are made of.
@@ -127,8 +129,8 @@ struct Subject<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When a model cannot be loaded, the run does not fit its context, a step fails, or a command to
-/// be held against does.
+/// If a model cannot be loaded, the run does not fit its context, or a step or a command to compare
+/// with fails.
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
@@ -143,7 +145,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
 }
 
 impl BenchArgs {
-    /// The scheme, whose spans have a fixed length unless it says otherwise.
+    /// Returns the scheme. Spans have a fixed length unless `--scheme` is given.
     fn scheme(&self, shipped: bool) -> Result<SchemeSpec, Error> {
         let mut config = self.steering.steering().spec(shipped)?;
         if self.steering.scheme.is_none() {
@@ -202,7 +204,7 @@ impl<'a> Subject<'a> {
         let args = self.args;
         loading.show("warming up");
         let warm_up = self.turn()?;
-        // What follows has buffers of its own, to measure the device with.
+        // Read the peak now: the measurements of the device below allocate their own buffers.
         let peak_memory = memory::peak_on(&self.models.backbone.device());
         let mut roofs = Roofs::default();
         let mut opponents: Vec<Opponent> = args.against.iter().map(Opponent::new).collect();
@@ -282,7 +284,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// One turn of frozen and steered, each on caches of its own.
+    /// Measures one turn of frozen and steered generation, each with its own KV caches.
     fn turn(&self) -> Result<Turn, Error> {
         let args = self.args;
         self.forget_prefixes();
@@ -294,13 +296,13 @@ impl<'a> Subject<'a> {
         Ok(Turn { prefill, frozen: decode, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
     }
 
-    /// Makes the next run read its prompt, whatever was read before.
+    /// Drops cached prefixes, so that the next run prefills its whole prompt.
     fn forget_prefixes(&self) {
         self.models.backbone.forget_prefixes();
         self.models.drafter.forget_prefixes();
     }
 
-    /// Kernels that a GPU is asked to run.
+    /// Counts the kernels launched on a GPU.
     fn kernels(&self) -> Result<Option<Kernels>, Error> {
         if is_processor(&self.models.backbone.device()) {
             return Ok(None);
@@ -314,15 +316,15 @@ impl<'a> Subject<'a> {
         let (decoded, alone) = counting_kernels(decode);
         decoded?;
         let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], self.args.seed)?;
-        // Reads the prompt.
+        // Prefills the prompt.
         steered.step(&self.prompt)?;
         let (step, of_step) = counting_kernels(|| steered.step(&self.prompt));
         step?;
         Ok(alone.zip(of_step).map(|(alone, step)| Kernels { frozen_token: alone as f64 / tokens as f64, step }))
     }
 
-    /// Seconds that `count` generations of different prompts take, each on a thread of its own,
-    /// their passes joined.
+    /// Returns the seconds that `count` concurrent generations of different prompts take, each on
+    /// its own thread, with batched forward passes.
     fn side_by_side(&self, count: usize) -> Result<f64, Error> {
         let mut generations = Vec::with_capacity(count);
         for index in 0..count {
@@ -352,7 +354,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Edits of Ω, where the scheme has adapters and no slot that asks for a blade by name.
+    /// Measures edits of Ω, if the scheme has adapters and no slot that refers to a blade by name.
     fn reconfiguration(&self, floors: &Floors) -> Result<Option<Reconfiguration>, Error> {
         let named = self.config.selector.build().is_ok_and(|selector| !selector.blades().is_empty());
         if self.blades == 0 || named {
@@ -381,8 +383,8 @@ impl<'a> Subject<'a> {
         sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(&what))
     }
 
-    /// The point that all but sweeps are measured at. Spans without a cap end where the response
-    /// does.
+    /// Returns the operating point of all measurements except sweeps. Spans without a maximum
+    /// length may be as long as the response.
     fn operating(&self) -> Operating {
         Operating {
             prefix: self.args.prompt_tokens,

@@ -1,4 +1,4 @@
-//! `swiss-knife blades`: one adapter per objective for a model of one's own.
+//! `swiss-knife blades`: trains an adapter per objective for a model of the user.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -33,17 +33,18 @@ Examples:
 A row of pairs is {\"prompt\", \"chosen\", \"rejected\"}, or two dialogues, \"chosen\" and \"rejected\".
 The same command goes on where an interrupted one stopped; a finished blade is kept.";
 
-/// Preferences of the hub by name: the name and the folder of the data set.
+/// Named preference data on the hub: the name, and the folder of the data set.
 const NAMED: [(&str, &str); 2] = [("hh-rlhf-helpful", "helpful-base"), ("hh-rlhf-harmless", "harmless-base")];
 /// The data set of [`NAMED`].
 const HH_RLHF: &str = "Anthropic/hh-rlhf";
-/// About the most pairs to hold out: they give an interval of ±0.07, and more would take long.
+/// Approximate maximum number of held-out pairs. It gives an interval of ±0.07; more pairs would
+/// take too long.
 const HELD_OUT: f64 = 200.0;
 /// Largest share of the prompts to hold out.
 const LARGEST_SHARE: f64 = 0.2;
-/// The pull towards the model, as elsewhere in the program.
+/// β of DPO, the same as elsewhere in the program.
 const BETA: f64 = 0.1;
-/// What a finished blade has beside it.
+/// The record file of a finished blade.
 const RECORD: &str = "held_out.json";
 /// Steps of warm-up.
 const WARMUP: u64 = 20;
@@ -90,7 +91,7 @@ pub struct BladesArgs {
     device: DeviceName,
 }
 
-/// `NAME=SOURCE`: an objective and where its pairs are.
+/// A parsed `NAME=SOURCE`: an objective and the source of its preference pairs.
 #[derive(Debug, Clone)]
 struct PreferenceArg {
     name: String,
@@ -102,7 +103,7 @@ impl FromStr for PreferenceArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, source) = text.split_once('=').unwrap_or((text, ""));
-        // The name is that of a folder.
+        // The name is used as a folder name.
         let plain =
             name.starts_with(char::is_alphanumeric) && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
         if !plain || source.is_empty() {
@@ -112,7 +113,7 @@ impl FromStr for PreferenceArg {
     }
 }
 
-/// How a finished blade was made, and what it knows.
+/// The record of a finished blade: how it was trained, and its held-out accuracy.
 #[derive(Debug, Serialize, Deserialize)]
 struct BladeRecord {
     model: String,
@@ -126,7 +127,7 @@ struct BladeRecord {
 /// Runs the command.
 ///
 /// # Errors
-/// When the model or the pairs cannot be had, a folder holds another blade, or training fails.
+/// If the model or the pairs cannot be loaded, a folder holds another blade, or training fails.
 pub fn run(args: &BladesArgs) -> Result<(), Error> {
     for (place, PreferenceArg { name, .. }) in args.preferences.iter().enumerate() {
         if args.preferences[..place].iter().any(|other| other.name == *name) {
@@ -173,7 +174,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
 }
 
 impl BladesArgs {
-    /// What is known of the blade of an objective, if it is finished.
+    /// Returns the record of the blade of an objective, if it is finished.
     fn finished(&self, PreferenceArg { name, source }: &PreferenceArg) -> Result<Option<BladeRecord>, Error> {
         let path = self.output.join(name).join(RECORD);
         let text = match std::fs::read_to_string(&path) {
@@ -232,7 +233,7 @@ impl BladesArgs {
         table
     }
 
-    /// A command that shows what the blades do.
+    /// Returns a command that demonstrates the blades.
     fn command(&self) -> String {
         let mut command = format!("swiss-knife compare \"How do I tell my boss?\" --backbone {}", word(&self.model));
         if self.precision != Precision::default() {
@@ -249,7 +250,7 @@ impl BladesArgs {
     }
 }
 
-/// The files of pairs that a source names.
+/// Returns the files of preference pairs of a source.
 fn files(source: &str, loading: &mut Loading) -> Result<Vec<PathBuf>, Error> {
     let path = Path::new(source);
     let are_pairs = |path: &Path| {

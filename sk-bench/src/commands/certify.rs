@@ -1,4 +1,4 @@
-//! `swiss-knife certify`: how far a change of the scores can move the choice from a batch.
+//! `swiss-knife certify`: bounds on the effect of score changes on the choice from a batch.
 
 mod report;
 
@@ -91,9 +91,9 @@ pub struct CertifyArgs {
 /// Certifies the batches, or audits them, and prints the report on standard output.
 ///
 /// # Errors
-/// When the input is at fault, no batch has a certificate and no audit is asked for, or standard
-/// output cannot be written; and, after the report, when an audit finds what a certificate
-/// excludes, or a choice that is no distribution.
+/// If the input is invalid, no batch has a certificate and no audit is requested, or standard
+/// output cannot be written. Also, after the report, if an audit finds a violation of a certificate
+/// or a choice that is not a distribution.
 pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     let config = args.config()?;
     let audit = args.audit()?;
@@ -144,8 +144,8 @@ fn selector_kind(name: &str) -> Result<String, String> {
 }
 
 impl CertifyArgs {
-    /// Aggregator and selector: those of the scheme, or an operator as it is under a softmax, and
-    /// then what the options say.
+    /// Returns aggregator and selector: those of the scheme, or else the defaults, changed by the
+    /// options.
     fn config(&self) -> Result<SchemeSpec, SchemeError> {
         let mut config = SchemeSpec::default();
         let alone = self.scheme.is_none();
@@ -193,7 +193,7 @@ impl CertifyArgs {
     }
 
     fn search(&self, audit: &Audit, config: &SchemeSpec, recorded: &RecordedBatch) -> Result<Jump, Error> {
-        // What is out of range was refused before.
+        // Values out of range were refused before.
         let parameter = |error: ParameterError| Error::Usage(error.to_string());
         let aggregator = config.aggregator.build().map_err(parameter)?;
         let selector = config.selector.build().map_err(parameter)?;

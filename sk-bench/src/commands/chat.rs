@@ -52,13 +52,13 @@ pub struct ChatArgs {
     output: OutputArgs,
 }
 
-/// Characters of a question that are shown again.
+/// Maximum number of characters shown of an earlier question.
 const SHOWN: usize = 60;
 
-/// A dialogue under way.
+/// A dialogue in progress.
 struct Chat<'a> {
     host: &'a Host,
-    /// The adapters that the backbone can read with.
+    /// The adapters that the backbone can use.
     adapters: Adapters,
     config: SchemeSpec,
     session: Session<'a>,
@@ -72,8 +72,8 @@ struct Chat<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When a model cannot be loaded, or standard output or the trace cannot be written to. What goes
-/// wrong in one turn or command is said, and the dialogue goes on.
+/// If a model cannot be loaded, or standard output or the trace cannot be written. Errors of a
+/// single turn or chat command are printed, and the dialogue continues.
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
@@ -124,7 +124,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         }
     }
     chat.screen.finish()?;
-    // Who types sees what failed; a script does not.
+    // An interactive user has seen the errors; a script needs an exit status.
     if failed > 0 && !lines.is_terminal() { Err(Error::Lines { failed }) } else { Ok(()) }
 }
 
@@ -158,7 +158,7 @@ impl Chat<'_> {
         self.screen.end(&reply, self.seed)
     }
 
-    /// Obeys a command; `false` ends the dialogue.
+    /// Executes a chat command. Returns `false` if it ends the dialogue.
     fn obey(&mut self, line: &str) -> Result<bool, Error> {
         match line.parse::<ChatCommand>().map_err(Error::Usage)? {
             ChatCommand::Help => message::note(COMMANDS),
@@ -207,7 +207,7 @@ impl Chat<'_> {
         self.session.reseed(seed);
     }
 
-    /// Answers the last question once more, with the next seed.
+    /// Answers the last question again, with the next seed.
     fn again(&mut self) -> Result<(), Error> {
         let before = self.conversation.clone();
         let question =
@@ -220,8 +220,8 @@ impl Chat<'_> {
         answered
     }
 
-    /// Goes on from a dialogue that was saved, with its seed, and with its weights if they are for
-    /// the blades that are seated.
+    /// Continues a saved dialogue with its seed, and with its weights if they fit the seated
+    /// blades.
     fn load(&mut self, path: &Path) -> Result<(), Error> {
         let (transcript, dialogue) = Transcript::read(path)?;
         let exchanges = counted(dialogue.exchanges.len(), "exchange");
@@ -241,7 +241,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Sets a field of the scheme. Models, blades, weights and draws stay.
+    /// Sets a field of the scheme. Models, blades, weights and the random generator are kept.
     fn set(&mut self, edit: &FieldEdit) -> Result<(), Error> {
         let snapshot = self.session.spec().snapshot();
         let mut config = SchemeSpec { weights: Some(weights(&snapshot).into_iter().collect()), ..self.config.clone() };
@@ -270,12 +270,12 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// What can be completed now.
+    /// Returns the current completions.
     fn completions(&self) -> Completions {
         Completions { blades: weights(&self.session.spec().snapshot()).into_iter().map(|(name, _)| name).collect() }
     }
 
-    /// Seats a blade with the weight of one among equals.
+    /// Seats a blade with weight 1/K, where K includes the new blade.
     fn seat(&mut self, blade: &Source) -> Result<(), Error> {
         let share = 1.0 / (self.session.spec().snapshot().seats().len() + 1) as f64;
         self.install(blade, |spec, seat| spec.seat(seat, share))
@@ -291,7 +291,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Loads the adapter of `blade` and lets `edit` seat it.
+    /// Loads the adapter of `blade`, and seats it with `edit`.
     fn install(
         &mut self,
         blade: &Source,
@@ -304,7 +304,7 @@ impl Chat<'_> {
         };
         let built = config.build().map_err(|e| SchemeError::Parameter { slot: "blades", reason: e.to_string() })?;
         let seat = Seat::new(blade.name.as_str(), built);
-        // An edit that will be refused must not replace an adapter in use.
+        // Try the edit first, so that a refused edit does not replace an adapter in use.
         edit(&self.session.spec().snapshot(), seat.clone())?;
         if blade.instruction().is_some() {
             self.adapters.remove(&blade.name);

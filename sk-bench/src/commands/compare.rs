@@ -59,7 +59,7 @@ pub struct CompareArgs {
     quiet: bool,
 }
 
-/// One answer, and what the blades think of it.
+/// One answer, with the scores of the blades.
 #[derive(Debug, Serialize)]
 struct Column {
     scheme: Option<PathBuf>,
@@ -76,7 +76,7 @@ struct Column {
 /// Runs the command.
 ///
 /// # Errors
-/// When the input is at fault, a model cannot be loaded, or a step fails.
+/// If the input is invalid, a model cannot be loaded, or a step fails.
 pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let sources = args.models.sources();
     let schemes: Vec<Option<PathBuf>> =
@@ -86,7 +86,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
         let name = scheme.as_ref().map_or_else(String::new, |scheme| scheme.display().to_string());
         arms.push(PlannedArm { name, config: args.operating.steering(Vec::new(), scheme.clone()).spec(sources.are_shipped())? });
     }
-    // The reference scheme reads every answer with every blade.
+    // The reference scheme scores every answer with every blade.
     let mut reader = args.operating.steering(Vec::new(), None).spec(sources.are_shipped())?;
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.quiet);
@@ -131,7 +131,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
 }
 
 impl CompareArgs {
-    /// The weightings of a scheme's columns.
+    /// Returns the weightings of a scheme's columns.
     fn weightings(&self, config: &SchemeSpec) -> Vec<NamedWeights> {
         let corner = |name: &str| NamedWeights::from_iter([(name.to_owned(), 1.0)]);
         match (&self.weights[..], &config.weights) {
@@ -165,14 +165,13 @@ impl Column {
     }
 }
 
-/// A weight with three digits at most.
+/// Formats a weight with at most three decimals.
 fn short(weight: f64) -> String {
     let text = format!("{weight:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Answers side by side, folded where there is no room; a star marks the highest score of each
-/// blade.
+/// Formats the answers in columns, wrapped to fit. A star marks the highest score of each blade.
 fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
     let score = |column: &Column, place: usize| {
         let Some(&(_, value)) = column.scores.get(place) else { return String::new() };

@@ -1,4 +1,4 @@
-//! `swiss-knife export`: the model that ships, as files that other programs load.
+//! `swiss-knife export`: writes the bundled model as files that other programs can load.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ pub struct ExportArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// When no model is built in, the folder holds something, or a file cannot be written.
+/// If no model is bundled, the folder is not empty, or a file cannot be written.
 pub fn run(args: &ExportArgs) -> Result<(), Error> {
     let embedded = assets::embedded().ok_or(Error::NothingEmbedded)?;
     let root = &args.directory;

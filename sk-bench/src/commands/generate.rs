@@ -51,7 +51,7 @@ pub struct GenerateArgs {
     json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct GeneratedReply<'a> {
     prompt: &'a str,
@@ -70,9 +70,9 @@ struct GeneratedReply<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When the input is at fault, a model cannot be loaded, or a step fails.
+/// If the input is invalid, a model cannot be loaded, or a step fails.
 pub fn run(args: &GenerateArgs) -> Result<(), Error> {
-    // What can be refused at once is, before a model is loaded.
+    // Report invalid options before a model is loaded.
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
         spare(args.prompt.files().chain(args.steering.scheme.as_deref()), trace)?;
@@ -103,10 +103,10 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     screen.end(&reply, seed)
 }
 
-/// An empty dialogue in the framing that the options ask for.
+/// Returns an empty dialogue with the requested framing.
 ///
 /// # Errors
-/// When the chat template is asked for and the backbone has none.
+/// If the chat template is requested and the backbone has none.
 pub(super) fn conversation(host: &Host, generation: &GenerationArgs, convention: Convention) -> Result<Conversation, Error> {
     Ok(Conversation::new(generation.framing.of(host, convention)?, generation.system.as_deref()))
 }

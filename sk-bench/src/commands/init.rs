@@ -1,4 +1,4 @@
-//! `swiss-knife init`: a folder with an experiment that runs as it is.
+//! `swiss-knife init`: creates a folder with an experiment that is ready to run.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ Examples:
   # A plan, a scheme and prompts, and the commands that lead from them to a report
   swiss-knife init experiment";
 
-/// The files, each with what it is.
+/// The files: name, description and contents.
 const FILES: [(&str, &str, &str); 3] = [
     ("frontier.toml", "the plan: which schemes answer which prompts at which weights", include_str!("init/frontier.toml")),
     ("mine.toml", "a scheme to change", include_str!("init/mine.toml")),
@@ -33,7 +33,7 @@ pub struct InitArgs {
 /// Writes the files and prints the commands that use them.
 ///
 /// # Errors
-/// When the folder holds something, or cannot be written.
+/// If the folder is not empty or cannot be written.
 pub fn run(args: &InitArgs) -> Result<(), Error> {
     let folder = &args.folder;
     match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
@@ -49,7 +49,7 @@ pub fn run(args: &InitArgs) -> Result<(), Error> {
     anstream::stdout().lock().write_all(next(folder).as_bytes()).map_err(Error::Output)
 }
 
-/// What was written, and the commands that lead to a report.
+/// Describes the written files and the commands that lead to a report.
 fn next(folder: &Path) -> String {
     let path = |name: &str| word(&folder.join(name).to_string_lossy());
     let mut text = String::new();

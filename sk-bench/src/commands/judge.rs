@@ -1,6 +1,6 @@
-//! `swiss-knife judge`: scores for responses, and how far they can be trusted.
+//! `swiss-knife judge`: scores responses, and measures how reliable the scores are.
 
-// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+// Doc comments of arguments are help texts, in which brackets mark optional parts.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod options;
@@ -118,8 +118,7 @@ pub enum JudgeCommand {
 /// Judges responses and prints a summary on standard output.
 ///
 /// # Errors
-/// When files cannot be read or written, the judge cannot be asked, or questions stayed without an
-/// answer.
+/// If files cannot be read or written, the judge fails, or questions have no answer.
 pub fn run(args: &JudgeArgs) -> Result<(), Error> {
     match (&args.command, &args.options) {
         (Some(JudgeCommand::Rubrics { objectives, json, toml }), _) => rubrics(objectives.as_deref(), *json, *toml),
@@ -129,22 +128,22 @@ pub fn run(args: &JudgeArgs) -> Result<(), Error> {
         (Some(JudgeCommand::Retest(options)), _) => judge(options, &Task::Retest),
         (Some(JudgeCommand::Candidates(options)), _) => judge(options, &Task::Candidates),
         (None, Some(options)) => judge(options, &Task::Responses),
-        // The parser asks for the options of `judge` where there is no subcommand.
+        // The parser requires the options of `judge` if there is no subcommand.
         (None, None) => Err(Error::Usage("give a file of responses; see swiss-knife judge --help".to_owned())),
     }
 }
 
-/// Who is asked.
+/// The judge.
 enum Asked {
     Offline(Box<OfflineJudge>),
     Server(Box<ChatJudge>),
 }
 
-/// What is judged.
+/// What to judge.
 enum Task {
     /// Responses.
     Responses,
-    /// Responses, twice.
+    /// Responses, in two passes.
     Retest,
     /// The candidates of the steps of a sweep.
     Candidates,
@@ -161,7 +160,8 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     if same_file(&options.responses, &options.output) {
         return Err(JudgeError::Collision { path: options.output.clone() }.into());
     }
-    // Made before the file of judgements is, so that a server that is not there leaves none.
+    // Create the judge before the file of judgements, so that no file is created if the server
+    // cannot be reached.
     let judge = match options.offline_judge(&objectives)? {
         Some(judge) => Asked::Offline(Box::new(judge)),
         None => Asked::Server(Box::new(options.judge()?)),
@@ -177,7 +177,7 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     interrupt::listen();
     let ask = |judge: &dyn Judge| ask(&panel, judge, &journal, earlier, options.quiet);
     let (outcome, cached) = match (judge, options.cache_directory()) {
-        // It answers as fast as a cache would.
+        // The offline judge is as fast as a cache.
         (Asked::Offline(judge), _) => (ask(&*judge)?, 0),
         (Asked::Server(chat), Some(directory)) => {
             let judge = Cached::new(*chat, &directory)?;
@@ -224,7 +224,7 @@ fn ask(
     Ok(outcome?)
 }
 
-/// Says when the server did not support what was tried first.
+/// Prints a note if the server does not support a JSON schema.
 fn note_structure(judge: &ChatJudge, options: &JudgeOptions) {
     if options.expects_schema() && judge.structure() != Structure::Schema && !options.quiet {
         let way = if judge.structure() == Structure::Object { "response_format json_object" } else { "asking for JSON in words" };
@@ -248,7 +248,7 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
     Ok(write("judged_frontier.csv", table.as_bytes())?)
 }
 
-/// The objectives of a file, or the given ones.
+/// Returns the objectives of a file, or `otherwise`.
 fn read_objectives(file: Option<&Path>, otherwise: &Objectives) -> Result<Objectives, Error> {
     file.map_or_else(|| Ok(otherwise.clone()), |file| Ok(Objectives::read(file).map_err(JudgeError::from)?))
 }

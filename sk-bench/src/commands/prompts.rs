@@ -1,6 +1,6 @@
-//! `swiss-knife prompts`: evaluation prompts, listed, drawn and written down.
+//! `swiss-knife prompts`: lists, samples and exports evaluation prompts.
 
-// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+// Doc comments of arguments are help texts, in which brackets mark optional parts.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -17,7 +17,8 @@ use crate::record_file::spare;
 use crate::terminal;
 use crate::{Error, output, whole_file};
 
-/// Values of a label that are counted one by one; of a label with more, only how many there are.
+/// Maximum number of values of a label that are listed with their counts. For a label with more,
+/// only the number of values is shown.
 const FEW: usize = 6;
 
 const EXAMPLES: &str = "\
@@ -105,10 +106,10 @@ pub struct SampleArgs {
     output: Option<PathBuf>,
 }
 
-/// Lists, writes or draws prompts.
+/// Lists, exports or samples prompts.
 ///
 /// # Errors
-/// When prompts cannot be read, drawn or written.
+/// If prompts cannot be read, sampled or written.
 pub fn run(command: &PromptsCommand) -> Result<(), Error> {
     match command {
         PromptsCommand::List(args) => list(args),
@@ -125,7 +126,7 @@ pub fn run(command: &PromptsCommand) -> Result<(), Error> {
 }
 
 impl SourceArgs {
-    /// The prompts, none of whose files is the `output`.
+    /// Loads the prompts, and checks that `output` is not one of their files.
     fn spared(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
         let inputs: Vec<PathBuf> =
             self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())).collect();
@@ -145,7 +146,7 @@ fn write(prompts: &[Prompt], output: Option<&Path>) -> Result<(), Error> {
         .map_err(|source| PromptSetError::Write { path: path.to_owned(), source }.into())
 }
 
-/// What `list` says about one file or set.
+/// The output of `list` for one file or set.
 #[derive(Serialize)]
 struct Listing<'a> {
     source: &'a str,

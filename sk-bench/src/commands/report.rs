@@ -1,4 +1,4 @@
-//! `swiss-knife report`: tables on judged results, and a page of them.
+//! `swiss-knife report`: tables of judged results, and an HTML page with them.
 
 use std::fs;
 use std::io::Write;
@@ -31,11 +31,11 @@ judged_ablations.csv and candidate_steps.jsonl; each may be gzipped. Where they 
 own results, the tables \"reproduction\" and \"differences\" hold the published figures against the
 cells.";
 
-/// What methods are compared with unless a name is given: the first that is there.
+/// The default reference methods. The first one that occurs in the results is used.
 const REFERENCES: [&str; 2] = ["swiss", "swiss-knife"];
 
-/// Most resamples: an interval of so many takes 80 MB, and more make no digit that is printed
-/// steadier.
+/// Maximum number of resamples. An interval with this many takes 80 MB, and more would not change
+/// any printed digit.
 const MOST_RESAMPLES: usize = 10_000_000;
 
 /// Options of `report`.
@@ -93,7 +93,7 @@ enum Format {
 /// Reads the results, computes the tables, and prints or writes them.
 ///
 /// # Errors
-/// When the results cannot be read or hold what they must not, or the report cannot be written.
+/// If the results cannot be read or are invalid, or the report cannot be written.
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
     if let Some(html) = &args.html {
         let traces = args.records.as_ref().map(|records| records.with_extension("traces.jsonl"));
@@ -123,7 +123,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Error> {
     }
 }
 
-/// Keeps the named tables, those of the appendix too.
+/// Keeps only the named tables, including those of the appendix.
 fn choose(report: &mut Report, names: &[String]) -> Result<(), Error> {
     let known: Vec<&str> = report.tables.iter().map(|table| table.id.as_str()).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {

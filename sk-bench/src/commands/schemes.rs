@@ -1,4 +1,4 @@
-//! `swiss-knife schemes`: the methods that ship, slot by slot, and what they cost.
+//! `swiss-knife schemes`: shows the bundled schemes, slot by slot, and measures their cost.
 
 mod measure;
 
@@ -64,7 +64,7 @@ struct SchemeRow {
 /// Prints the table, a file, a whole scheme, the schema, or a measurement on standard output.
 ///
 /// # Errors
-/// When no scheme has the name, a measurement fails, or standard output cannot be written.
+/// If there is no scheme with the name, a measurement fails, or standard output cannot be written.
 pub fn run(args: &SchemesArgs) -> Result<(), Error> {
     let named = args.name.as_deref().map(shipped).transpose()?;
     if args.measure.measure {

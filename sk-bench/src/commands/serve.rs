@@ -35,10 +35,10 @@ Examples:
 /// The environment variable with the key that clients must send.
 const KEY: &str = "SWISS_KNIFE_SERVE_KEY";
 
-/// Threads that serve connections.
+/// Number of threads that serve connections.
 const WORKERS: usize = 2;
 
-/// Threads for adapters that are loaded, beside those that write answers.
+/// Number of threads for loading adapters, in addition to those that generate answers.
 const LOADERS: usize = 2;
 
 /// Options of `serve` and `play`.
@@ -125,15 +125,15 @@ pub struct ServeArgs {
     models: ModelArgs,
 }
 
-/// Serves.
+/// Runs the server.
 ///
 /// # Errors
-/// When the input is at fault, a model cannot be loaded, or the address cannot be had.
+/// If the input is invalid, a model cannot be loaded, or the server cannot listen at the address.
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
     start(args, |_| {})
 }
 
-/// Serves, and opens the page in a browser.
+/// Runs the server, and opens its page in a browser.
 ///
 /// # Errors
 /// As [`run`].
@@ -157,7 +157,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         .enable_all()
         .build()
         .map_err(listening)?;
-    // An address that cannot be had is known before models are loaded.
+    // Bind the address before loading models, so that an error is reported early.
     let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     message::note(&format!("loading · http://{address}/ready answers 503 until the models are there"));
@@ -167,7 +167,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         async move {
             Arc::clone(&server).serve(listener, ended()).await;
             if !server.is_open() {
-                // Nothing can be asked to stop loading, and nothing is lost.
+                // Loading cannot be cancelled, and nothing is lost by exiting.
                 std::process::exit(0);
             }
         }
@@ -179,12 +179,12 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     runtime.block_on(serving).map_err(|error| listening(error.into()))
 }
 
-/// Logs requests and answers to standard error, and with `texts` what they say.
+/// Logs requests and answers to standard error; with `texts`, their contents, too.
 fn log(texts: bool) {
     let level = if texts { LevelFilter::TRACE } else { LevelFilter::OFF };
     let shown = Targets::new().with_target("sk_serve", LevelFilter::INFO).with_target("sk_serve::texts", level);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    // Another one stays, if there is one.
+    // An existing subscriber is kept.
     let _ = tracing_subscriber::registry().with(lines.with_filter(shown)).try_init();
 }
 
@@ -208,7 +208,7 @@ impl ServeArgs {
         }
     }
 
-    /// Who may use the server.
+    /// Returns the access rules of the server.
     fn access(&self) -> Result<Access, Error> {
         let key = match &self.api_key_file {
             Some(file) => {
@@ -263,7 +263,7 @@ impl ServeArgs {
     }
 }
 
-/// Ends at Ctrl-C, or when the system asks the program to end.
+/// Waits for Ctrl-C or a termination signal.
 async fn ended() {
     let asked = async {
         #[cfg(unix)]
@@ -271,7 +271,7 @@ async fn ended() {
             let _ = terminated.recv().await;
             return;
         }
-        // A program that cannot listen for a signal is ended by it as usual.
+        // If the handler cannot be installed, the signal ends the program as usual.
         std::future::pending::<()>().await;
     };
     let interrupted = async {

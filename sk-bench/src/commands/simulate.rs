@@ -1,4 +1,5 @@
-//! `swiss-knife simulate`: the theory made visible, and checked on every datum that is shown.
+//! `swiss-knife simulate`: illustrates the theorems with simulations, and checks them on every
+//! datum shown.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -60,10 +61,10 @@ enum Format {
     Json,
 }
 
-/// Does the studies and prints their tables, or writes their page.
+/// Runs the studies and prints their tables, or writes them as a page.
 ///
 /// # Errors
-/// When a datum contradicts a theorem, a study does not exist, or the output cannot be written.
+/// If a datum contradicts a theorem, a study does not exist, or the output cannot be written.
 pub fn run(args: &SimulateArgs) -> Result<(), Error> {
     if let Some(name) = args.studies.iter().find(|name| !STUDIES.contains(&name.as_str())) {
         return Err(Error::Usage(format!("unknown study \"{name}\"; {}", suggest::hint(name, &STUDIES))));

@@ -1,4 +1,4 @@
-//! `swiss-knife sweep`: schemes × weight vectors × prompts × seeds, as a plan has them.
+//! `swiss-knife sweep`: runs a plan of schemes × weight vectors × prompts × seeds.
 
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
@@ -57,14 +57,14 @@ pub struct SweepArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// When the plan is at fault, a model cannot be loaded, a cell fails or the output cannot be kept.
+/// If the plan is invalid, a model cannot be loaded, a cell fails or the output cannot be written.
 pub fn run(args: &SweepArgs) -> Result<(), Error> {
     let mut plan = Plan::read(&args.plan)?;
     if let Some(device) = args.device {
         plan.models.device = device;
     }
     let grid = Grid::new(plan, &Digests::new(args.quiet))?;
-    // Nothing is created before all prompts are known to fit.
+    // Create no file before all prompts are known to fit.
     let completion = Store::peek(&grid)?;
     if args.dry_run {
         list(&completion)?;
@@ -86,7 +86,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     let worker = Worker::new(&grid, &loaded)?;
     drop(loading);
     let mut store = Store::open(&grid)?;
-    // Cells of all processes count: they all bring the end nearer.
+    // The progress includes the cells of all processes.
     let mut work = Work::new("cell", args.quiet);
     let result = sweep::run(&mut store, &worker, args.at_once, |SweepProgress { done, total, waiting }| {
         work.follow(done as u64, total as u64, if waiting { "other processes have the rest" } else { "" });
@@ -106,7 +106,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many cells there are, and why.
+/// Describes the number of cells and how it comes about.
 fn counts(completion: &Completion<'_>) -> String {
     let grid = completion.grid();
     let unweighted: BTreeSet<usize> = grid.cells.iter().filter(|cell| cell.weights.is_none()).map(|cell| cell.arm).collect();

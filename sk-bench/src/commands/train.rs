@@ -1,6 +1,6 @@
 //! `swiss-knife train`: the tokenizer, the language model, and adapters and heads from preferences.
 
-// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+// Doc comments of arguments are help texts, in which brackets mark optional parts.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod head;
@@ -300,7 +300,7 @@ pub struct DpoArgs {
     unseen: Option<PathBuf>,
 }
 
-/// A layer by its module name.
+/// Parses a layer's module name.
 fn target(name: &str) -> Result<Target, String> {
     Target::from_name(name).ok_or_else(|| {
         let known: Vec<_> = Target::ALL.into_iter().map(Target::name).collect();
@@ -308,7 +308,7 @@ fn target(name: &str) -> Result<Target, String> {
     })
 }
 
-/// What a head or a judge is about: what was given, or the name of its directory.
+/// Returns the attribute of a head or a judge: the given one, or the name of its directory.
 fn attribute(given: Option<String>, output: &Path) -> String {
     given.or_else(|| Some(output.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
 }
@@ -317,7 +317,7 @@ fn attribute(given: Option<String>, output: &Path) -> String {
 ///
 /// # Errors
 ///
-/// When the device cannot be had, or as [`TrainError`] says.
+/// If the device is not available, or for the reasons given at [`TrainError`].
 pub fn run(command: TrainCommand) -> Result<(), Error> {
     match command {
         TrainCommand::Text(args) => text(&args),

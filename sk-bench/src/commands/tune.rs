@@ -1,4 +1,4 @@
-//! `swiss-knife tune`: Bayesian optimisation of a scheme's numbers, as a plan has it.
+//! `swiss-knife tune`: runs a plan for the Bayesian optimisation of a scheme's numbers.
 
 mod summary;
 
@@ -56,8 +56,8 @@ pub struct TuneArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// When the plan is at fault, a prompt is to be evaluated on too, a model cannot be loaded, a trial
-/// fails or the ledger cannot be kept.
+/// If the plan is invalid, a prompt is also an evaluation prompt, a model cannot be loaded, a trial
+/// fails or the ledger cannot be written.
 pub fn run(args: &TuneArgs) -> Result<(), Error> {
     let mut plan = TunePlan::read(&args.plan)?;
     if let Some(device) = args.device {
@@ -67,7 +67,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
     let scorer = Scorer::of(&plan)?;
     let digests = Digests::new(args.quiet);
     let settings = plan.settings(&prompts, &scorer.identity(), &digests)?;
-    // A search that runs may be looked at.
+    // A dry run may read the ledger of a running search.
     let open = if args.dry_run { Ledger::look } else { Ledger::open };
     let mut ledger = open(&plan.output, plan.ledger_searches()?, &settings)?;
     if !args.dry_run {
@@ -86,7 +86,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Shows how far a tuning is: a line per trial stays.
+/// Shows the progress of tuning, with a permanent line per trial.
 fn show(work: &mut Work, plan: &TunePlan, progress: &TuneProgress<'_>) {
     let &TuneProgress { search, done, total, last } = progress;
     let search = &plan.searches[search];

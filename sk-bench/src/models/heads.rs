@@ -1,4 +1,4 @@
-//! The heads of a scheme: where they are, and what they are.
+//! The heads of a scheme: their sources and kinds.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use super::Source;
 use crate::Error;
 use crate::scheme::{BladeRule, BladeSpec, SchemeError, SchemeSpec};
 
-/// Where the head of each blade of `config` is: on the command line, in the scheme file, or in the
-/// program. Heads on the command line that no blade of `config` is named after are seated as what
-/// they are, unless its template reads heads of another kind.
+/// Returns the source of the head of each blade of `config`: from the command line, from the scheme
+/// file, or from the bundled files. Heads on the command line that `config` does not name are
+/// seated as blades of their own kind, unless its template uses heads of another kind.
 pub(super) fn sources(
     config: &mut SchemeSpec,
     given: &[Source],
@@ -61,8 +61,8 @@ pub(super) fn sources(
     readers.map(source).collect()
 }
 
-/// Why `config`, whose template reads heads of another kind, cannot seat a head that it does not
-/// name; nothing where it can.
+/// Returns the reason why `config` cannot seat a head that it does not name: its template uses
+/// heads of another kind. Returns `None` if it can.
 pub(super) fn misfit(config: &SchemeSpec, head: &Source) -> Result<Option<SchemeError>, Error> {
     let template = config.template.as_ref().filter(|_| !config.blades.iter().any(|blade| blade.name == head.name));
     let Some((template, kind)) = template.and_then(|template| Some((template, template.rule.head_kind()?))) else {
@@ -81,7 +81,7 @@ fn kind_of(head: &Source) -> Result<HeadKind, Error> {
     head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))
 }
 
-/// Checks that each head is of the kind of its blade.
+/// Checks that each head has the kind that its blade needs.
 pub(crate) fn check(config: &SchemeSpec, heads: &[(String, Head)]) -> Result<(), SchemeError> {
     for (name, head) in heads {
         let reads = |blade: &&BladeSpec| blade.name == *name && blade.rule.head_kind().is_some_and(|kind| kind != head.kind);

@@ -1,4 +1,4 @@
-//! `swiss-knife arms`: several schemes choose from the very same candidates.
+//! Tests of `swiss-knife arms`: several schemes choose from the same candidates.
 
 use std::fs;
 use std::path::Path;

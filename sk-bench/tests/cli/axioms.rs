@@ -1,4 +1,4 @@
-//! `swiss-knife axioms`: the report, for people and for programs.
+//! Tests of the report of `swiss-knife axioms`, as text and as JSON.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn operators_by_axioms_with_counterexamples() {
     assert_eq!(text, String::from_utf8(run(["axioms", "thurstone", "asinh", "--cases", "300"]).stdout).unwrap());
 }
 
-/// Every operator that ships, and what it breaks.
+/// Every bundled operator, with the axioms that it violates.
 const VIOLATED: [(&str, &str); 21] = [
     ("thurstone", "A5"),
     ("bradley-terry", "A5"),

@@ -1,4 +1,4 @@
-//! What is wrong with the input is said on one line that names it, and the exit status is 2.
+//! Tests that invalid input is reported on one line that names it, with exit status 2.
 
 use std::fs;
 use std::io::Write;
@@ -357,8 +357,8 @@ fn a_context_larger_than_memory() {
 /// Clears the screen, names the window, and turns the direction of what follows.
 const COMMANDS: &str = "\u{1b}[2J\u{1b}]0;mine\u{7}\u{9b}31m\u{202e}";
 
-/// Asserts that no byte of what a file, a server or a model holds commands the terminal, and that no
-/// line is longer than a screen.
+/// Asserts that no text of a file, a server or a model controls the terminal, and that no line is
+/// longer than a screen.
 fn assert_plain(text: &str) {
     for line in text.lines() {
         assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");

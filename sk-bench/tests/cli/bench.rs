@@ -1,4 +1,4 @@
-//! `swiss-knife bench` with few tokens, on tiny models: what it reports, and what it refuses.
+//! Tests of the reports and errors of `swiss-knife bench`, with few tokens and tiny models.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// That a figure has a median within its range, and is as far from its floor as it says.
+/// Asserts that the median of a figure lies in its range, and that its ratio to the floor is
+/// correct.
 fn check_figure(name: &str, figure: &Value, is_rate: bool) {
     let [median, min, max] = ["median", "min", "max"].map(|field| number(&figure[field]));
     assert!(min > 0.0 && min <= median && median <= max, "{name}: {figure}");

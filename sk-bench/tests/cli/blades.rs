@@ -1,4 +1,4 @@
-//! `swiss-knife blades`, and `train dpo` as it is used by it.
+//! Tests of `swiss-knife blades`, and of `train dpo` as used by it.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `swiss-knife certify`: bounds, radii, refusals, and the search for the worst jump.
+//! Tests of `swiss-knife certify`: bounds, radii, errors, and the search for the worst jump.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `swiss-knife chat` from a pipe, on a tiny random model.
+//! Tests of `swiss-knife chat` with input from a pipe and from a terminal.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A tiny random model on disk, and the program run on it.
+//! A tiny random model on disk, and helpers that run the program on it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ const TOKENIZER: &str = include_str!("../fixtures/bytes.json");
 /// The blades of the tiny model.
 pub(crate) const BLADES: [&str; 3] = ["helpful", "honest", "harmless"];
 
-/// Tokens that the tiny model holds.
+/// Context length of the tiny model.
 pub(crate) const CONTEXT: usize = 512;
 
 /// Embedding rows: a few more than the tokenizer has entries, as in Qwen2.5.
@@ -57,7 +57,8 @@ pub(crate) fn model_args() -> Vec<String> {
     args
 }
 
-/// The program, with nothing of the caller's environment that could change what it does.
+/// Returns a command for the program, without environment variables that could change its
+/// behaviour.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swiss-knife"));
     command.env("HF_HUB_OFFLINE", "1").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
@@ -100,8 +101,8 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Asserts that a run was refused as bad input: status 2, nothing on standard output, one line that
-/// contains `parts`.
+/// Asserts that a run failed because of bad input: status 2, empty standard output, and one line on
+/// standard error that contains `parts`.
 pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let error = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{error}");

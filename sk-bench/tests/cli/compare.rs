@@ -1,4 +1,4 @@
-//! `swiss-knife compare`, run as a program on a tiny random model.
+//! Tests of `swiss-knife compare` on a tiny random model.
 
 use serde_json::Value;
 

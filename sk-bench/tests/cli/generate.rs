@@ -1,4 +1,4 @@
-//! `swiss-knife generate`, run as a program on a tiny random model.
+//! Tests of `swiss-knife generate` on a tiny random model.
 
 use std::fs;
 use std::io::Read;

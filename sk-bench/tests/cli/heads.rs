@@ -1,4 +1,4 @@
-//! Heads on the backbone: trained, seated and refused, by the program on a tiny random model.
+//! Tests of heads on the backbone: training, seating and errors, on a tiny random model.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `swiss-knife init`, and the way from it to a report.
+//! Tests of `swiss-knife init`, and of the commands from there to a report.
 
 use std::fs;
 

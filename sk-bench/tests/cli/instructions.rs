@@ -1,4 +1,4 @@
-//! Blades made of instructions, on a tiny random model.
+//! Tests of instruction blades on a tiny random model.
 
 use std::fs;
 use std::path::Path;

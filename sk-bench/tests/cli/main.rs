@@ -1,4 +1,4 @@
-//! The `swiss-knife` program as a user runs it: its output, its files, its errors.
+//! Tests of the `swiss-knife` program: its output, its files and its errors.
 
 mod arms;
 mod axioms;

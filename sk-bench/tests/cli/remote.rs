@@ -1,4 +1,4 @@
-//! The program on models behind servers that imitate vLLM and SGLang.
+//! Tests of the program with models behind servers that imitate vLLM and SGLang.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `swiss-knife report`: tables on standard output and in files.
+//! Tests of `swiss-knife report`: tables on standard output and in files.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `swiss-knife schemes`: the table, the files, and what they cost.
+//! Tests of `swiss-knife schemes`: the table, the files and the measured cost.
 
 use serde_json::Value;
 

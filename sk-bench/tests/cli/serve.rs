@@ -1,4 +1,4 @@
-//! The server, as clients of OpenAI's API use it.
+//! Tests of the server, as clients of the OpenAI API use it.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

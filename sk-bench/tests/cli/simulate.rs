@@ -1,4 +1,4 @@
-//! `swiss-knife simulate`: its tables, its page, and whether its checks are awake.
+//! Tests of `swiss-knife simulate`: its tables, its page, and that its checks detect errors.
 
 use std::fs;
 

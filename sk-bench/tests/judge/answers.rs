@@ -1,4 +1,4 @@
-//! What models say, and what becomes of it.
+//! Tests of how model answers are turned into scores.
 
 use serde_json::{Value, json};
 use sk_bench::judge::{ChatJudge, ChatSettings, Endpoint, JudgeError, Scale, Score, Scoring, Structure, Verdict};

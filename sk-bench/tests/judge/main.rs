@@ -1,4 +1,4 @@
-//! Judging, against a server on loopback that misbehaves on purpose.
+//! Tests of judging with a misbehaving server on loopback.
 
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
@@ -30,7 +30,7 @@ use server::Server;
 const QUICK: Retry =
     Retry { attempts: 4, first: Duration::from_millis(2), longest: Duration::from_millis(10), patience: Duration::from_secs(5) };
 
-/// Long enough that only a server that means to be slow exceeds it.
+/// A timeout that only a deliberately slow server exceeds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn settings(scoring: Scoring) -> ChatSettings {
@@ -91,7 +91,7 @@ fn rubrics(names: &[&str]) -> Vec<&'static Rubric> {
     names.iter().map(|name| rubric(name).unwrap()).collect()
 }
 
-/// Judges into a file, going on from what is there.
+/// Judges into a file, and resumes from its contents.
 fn run(judge: &dyn Judge, responses: &[Response], rubrics: &[&Rubric], passes: u32, file: &Path) -> Result<Outcome, JudgeError> {
     let (journal, earlier) = Journal::open(file)?;
     judge_all(

@@ -1,5 +1,5 @@
-//! Judging without a server: preference models fitted by the program, and a tiny random model for
-//! fluency.
+//! Tests of judging without a server, with preference models fitted by the program and a tiny
+//! random model for fluency.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! From a plan to a page: sweep, judge, table, report, as a user runs them one after the other.
+//! Tests of the whole pipeline from a plan to a page: sweep, judge, table and report.
 
 use std::fs;
 use std::path::Path;

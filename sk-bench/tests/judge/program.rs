@@ -1,4 +1,4 @@
-//! `swiss-knife judge` as a user runs it.
+//! Tests of the program `swiss-knife judge`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,7 +15,8 @@ use sk_bench::judge::Objectives;
 use crate::responses;
 use crate::server::{Reply, Server};
 
-/// The program, with nothing of the caller's environment that could change what it does.
+/// Returns a command for the program, without environment variables that could change its
+/// behaviour.
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swiss-knife"));
     command.env_remove("SWISS_KNIFE_API_KEY").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! The file of judgements, the cache, and what a second pass says.
+//! Tests of the journal, the cache and test–retest agreement.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A chat server that does what a test tells it to, right or wrong.
+//! A scripted chat server for tests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sk_bench::judge::Objectives;
 
-/// A request as the server saw it.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) path: String,
@@ -32,7 +32,7 @@ impl Request {
     }
 }
 
-/// What a server may do with a request.
+/// The action of the server for a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// A status with headers and a body.
@@ -144,8 +144,8 @@ impl Server {
     }
 }
 
-/// An address at which nobody listens, nor can while this lives: a connection that was taken there
-/// holds it.
+/// An address at which no process listens, nor can while this value lives, because an accepted
+/// connection occupies it.
 pub(crate) struct Deserted {
     pub(crate) url: String,
     _ends: [TcpStream; 2],

@@ -1,4 +1,4 @@
-//! Servers that fail, and what is done about it.
+//! Tests of the handling of server failures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;

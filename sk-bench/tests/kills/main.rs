@@ -1,11 +1,11 @@
-//! Runs of `sweep`, `judge`, `tune` and `train` that are killed at random moments and begun again:
-//! in the end there is what a run leaves that nothing happens to.
+//! Tests that `sweep`, `judge`, `tune` and `train` survive kills: runs that are killed at random
+//! moments and restarted produce the same files as an uninterrupted run.
 //!
 //! ```sh
 //! SWISS_KNIFE_KILLS=1000 cargo test --release -p sk-bench --test kills -- --ignored --nocapture
 //! ```
 //!
-//! Each of the four takes as many kills, 25 unless the variable says.
+//! The variable is the number of kills of each command, by default 25.
 
 #![cfg(unix)]
 
@@ -25,13 +25,13 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-/// Kills in one folder before a run may come to its end.
+/// Number of kills in one folder before a run is allowed to finish.
 const MOST: usize = 30;
 
-/// What a run leaves, by name or id.
+/// The output of a run, by name or id.
 type Outcome = BTreeMap<String, Value>;
 
-/// A command that a later one takes up.
+/// A command that can be resumed.
 struct Job {
     name: &'static str,
     /// Writes its inputs to a folder.
@@ -52,7 +52,7 @@ impl Job {
         self.check(&self.command(folder).output().unwrap());
     }
 
-    /// Checks that a run came to its end, or found that an earlier one had.
+    /// Checks that a run finished, or found that an earlier run had finished.
     fn check(&self, output: &Output) {
         let over = stderr(output).contains("model.safetensors is there already, and no checkpoint");
         assert!(output.status.success() || over, "{}: {}", self.name, stderr(output));

@@ -1,5 +1,5 @@
-//! Each policy the slow way: the whole sequence anew for every token, one adapter at a time, no
-//! cache, in f64 from the logits on.
+//! A brute-force implementation of each policy: it recomputes the whole sequence for every token,
+//! one adapter at a time, without a KV cache, and uses f64 from the logits on.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
@@ -76,7 +76,7 @@ impl Brute {
     /// y_<t), under an adapter or the backbone.
     pub(crate) fn read(&self, blade: Option<usize>, context: &[TokenId], span: &[TokenId]) -> (f64, f64) {
         let whole: Vec<TokenId> = context.iter().chain(span).copied().collect();
-        // The logits at a place predict the next token.
+        // The logits at a position predict the next token.
         let logits = tail(&self.backbone, blade.map(|k| &self.adapters[k]), &whole[..whole.len() - 1], span.len()).1;
         let (mut log_prob, mut entropy) = (0.0, 0.0);
         for (logits, &token) in logits.chunks_exact(logits.len() / span.len()).zip(span) {
@@ -93,12 +93,12 @@ fn next(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> Ve
     log_softmax(&last(model, adapter, context).1)
 }
 
-/// Final-norm state and logits at the last place of `context`.
+/// Returns the final-norm state and the logits at the last position of `context`.
 fn last(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> (Vec<f64>, Vec<f64>) {
     tail(model, adapter, context, 1)
 }
 
-/// Final-norm states and logits at the last `count` places of `context`, one after another.
+/// Returns the final-norm states and logits at the last `count` positions of `context`.
 fn tail(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId], count: usize) -> (Vec<f64>, Vec<f64>) {
     let device: Device = model.device();
     let ids: Vec<i64> = context.iter().map(|&token| i64::from(token)).collect();
@@ -116,8 +116,7 @@ pub(crate) fn log_softmax(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - total).collect()
 }
 
-/// Probabilities of a softmax cut to the `k` likeliest and then to a nucleus of mass `p`, by
-/// sorting everything.
+/// Returns softmax probabilities after top-k and then top-p filtering, by sorting all tokens.
 pub(crate) fn truncated(scores: &[f64], k: usize, p: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));

@@ -1,4 +1,4 @@
-//! Each shipped scheme against the method it stands for, worked out the slow way on tiny random
+//! Tests of each bundled scheme against a brute-force implementation of its method, on tiny random
 //! models.
 
 mod brute;
@@ -46,7 +46,7 @@ struct Args {
     steering: SteeringArgs,
 }
 
-/// A shipped scheme at work on the tiny models.
+/// A bundled scheme on the tiny models.
 struct Run {
     scheme: Scheme,
     context: Context,
@@ -99,7 +99,7 @@ fn distribution(trace: &StepTrace, vocabulary: usize) -> Vec<f64> {
     result
 }
 
-/// Runs a token-level scheme and holds each step's distribution against `expected` after the same
+/// Runs a token-level scheme, and compares each step's distribution with `expected` after the same
 /// context.
 fn assert_distribution(name: &str, options: &[&str], expected: impl Fn(&Brute, &[TokenId]) -> Vec<f64>) {
     let brute = Brute::new();
@@ -120,7 +120,7 @@ fn only(token: usize, vocabulary: usize) -> Vec<f64> {
     result
 }
 
-/// The first of the largest.
+/// Returns the argmax; the first one in case of a tie.
 fn argmax(values: &[f64]) -> usize {
     (0..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
 }
@@ -131,7 +131,7 @@ fn weighted(policies: &[Vec<f64>], f: impl Fn(f64) -> f64) -> Vec<f64> {
     (0..policies[0].len()).map(sum).collect()
 }
 
-/// Holds a scheme against its definition.
+/// Compares a scheme with its definition.
 fn hold(name: &str) {
     match name {
         "base" | "greedy" => base_is_the_backbone_alone(name),
@@ -204,13 +204,13 @@ held! {
     sigma_zero: "sigma-zero",
 }
 
-/// A scheme file cannot be added without saying what it must do.
+/// Every bundled scheme must have a definition here.
 #[test]
 fn every_scheme_is_held_against_its_definition() {
     assert_eq!(HELD, SHIPPED.iter().map(|scheme| scheme.name).collect::<Vec<_>>());
 }
 
-/// What a scheme over drafted spans is, written out; `None` for the others.
+/// Returns the definition of a scheme over drafted spans; `None` for other schemes.
 fn drafted(name: &str) -> Option<Definition> {
     let euclidean = |a: f64, b: f64| (a * a + b * b).sqrt();
     let probit = |u: f64| normal_cdf(u) - 0.5;
@@ -264,7 +264,7 @@ fn waves_end_once_a_candidate_is_likely_enough() {
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     let mut counts = std::collections::BTreeSet::new();
     for step in 0..STEPS {
-        // Of single tokens that are the same, rounding decides.
+        // Between identical single tokens, rounding decides.
         let limit = 2 + step % 3;
         let (context, found) = run.step(limit);
         let wanted = REFERENCE.waves(&brute, &context, limit, (3, 2, 0.8), &mut rng);
@@ -703,12 +703,12 @@ fn every_scheme_runs_on_the_model_that_ships() {
     }
 }
 
-/// Whether a scheme needs heads, which the tiny models come without.
+/// Returns whether a scheme needs heads, which the tiny models do not have.
 fn reads_heads(text: &str) -> bool {
     text.contains("\"discriminator\"") || text.contains("\"reward-head\"")
 }
 
-/// The mixtures that the book proposes are run as they stand there.
+/// The mixtures of the book are run unchanged.
 #[test]
 fn the_mixtures_of_the_book_run() {
     let page = include_str!("../../../docs/src/mix.md");

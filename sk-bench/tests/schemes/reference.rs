@@ -41,7 +41,7 @@ pub(crate) enum Rating {
     Tournament {
         rounds: usize,
     },
-    /// Everybody against everybody: g(Δ / s).
+    /// A round robin: g(Δ / s).
     Pairs {
         g: fn(f64) -> f64,
         s: fn(f64, f64) -> f64,
@@ -102,7 +102,7 @@ impl Draft {
     }
 }
 
-/// What a definition makes of a step.
+/// The result of a step by the definition.
 pub(crate) struct Step {
     pub(crate) candidates: Vec<Vec<TokenId>>,
     pub(crate) mu: Vec<f64>,
@@ -177,7 +177,7 @@ impl Definition {
         }
     }
 
-    /// What the operators make of drafts.
+    /// Applies the operators to drafted spans.
     fn decide(&self, brute: &Brute, context: &[TokenId], drafts: &[Draft], uniform: f64) -> Step {
         let candidates: Vec<Vec<TokenId>> = drafts.iter().map(|draft| draft.tokens.clone()).collect();
         let fluency: Vec<f64> = drafts.iter().map(|draft| mean(&draft.log_probs)).collect();
@@ -296,7 +296,7 @@ impl Definition {
                 if self.accidents == Accidents::Published {
                     return ratings;
                 }
-                // Who cannot be told apart shares a rating.
+                // Indistinguishable candidates share a rating.
                 let alike = |i: usize| (0..mu.len()).filter(|&j| key(j) == key(i)).map(|j| ratings[j]).collect::<Vec<_>>();
                 (0..mu.len()).map(|i| mean(&alike(i))).collect()
             }

@@ -1,4 +1,4 @@
-//! What a step costs on models behind servers: its time by part, and what goes over the network.
+//! The cost of a step on models behind servers: the times of its parts, and the network traffic.
 
 use std::fmt;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::progress::Loading;
 use crate::ruler::{Spread, TEXT};
 use crate::terminal;
 
-/// All that is measured.
+/// The report of all measurements.
 #[derive(Debug, Serialize)]
 pub(super) struct RemoteReport {
     /// Addresses of the servers.
@@ -27,13 +27,13 @@ pub(super) struct RemoteReport {
     prompt_tokens: usize,
     candidates: usize,
     blades: usize,
-    /// Steps of all repetitions.
+    /// Number of steps of all repetitions.
     steps: usize,
     /// Tokens of a response per second.
     tokens_per_second: Spread,
-    /// Seconds of a step by part.
+    /// Seconds of each part of a step.
     step_seconds: Parts,
-    /// What a step sends and receives.
+    /// The network traffic of a step.
     step_traffic: Counts,
 }
 
@@ -55,11 +55,11 @@ struct Counts {
     bytes_in: Spread,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// When an option is about models of this process, a server fails or does not pass its check, or
-/// the run does not fit its context.
+/// If an option applies only to local models, a server fails or does not pass its check, or the run
+/// does not fit the context.
 pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteReport, Error> {
     let local = [
         ("--sweep", !args.sweep.is_empty()),
@@ -88,7 +88,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
             measured.push((Seconds::of(step), step.traffic));
             true
         })?;
-        // The first one opens connections.
+        // The first turn is a warm-up that opens connections.
         if turn > 0 {
             rates.push(context.response().len() as f64 / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE));
             steps.extend(measured);

@@ -1,4 +1,4 @@
-//! All that is measured, as JSON shows it.
+//! The report of all measurements, as printed with `--json`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sk_models::roofline::Bandwidth;
 use crate::ruler::{AxisReport, Figure, Footprint, Reconfiguration, Roofs, Spread};
 use sk_core::Seconds;
 
-/// One turn of frozen and steered, in seconds.
+/// The times of one turn of frozen and steered generation, in seconds.
 pub(super) struct Turn {
     pub(super) prefill: f64,
     pub(super) frozen: f64,
@@ -16,7 +16,7 @@ pub(super) struct Turn {
     pub(super) seconds: Seconds,
     /// Tokens and seconds of the steps after the first.
     pub(super) later: Option<(usize, f64)>,
-    /// Seconds of several generations side by side.
+    /// Seconds of several concurrent generations.
     pub(super) side_by_side: Option<f64>,
 }
 
@@ -26,15 +26,15 @@ impl Turn {
     }
 }
 
-/// All that is measured.
+/// The report of all measurements.
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
     pub(super) device: String,
-    /// What the weights are kept in.
+    /// The precision of the weights.
     pub(super) precision: String,
-    /// The instructions that multiply with them, on the CPU.
+    /// The CPU instructions that are used for matrix products.
     pub(super) instructions: Option<String>,
-    /// Threads of the CPU, for probes and models alike.
+    /// Number of CPU threads, for probes and models.
     pub(super) threads: usize,
     pub(super) repeat: usize,
     pub(super) prompt_tokens: usize,
@@ -42,48 +42,47 @@ pub(super) struct BenchReport {
     pub(super) candidates: usize,
     pub(super) blades: usize,
     pub(super) span_tokens: usize,
-    /// One-minute load average of the machine when the measurement began, which should be near
-    /// zero.
+    /// One-minute load average of the machine at the start. It should be near zero.
     pub(super) load_average: Option<f64>,
-    /// What the device can do, measured once per repetition.
+    /// The limits of the device, measured once per repetition.
     pub(super) roof: RoofReport,
-    /// Seconds to load, or to fill, backbone, drafter and blades.
+    /// Seconds to load backbone, drafter and blades, or to fill them with random weights.
     pub(super) load_seconds: f64,
-    /// The same beside its floor: every byte written once.
+    /// The load time and its floor, at which every byte is written once.
     pub(super) load: Figure,
-    /// What the first runs took longer than the later ones: kernels chosen and compiled, pages
-    /// touched.
+    /// Extra time of the first runs, for selecting and compiling kernels and for first memory
+    /// accesses.
     pub(super) warm_up: WarmUp,
-    /// Prompt tokens read per second by the backbone.
+    /// Prompt tokens per second of the backbone's prefill.
     pub(super) prefill: Figure,
-    /// Tokens per second of the backbone alone, greedy, reading the prompt left out.
+    /// Tokens per second of the backbone alone, greedy, without the prefill.
     pub(super) frozen: Figure,
-    /// The same, reading the prompt included.
+    /// Tokens per second of the backbone alone, greedy, including the prefill.
     pub(super) frozen_with_prompt: Figure,
-    /// Tokens per second steered, reading the prompt included.
+    /// Tokens per second of steered generation, including the prefill.
     pub(super) steered: Figure,
-    /// Tokens per second of the steered steps after the first, which also reads the prompt.
+    /// Tokens per second of the steered steps after the first, which includes the prefill.
     pub(super) later_steps: Option<Figure>,
-    /// Seconds of a steered run by part: medians.
+    /// Median seconds of each part of a steered run.
     pub(super) steered_seconds: Seconds,
-    /// Steered against frozen, both with the prompt.
+    /// Rate of steered over frozen generation, both including the prefill.
     pub(super) steered_over_frozen: Spread,
-    /// Steps after the first against frozen, both without the prompt.
+    /// Rate of steps after the first over frozen generation, both without the prefill.
     pub(super) later_steps_over_frozen: Option<Spread>,
-    /// Generations side by side, where they were asked for.
+    /// Concurrent generations, if requested.
     pub(super) generations: Option<Generations>,
-    /// Edits of Ω; none where the scheme has no adapter, or asks for a blade by name.
+    /// Edits of Ω; `None` if the scheme has no adapter or refers to a blade by name.
     pub(super) reconfiguration: Option<Reconfiguration>,
-    /// Kernels that are launched, on a GPU.
+    /// Number of kernels launched on a GPU.
     pub(super) kernels: Option<Kernels>,
-    /// The memory that a steered run needs, by the formula, in bytes.
+    /// The memory that a steered run needs, from the formula, in bytes.
     pub(super) memory: Footprint,
-    /// Largest resident size of the process once the models were loaded and had run, in bytes
-    /// (Linux).
+    /// Peak memory after the models were loaded and had run once, in bytes: the resident size of
+    /// the process (Linux), or the reserved memory of a GPU.
     pub(super) peak_memory: Option<u64>,
-    /// Other programs, measured in turns.
+    /// Other programs, measured alternately.
     pub(super) against: Vec<OpponentReport>,
-    /// Steps along the axes asked for.
+    /// Steps along the requested axes.
     pub(super) sweeps: Vec<AxisReport>,
 }
 
@@ -92,11 +91,11 @@ pub(super) struct BenchReport {
 pub(super) struct RoofReport {
     /// Reading a working set of the backbone's size.
     pub(super) backbone_read: Spread,
-    /// STREAM's triad over one.
+    /// STREAM's triad over such a working set.
     pub(super) backbone_triad: Spread,
     /// Reading a working set of the drafter's size.
     pub(super) drafter_read: Spread,
-    /// STREAM's triad over one.
+    /// STREAM's triad over such a working set.
     pub(super) drafter_triad: Spread,
     /// A large matrix product.
     pub(super) product: Spread,
@@ -120,12 +119,12 @@ impl RoofReport {
     }
 }
 
-/// Seconds that the first runs took longer than the median of the later ones, never less than zero.
+/// Seconds by which the first runs exceed the median of the later ones, at least zero.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct WarmUp {
-    /// The backbone alone, with the prompt.
+    /// For the backbone alone, including the prefill.
     pub(super) frozen: f64,
-    /// Steered.
+    /// For steered generation.
     pub(super) steered: f64,
 }
 
@@ -136,43 +135,43 @@ impl WarmUp {
     }
 }
 
-/// Median seconds of the parts of a steered run.
+/// Returns the median seconds of each part of a steered run.
 pub(super) fn parts(turns: &[Turn]) -> Seconds {
     let part = |f: fn(&Seconds) -> f64| Spread::of(turns.iter().map(|turn| f(&turn.seconds))).median;
     Seconds { draft: part(|s| s.draft), score: part(|s| s.score), select: part(|s| s.select), commit: part(|s| s.commit) }
 }
 
-/// The rate of steered against that of frozen, both with the prompt, which make the same number of
-/// tokens.
+/// Returns the rate of steered over frozen generation, both including the prefill. Both generate
+/// the same number of tokens.
 pub(super) fn steered_over_frozen(turns: &[Turn]) -> Spread {
     Spread::of_ratios(turns.iter().map(Turn::frozen_with_prompt), turns.iter().map(|turn| turn.steered))
 }
 
-/// The rate of the steps after the first against that of frozen, both without the prompt.
+/// Returns the rate of the steps after the first over frozen generation, both without the prefill.
 pub(super) fn later_over_frozen(turns: &[Turn], new_tokens: usize) -> Option<Spread> {
     let later: Vec<f64> = turns.iter().filter_map(|turn| turn.later).map(|(tokens, seconds)| tokens as f64 / seconds).collect();
     let frozen = turns.iter().map(|turn| new_tokens as f64 / turn.frozen);
     (!later.is_empty()).then(|| Spread::of_ratios(later, frozen))
 }
 
-/// Kernels that a GPU is asked to run: what decoding is short of, where each takes less time than
-/// asking for it.
+/// Number of kernels launched on a GPU. It limits the speed of decoding if a kernel takes less time
+/// than its launch.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Kernels {
-    /// For a token of the backbone alone, on average.
+    /// Average per token of the backbone alone.
     pub(super) frozen_token: f64,
-    /// For a steered step.
+    /// Number per steered step.
     pub(super) step: usize,
 }
 
-/// Generations that share the passes of both models, each on a thread of its own.
+/// Concurrent generations with batched forward passes, each on its own thread.
 #[derive(Debug, Serialize)]
 pub(super) struct Generations {
-    /// How many.
+    /// Number of generations.
     pub(super) count: usize,
-    /// Tokens per second of all of them together, reading the prompts included.
+    /// Total tokens per second of all generations, including the prefill.
     pub(super) steered: Figure,
-    /// That against one alone.
+    /// The total rate over the rate of a single generation.
     pub(super) over_one: Spread,
 }
 
@@ -188,30 +187,30 @@ impl Generations {
     }
 }
 
-/// Another program.
+/// The figures of another program.
 #[derive(Debug, Serialize)]
 pub(super) struct OpponentReport {
     /// Its command.
     pub(super) command: String,
-    /// What it says of itself.
+    /// The figures that it reported.
     pub(super) figures: Vec<OpponentFigure>,
 }
 
-/// A figure of another program, and ours against it, repetition by repetition.
+/// A figure of another program, and the ratio of our rates to it, repetition by repetition.
 #[derive(Debug, Serialize)]
 pub(super) struct OpponentFigure {
-    /// Its name for it.
+    /// The name of the figure.
     pub(super) name: String,
-    /// Tokens per second, or seconds where the name says so.
+    /// Tokens per second, or seconds if the name ends in `_seconds`.
     pub(super) value: Spread,
-    /// Our rate, frozen with the prompt, over its own; none for a time.
+    /// Our frozen rate, including the prefill, over this rate; `None` for a time.
     pub(super) frozen_over: Option<Spread>,
-    /// Our rate, steered, over its own; none for a time.
+    /// Our steered rate over this rate; `None` for a time.
     pub(super) steered_over: Option<Spread>,
 }
 
 impl OpponentFigure {
-    /// Whether a figure of this name is a time and not a rate.
+    /// Returns whether a figure with this name is a time and not a rate.
     pub(super) fn is_time(name: &str) -> bool {
         name.ends_with("_seconds")
     }
@@ -228,7 +227,7 @@ impl OpponentFigure {
 }
 
 impl OpponentReport {
-    /// What `command` answered, turn by turn.
+    /// Returns the report of the answers of `command`, one per turn.
     pub(super) fn new(command: &str, answers: &[BTreeMap<String, f64>], turns: &[Turn], new_tokens: usize) -> Self {
         let names = answers.first().into_iter().flat_map(BTreeMap::keys);
         let figures = names.map(|name| OpponentFigure::new(name, answers, turns, new_tokens)).collect();
@@ -244,7 +243,7 @@ mod tests {
         Turn { prefill: 1.0, frozen, steered, seconds: Seconds::default(), later, side_by_side: None }
     }
 
-    /// A machine at full speed, at half of it, and at full speed again.
+    /// The turns of a machine that runs at full speed, at half speed, and at full speed again.
     fn turns() -> [Turn; 3] {
         [turn(3.0, 2.0, Some((8, 1.0))), turn(7.0, 4.0, Some((8, 2.0))), turn(3.0, 2.0, Some((8, 1.0)))]
     }
@@ -252,7 +251,7 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_a_turn() {
         assert_eq!(steered_over_frozen(&turns()), Spread { median: 2.0, min: 2.0, max: 2.0 });
-        // 8 tokens a second after the first step against 12/3, then 4 against 12/7.
+        // After the first step, 8 tokens per second against 12/3, then 4 against 12/7.
         assert_eq!(later_over_frozen(&turns(), 12).unwrap().median, 2.0);
         assert_eq!(later_over_frozen(&[turn(1.0, 1.0, None)], 12), None);
         let warm_up = WarmUp::new(&turn(9.0, 1.0, None), &turns());

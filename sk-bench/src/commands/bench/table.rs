@@ -1,4 +1,4 @@
-//! What is measured, as a reader sees it.
+//! The text form of the report.
 
 use sk_report::grid::Grid;
 
@@ -7,8 +7,8 @@ use crate::plural::counted;
 use crate::ruler::{AxisReport, Figure, Reconfiguration, Spread};
 use crate::terminal;
 
-/// The report as text: what the device can do, the figures beside their floors, and a table for
-/// each sweep.
+/// Formats the report as text: the limits of the device, the figures with their floors, and a table
+/// for each sweep.
 pub(super) fn render(report: &BenchReport) -> String {
     let load = report.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
     let threads = if report.device == "cpu" { format!(", {} threads", report.threads) } else { String::new() };
@@ -38,20 +38,20 @@ fn roof(report: &BenchReport) -> String {
     )
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy)]
 enum Unit {
     /// Tokens per second.
     Rate,
-    /// Seconds, shown in the unit that leaves a few digits before the point.
+    /// Seconds, shown with a suitable prefix.
     Time,
-    /// One over another.
+    /// A ratio.
     Ratio,
 }
 
 impl Unit {
-    /// What numbers about `value` are multiplied by, what they are then called, and how many digits
-    /// follow the point.
+    /// Returns, for numbers of the size of `value`, the factor, the unit, and the number of
+    /// decimals.
     fn scale(self, value: f64) -> (f64, &'static str, usize) {
         match self {
             Self::Rate => (1.0, " tokens/s", 1),
@@ -68,14 +68,14 @@ impl Unit {
         format!("{:.digits$}{unit}", scale * value)
     }
 
-    /// The range in the unit of the median, which stands beside it.
+    /// Formats the range in the unit of the median, which is shown beside it.
     fn range(self, spread: Spread) -> String {
         let (scale, _, digits) = self.scale(spread.median);
         format!("{:.digits$} – {:.digits$}", scale * spread.min, scale * spread.max)
     }
 }
 
-/// A table of figures: name, median, range, floor, and how many times the floor.
+/// A table of figures: name, median, range, floor, and the ratio to the floor.
 struct Figures(Grid);
 
 impl Figures {
@@ -97,7 +97,7 @@ impl Figures {
     }
 }
 
-/// How many times the floor.
+/// Formats the ratio to the floor.
 fn times(figure: &Figure) -> String {
     figure.to_floor.map_or_else(String::new, |times| format!("{times:.2}"))
 }

@@ -1,4 +1,4 @@
-//! What `certify` prints, for people and for programs.
+//! The output of `certify`, as text and as JSON.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::batches::RecordedBatch;
 use crate::scheme::Uncertified;
 use crate::terminal;
 
-/// What was certified and found, batch by batch.
+/// The certificates and audits of all batches.
 #[derive(Debug, Serialize)]
 pub(super) struct CertifyReport {
     pub(super) aggregator: &'static str,
@@ -22,20 +22,20 @@ pub(super) struct CertifyReport {
     pub(super) batches: Vec<CertifiedStep>,
 }
 
-/// One batch.
+/// The certificate and audit of one batch.
 #[derive(Debug, Serialize)]
 pub(super) struct CertifiedStep {
     /// Position in the file, from 1.
     batch: usize,
-    /// Turn of a trace, from 0 as there.
+    /// Turn of a trace, from 0 as in the trace.
     turn: Option<usize>,
-    /// Step of a trace, from 0 as there.
+    /// Step of a trace, from 0 as in the trace.
     step: Option<usize>,
     candidates: usize,
     certificate: Certification,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit: Option<Jump>,
-    /// What the audit found that must not be.
+    /// The violation that the audit found.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
     #[serde(skip)]
@@ -52,9 +52,9 @@ enum Certification {
 /// The numbers of a certificate. An infinite radius is `null` in JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Certified {
-    /// TV for ‖δ‖_∞ ≤ D, where D is given.
+    /// Bound on TV for ‖δ‖_∞ ≤ D, if D is given.
     bound: Option<Forms>,
-    /// D for TV ≤ τ, where τ is given.
+    /// Radius D for TV ≤ τ, if τ is given.
     radius: Option<Forms>,
 }
 
@@ -111,13 +111,13 @@ impl CertifiedStep {
         }
     }
 
-    /// Takes what an audit within `delta` found, and holds it against the certificate.
+    /// Adds the result of an audit within `delta`, and checks it against the certificate.
     pub(super) fn audited(&mut self, jump: Jump, delta: f64, certificate: Option<&StabilityCertificate>) {
         self.fault = fault(&jump, delta, certificate);
         self.audit = Some(jump);
     }
 
-    /// Why there is no certificate, if there is none.
+    /// Returns the reason why there is no certificate, if there is none.
     pub(super) fn refused(&self) -> Option<&str> {
         match &self.certificate {
             Certification::Certified(_) => None,
@@ -126,8 +126,8 @@ impl CertifiedStep {
     }
 }
 
-/// What is wrong with a jump, in words: numbers that are no probabilities, or a change beyond the
-/// certificate.
+/// Returns the fault of a jump as text, if any: numbers that are not probabilities, or a change
+/// beyond the certificate.
 fn fault(jump: &Jump, delta: f64, certificate: Option<&StabilityCertificate>) -> Option<String> {
     /// Rounding of a probability.
     const ROUNDING: f64 = 1e-12;
@@ -136,12 +136,12 @@ fn fault(jump: &Jump, delta: f64, certificate: Option<&StabilityCertificate>) ->
         return Some(format!("a candidate is chosen with a probability of {p}"));
     }
     let certificate = certificate?;
-    // Scores are known to their rounding, and ratings of order N to theirs.
+    // Allow for rounding errors of the scores, and of ratings of order N.
     let units = 8.0 * jump.before.len() as f64 * f64::EPSILON;
     let peak = jump.before.iter().chain(&jump.after).fold(0.0f64, |peak, score| peak.max(score.abs()));
     let allowed = certificate.bound(delta + units * peak) + units / certificate.temperature() + ROUNDING;
     let found = jump.total_variation;
-    // One that is no number is not within the bound either.
+    // NaN is not within the bound either.
     (found > allowed || found.is_nan())
         .then(|| format!("a jump of {} where the certificate allows {}", short(found), short(certificate.bound(delta))))
 }
@@ -169,7 +169,7 @@ impl fmt::Display for CertifyReport {
 }
 
 impl CertifyReport {
-    /// What an audit found that must not be, of the first batch where it did.
+    /// Returns the first fault that an audit found.
     pub(super) fn fault(&self) -> Option<String> {
         self.batches.iter().find_map(|row| Some(format!("{}: {}", row.label, row.fault.as_ref()?)))
     }
@@ -226,7 +226,7 @@ impl CertifyReport {
         let mut grid = Grid::new(header).numbers(..);
         for i in 0..jump.before.len() {
             let (before, after) = (jump.before[i], jump.after[i]);
-            // In full: what differs may be the last digit.
+            // Show all digits, because only the last one may differ.
             let mut cells = vec![(i + 1).to_string(), full(before), full(after), short(after - before), short(jump.sigma[i])];
             cells.extend(jump.fluency.as_ref().map(|fluency| short(fluency[i])));
             cells.extend([jump.probabilities_before[i], jump.probabilities_after[i]].map(|p| format!("{p:.4}")));
@@ -236,7 +236,7 @@ impl CertifyReport {
     }
 }
 
-/// Four digits after the point where they say something, else an exponent.
+/// Formats a number with four decimals, or with an exponent if they would not suffice.
 fn short(x: f64) -> String {
     let size = x.abs();
     if x.is_infinite() {
@@ -248,7 +248,8 @@ fn short(x: f64) -> String {
     }
 }
 
-/// Every digit that says something, with an exponent where there would be many others.
+/// Formats a number with all significant digits, with an exponent if it is very large or very
+/// small.
 fn full(x: f64) -> String {
     if x == 0.0 || (1e-5..1e16).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
 }
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(of(jump(0.0, [f64::NAN, 0.5])).unwrap(), "a candidate is chosen with a probability of NaN");
         assert_eq!(of(jump(0.0, [-0.5, 1.5])).unwrap(), "a candidate is chosen with a probability of -0.5");
         assert!(of(jump(f64::NAN, [0.0, 1.0])).is_some());
-        // Nothing is promised without one, but a distribution.
+        // Without a certificate, the choice only has to be a distribution.
         assert_eq!(fault(&jump(1.0, [0.0, 1.0]), 1.0, None), None);
         assert!(fault(&jump(1.0, [f64::NAN; 2]), 1.0, None).is_some());
     }

@@ -6,7 +6,7 @@ use crate::models::Source;
 use crate::scheme::{FieldEdit, NamedWeights};
 use crate::suggest;
 
-/// What `/help` says.
+/// The text of `/help`.
 pub(super) const COMMANDS: &str = "\
 /weights              show the weights
 /weights NAME=W,…     set them; they are scaled to sum to one
@@ -31,7 +31,7 @@ pub(super) const NAMES: [&str; 15] = [
     "quit",
 ];
 
-/// A line that begins with `/`.
+/// A parsed line that begins with `/`.
 #[derive(Debug, PartialEq)]
 pub(super) enum ChatCommand {
     Help,

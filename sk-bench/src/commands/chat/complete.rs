@@ -1,4 +1,4 @@
-//! What the Tab key completes.
+//! Completion with the Tab key.
 
 use std::path::{MAIN_SEPARATOR, Path};
 
@@ -11,14 +11,14 @@ use rustyline::{Context, Helper};
 use super::command::NAMES;
 use crate::scheme::parameters;
 
-/// The words that can follow.
+/// The data for completions.
 pub(super) struct Completions {
     /// The seated blades.
     pub(super) blades: Vec<String>,
 }
 
 impl Completions {
-    /// Where the last word of a line begins, and the words that it may become.
+    /// Returns the start of the last word of a line, and its possible completions.
     fn of(&self, line: &str) -> (usize, Vec<String>) {
         let Some(command) = line.strip_prefix('/') else { return (0, Vec::new()) };
         let Some((name, rest)) = command.split_once(' ') else {
@@ -45,7 +45,7 @@ impl Completions {
         }
     }
 
-    /// The fields of a scheme that hold a number, and β of each blade.
+    /// Returns the numeric fields of a scheme, and β of each blade.
     fn fields(&self) -> impl Iterator<Item = String> {
         let of_slots = parameters::ALL.iter().filter(|parameter| !["blades", "gates"].contains(&parameter.section));
         let of_slots = of_slots.map(|parameter| format!("{}.{}=", parameter.section, parameter.field));
@@ -57,14 +57,14 @@ fn beginning_with(beginning: &str, words: impl IntoIterator<Item = String>) -> V
     words.into_iter().filter(|word| word.starts_with(beginning)).collect()
 }
 
-/// The files and folders that `path` may become; only the last part of it is completed.
+/// Returns the files and folders that complete the last component of `path`.
 fn files(path: &str, start: usize) -> (usize, Vec<String>) {
     let name = path.rsplit(std::path::is_separator).next().unwrap_or(path);
     let folder = &path[..path.len() - name.len()];
     let entries = std::fs::read_dir(if folder.is_empty() { Path::new(".") } else { Path::new(folder) });
     let named = entries.into_iter().flatten().flatten().filter_map(|entry| {
         let found = entry.file_name().into_string().ok()?;
-        // What is hidden shows where its dot is typed.
+        // Hidden files are offered only if the dot was typed.
         let shown = found.starts_with(name) && (name.starts_with('.') || !found.starts_with('.'));
         shown.then(|| if entry.path().is_dir() { format!("{found}{MAIN_SEPARATOR}") } else { found })
     });

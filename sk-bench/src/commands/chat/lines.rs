@@ -10,10 +10,10 @@ use crate::Error;
 use crate::message;
 
 const PROMPT: &str = "> ";
-/// Lines that are remembered from session to session.
+/// Maximum number of lines in the history file.
 const REMEMBERED: usize = 1000;
 
-/// Where the user's lines come from: an editor on a terminal, plain lines from a pipe.
+/// The source of input lines: an editor on a terminal, or a pipe.
 pub(super) enum Lines {
     Terminal(Box<Terminal>),
     Pipe(Stdin),
@@ -22,7 +22,7 @@ pub(super) enum Lines {
 /// An editor with its history.
 pub(super) struct Terminal {
     editor: Editor<Completions, FileHistory>,
-    /// Where lines are remembered, if anywhere.
+    /// The history file, if any.
     history: Option<PathBuf>,
 }
 
@@ -36,8 +36,7 @@ impl Lines {
         matches!(self, Self::Terminal(_))
     }
 
-    /// The next line; `None` at the end. On a terminal, the Tab key completes to what `completions`
-    /// knows.
+    /// Returns the next line; `None` at the end. On a terminal, the Tab key uses `completions`.
     pub(super) fn next(&mut self, completions: impl FnOnce() -> Completions) -> Result<Option<String>, Error> {
         let failed = Error::reading(Path::new("standard input"));
         match self {
@@ -59,14 +58,14 @@ impl Terminal {
         let config = Config::builder().max_history_size(REMEMBERED)?.history_ignore_space(true).build();
         let lines = FileHistory::with_config(&config);
         let mut editor = Editor::with_history(config, lines)?;
-        // Without what was typed before there is still a dialogue.
+        // Ignore errors: the chat works without a history.
         if let Some(history) = &history {
             let _ = editor.load_history(history);
         }
         Ok(Self { editor, history })
     }
 
-    /// The next line. Ctrl-C drops the line that is being typed; pressed again, it says how to leave.
+    /// Returns the next line. Ctrl-C drops the current line; pressed again, it prints how to leave.
     fn next(&mut self) -> io::Result<Option<String>> {
         let mut dropped = false;
         loop {
@@ -86,8 +85,8 @@ impl Terminal {
         }
     }
 
-    /// Adds a line to the history, at once: a session may be killed. A line that cannot be
-    /// remembered is still a line.
+    /// Adds a line to the history file immediately, since the session may be killed. Errors are
+    /// ignored.
     fn remember(&mut self, line: &str) {
         let added = self.editor.add_history_entry(line).unwrap_or_default();
         if let Some(history) = self.history.as_deref().filter(|_| added) {
@@ -97,7 +96,7 @@ impl Terminal {
     }
 }
 
-/// The file of the history, below the user's folder for state.
+/// Returns the path of the history file in the user's state folder.
 fn history_file() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     let state = set.or_else(|| std::env::home_dir().map(|home| home.join(".local").join("state")))?;

@@ -1,4 +1,4 @@
-//! A dialogue in a file.
+//! Saved dialogues.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use sk_report::lines::json_fault;
 use crate::scheme::text;
 use crate::{Error, output};
 
-/// What `/save` writes and `/load` reads.
+/// The file format of `/save` and `/load`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Transcript {
     pub(super) messages: Vec<Message>,
@@ -27,12 +27,12 @@ pub(super) struct Dialogue {
 }
 
 impl Transcript {
-    /// Writes it to a file that is not there yet, and returns how many exchanges it has.
+    /// Writes the transcript to a new file, and returns its number of exchanges.
     ///
     /// # Errors
-    /// When something is there, or it cannot be written.
+    /// If the file exists and is not empty, or cannot be written.
     pub(super) fn write(&self, path: &Path) -> Result<usize, Error> {
-        // A pipe or a device loses nothing.
+        // Writing to a pipe or a device overwrites nothing.
         if path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
             return Err(Error::Usage(format!("{} is there already; give another file", path.display())));
         }
@@ -40,10 +40,10 @@ impl Transcript {
         Ok(self.messages.iter().filter(|message| message.role == Role::Assistant).count())
     }
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads a transcript written by [`write`](Self::write).
     ///
     /// # Errors
-    /// When the file cannot be read, or is no dialogue in which question and answer alternate.
+    /// If the file cannot be read, or is not a dialogue of alternating questions and answers.
     pub(super) fn read(path: &Path) -> Result<(Self, Dialogue), Error> {
         let text = text::read(path).map_err(Error::reading(path))?;
         let wrong = |reason: String| Error::Usage(format!("{}: it is no dialogue of /save: {reason}", path.display()));

@@ -12,7 +12,7 @@ use crate::judge::{
 };
 use crate::{Error, suggest};
 
-/// The judge that ships, where a folder is named.
+/// The folder name that stands for the bundled judge.
 const EMBEDDED: &str = "embedded:judge";
 
 /// What is judged, by whom, and how.
@@ -95,13 +95,13 @@ pub struct JudgeOptions {
 }
 
 impl JudgeOptions {
-    /// What responses are judged by.
+    /// Returns the objectives.
     pub(super) fn objectives(&self) -> Result<Objectives, Error> {
         let default = if self.offline.is_some() { Objectives::offline() } else { Objectives::hhh() };
         super::read_objectives(self.objectives.as_deref(), default)
     }
 
-    /// The rubrics asked for, each once.
+    /// Returns the requested rubrics without duplicates.
     pub(super) fn rubrics<'a>(&self, objectives: &'a Objectives) -> Result<Vec<&'a Rubric>, Error> {
         let all: Vec<&Rubric> =
             if self.offline.is_some() { OfflineJudge::rubrics(objectives) } else { objectives.rubrics.iter().collect() };
@@ -121,22 +121,23 @@ impl JudgeOptions {
         Ok(chosen)
     }
 
-    /// The judge without a server, if that is what was asked for.
+    /// Loads the offline judge, if requested.
     pub(super) fn offline_judge(&self, objectives: &Objectives) -> Result<Option<OfflineJudge>, Error> {
         let Some(folder) = &self.offline else { return Ok(None) };
         if folder.as_os_str() == EMBEDDED && OfflineJudge::embedded().is_none() {
             return Err(Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()));
         }
-        // The language model is so small that the way to a GPU and back costs more than the
-        // processor takes.
+        // The language model is so small that the CPU is faster than the transfers to and from a
+        // GPU.
         let device = DeviceName::Cpu.open()?;
         Ok(Some(OfflineJudge::load(folder, objectives, &device)?))
     }
 
-    /// The judge asked for. Without a name the server is asked which model it offers.
+    /// Returns the judge behind the endpoint. If no model is given, the server is asked for its
+    /// only model.
     pub(super) fn judge(&self) -> Result<ChatJudge, JudgeError> {
         let key = Key::from_env(&self.api_key_env)?;
-        // The parser asks for an endpoint where no other judge is given.
+        // The parser requires an endpoint if no other judge is given.
         let endpoint = Endpoint::new(self.endpoint.as_deref().unwrap_or_default(), key, Duration::from_secs(self.timeout))?;
         endpoint.warn();
         let model = match &self.model {
@@ -156,12 +157,12 @@ impl JudgeOptions {
         ChatJudge::new(endpoint, settings)
     }
 
-    /// Whether a JSON schema is tried first.
+    /// Returns whether a JSON schema is tried first.
     pub(super) fn expects_schema(&self) -> bool {
         self.scoring == Scoring::Integer && self.structure.is_none()
     }
 
-    /// Where scores are remembered, if anywhere.
+    /// Returns the directory of the cache; `None` if the cache is disabled.
     pub(super) fn cache_directory(&self) -> Option<PathBuf> {
         if self.no_cache {
             return None;

@@ -1,4 +1,4 @@
-//! How judging is shown, and what of it is said at the end.
+//! Progress of judging, and messages at its end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,9 +7,9 @@ use crate::judge::{JudgeError, Judged};
 use crate::message;
 use crate::progress::Work;
 
-/// Troubles that are shown in words; later ones are only counted.
+/// Maximum number of errors that are printed; later ones are only counted.
 const SHOWN: usize = 3;
-/// Characters of a reply without a score that are shown.
+/// Maximum number of characters shown of an unreadable reply.
 const LONGEST: usize = 200;
 
 /// The progress of one run.
@@ -19,7 +19,7 @@ struct Inner {
     work: Work,
     abstained: usize,
     failed: usize,
-    /// Replies without a score, and the first in words.
+    /// The number of replies without a readable score, and the first of them.
     unreadable: (usize, String),
 }
 
@@ -28,7 +28,7 @@ impl Progress {
         Self(Mutex::new(Inner { work: Work::new("judgement", quiet), abstained: 0, failed: 0, unreadable: Default::default() }))
     }
 
-    /// Ends the bar, and says from how many replies no score can be read.
+    /// Ends the bar, and prints the number of replies without a readable score.
     pub(super) fn finish(&self) {
         let Inner { work, unreadable: (count, first), .. } = &*self.lock();
         work.finish();
@@ -43,7 +43,7 @@ impl Progress {
 }
 
 impl Inner {
-    /// One more question was put.
+    /// Counts one more question.
     fn step(&mut self) {
         let counted = [(self.abstained, "abstained"), (self.failed, "unanswered")];
         let parts = counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));

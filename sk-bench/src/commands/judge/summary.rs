@@ -1,4 +1,4 @@
-//! What is printed at the end.
+//! Summaries that are printed at the end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,25 +16,25 @@ use crate::output::pretty_json;
 use crate::terminal;
 use sk_report::objectives::Scores;
 
-/// Means of a scheme over the responses that have a score.
+/// Mean scores of a scheme, over responses with a score.
 #[derive(Debug, Serialize)]
 struct SchemeScores {
     scheme: String,
     responses: usize,
     abstained: usize,
-    /// The objectives, then the rubrics that count for none, by name.
+    /// The mean of each objective, and then of each rubric without an objective, by name.
     #[serde(flatten, serialize_with = "in_order")]
     means: Vec<(String, Option<f64>)>,
     /// exp of the mean of −log fluency: the geometric mean of the responses' perplexities.
     perplexity: Option<f64>,
 }
 
-/// A map whose keys keep their order.
+/// Serializes pairs as a map that keeps their order.
 fn in_order<S: Serializer>(means: &[(String, Option<f64>)], to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(means.iter().map(|(name, mean)| (name, mean)))
 }
 
-/// What `judge` prints.
+/// The output of `judge`.
 #[derive(Debug, Serialize)]
 pub(super) struct JudgeSummary {
     judged: usize,
@@ -119,7 +119,7 @@ impl fmt::Display for JudgeSummary {
     }
 }
 
-/// What `judge retest` prints.
+/// The output of `judge retest`.
 #[derive(Debug, Serialize)]
 pub(super) struct Retest {
     pub(super) total: usize,
@@ -146,7 +146,7 @@ impl fmt::Display for Retest {
     }
 }
 
-/// What `judge candidates` prints.
+/// The output of `judge candidates`.
 #[derive(Debug, Serialize)]
 pub(super) struct Candidates {
     pub(super) steps: usize,
@@ -184,7 +184,7 @@ impl fmt::Display for Candidates {
     }
 }
 
-/// The rubrics as text.
+/// Returns the rubrics as text.
 pub(super) fn rubrics_text(objectives: &Objectives) -> String {
     let text = |rubric: &Rubric| {
         let Rubric { name, version, criterion, low, middle, high, .. } = rubric;
@@ -194,7 +194,7 @@ pub(super) fn rubrics_text(objectives: &Objectives) -> String {
     objectives.rubrics.iter().map(text).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The rubrics as JSON.
+/// Returns the rubrics as JSON.
 pub(super) fn rubrics_json(objectives: &Objectives) -> Result<String, Error> {
     let rubric = |rubric: &Rubric| {
         let Rubric { name, version, criterion, low, middle, high, .. } = rubric;
@@ -213,7 +213,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(dash, |value| format!("{value:.3}"))
 }
 
-/// Stands where there is no number.
+/// The placeholder for a missing number.
 fn dash() -> String {
     "–".to_owned()
 }

@@ -1,4 +1,4 @@
-//! `swiss-knife schemes --measure`: what each scheme costs on this machine, in turns.
+//! `swiss-knife schemes --measure`: the cost of each scheme on this machine, measured in turns.
 
 use std::fmt;
 use std::io::Write;
@@ -50,32 +50,32 @@ pub(super) struct MeasureArgs {
     models: ModelArgs,
 }
 
-/// All that is measured.
+/// The report of all measurements.
 #[derive(Debug, Serialize, Deserialize)]
 struct SchemeCosts {
     device: String,
     repeat: usize,
     prompt_tokens: usize,
     new_tokens: usize,
-    /// One-minute load average of the machine when the measurement began.
+    /// One-minute load average of the machine at the start.
     load_average: Option<f64>,
-    /// Tokens per second of the backbone alone, greedy, the prompt not counted.
+    /// Tokens per second of the backbone alone, greedy, without the prefill.
     frozen: Spread,
     schemes: Vec<SchemeCost>,
 }
 
-/// What one scheme costs.
+/// The cost of one scheme.
 #[derive(Debug, Serialize, Deserialize)]
 struct SchemeCost {
     scheme: String,
     /// Forward passes and their rows.
     passes: String,
-    /// Tokens of the response per second, reading the prompt included.
+    /// Tokens of the response per second, including the prefill.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens_per_second: Option<Spread>,
-    /// Largest resident size of a process that runs this scheme alone, in bytes.
+    /// Peak resident size of a process that runs only this scheme, in bytes.
     peak_memory: Option<u64>,
-    /// Why it was not measured.
+    /// The reason why it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<String>,
 }
@@ -83,8 +83,8 @@ struct SchemeCost {
 /// Measures `schemes` and prints the report.
 ///
 /// # Errors
-/// When the models cannot be loaded, the prompt does not fit them, a step fails, or no scheme can
-/// run on them.
+/// If the models cannot be loaded, the prompt does not fit them, a step fails, or no scheme can run
+/// on them.
 pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Result<(), Error> {
     let load_average = memory::load_average();
     let (mut rows, mut able) = (Vec::new(), Vec::new());
@@ -146,8 +146,8 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
 }
 
 impl MeasureArgs {
-    /// Whether models, a device or a precision were given, which mean something to a measurement
-    /// alone.
+    /// Returns whether models, a device or a precision are given without `--measure`, to which
+    /// alone they apply.
     pub(super) fn are_idle(&self) -> bool {
         let ModelArgs { backbone, drafter, tokenizer, blades, heads, device, precision } = &self.models;
         let given = backbone.is_some() || tokenizer.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty();
@@ -166,8 +166,8 @@ impl MeasureArgs {
     }
 }
 
-/// Peak memory of this program measuring `scheme` and nothing else; nothing where the system does
-/// not tell, or the process fails.
+/// Returns the peak memory of a new process that measures only `scheme`. Returns `None` if the
+/// system does not report it, or the process fails.
 fn peak_alone(scheme: &str) -> Option<u64> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.args(std::env::args_os().skip(1)).args(["--repeat", "1", "--json", scheme]);

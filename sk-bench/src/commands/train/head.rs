@@ -76,7 +76,8 @@ pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
         length: args.length,
         batch: args.batch,
         pairs: args.pairs,
-        // A negative or absurd number becomes one that is refused or no limit.
+        // The cast saturates: a negative number becomes 0, which is refused, and a huge one means
+        // no limit.
         memory: (args.memory * 1e9) as u64,
         l2: args.l2,
         iterations: args.iterations,

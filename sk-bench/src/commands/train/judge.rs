@@ -43,7 +43,7 @@ pub struct JudgeModelArgs {
     held_out: f64,
 }
 
-/// Fits a judge and prints how it does.
+/// Fits a judge and prints its accuracy.
 pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
     let options = JudgeOptions {
         attribute: attribute(args.attribute, &args.output),
@@ -56,7 +56,7 @@ pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
         l2: args.l2,
         iterations: args.iterations,
     };
-    // Seconds, as a rule: nothing is shown while it runs.
+    // This usually takes seconds, so no progress is shown.
     println!("{}", train_judge(&options, &mut |_, _| {})?);
     Ok(())
 }

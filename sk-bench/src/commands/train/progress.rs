@@ -1,4 +1,4 @@
-//! How a training run is shown.
+//! Progress of training.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use sk_models::train::{dpo::DpoEvent, head::HeadEvent, lm::LmEvent, preference::
 
 use crate::progress::Work;
 
-/// Weight of the past in the shown rate.
+/// Weight of earlier steps in the exponential mean of the rate.
 const MEMORY: f64 = 0.9;
 
 /// The progress of one run.
 pub(in crate::commands) struct Bar {
     work: Work,
-    /// Steps of the run.
+    /// Number of steps of the run.
     total: u64,
     /// Exponential mean of items per second.
     rate: Option<f64>,
 }
 
 impl Bar {
-    /// Of so many parts that are called `unit`.
+    /// Returns a bar for `total` parts that are called `unit`.
     pub(in crate::commands) fn new(unit: &'static str, total: u64) -> Self {
         Self { work: Work::new(unit, false), total, rate: None }
     }
@@ -28,7 +28,7 @@ impl Bar {
         self.work.finish();
     }
 
-    /// The mean rate after `items` more in `elapsed`.
+    /// Updates the mean rate with `items` done in `elapsed`, and returns it.
     fn rate(&mut self, items: usize, elapsed: Duration) -> f64 {
         let now = items as f64 / elapsed.as_secs_f64();
         let mean = self.rate.map_or(now, |mean| MEMORY * mean + (1.0 - MEMORY) * now);
@@ -36,7 +36,7 @@ impl Bar {
         mean
     }
 
-    /// A step is done; a log has room for `more`.
+    /// Shows that a step is done. Without a terminal, the line also includes `more`.
     fn step(&mut self, step: u64, note: String, more: &str) {
         let note = if self.work.is_terminal() { note } else { format!("{note} · {more}") };
         self.work.show(step, &note);
@@ -74,7 +74,7 @@ impl Bar {
                     .line(&format!("{parameters} parameters, {pairs} pairs, {held_out} held out, {steps} steps, {resumed} done"));
                 self.work.begin(self.total, resumed);
             }
-            // Steps begin when the reference has read every pair.
+            // Training steps start after the reference model has scored every pair.
             DpoEvent::Reference { done, total } if done < total => {
                 self.work.show(self.work.done(), &format!("reference {done}/{total}"));
             }

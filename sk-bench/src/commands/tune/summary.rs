@@ -1,4 +1,4 @@
-//! What a tuning found.
+//! The result of tuning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,31 +8,31 @@ use sk_report::grid::Grid;
 use crate::terminal;
 use crate::tune::{Ledger, Mode, SearchPlan, Trial, TunePlan, balanced, best, consensus, front};
 
-/// Digits of a score.
+/// Number of decimals of a score.
 const DIGITS: usize = 4;
 
-/// What `tune` prints.
+/// The output of `tune`.
 #[derive(Debug, Serialize)]
 pub(super) struct TuneSummary {
-    /// What stands at each point, in the order of the table.
+    /// The rows of the table, in order.
     rows: Vec<TrialRow>,
-    /// What scored.
+    /// The method that scored the responses.
     scored_by: &'static str,
-    /// Trials that are done, and all of them.
+    /// The number of trials done, and the total.
     trials: (usize, usize),
-    /// Responses that have no score on an objective that they count for.
+    /// Number of responses without a score on an objective that they count for.
     unscored: usize,
-    /// The options of `generate` that take the last row; nothing before there is one.
+    /// The options of `generate` that apply the last row; `None` if there are no rows.
     #[serde(rename = "use")]
     options: Option<String>,
 }
 
-/// A point of the space.
+/// A row: a point of the space.
 #[derive(Debug, Serialize)]
 struct TrialRow {
-    /// What is special about it.
+    /// The description of the point, such as an optimum.
     what: String,
-    /// The number of the trial; none for a mean of several.
+    /// The number of the trial; `None` for a mean of several trials.
     trial: Option<usize>,
     point: BTreeMap<String, f64>,
     scores: BTreeMap<String, f64>,
@@ -54,8 +54,8 @@ impl TrialRow {
 }
 
 impl TuneSummary {
-    /// In each mode the row to use is the last: the mean of the optima, or the balanced point of
-    /// the front.
+    /// Returns the summary. In both modes, the last row is the one to use: the mean of the optima,
+    /// or the balanced point of the front.
     pub(super) fn new(plan: &TunePlan, ledger: &Ledger) -> Self {
         let mut rows = Vec::new();
         let mut optima: Vec<&[f64]> = Vec::new();
@@ -114,7 +114,7 @@ impl TuneSummary {
     }
 }
 
-/// Four significant digits at most.
+/// Formats a value with at most four significant digits.
 fn short(value: f64) -> String {
     let text = format!("{value:.3e}").parse::<f64>().unwrap_or(value);
     text.to_string()
