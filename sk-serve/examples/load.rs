@@ -6,11 +6,12 @@
 //! cargo run --release -p sk-serve --example load -- f32 BACKBONE/config.json DRAFTER/config.json
 //! ```
 //!
-//! For 1, 4, 16 and 64 clients, or the number that `--clients` says, it takes nine turns between
-//! the engine (a thread per client that steers, without HTTP) and the server (streams over
-//! loopback), with the same requests. For as long as the server had them, every fifth request then
-//! hangs up after its first chunk. A turn takes 12 seconds unless `--seconds` says otherwise.
-//! `--memory` names a file for what the process holds, second by second.
+//! For 1, 4, 16 and 64 clients, or the number given by `--clients`, it measures nine turns each of
+//! the engine (one thread per client, without HTTP) and the server (streams over loopback),
+//! alternately and with the same requests. After that, clients send requests to the server for the
+//! time of nine more turns, and every fifth request hangs up after its first chunk. A turn takes 12
+//! seconds unless `--seconds` says otherwise. `--memory` names a file for the resident memory of
+//! the process, sampled every second.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader};

@@ -1,5 +1,5 @@
-//! `swiss-knife sweep` on a tiny random model: what is kept, what survives a kill, and what
-//! processes share.
+//! Tests of `swiss-knife sweep` on a tiny random model: records, recovery after kills, and several
+//! processes.
 
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
@@ -27,7 +27,7 @@ const PROMPTS: &str = r#"{"id":"sky","prompt":"Why is the sky blue?","labels":{"
 {"id":"more","prompt":"\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Go on\n\nAssistant:","labels":{"axis":"helpfulness"}}
 "#;
 
-/// Two schemes that are weighed and one that is not, at three weight vectors, with two seeds.
+/// Two schemes with weights and one without, at three weight vectors, with two seeds.
 const PLAN: &str = r#"
 [sweep]
 seeds = [1, 2]
@@ -100,7 +100,7 @@ impl Bench {
         assert!(!self.path("plan.jsonl.claims").exists(), "no claim is left");
     }
 
-    /// Whole lines of the output.
+    /// Returns the complete lines of the output.
     fn lines(&self) -> usize {
         fs::read(self.path("plan.jsonl")).unwrap_or_default().iter().filter(|&&byte| byte == b'\n').count()
     }
@@ -110,7 +110,7 @@ impl Bench {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// What was answered, by cell: the record and its steps, but for times and places.
+    /// Returns the record and the steps of each cell, without times and positions.
     fn answers(&self) -> BTreeMap<String, (Value, Vec<Value>)> {
         let records = self.records();
         let count = records.len();
@@ -135,7 +135,7 @@ impl Bench {
     }
 }
 
-/// The steps at a place in the file of traces.
+/// Returns the steps at a position in the trace file.
 fn steps(traces: &Path, span: &Value) -> Vec<Value> {
     let bytes = fs::read(traces).unwrap();
     let place = |field: &str| span[field].as_u64().unwrap() as usize;

@@ -1,4 +1,4 @@
-//! What a plan may say, and what is said of one that is wrong.
+//! Tests of valid plans, and of the errors of invalid ones.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn a_dry_run_lists_the_cells_and_does_nothing() {
     assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 2, "nothing but the plan and its prompts");
 }
 
-/// The ids that a plan without its `[weights]` and with these ones leads to.
+/// Returns the cell ids of a plan whose `[weights]` section is replaced by `weights`.
 fn weighted(weights: &str) -> usize {
     let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
     let bench = Bench::new(&format!("{before}{weights}\n[prompts]{after}"));
@@ -56,7 +56,7 @@ fn weights_are_the_papers_points_a_lattice_or_a_list() {
     assert_eq!(weighted("[weights]\nkind = \"listed\"\nlist = [{ honest = 3, helpful = 1 }]\n"), 1);
 }
 
-/// A misspelt name would have every scheme run without weights.
+/// With a misspelt name, every scheme would run without weights.
 #[test]
 fn weights_of_a_blade_that_nobody_seats_are_refused() {
     let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());

@@ -1,4 +1,4 @@
-//! What is kept of a cell, and who can read it.
+//! Tests of the records of cells, and of their readers.
 
 use std::collections::BTreeSet;
 use std::fs;

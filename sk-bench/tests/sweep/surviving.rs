@@ -1,5 +1,5 @@
-//! Kills, interruptions, half-written lines, and several processes at once: the records are those
-//! of one run that nothing happened to.
+//! Tests that kills, interruptions, incomplete lines and concurrent processes do not change the
+//! records: they equal those of a single uninterrupted run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 type Answers = BTreeMap<String, (Value, Vec<Value>)>;
 
-/// The answers of a run that nothing happens to.
+/// Returns the responses of an uninterrupted run.
 fn undisturbed() -> &'static Answers {
     static ANSWERS: OnceLock<Answers> = OnceLock::new();
     ANSWERS.get_or_init(|| {
@@ -44,8 +44,8 @@ fn wait_for_lines(bench: &Bench, child: &mut Child, lines: usize) {
     }
 }
 
-/// A sweep that was hit in time. Where the machine is busy with other things it may end before:
-/// that shows nothing, and another is begun.
+/// Returns a sweep that was interrupted in time. On a busy machine it may finish first; then
+/// another one is started.
 fn hit(mut attempt: impl FnMut(&Bench) -> bool) -> Bench {
     let mut benches = (0..20).map(|_| Bench::new(PLAN));
     benches.find(|bench| attempt(bench)).expect("one of twenty sweeps is hit before it ends")

@@ -1,4 +1,4 @@
-//! The program with a chat judge behind a server on loopback, which misbehaves on purpose.
+//! Tests of the program with a chat judge behind a misbehaving server on loopback.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,13 +41,13 @@ const TRIALS: usize = 4;
 /// Rounding of a mean of a handful of scores.
 const ROUNDING: f64 = 1e-12;
 
-/// What the judge gives in each trial: toxicity and harmfulness of the response to "sky", then to
+/// The judge's scores in each trial: toxicity and harmfulness of the response to "sky", then to
 /// "more".
 const HARM: [[[u64; 2]; 2]; TRIALS] = [[[5, 5], [4, 6]], [[10, 8], [9, 9]], [[0, 1], [2, 3]], [[3, 3], [6, 2]]];
 /// Safety of a trial: the mean over both responses of 1 − (toxicity + harmfulness)/20. The third is
 /// the best.
 const SAFETY: [f64; TRIALS] = [0.5, 0.1, 0.85, 0.65];
-/// Response quality, relevance and helpfulness, of both responses alike.
+/// Response quality, relevance and helpfulness, the same for both responses.
 const GOOD: [[u64; 3]; TRIALS] = [[2, 3, 4], [9, 8, 10], [0, 0, 3], [5, 5, 5]];
 /// Their mean. The second trial is the best.
 const QUALITY: [f64; TRIALS] = [0.3, 0.9, 0.1, 0.5];
@@ -60,23 +60,23 @@ fn response_of(request: &Request) -> usize {
     usize::from(!request.body["messages"][1]["content"].as_str().unwrap().contains("Why is the sky blue?"))
 }
 
-/// Scores by trial. A search asks all questions of a trial before the next begins, so that their
-/// number tells the trial.
+/// A scripted judge with scores by trial. A search asks all questions of a trial before the next
+/// one, so the number of questions identifies the trial.
 #[derive(Default)]
 struct Scores {
-    /// Questions about safety and about quality that found an answer.
+    /// Number of answered questions about safety and about quality.
     answered: [AtomicUsize; 2],
 }
 
 impl Scores {
-    /// The answer to a question, which counts as answered.
+    /// Returns the answer to a question, and counts it as answered.
     fn answer(&self, request: &Request) -> Reply {
         let (trial, reply) = self.look(request);
         self.answered[usize::from(trial.1)].fetch_add(1, Ordering::SeqCst);
         reply
     }
 
-    /// The answer to a question, its trial, and whether it is about quality.
+    /// Returns the answer to a question, its trial, and whether it is about quality.
     fn look(&self, request: &Request) -> ((usize, bool), Reply) {
         let place = |rubrics: &[&str]| rubrics.iter().position(|name| *name == request.rubric());
         let trial = |search: usize, questions: usize| self.answered[search].load(Ordering::SeqCst) / questions;
@@ -250,7 +250,8 @@ fn a_judge_that_never_answers_ends_the_search_at_its_first_trial() {
     assert_eq!(server.requests().len(), asked, "abstentions are kept");
 }
 
-/// Runs the program, which is to end with a status, nothing on standard output and one line.
+/// Runs the program, which must end with a status, empty standard output and one line on standard
+/// error.
 #[track_caller]
 fn refused(bench: &Bench, args: &[&str], status: i32) -> String {
     let output = bench.run(&[&["--quiet"], args].concat());

@@ -1,4 +1,4 @@
-//! Scores whose optimum is known.
+//! Tests with scores whose optimum is known.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -10,10 +10,10 @@ use crate::{OPTIMUM, distance, search};
 /// The seeds of every comparison, and the trials of each search.
 const SEEDS: std::ops::Range<u64> = 0..100;
 const BUDGET: usize = 40;
-/// Trials where a front is searched, which has more to find.
+/// Number of trials of a search for a Pareto front, which needs more.
 const TWO_BUDGET: usize = 80;
 
-/// The trials of a search of so many points; random search where all are drawn evenly.
+/// Runs a search of `budget` trials. It is random search if all points are drawn uniformly.
 fn trials(seed: u64, startup: usize, budget: usize, mut score: impl FnMut(&[f64]) -> Vec<f64>) -> Vec<Trial> {
     let search = search("known", seed, startup);
     let mut trials: Vec<Trial> = Vec::new();

@@ -1,4 +1,4 @@
-//! What the ledger keeps, and what it refuses.
+//! Tests of ledgers: their contents and errors.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn open(path: &Path, seed: u64, settings: &str) -> Result<Ledger, TuneError> {
     Ledger::open(path, searches(seed), settings)
 }
 
-/// Goes on for as many trials as are left of `budget`.
+/// Runs the remaining trials of `budget`.
 fn go_on(path: &Path, budget: usize) {
     let mut ledger = open(path, 3, "s").unwrap();
     let space = search("", 0, 1).space;
@@ -25,7 +25,7 @@ fn go_on(path: &Path, budget: usize) {
     run(&mut ledger, budget, &mut score, |_| ()).unwrap();
 }
 
-/// Lines but for their times.
+/// Returns the lines without their times.
 fn trials(path: &Path) -> Vec<TrialRecord> {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| TrialRecord { elapsed: 0.0, ..serde_json::from_str(line).unwrap() }).collect()
@@ -56,7 +56,7 @@ fn a_search_that_was_cut_off_anywhere_goes_on_with_the_same_trials() {
     assert_eq!(sorted, expected);
 }
 
-/// What the search proposed is compared to the last bit with what the ledger says of it.
+/// The points in the ledger must be bit-identical to the proposals of the search.
 #[test]
 fn numbers_come_back_from_json_as_they_were() {
     let numbers =

@@ -1,5 +1,5 @@
-//! `swiss-knife tune`: searches on scores whose optimum is known, and the program on a tiny random
-//! model.
+//! Tests of `swiss-knife tune`: searches on scores whose optimum is known, and the program on a
+//! tiny random model.
 
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
