@@ -1,6 +1,6 @@
 //! The command line: its commands, and the dispatch to them.
 
-// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+// Doc comments of arguments are help texts, in which brackets mark optional parts.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::io::Write;

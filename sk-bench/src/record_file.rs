@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Opens a file that holds `line` and then its first bytes, for each number of them.
+    /// Opens files that hold `line` followed by a prefix of it, for each length of the prefix.
     fn tear_everywhere<T: Record>(line: &str) {
         let line = serde_json::to_string(&serde_json::from_str::<T>(line).unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();

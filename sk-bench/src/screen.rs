@@ -126,7 +126,7 @@ impl<'t> Screen<'t> {
     /// Shows a step, if there is one, and the text that follows from it.
     ///
     /// # Errors
-    /// When the trace or standard output cannot be written to.
+    /// If the trace or standard output cannot be written to.
     pub fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
         if let Some(step) = step {
             let promise = self.promises.of(step);
@@ -147,7 +147,7 @@ impl<'t> Screen<'t> {
     /// Ends a response: the line, and the summary on standard error.
     ///
     /// # Errors
-    /// When standard output cannot be written to.
+    /// If standard output cannot be written to.
     pub fn end(&mut self, reply: &Reply, seed: u64) -> Result<(), Error> {
         self.turn += 1;
         self.end_line()?;
@@ -168,7 +168,7 @@ impl<'t> Screen<'t> {
     /// Ends the line on standard output, if it is unfinished.
     ///
     /// # Errors
-    /// When standard output cannot be written to.
+    /// If standard output cannot be written to.
     pub fn end_line(&mut self) -> Result<(), Error> {
         self.line.end().map_err(Error::Output)
     }
@@ -176,7 +176,7 @@ impl<'t> Screen<'t> {
     /// Completes the trace and moves it to its path.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.trace.take().map_or(Ok(()), TraceFile::finish)
     }

@@ -220,7 +220,7 @@ impl TraceFile {
     /// Starts a trace that will be moved to `path`.
     ///
     /// # Errors
-    /// When the directory is missing or cannot be written to.
+    /// If the directory is missing or cannot be written to.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let file = WholeFile::create(path).map_err(Error::writing(path))?;
         Ok(Self { path: path.to_owned(), file })
@@ -229,7 +229,7 @@ impl TraceFile {
     /// Adds a record.
     ///
     /// # Errors
-    /// When the file cannot be written to.
+    /// If the file cannot be written to.
     pub fn write(&mut self, record: &StepRecord<'_>) -> Result<(), Error> {
         serde_json::to_writer(&mut self.file, record)
             .map_err(std::io::Error::from)
@@ -240,7 +240,7 @@ impl TraceFile {
     /// Completes the trace and moves it to its path.
     ///
     /// # Errors
-    /// When the file cannot be written or renamed.
+    /// If the file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
         self.file.finish().map_err(Error::writing(&self.path))
     }

@@ -133,7 +133,7 @@ impl Loaded {
         Ok(spec)
     }
 
-    /// Answers without HTTP.
+    /// Answers a request without HTTP.
     fn answer(&self, asked: Asked) -> Result<Seen, Failure> {
         let models = &self.models;
         let mut since = Instant::now();
@@ -157,7 +157,7 @@ fn framing() -> Framing {
     Framing::Hh { stop: true }
 }
 
-/// Asks the server; without `patience`, hangs up after the first chunk.
+/// Sends a request to the server. Without `patience`, hangs up after the first chunk.
 fn ask(agent: &ureq::Agent, url: &str, asked: Asked, patience: bool) -> Result<Seen, Failure> {
     let weights: Value = asked.weights().into_iter().collect();
     let body = json!({"messages": [{"role": "user", "content": asked.question()}], "seed": asked.0, "max_tokens": TOKENS,
@@ -228,7 +228,7 @@ fn resident() -> f64 {
     pages.map_or(f64::NAN, |pages| pages * 4096.0 / 1e6)
 }
 
-/// Starts a server in this process, for a number of clients.
+/// Starts a server in this process, for at most `most` clients.
 fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;

@@ -65,7 +65,8 @@ const OPERATORS: [Operator; 21] = [
     ("identity", || Ok(Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN)))),
     ("copeland", || Ok(Box::new(Copeland))),
     ("scores", || Ok(Box::new(Scores))),
-    // Under the reverse KL divergence: the means of the others' derivatives are not the whole line.
+    // Uses the reverse KL divergence. For the other divergences, a mean of derivatives cannot be
+    // every real number.
     ("divergence-mixture", || Ok(Box::new(DivergenceMixture::default()))),
     ("fluent-thurstone", || Ok(Box::new(Fluent::new(Entry::sound(POINT.alpha)?, RoundRobin::thurstone())))),
     ("swiss-elo-paper", || Ok(Box::new(SwissElo::paper(POINT.rounds, POINT.alpha)?))),
@@ -81,7 +82,7 @@ const OPERATORS: [Operator; 21] = [
 /// Checks the operators and prints the report on standard output.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// If standard output cannot be written.
 pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
     let chosen = if args.operators.is_empty() { &OPERATORS[..] } else { &args.operators };
     let mut operators = Vec::with_capacity(chosen.len());

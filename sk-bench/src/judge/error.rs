@@ -58,7 +58,7 @@ pub enum JudgeError {
     /// The server denies access.
     #[error("{url}: the server answers {status}: {body}; {hint}")]
     Forbidden { url: String, status: u16, body: String, hint: String },
-    /// The server knows no such address or model.
+    /// The server does not know the address or the model.
     #[error("{url}: the server answers 404 for model \"{model}\": {body}; check endpoint and model")]
     NotFound { url: String, model: String, body: String },
     /// The server returns no log-probabilities.

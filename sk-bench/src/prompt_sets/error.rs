@@ -12,7 +12,7 @@ pub enum PromptSetError {
     /// A name that is neither a file nor a prompt set.
     #[error("there is no file {}, and no set of that name; sets are {sets}", path.display())]
     Nowhere { path: PathBuf, sets: String },
-    /// A line that is not what the format asks for.
+    /// A line that does not match the format.
     #[error("{}:{line}: {reason}", path.display())]
     Line { path: PathBuf, line: u64, reason: String },
     /// A table that lacks a column.
@@ -30,13 +30,13 @@ pub enum PromptSetError {
     /// A set of the paper is requested, but the folder of its data sets is not known.
     #[error("{set} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data or {variable}")]
     NoData { set: &'static str, variable: &'static str },
-    /// A file of the paper's sets that is not there.
+    /// A missing file of the paper's sets.
     #[error("{}: none of {} is there; --data names the folder that holds the data sets", root.display(), tried.join(", "))]
     Missing { root: PathBuf, tried: Vec<String> },
-    /// A file of the paper's sets with too few rows, which count from 0.
+    /// A file of the paper's sets with too few rows. Rows are counted from 0.
     #[error("{}: row {row} is wanted and there are {rows}; another revision of the data set has other rows", path.display())]
     Row { path: PathBuf, row: usize, rows: usize },
-    /// A file of the paper's sets with other contents.
+    /// A file of the paper's sets with unexpected contents.
     #[error("{}: its rows are not the {axis} prompts of the paper; use {revision}", path.display())]
     Revision { path: PathBuf, axis: &'static str, revision: &'static str },
     /// A prompt without the label that defines its stratum.

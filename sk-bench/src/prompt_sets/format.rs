@@ -29,8 +29,8 @@ named! {
 /// detected from the contents.
 ///
 /// # Errors
-/// When the file cannot be read, its format cannot be told, a line is not of that format, or it
-/// holds no prompt. Errors name file and line.
+/// If the file cannot be read, its format cannot be detected, a line does not match the format, or
+/// there is no prompt. Errors name file and line.
 pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, PromptSetError> {
     let format = match format {
         Some(format) => format,

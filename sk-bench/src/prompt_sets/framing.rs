@@ -3,12 +3,15 @@
 pub(super) use sk_models::text::ASSISTANT;
 use sk_models::text::HUMAN;
 
-/// A question as a dialogue of one turn.
+/// Returns a question as a dialogue of one turn.
 pub(super) fn frame(question: &str) -> String {
     format!("{HUMAN} {question}{ASSISTANT}")
 }
 
-/// A dialogue up to and including its last `"\n\nAssistant:"`, if it has one.
+/// Returns a dialogue up to and including its last `"
+///
+///
+/// Assistant:"`, if it has one.
 pub(super) fn before_last_answer(dialogue: &str) -> Option<&str> {
     dialogue.rfind(ASSISTANT).map(|start| &dialogue[..start + ASSISTANT.len()])
 }

@@ -12,7 +12,10 @@ struct Preference {
     chosen: String,
 }
 
-/// The prompts of a file: each `chosen` dialogue up to and including its last `"\n\nAssistant:"`.
+/// Reads the prompts of a file: each `chosen` dialogue up to and including its last `"
+///
+///
+/// Assistant:"`.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
     let mut prompts = Vec::new();

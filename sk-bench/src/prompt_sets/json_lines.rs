@@ -20,8 +20,8 @@ struct PromptLine {
     labels: BTreeMap<String, String>,
 }
 
-/// The prompts of a file. A prompt that is not framed yet becomes a dialogue of one turn; one
-/// without an id is named by file and row.
+/// Reads the prompts of a file. A prompt without framing becomes a dialogue of one turn. A prompt
+/// without an id gets one from its file and row.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     let stem = naming::stem(path);
     let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
@@ -54,10 +54,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     Ok(prompts)
 }
 
-/// Writes prompts as JSON lines, which [`read`](super::read) gives back unchanged.
+/// Writes prompts as JSON lines, which [`read`](super::read) reads back unchanged.
 ///
 /// # Errors
-/// When `out` fails.
+/// If `out` fails.
 pub fn write(prompts: &[Prompt], mut out: impl Write) -> io::Result<()> {
     for prompt in prompts {
         serde_json::to_writer(&mut out, prompt)?;

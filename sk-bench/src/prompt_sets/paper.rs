@@ -70,7 +70,7 @@ const BLOCKS: [Block; 3] = [
 ];
 
 impl PaperSet {
-    /// The name of the set on the command line.
+    /// Returns the name of the set on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Frontier => "paper-120",
@@ -91,7 +91,7 @@ impl PaperSet {
         BLOCKS.iter().flat_map(|block| block.files).map(|file| root.join(file))
     }
 
-    /// The prompts, in the order of the paper: helpfulness, harmlessness, honesty.
+    /// Loads the prompts, in the order of the paper: helpfulness, harmlessness, honesty.
     ///
     /// In both sets, the id of a prompt is `paper:i`, where i is its index in the frontier's set,
     /// so that records of the two sets can be paired. Its label `axis` is the axis that it was

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::{Prompt, PromptSetError, framing, table::Table};
 
-/// The columns read; a file with all of them is TruthfulQA.
+/// The columns to read. A file with all of them is recognised as TruthfulQA.
 pub(super) const COLUMNS: [&str; 3] = ["Type", "Category", "Question"];
 
-/// The prompts of a file: each question as a dialogue of one turn.
+/// Reads the prompts of a file: each question as a dialogue of one turn.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     let table = Table::read(path, COLUMNS)?;
     let mut prompts = Vec::with_capacity(table.rows.len());

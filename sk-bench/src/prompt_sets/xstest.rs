@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::{Prompt, PromptSetError, framing, table::Table};
 
-/// The columns read; a file with all of them is XSTest.
+/// The columns to read. A file with all of them is recognised as XSTest.
 pub(super) const COLUMNS: [&str; 5] = ["id", "prompt", "type", "label", "focus"];
 
-/// The prompts of a file, each as a dialogue of one turn. `label` is `safe` or `unsafe`.
+/// Reads the prompts of a file, each as a dialogue of one turn. `label` is `safe` or `unsafe`.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     let table = Table::read(path, COLUMNS)?;
     let mut prompts = Vec::with_capacity(table.rows.len());

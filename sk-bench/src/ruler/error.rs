@@ -20,7 +20,7 @@ pub enum RulerError {
     /// A figure that is not a positive number.
     #[error("`{command}` says that {name} is {value}; a figure is a positive number")]
     Value { command: String, name: String, value: f64 },
-    /// Other figures than in the first repetition.
+    /// The names of the figures differ from those in the first repetition.
     #[error("`{command}` printed {now} after {first}; it must print the same figures in every repetition")]
     Changed { command: String, first: String, now: String },
     /// The context length of the models is too short for any point.

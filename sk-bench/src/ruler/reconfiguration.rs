@@ -41,8 +41,8 @@ struct Edits {
 }
 
 impl Reconfiguration {
-    /// Measures `repeat` times what it costs to seat, unseat and swap in `resident`, a blade whose
-    /// adapter is loaded and not seated.
+    /// Measures the cost of seating, unseating and swapping in `resident`, a blade that is not
+    /// seated but whose adapter is loaded, `repeat` times.
     ///
     /// # Errors
     /// If an edit is refused or a step fails.

@@ -122,7 +122,7 @@ mod tests {
         "num_key_value_heads": 2, "max_position_embeddings": 128}"#;
     const PROMPT: [TokenId; 5] = [7, 1, 250, 33, 4];
 
-    /// Models of random weights, and adapters of these names and ranks, by name.
+    /// Returns models with random weights, and adapters with these names and ranks, by name.
     fn random(blades: &[(&str, usize)]) -> (Models, Vec<(String, LoraAdapter)>) {
         let folder = tempfile::tempdir().unwrap();
         let shape = folder.path().join("config.json");
@@ -134,7 +134,7 @@ mod tests {
             .unwrap()
     }
 
-    /// The reference scheme with these blades and N candidates of six tokens.
+    /// Returns the reference scheme with these blades and N candidates of six tokens.
     fn seating(names: &[&str], candidates: usize) -> SchemeSpec {
         let mut config = SchemeSpec::reference(Convention::Sound, &OperatingPoint::HHH);
         config.proposal.draft_mut().unwrap().candidates = candidates;
@@ -229,7 +229,7 @@ mod tests {
         steered.step(&PROMPT).unwrap();
         let timed = steered.generate(&PROMPT, 15).unwrap();
         assert_eq!((timed.tokens(), timed.steps.len()), (15, 3));
-        // The cap of six holds without a limit, too.
+        // The maximum of six tokens per span also holds without a limit.
         let seconds = steered.step(&PROMPT).unwrap();
         assert!(seconds.total() > 0.0 && timed.elapsed >= timed.seconds().total());
     }

@@ -38,7 +38,7 @@ impl Digests {
     /// Returns the [digest](hf::digest) of a directory or hub id.
     ///
     /// # Errors
-    /// When it cannot be found, downloaded or read.
+    /// If it cannot be found, downloaded or read.
     pub fn of(&self, source: &str) -> Result<String, hf::CheckpointError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = known.get(source) {
@@ -69,7 +69,7 @@ fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointEr
 /// Returns the settings of a scheme of a plan, whose blades use `adapters` and `heads`.
 ///
 /// # Errors
-/// When a model, adapter or head cannot be found, downloaded or read.
+/// If a model, adapter or head cannot be found, downloaded or read.
 pub(super) fn keep(
     plan: &Plan,
     scheme: &PlannedScheme,

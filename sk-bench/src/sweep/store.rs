@@ -143,7 +143,7 @@ impl<'g> Store<'g> {
     /// the claim.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), SweepError> {
         self.locked(|store| {
             store.refresh()?;
@@ -165,7 +165,7 @@ impl<'g> Store<'g> {
     /// Releases a claim whose cell was not run.
     ///
     /// # Errors
-    /// When the output cannot be locked.
+    /// If the output cannot be locked.
     pub fn release(&mut self, claim: Claim) -> Result<(), SweepError> {
         self.locked(|store| {
             store.give_back(claim);
@@ -176,7 +176,7 @@ impl<'g> Store<'g> {
     /// Removes the claim files that no process holds, and their folder if it is empty.
     ///
     /// # Errors
-    /// When the output cannot be locked.
+    /// If the output cannot be locked.
     pub fn tidy(&mut self) -> Result<(), SweepError> {
         self.locked(|store| {
             // A file that cannot be removed does no harm.

@@ -61,7 +61,7 @@ pub enum TuneError {
     /// An error of the estimator.
     #[error("search \"{search}\": {reason}")]
     Estimator { search: String, reason: Box<dyn std::error::Error + Send + Sync> },
-    /// A sweep of a trial that cannot start or go on.
+    /// A sweep of a trial that cannot start or continue.
     #[error(transparent)]
     Sweep(#[from] SweepError),
 }

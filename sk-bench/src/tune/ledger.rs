@@ -158,7 +158,7 @@ impl Ledger {
     /// used.
     ///
     /// # Errors
-    /// When the file cannot be written to.
+    /// If the file cannot be written to.
     pub fn append(&mut self, search: usize, point: &[f64], worth: &Worth, elapsed: f64) -> Result<(), TuneError> {
         let (of, objectives, trials) = &self.searches[search];
         let record = TrialRecord {

@@ -289,7 +289,7 @@ impl TunePlan {
     /// Returns the scheme of the plan, before the search changes it.
     ///
     /// # Errors
-    /// When it cannot be built.
+    /// If it cannot be built.
     pub fn origin(&self) -> Result<SchemeSpec, SchemeError> {
         self.steering.spec(self.models.are_shipped())
     }
@@ -360,7 +360,7 @@ impl TunePlan {
     /// Returns the searches with the names of their objectives, as needed by a ledger.
     ///
     /// # Errors
-    /// When the scheme cannot be built.
+    /// If the scheme cannot be built.
     pub fn ledger_searches(&self) -> Result<Vec<(Search, Vec<String>)>, SchemeError> {
         let origin = self.space.point_of(&self.origin()?);
         let search = |search: &SearchPlan| {

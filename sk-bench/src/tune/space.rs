@@ -41,7 +41,7 @@ impl Space {
     /// Sets the numbers of a scheme to those of a point.
     ///
     /// # Errors
-    /// When the scheme has no such number, or cannot have this value.
+    /// If the scheme has no such number, or cannot have this value.
     pub(super) fn apply(&self, point: &[f64], spec: &mut SchemeSpec) -> Result<(), SchemeError> {
         self.0.iter().zip(point).try_for_each(|(dimension, &value)| dimension.parameter.set(spec, value))
     }

@@ -18,7 +18,7 @@ pub(super) struct Transcript {
     pub(super) seed: Option<u64>,
 }
 
-/// The messages of a transcript, in pairs.
+/// The messages of a transcript as pairs of question and answer.
 #[derive(Debug, PartialEq)]
 pub(super) struct Dialogue {
     pub(super) system: Option<String>,
