@@ -294,7 +294,7 @@ fn outputs_that_are_inputs() {
     let train = ["train", "dpo", "--data", &pairs, "--model", &model, "-o", &out, "--unseen", &pairs, "--steps", "1"];
     assert_refused(&run(train), &[&pairs, "would be overwritten"]);
     assert_eq!([&prompt, &prompts, &scheme, &pairs].map(|path| fs::read(path).unwrap()), kept);
-    // The command that saves a dialogue takes the place of nothing.
+    // `/save` does not overwrite a file that has contents.
     let output = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {prompts}\n"));
     assert_eq!(output.status.code(), Some(2), "a line that failed is no success");
     assert!(String::from_utf8_lossy(&output.stderr).contains("is there already; give another file"));
@@ -304,7 +304,7 @@ fn outputs_that_are_inputs() {
     assert_eq!(twice.status.code(), Some(2));
     let first: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
     assert_eq!(first["messages"].as_array().unwrap().len(), 2);
-    // Nothing is lost in an empty file.
+    // An empty file may be overwritten.
     let empty = file("empty.json", "");
     assert!(run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {empty}\n")).status.success());
     assert!(fs::read_to_string(&empty).unwrap().contains("messages"));

@@ -234,7 +234,7 @@ mod terminal {
 
     use super::*;
 
-    /// Long enough for anything here, unless it hangs.
+    /// A timeout that only a hung program exceeds.
     const PATIENCE: Duration = Duration::from_secs(300);
 
     /// What the editor sends before it waits for keys: pasted text is to be marked.

@@ -103,7 +103,7 @@ fn weights_presets_conventions_and_numbers_change_what_is_written() {
         assert!(!seen.contains(&text), "{settings:?} changes nothing");
         seen.push(text);
     }
-    // What is the default already.
+    // Options that equal the defaults.
     let spelled =
         ["-w", "helpful=2,honest=2,harmless=2", "--preset", "responsive", "--convention", "sound", "--n", "7", "--alpha", "0.5"];
     assert_eq!(with(&spelled), default);
@@ -251,7 +251,7 @@ fn a_trace_over_a_vocabulary_keeps_the_likeliest_candidates_and_says_so() {
             step["blades"].as_array().unwrap().iter().all(|blade| length(&blade["mu"]) == 16 && length(&blade["sigma"]) == 16)
         );
         assert!(step["chosen"].as_u64().unwrap() < 16);
-        // Nothing left out is likelier than what is kept, the one drawn excepted.
+        // No omitted candidate is more likely than a recorded one, except for the drawn one.
         let probabilities: Vec<f64> = step["probabilities"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).collect();
         let (kept, n) = (probabilities.iter().sum::<f64>(), step["n"].as_f64().unwrap());
         let chosen = usize::try_from(step["chosen"].as_u64().unwrap()).unwrap();
@@ -403,8 +403,8 @@ fn help_is_there_for_every_command_and_fits_the_screen() {
 fn the_model_that_ships_needs_no_path() {
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["generate", "How do I apologise to a friend?", "-w", "helpful=0.6,honest=0.3,harmless=0.1"];
-    // It is read inside the program: nothing is unpacked that a program that is killed would leave
-    // behind.
+    // The model is read from the program itself. Nothing is unpacked that a killed program would
+    // leave behind.
     let speak = || {
         let mut program = program();
         program.args(args).args(["--max-new-tokens", "40"]).current_dir(&elsewhere).env("TMPDIR", "/no/such/directory");

@@ -99,7 +99,7 @@ fn a_page_has_every_table_and_the_same_bytes() {
     {
         assert_eq!(document.csv(name), fs::read_to_string(out.join(format!("{name}.csv"))).unwrap(), "{name}");
     }
-    // What is written goes to its place whole, and leaves nothing beside it.
+    // Files are written atomically, and no temporary file is left.
     let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["again.html", "judged_frontier.csv", "page.html", "tables"]);

@@ -15,7 +15,7 @@ use sk_models::local::{ModelOptions, Models};
 
 use crate::common::{assert_refused, copy_of, edit_json, model_args, models, program, run_on_models, stdout};
 
-/// Long enough for anything that is not stuck.
+/// A timeout that only a stuck server exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server, ended with the test.
@@ -47,7 +47,7 @@ impl Server {
         let mut is_first = true;
         let address = loop {
             let line = lines.next().expect("the server says where it listens").unwrap();
-            // It listens before it loads.
+            // The server listens before its models are loaded.
             assert!(!is_first || line.starts_with("loading") || line.starts_with("warning"), "{line}");
             is_first = false;
             if let Some((_, rest)) = line.split_once("listening at http://") {
@@ -67,7 +67,7 @@ impl Server {
         let length = body.len();
         let head =
             format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n");
-        // What is refused by its length need not be read to its end.
+        // The server may refuse a long request before it reads all of it.
         let _ = stream.write_all(format!("{head}{body}").as_bytes());
         stream
     }
@@ -86,7 +86,7 @@ impl Server {
         self.ask("POST", "/v1/chat/completions", "", body)
     }
 
-    /// Asks the server to end.
+    /// Asks the server to shut down.
     fn terminate(&self) {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Asks for a stream of more than sockets hold, and takes nothing of it.
+    /// Requests a stream that exceeds the socket buffers, and reads nothing of it.
     fn send_and_take_nothing(&self) -> TcpStream {
         let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
             {"explain": true, "set": ["proposal.candidates=300"]}}));
@@ -202,7 +202,7 @@ fn an_answer_is_what_generate_writes() {
     assert_eq!(body["usage"]["completion_tokens"], generated["tokens"]);
     assert_eq!(body["usage"]["swiss_knife"]["steps"], generated["steps"]);
     assert_eq!(body["choices"][0]["finish_reason"], "length");
-    // A header steers where the body does not.
+    // The header steers if the body has no steering.
     let header = format!("X-Swiss-Knife: {}\r\n", weights["swiss_knife"]);
     assert_eq!(text(&server.ask("POST", "/v1/chat/completions", &header, &hello(&json!({})))), generated["text"]);
     assert_ne!(text(&server.chat(&hello(&json!({"seed": 8})))), generated["text"]);
@@ -237,7 +237,7 @@ fn spans_stream_as_they_are_chosen() {
             let candidates = step["candidates"].as_array().unwrap();
             let mass: f64 = candidates.iter().map(|candidate| candidate["probability"].as_f64().unwrap()).sum();
             assert!((mass - 1.0).abs() < 1e-9 && candidates[0]["blades"].as_object().unwrap().len() == 3, "{step}");
-            // What the blades add is the composite.
+            // The contributions of the blades add up to the composite.
             for candidate in candidates {
                 let blades = candidate["blades"].as_object().unwrap().values();
                 let added: f64 = blades.map(|blade| blade["contribution"].as_f64().unwrap()).sum();
@@ -249,7 +249,7 @@ fn spans_stream_as_they_are_chosen() {
     }
     let without = server.chat(&hello(&json!({"stream": true})));
     assert!(!without.2.contains("usage") && !without.2.contains("swiss_knife\""), "{}", without.2);
-    // Nothing of a stop text is shown.
+    // No part of a stop text is sent.
     let all = text(&server.chat(&hello(&json!({}))));
     let (at, _) = all.char_indices().nth(10).unwrap();
     let end = all[at..].char_indices().nth(2).map_or(all.len(), |(length, _)| at + length);
@@ -576,7 +576,7 @@ fn origins_are_let_in_by_name() {
     assert!(!preflight(&Server::start(&["--origin", "http://b"])).contains("allow-origin: http://a"));
 }
 
-/// Every field that the description names is taken, and no other; every path is there.
+/// Every field of the API description is accepted, and no other; every path exists.
 #[test]
 fn the_description_says_what_is_served() {
     let server = Server::start(&[]);
@@ -616,7 +616,7 @@ fn the_description_says_what_is_served() {
     assert!(about["blades"][0]["weight"].as_f64().unwrap() > 0.3 && about["defaults"]["candidates"].is_number(), "{about}");
 }
 
-/// The page is from the server, and from nowhere else.
+/// The page loads everything from the server.
 #[test]
 fn the_page_loads_nothing_from_elsewhere() {
     let server = Server::start(&[]);
@@ -632,7 +632,7 @@ fn the_page_loads_nothing_from_elsewhere() {
         if seen.insert(path.clone()) {
             let file = server.ask("GET", &path, "", &Value::Null);
             assert_eq!(file.0, 200, "{path}");
-            // What modules import.
+            // The imports of modules.
             open.extend(linked(&file.2));
         }
     }
@@ -657,12 +657,12 @@ fn an_answer_ends_with_its_client() {
     }
     assert!(server.metric("swiss_knife_answers_total{outcome=\"hung_up\"}") >= 2.0);
     assert_eq!(server.metric("swiss_knife_answers_total{outcome=\"complete\"}"), 0.0);
-    // None of the eight was written to its end.
+    // None of the eight answers was completed.
     assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
     assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
 }
 
-/// The options of a server whose answers are longer than sockets hold.
+/// The options of a server whose answers exceed the socket buffers.
 const LONG_ANSWERS: [&str; 4] = ["--span-tokens", "4", "--max-candidates", "300"];
 
 #[test]
@@ -683,7 +683,7 @@ fn whoever_is_too_slow_is_cut_off() {
     let _ = stream.read_to_string(&mut text);
     assert!(text.starts_with("HTTP/1.1 408"), "{text}");
     assert!(start.elapsed() > Duration::from_secs(1) && start.elapsed() < PATIENCE);
-    // A reader that takes nothing frees its place.
+    // The place of a client that reads nothing is freed.
     let mut reader = server.send_and_take_nothing();
     server.until(|server| server.metric("swiss_knife_answers_under_way") == 0.0);
     thread::sleep(Duration::from_secs(2));
@@ -701,7 +701,7 @@ fn nobody_holds_up_the_end_of_the_server() {
     let mut answered = server.send("POST", "/v1/chat/completions", "", &hello(&json!({"max_tokens": 200})).to_string());
     server.until(|server| server.metric("swiss_knife_answers_under_way") > 1.0);
     server.terminate();
-    // A connection that had asked nothing when the server was asked to end is closed.
+    // A connection that was idle when the shutdown began is closed.
     server.until(|server| {
         let mut text = String::new();
         let _ = server.send("GET", "/ready", "", "").read_to_string(&mut text);
@@ -709,7 +709,7 @@ fn nobody_holds_up_the_end_of_the_server() {
     });
     let refused = server.chat(&hello(&json!({})));
     assert!(refused.0 == 503 && refused.1.contains("retry-after"), "{}", refused.1);
-    // What is under way ends as it would.
+    // Answers in progress finish normally.
     let mut text = String::new();
     answered.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"finish_reason\":"), "{text}");
@@ -806,15 +806,16 @@ fn too_many_requests_are_told_to_come_back() {
     let refused: Vec<&Reply> = replies.iter().filter(|reply| reply.0 == 429).collect();
     assert!(!refused.is_empty() && refused.len() < 8, "{} of 8 refused", refused.len());
     assert!(refused[0].1.contains("retry-after: 1") && refused[0].json()["error"]["type"] == "rate_limit_error");
-    // What never fits is refused for good.
+    // A request that can never fit is refused permanently.
     let small = Server::start(&["--memory", "0"]);
     assert_eq!(small.chat(&hello(&json!({}))).0, 400);
-    // What takes too long stays as it is.
+    // An answer that takes too long ends with the text so far.
     let hasty = Server::start(&["--timeout", "0", "--span-tokens", "4"]).chat(&hello(&json!({}))).json();
     assert_eq!((&hasty["choices"][0]["finish_reason"], &hasty["usage"]["swiss_knife"]["steps"]), (&json!("length"), &json!(1)));
 }
 
-/// More answers than are written at a time, each with more spans than are kept for a slow reader.
+/// More answers than are generated at the same time, each with more spans than are buffered for a
+/// slow client.
 #[test]
 fn the_answers_of_a_request_do_not_wait_for_each_other() {
     let server = Server::start(&["--concurrent", "1", "--span-tokens", "2"]);

@@ -168,7 +168,7 @@ fn from_responses_to_a_report() {
     let report = stdout(&run(["report", &path("results"), "--reference", "steered", "--resamples", "100"]));
     assert!(report.contains("steered") && report.contains("Fluency"), "{report}");
 
-    // Again: the same numbers, and nothing is asked that is in the file.
+    // A second run gives the same numbers, and asks nothing that is in the file.
     let text = stdout(&ask(folder.path(), "judged.jsonl", &[]));
     assert!(text.contains("48 judgements, 48 found in the file"), "{text}");
     stdout(&ask(folder.path(), "again.jsonl", &[]));
@@ -184,7 +184,7 @@ fn a_file_that_is_not_judgements_stays_as_it_is() {
     fs::write(at("model.json"), "{\"a\": 1}").unwrap();
     assert_refused(&ask(folder.path(), "responses.jsonl", &[]), &["responses.jsonl holds the responses", "another file"]);
     assert_refused(&ask(folder.path(), "model.json", &[]), &["model.json:1:", "not a judgement"]);
-    // A judge that is not there takes up no file, and begins none.
+    // If the judge cannot be loaded, no file is opened or created.
     assert_refused(&ask(folder.path(), "model.json", &["--offline=nowhere"]), &["nowhere"]);
     assert_refused(&ask(folder.path(), "none.jsonl", &["--offline=nowhere"]), &["nowhere"]);
     assert_eq!(fs::read_to_string(at("responses.jsonl")).unwrap(), line);

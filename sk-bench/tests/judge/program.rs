@@ -48,7 +48,7 @@ fn records(folder: &Path) -> Vec<Value> {
     fs::read_to_string(folder.join("judged.jsonl")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Long enough for anything here, unless it hangs.
+/// A timeout that only a hung program exceeds.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Longer than a test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -96,7 +96,7 @@ fn a_summary_by_scheme_and_a_file_to_go_on_from() {
     assert_eq!(server.requests().len() - asked, models);
 }
 
-/// Waits until a run has put so many requests.
+/// Waits until a run has sent this many requests.
 fn wait_for_requests(server: &Server, child: &mut Child, count: usize) {
     let started = Instant::now();
     while server.requests().len() < count {
@@ -107,8 +107,7 @@ fn wait_for_requests(server: &Server, child: &mut Child, count: usize) {
 
 #[test]
 fn a_killed_run_loses_and_doubles_nothing() {
-    // The server answers so many requests, and holds back what comes after them until the run is
-    // killed.
+    // The server answers this many requests, and holds back later ones until the run is killed.
     let limit = Arc::new(AtomicUsize::new(0));
     let there = Arc::clone(&limit);
     let server = good_server(move |number| if number < there.load(Ordering::SeqCst) { Duration::ZERO } else { FOREVER });
@@ -153,7 +152,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted; what was judged is kept"), "{}", stderr(&output));
-    // Every answer that came counts, but the one that asked for the models.
+    // Every answer counts, except for the one to the request for the models.
     assert_eq!(records(folder.path()).len(), server.requests().len() - 1);
 }
 

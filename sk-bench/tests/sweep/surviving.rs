@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::common::{assert_refused, stderr, stdout};
 use crate::{Bench, CELLS, PLAN};
 
-/// Long enough for anything here, unless it hangs.
+/// A timeout that only a hung program exceeds.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 type Answers = BTreeMap<String, (Value, Vec<Value>)>;
