@@ -58,8 +58,8 @@ pub struct ServeArgs {
     /// Answers that are written at a time; others wait.
     #[arg(long, value_name = "ANSWERS", default_value_t = Limits::default().concurrent, value_parser = positive, help_heading = "Server")]
     concurrent: usize,
-    /// Answers that wait at most; more are refused with 429.
-    #[arg(long, value_name = "ANSWERS", default_value_t = Limits::default().waiting, help_heading = "Server")]
+    /// Requests that may wait; more are refused with 429.
+    #[arg(long, value_name = "REQUESTS", default_value_t = Limits::default().waiting, help_heading = "Server")]
     waiting: usize,
     /// Most candidates of a step.
     #[arg(long, value_name = "N", default_value_t = Limits::default().candidates, value_parser = positive, help_heading = "Server")]
