@@ -57,11 +57,11 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Serve a steered model to clients of OpenAI's API, with a page to play with.
     Serve(Box<ServeArgs>),
-    /// Serve it and open the page: move the weights, watch the choice.
+    /// Serve a steered model and open its web page, to change weights and watch the steps.
     Play(Box<ServeArgs>),
     /// Let several schemes choose from the very same candidates, and compare them step by step.
     Arms(Box<ArmsArgs>),
-    /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
+    /// List the shipped schemes, print the file of one, or measure their speed and memory.
     Schemes(Box<SchemesArgs>),
     /// Write a plan, prompts and a scheme to start an experiment from.
     Init(InitArgs),

@@ -99,10 +99,10 @@ pub enum Error {
     #[error("{file}: {reason}")]
     Batches { file: String, reason: String },
     /// A scheme whose choices have no certificate.
-    #[error("no certificate: {reason}; --audit searches for the worst jump instead")]
+    #[error("no certificate: {reason}; give --delta and --audit to search for the largest change instead")]
     Uncertified { reason: String },
     /// A choice that is not a distribution, or that changes by more than its certificate allows.
-    #[error("{reason}; the guarantee does not hold here, which is a fault of the program or of an operator")]
+    #[error("{reason}; the guarantee does not hold; this is a bug in the program or in an operator")]
     Unsound { reason: String },
     /// A file that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
@@ -117,7 +117,7 @@ pub enum Error {
     #[error("{} holds a blade of {model}, from {pairs}; give another --output, or move it away", path.display())]
     OtherBlade { path: PathBuf, model: String, pairs: String },
     /// An output that would overwrite an input.
-    #[error("{} is read, and would be overwritten by what is written; give another file", path.display())]
+    #[error("{} is an input and would be overwritten; give another output file", path.display())]
     Overwrites { path: PathBuf },
     /// Failed lines of a chat whose input is a file or a pipe.
     #[error("{failed} of the lines had no effect; what is wrong with each is said above")]

@@ -67,7 +67,7 @@ fn exhausted(size: usize) -> ! {
     let mut line = [0; 192];
     let mut rest = &mut line[..];
     let cure = if SERVES.load(Ordering::Relaxed) {
-        "give answers less (--memory), or use a smaller model"
+        "lower --memory, or use a smaller model"
     } else {
         "use a smaller model, fewer candidates (--n) or a shorter context"
     };

@@ -80,7 +80,7 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
             &format!("\n  … and {}; --explain=full has their figures", counted(trace.blades.len() - blades.len(), "more blade"));
     }
     if let Some(head) = trace.head {
-        text += &format!("\n  of the vocabulary, the {head} likeliest tokens that a server names");
+        text += &format!("\n  only the {head} most likely tokens that the server returned");
     }
     text
 }

@@ -66,7 +66,7 @@ impl Sources {
             if self.drafter.as_deref().is_some_and(RemoteSources::is_address) {
                 return refused(
                     "--drafter",
-                    "a drafter behind servers drafts for a backbone behind servers; name one with --backbone",
+                    "a drafter on a server needs a backbone on a server; give its address with --backbone",
                 );
             }
             if self.tokenizer.is_some() {
@@ -192,7 +192,10 @@ pub(crate) fn load_here(
     loading: &mut Loading,
 ) -> Result<(Models, Vec<(String, LoraAdapter)>), Error> {
     if args.are_remote() {
-        return Err(Error::Remote { option: "--backbone", reason: "this measures models of this process; give a directory" });
+        return Err(Error::Remote {
+            option: "--backbone",
+            reason: "servers cannot be measured here; give a directory or a hub id",
+        });
     }
     let found = find(args, config, arms)?;
     let mut models = Models::open(&args.options(), loading)?;

@@ -97,7 +97,7 @@ impl<'t> Screen<'t> {
     /// If the trace cannot be created.
     pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeSpec, stream: bool) -> Result<Self, Error> {
         if options.trace.is_some() && !is_whole(scheme) && !options.quiet {
-            message::aside(&format!("the trace keeps the {MOST} likeliest candidates of each step"));
+            message::aside(&format!("the trace keeps the {MOST} most likely candidates of each step"));
         }
         let tolerance = options.tolerance.unwrap_or_default();
         Ok(Self {

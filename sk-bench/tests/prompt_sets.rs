@@ -127,7 +127,7 @@ fn another_revision_is_not_the_papers_set() {
     let load = || PaperSet::Frontier.load(folder.path()).unwrap_err().to_string();
     assert!(load().contains("hh-rlhf/helpful-base/test.jsonl.gz"));
     file(folder.path(), "hh-rlhf/helpful-base/test.jsonl", HH);
-    assert!(load().contains("row 456 is wanted and there are 2"), "{}", load());
+    assert!(load().contains("no row 456 (counted from 0), since the file has only 2"), "{}", load());
     let row = HH.lines().next().unwrap();
     file(folder.path(), "hh-rlhf/helpful-base/test.jsonl", &format!("{row}\n").repeat(2354));
     assert!(load().contains("its rows are not the helpfulness prompts of the paper"), "{}", load());

@@ -179,7 +179,7 @@ fn an_index_that_promises_what_is_not_there() {
     // The shard of others in place of its own.
     let model = copy(&fixture("untied_sharded/model"));
     fs::copy(model.path().join(&holds), model.path().join(&other)).unwrap();
-    assert_refused(load(model.path()), &[&path_text(&model, &holds), "belongs in", &path_text(&model, &other)]);
+    assert_refused(load(model.path()), &[&path_text(&model, &holds), "should be in", &path_text(&model, &other)]);
 
     let model = copy(&fixture("untied_sharded/model"));
     fs::write(model.path().join(index), r#"{"weight_map": {}}"#).unwrap();

@@ -63,7 +63,7 @@ pub enum RemoteError {
         policy: String,
     },
     /// A server lacks a feature.
-    #[error("behind a server, {what} cannot be had: {reason}")]
+    #[error("{what} is not available on servers: {reason}")]
     Unsupported {
         /// The requested feature.
         what: String,
@@ -100,8 +100,8 @@ pub enum RemoteError {
     },
     /// A span has different log-probabilities in two scorings.
     #[error(
-        "{server} {way} scores token {token} at position {position} under {policy} {got:.4}, and {reference} {expected:.4}: more than \
-         {tolerance} nats apart; do not use this server until both agree"
+        "{server} {way}: token {token} at position {position} under {policy} has log-probability {got:.4}, but {expected:.4} ({reference}); \
+         they differ by more than {tolerance} nats; do not use this server until they agree"
     )]
     Mismatch {
         /// The address of the server.

@@ -135,7 +135,7 @@ pub enum Reason {
     #[error("it is not an address; write it as http://HOST:PORT")]
     Syntax,
     /// Its scheme is not HTTP or HTTPS.
-    #[error("only http:// and https:// can be talked to")]
+    #[error("only http:// and https:// are supported")]
     Scheme,
     /// It has a user name or a password.
     #[error("it holds a user name; keys are given apart from addresses")]

@@ -286,7 +286,7 @@ fn records_are_those_of_the_responses_that_were_judged() {
     let notes = report.table("throughput").unwrap().notes.join(" ");
     assert!(notes.contains("are left out: 1.") && notes.contains("have no record: 10."), "{notes}");
     let error = with_records(&[("x", "ours", even), ("y", "ours", even)]).unwrap_err().to_string();
-    assert!(error.contains("none of its 2 records is of a judged response, of which 12 have an id"), "{error}");
+    assert!(error.contains("none of its 2 records matches one of the 12 judged responses that have an id"), "{error}");
 }
 
 #[test]

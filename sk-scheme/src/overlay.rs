@@ -132,7 +132,7 @@ impl SchemeSpec {
             (_, None, _) if is_fluency => table_of(&FluencySection::Fluency),
             (_, None, Some(template)) => table_of(template),
             (_, None, None) if name == TEMPLATE => {
-                return Err(section.fault("the scheme lists its blades, and has none for all others"));
+                return Err(section.fault("the scheme has no [blades.\"*\"] section to edit; name one of its blades"));
             }
             (_, None, None) => {
                 let seated: Vec<&str> =

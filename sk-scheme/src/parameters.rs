@@ -198,13 +198,8 @@ pub static ALL: [Parameter; 39] = [
     number("proposal", "repetition_penalty", POSITIVE, "Divide the logits of tokens seen before by this; 1 is off.")
         .default(|base, _| either(base, 1.0, 1.05))
         .option("repetition-penalty", "R"),
-    number(
-        "proposal",
-        "head_k",
-        Range::count(0.0),
-        "Keep this many of the most likely tokens under π_B; 0 keeps all.",
-    )
-    .default(|_, _| Some(0.0)),
+    number("proposal", "head_k", Range::count(0.0), "Keep this many of the most likely tokens under π_B; 0 keeps all.")
+        .default(|_, _| Some(0.0)),
     number(
         "proposal",
         "plausibility",

@@ -28,7 +28,7 @@ pub enum Uncertified {
     #[error("top_k and top_p drop whole candidates, and whom they drop changes at a tie; leave them out")]
     Truncated,
     /// The batch is incomplete.
-    #[error("{kept} of its {of} candidates were kept, and the others had a part in the choice")]
+    #[error("the file has only {kept} of its {of} candidates, and a certificate needs all of them")]
     Cut {
         /// The number of candidates with scores.
         kept: usize,

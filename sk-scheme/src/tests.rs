@@ -197,7 +197,7 @@ fn blades_are_amended_field_by_field() {
     assert_eq!((base.blades.len(), base.blades[0].weight), (1, Some(1.0)));
     for (scheme, text, said) in [
         ("base", "[blades.backbon]\nweight = 1\n", "unknown blade \"backbon\"; did you mean \"backbone\"?"),
-        ("base", "[blades.\"*\"]\nweight = 1\n", "has none for all others"),
+        ("base", "[blades.\"*\"]\nweight = 1\n", "to edit; name one of its blades"),
         ("args", "[blades.\"*\"]\nguide = 1\n", "unknown field of [blades.*] \"guide\"; did you mean \"guided\"?"),
         ("args", "[blades.\"*\"]\nguided = -1\n", "lambda is -1"),
     ] {

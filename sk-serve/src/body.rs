@@ -37,7 +37,7 @@ where
 pub(crate) fn read<T: DeserializeOwned>(json: &[u8], most: usize) -> Result<T, String> {
     let depth = depth(json);
     if depth > most {
-        return Err(format!("its arrays and objects lie {depth} deep in each other, and this server reads at most {most}"));
+        return Err(format!("arrays and objects are nested {depth} levels deep; the limit of this server is {most}"));
     }
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }

@@ -75,7 +75,7 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
 fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
     if job.log_probs.is_some() && service.host.local().is_none() {
-        let message = "the backbone runs behind servers, which score candidates and no text; leave out `logprobs`";
+        let message = "`logprobs` is not available while the backbone runs on other servers; leave it out";
         return Err(ApiError::invalid("logprobs", message));
     }
     let config = service.scheme(&job)?;

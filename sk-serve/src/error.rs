@@ -107,7 +107,7 @@ impl ApiError {
 
     /// The error for a panic.
     pub(crate) fn fault() -> Self {
-        Self::internal("a fault of the server; please report what was asked")
+        Self::internal("internal server error; please report the request")
     }
 
     /// Returns the response body, as clients of the OpenAI API expect it.

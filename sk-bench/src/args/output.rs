@@ -33,16 +33,16 @@ pub struct GenerationArgs {
 pub struct OutputArgs {
     /// Show each step on standard error.
     ///
-    /// Per candidate its probability, what each blade makes of it, in standard deviations from the
-    /// mean of the step, and the text; with `full` a table of every score and dispersion,
+    /// For each candidate: its probability, its score under each blade in standard deviations from
+    /// the mean of the step, and its text; with `full` a table of every score and dispersion,
     /// composites and ratings.
     #[arg(long, value_name = "DETAIL", num_args = 0..=1, require_equals = true, default_missing_value = "brief",
         value_parser = choice(Detail::ALL))]
     pub explain: Option<Detail>,
     /// Write a trace: one JSON object per step, in lines.
     ///
-    /// The file appears, whole, when the generation ends. Of a scheme over a vocabulary it keeps the
-    /// 16 likeliest candidates of each step.
+    /// The file appears, whole, when the generation ends. For a scheme over a vocabulary it keeps
+    /// the 16 most likely candidates of each step.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// How far the choice may move within the certified radius that --explain and --trace show.

@@ -24,10 +24,10 @@ pub struct RandomArgs {
     /// K, random adapters on all linear layers of a random backbone.
     #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = at_most::<FEW>)]
     pub random_blades: usize,
-    /// Seed of the weights, those of blades that a sweep of K adds to a checkpoint's too.
+    /// Seed of random weights, also of the blades that `--sweep k` adds to a checkpoint.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub random_seed: u64,
-    /// Rank of random adapters, likewise; of several, each adapter takes the next.
+    /// Ranks of random adapters, also of those that `--sweep k` adds; adapters take them in turn.
     #[arg(long, value_name = "R,…", default_value = "16", value_delimiter = ',', value_parser = positive)]
     pub rank: Vec<usize>,
 }

@@ -21,7 +21,7 @@ pub struct SteeringArgs {
     /// schemes`).
     ///
     /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and
-    /// [selector]. What it leaves out is as the preset and the convention have it.
+    /// [selector]. Fields that it omits come from --preset and --convention.
     #[arg(long, value_name = "NAME|FILE")]
     pub scheme: Option<PathBuf>,
     /// What is changed of the scheme.

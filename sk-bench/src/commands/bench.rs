@@ -83,8 +83,8 @@ pub struct BenchArgs {
     new_tokens: usize,
     /// Measure a step along these axes too: prefix, n, k, l.
     ///
-    /// One number is changed at a time, about the point that all else is measured at. AXIS=V:V:…
-    /// names the values.
+    /// One number changes at a time; the others keep the values of the main measurement. AXIS=V:V:…
+    /// gives the values.
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
     sweep: Vec<AxisArg>,
     /// Measure this many generations side by side too, which share the passes of both models.

@@ -77,7 +77,7 @@ pub enum JudgeCommand {
     /// The first pass is taken from JUDGED if it is there. Abstentions are excluded pairwise.
     #[command(args_override_self = true)]
     Retest(Box<JudgeOptions>),
-    /// Judge the candidates of a sweep's steps, and report what each blade's σ knows of its errors.
+    /// Judge the candidates of a sweep's steps, and report how well each blade's σ predicts its errors.
     ///
     /// RESPONSES is the output of a sweep with its traces beside it. Per blade and rubric: Spearman's
     /// rank correlation within a step of μ with the judge's score q, and of σ with the error |μ − q|,

@@ -73,7 +73,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
     }
     if args.measure.are_idle() {
         return Err(Error::Usage(
-            "models, a device and a precision mean nothing to a table of schemes; give --measure too".to_owned(),
+            "options for models, --device and --precision need --measure; add it, or leave them out".to_owned(),
         ));
     }
     let mut out = anstream::stdout().lock();

@@ -67,11 +67,11 @@ pub struct ServeArgs {
     /// Most blades of an answer.
     #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive, help_heading = "Server")]
     max_blades: usize,
-    /// Seconds from a request to the end of its answer, which then stays as it is.
+    /// Seconds from a request to the end of its answer; an unfinished answer is cut off there.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs(), help_heading = "Server")]
     timeout: u64,
-    /// Seconds that a client may take to send the head of a request, or its body, or take nothing of
-    /// an answer, before it is cut off.
+    /// Seconds that a client may take to send the head or the body of a request, or may read nothing
+    /// of an answer, before its connection is closed.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().patience.as_secs(), help_heading = "Server")]
     patience: u64,
     /// Seconds between the comments that keep a stream alive while a step is searched; 0 sends none.
@@ -84,7 +84,7 @@ pub struct ServeArgs {
     /// SWISS_KNIFE_SERVE_KEY.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     api_key_file: Option<PathBuf>,
-    /// Mebibytes that the answers under way may need together, besides the weights; less if less is
+    /// Memory in MiB that all running answers may use in total, besides the weights; less if less is
     /// free.
     #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Server")]
     memory: u64,
@@ -243,7 +243,7 @@ impl ServeArgs {
         let memory = host.room().map_or(asked, |room| room.min(asked));
         if memory < asked {
             message::warning(&format!(
-                "answers get {} MiB and not {} (--memory): no more is free beside the models and what they share",
+                "answers can use {} MiB of memory instead of {} (--memory): the models leave no more free",
                 memory >> 20,
                 self.memory
             ));

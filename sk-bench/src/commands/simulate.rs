@@ -45,7 +45,7 @@ pub struct SimulateArgs {
     /// Write figures and tables to this file instead, which needs nothing but a browser.
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
-    /// Put something broken in place, to see that the checks see it.
+    /// Introduce a known error, to test that the checks detect it.
     #[arg(long = "break", value_name = "WHAT", value_parser = choice(&Breakage::ALL))]
     broken: Option<Breakage>,
 }
@@ -73,7 +73,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), Error> {
         args.broken.filter(|broken| !args.studies.is_empty() && !args.studies.iter().any(|name| name == broken.study()))
     {
         return Err(Error::Usage(format!(
-            "--break puts something broken in the study {}, which is not asked for",
+            "--break changes the study {}, which --study does not select; select it too",
             broken.study()
         )));
     }

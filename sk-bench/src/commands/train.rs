@@ -246,7 +246,7 @@ pub struct DpoArgs {
     /// Changes are scaled by alpha / rank
     #[arg(long, default_value_t = 16.0)]
     alpha: f64,
-    /// Strength of the pull towards the model
+    /// β of DPO: strength of the penalty for moving away from the model
     #[arg(long, default_value_t = 0.1)]
     beta: f64,
     /// Share of the labels taken to be wrong
@@ -294,8 +294,8 @@ pub struct DpoArgs {
     /// Steps between checkpoints
     #[arg(long, default_value_t = 50)]
     save_every: u64,
-    /// Train nothing: write the pairs that this run never sees, and whose questions it never sees,
-    /// to a .jsonl or .jsonl.gz file
+    /// Do not train; write the pairs that this run would not see, and whose questions it would not
+    /// see, to a .jsonl or .jsonl.gz file
     #[arg(long, value_name = "FILE")]
     unseen: Option<PathBuf>,
 }

@@ -79,7 +79,7 @@ pub enum JudgeError {
     #[error("interrupted; what was judged is kept, and a new run goes on from it")]
     Interrupted,
     /// Some questions have no answer.
-    #[error("{unanswered} of {total} questions have no answer; run again to put them once more; the first: {first}")]
+    #[error("{unanswered} of {total} questions have no answer; run again to retry them; first error: {first}")]
     Incomplete { unanswered: usize, total: usize, first: Box<Self> },
     /// Many questions in a row had no answer.
     #[error(

@@ -68,9 +68,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
             && other != record.score
         {
             let (id, rubric) = (&record.id, &record.rubric);
-            return Err(unfit(format!(
-                "response \"{id}\" was judged twice for {rubric}, and not alike; remove one of the lines"
-            )));
+            return Err(unfit(format!("response \"{id}\" has two different scores for {rubric}; remove one of the lines")));
         }
     }
     // Judgements are in the order in which threads finished. The table must not depend on it.
@@ -107,7 +105,7 @@ impl<'a> JudgedRow<'a> {
         let sound = weights.iter().all(|weight| *weight >= 0.0) && total > 0.0 && total.is_finite();
         if !sound {
             return Err(unfit(format!(
-                "the weights of response \"{id}\" are not all finite and not negative, with one that is positive"
+                "the weights of response \"{id}\" must be finite and not negative, and at least one must be positive"
             )));
         }
         Ok(Self {

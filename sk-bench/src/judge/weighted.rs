@@ -54,7 +54,7 @@ pub(super) fn expectation(tokens: &[TokenLogprob], scale: Scale) -> Result<(f64,
     }
     let sum_of_all: f64 = probabilities.iter().map(|(_, probability)| probability).sum();
     if sum_of_all.is_nan() || sum_of_all > 1.0 + ROUNDING {
-        return Err(format!("its log-probabilities are none: the probabilities they stand for sum to {sum_of_all:.3}"));
+        return Err(format!("its log-probabilities are invalid: the probabilities sum to {sum_of_all:.3}"));
     }
     if mass >= LEAST_MASS {
         Ok((sum / mass, mass))

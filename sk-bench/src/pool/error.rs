@@ -26,7 +26,7 @@ pub enum PoolError {
     Names { name: String },
     /// No scheme to compare with.
     #[error(
-        "no other scheme that ships looks on at \"{driver}\" by itself; name one with --arm, as those that read heads must be"
+        "no other scheme that ships can be compared with \"{driver}\" by default; name one with --arm, such as a scheme that reads heads"
     )]
     Alone { driver: String },
     /// An arm that would draft other candidates.
@@ -35,9 +35,7 @@ pub enum PoolError {
     )]
     Candidates { arm: String, driver: String, difference: Box<Difference> },
     /// An arm that needs other scores than those of the trace.
-    #[error(
-        "arm \"{arm}\" cannot choose by the scores of \"{driver}\": its {difference}, and a trace has no other scores; run it on a prompt"
-    )]
+    #[error("arm \"{arm}\" cannot use the recorded scores of \"{driver}\": its {difference}; give a prompt instead of --replay")]
     Scores { arm: String, driver: String, difference: Box<Difference> },
     /// Different adapters or heads with the same name.
     #[error("\"{name}\" is {first} for one arm and {second} for another; call one of them something else")]

@@ -173,9 +173,7 @@ impl RecordedStep {
         }
         let mass: f64 = self.probabilities.iter().sum();
         if self.probabilities.iter().any(|p| !(0.0..=1.0 + MASS).contains(p)) || (mass - 1.0).abs() > MASS {
-            return Err(format!(
-                "probabilities sum to {mass}: a part of the candidates was not kept, and arms cannot choose among the rest"
-            ));
+            return Err(format!("probabilities sum to {mass}, and replay needs all candidates; record the trace with `arms`"));
         }
         Ok(())
     }
@@ -252,7 +250,7 @@ impl RecordedStep {
                 Some(position) => position,
                 None if dealt => {
                     return Err(format!(
-                        "arm \"{}\" deals dispersions out by the length of the context, which is not recorded",
+                        "arm \"{}\" shuffles dispersions depending on the context length, which the trace lacks; record a new trace",
                         arm.name
                     ));
                 }

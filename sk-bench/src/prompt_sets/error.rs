@@ -34,7 +34,7 @@ pub enum PromptSetError {
     #[error("{}: none of {} is there; --data names the folder that holds the data sets", root.display(), tried.join(", "))]
     Missing { root: PathBuf, tried: Vec<String> },
     /// A file of the paper's sets with too few rows. Rows are counted from 0.
-    #[error("{}: row {row} is wanted and there are {rows}; another revision of the data set has other rows", path.display())]
+    #[error("{}: no row {row} (counted from 0), since the file has only {rows}; use the revision of the data set that the paper used", path.display())]
     Row { path: PathBuf, row: usize, rows: usize },
     /// A file of the paper's sets with unexpected contents.
     #[error("{}: its rows are not the {axis} prompts of the paper; use {revision}", path.display())]

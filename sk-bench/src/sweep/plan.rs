@@ -193,7 +193,7 @@ fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
     if let Some(seeds) = &seeds
         && (seeds.is_empty() || seeds.iter().collect::<BTreeSet<_>>().len() < seeds.len())
     {
-        return Err(section.fault("seeds are at least one, and no two alike"));
+        return Err(section.fault("seeds must not be empty or contain duplicates"));
     }
     let traces = section.flag("traces")?;
     section.finish()?;

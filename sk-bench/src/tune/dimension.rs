@@ -49,7 +49,7 @@ impl Dimension {
             return Err(format!("{name} is searched in [{low}, {high}], and must stay {reason}"));
         }
         if self.scale == Scale::Whole && (low.fract() != 0.0 || high.fract() != 0.0) {
-            return Err(format!("{name} counts something: its range ends at whole numbers"));
+            return Err(format!("{name} is a whole number; both ends of its range must be whole numbers"));
         }
         Ok(Self { low, high, ..self })
     }

@@ -37,14 +37,16 @@ pub enum TuneError {
     Prompts(#[from] PromptSetError),
     /// Tuning prompts that are also evaluation prompts.
     #[error(
-        "{count} of the {prompts} prompts to tune on are also to be evaluated on, such as \"{tuned}\", which is \"{evaluated}\" there; tune on others"
+        "{count} of the {prompts} tuning prompts are also evaluation prompts, such as \"{tuned}\" (\"{evaluated}\" in [evaluation]); remove them from [prompts]"
     )]
     Overlap { count: usize, prompts: usize, tuned: String, evaluated: String },
     /// An objective without prompts.
     #[error("objective \"{objective}\": no prompt has the label axis = \"{axis}\"; labels found: {found}")]
     NoPrompts { objective: String, axis: String, found: String },
     /// A blade whose score is needed has no weight, so its score is not computed.
-    #[error("objective \"{objective}\": blade \"{blade}\" has no weight at {weights}, so that it is not read there; give it one")]
+    #[error(
+        "objective \"{objective}\": blade \"{blade}\" has no positive weight in {weights}, so it gives no score; give it one"
+    )]
     Unread { objective: String, blade: String, weights: String },
     /// A line of the ledger that is not a trial of this plan.
     #[error("{}:{line}: {reason}", path.display())]

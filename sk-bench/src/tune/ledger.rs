@@ -102,7 +102,10 @@ impl Ledger {
         let (search, objectives, trials) =
             known.ok_or_else(|| format!("the plan has no search \"{name}\"; give it another output"))?;
         if *number != trials.len() {
-            return Err(format!("trial {number} of \"{name}\" follows {} others; lines were lost or doubled", trials.len()));
+            return Err(format!(
+                "expected trial {} of \"{name}\", found trial {number}: lines are missing or duplicated; give another output",
+                trials.len()
+            ));
         }
         if record.settings != self.settings {
             return Err(format!(

@@ -138,7 +138,10 @@ fn a_trace_is_replayed_without_a_model() {
 
     assert_refused(&replay(&["--arm", "elo", "-w", "harmless=1"]), &["steps.jsonl:1:", "\"harmless\"", "helpful, honest"]);
     let kind = ["--arm", "x=swiss-knife,blades.*.kind=likelihood"];
-    assert_refused(&replay(&kind), &["\"x\"", "blades.*.kind is \"likelihood\", not \"implicit-reward\"", "run it on a prompt"]);
+    assert_refused(
+        &replay(&kind),
+        &["\"x\"", "blades.*.kind is \"likelihood\", not \"implicit-reward\"", "give a prompt instead"],
+    );
     let error = ["--arm", "x=swiss-knife,blades.*.dispersion=standard-error"];
     assert_refused(&replay(&error), &["\"x\"", "blades.*.dispersion"]);
     // What the trace was made with, which the arm's scheme says as well.
@@ -159,7 +162,7 @@ fn a_trace_is_replayed_without_a_model() {
     let certified = |more: &[&str]| stdout(&run([&["certify", trace, "--json"], more].concat()));
     for more in [&[][..], &["--delta", "1e-3", "--audit", "--evaluations", "5"]] {
         let report: Value = serde_json::from_str(&certified(more)).unwrap();
-        assert!(report["batches"][0]["certificate"]["refused"].as_str().unwrap().contains("7 of its 4096 candidates were kept"));
+        assert!(report["batches"][0]["certificate"]["refused"].as_str().unwrap().contains("only 7 of its 4096 candidates"));
         assert!(report["batches"][0]["audit"].is_null() && report["batches"][1]["certificate"]["refused"].is_null());
     }
     let second = format!("{}\n{{", whole.lines().next().unwrap());
@@ -209,7 +212,7 @@ fn arms_that_cannot_share_are_refused_with_the_reason() {
     refused(&["--arm", "elo,aggregator.k_mx=3"], &["arm \"elo,aggregator.k_mx=3\"", "did you mean \"k_max\"?"]);
     refused(&["--arm", "=elo"], &["[NAME=]SCHEME"]);
     refused(&["--arm", "elo,temperature"], &["SLOT.FIELD=VALUE"]);
-    refused(&["--scheme", "rewarded-soups"], &["no other scheme that ships looks on at \"rewarded-soups\""]);
+    refused(&["--scheme", "rewarded-soups"], &["no other scheme that ships can be compared with \"rewarded-soups\""]);
     let folder = tempfile::tempdir().unwrap();
     let scheme = folder.path().join("other.toml");
     let adapter = models().join("blades/honest").display().to_string();

@@ -98,8 +98,8 @@ fn servers_that_do_not_pass_are_refused_with_both_numbers() {
         let output = run_on(&server, "generate", &["Hi"]);
         let error = stderr(&output);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{error}");
-        assert!(error.contains("in a mixed batch scores token") && error.contains("the base model -"), "{error}");
-        assert!(error.contains("alone -") && error.contains("nats apart"), "{error}");
+        assert!(error.contains("in a mixed batch: token") && error.contains("the base model has log-probability -"), "{error}");
+        assert!(error.contains("(alone)") && error.contains("they differ by more than"), "{error}");
 
         server.behave(|seen, _| match seen.path.as_str() {
             "/tokenize" => Act::Alter(Arc::new(|answer| answer["tokens"][3] = json!(9))),
@@ -133,7 +133,7 @@ fn what_servers_do_not_have_is_refused_by_name() {
     assert_refused(&run_on_models("generate", &["Hi", "--tokenizer", &tokenizer()]), &["--tokenizer", "has its own"]);
     assert_refused(&run_on_models("generate", &["Hi", "--blade", "calm=lora:calm"]), &["calm", "adapter of a server"]);
     let drafter = address(&server);
-    assert_refused(&run_on_models("generate", &["Hi", "--drafter", &drafter]), &["--drafter", "backbone behind servers"]);
+    assert_refused(&run_on_models("generate", &["Hi", "--drafter", &drafter]), &["--drafter", "needs a backbone on a server"]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_step_tells_what_it_sent_and_bench_measures_it() {
         assert!(median("requests") > reading && median("round_trips") >= 2.0 && median("bytes_in") > 100.0, "{report}");
         let table = stdout(&run_on(&server, "bench", &args[..args.len() - 1]));
         assert!(table.contains("round trips") && table.contains("received") && table.contains("tokens/s"), "{table}");
-        assert_refused(&run_on(&server, "bench", &["--generations", "2"]), &["--generations", "models of this process"]);
+        assert_refused(&run_on(&server, "bench", &["--generations", "2"]), &["--generations", "models on servers"]);
     }
     // Models of this process send nothing.
     let args = ["Hi", "--max-new-tokens", "8", "--trace", trace.to_str().unwrap()];
@@ -226,7 +226,7 @@ fn schemes_over_the_vocabulary_choose_from_its_head() {
                 assert_eq!(candidates.len(), size.min(16));
                 assert!(candidates.iter().all(|candidate| ids(&candidate["tokens"]).len() == 1));
             }
-            assert!(stderr(&output).contains("likeliest tokens that a server names"), "{}", stderr(&output));
+            assert!(stderr(&output).contains("most likely tokens that the server returned"), "{}", stderr(&output));
         }
     }
 }
@@ -263,7 +263,11 @@ fn a_server_steers_models_of_other_servers() {
     // What it cannot ask of the backbone is refused.
     let scored = json!({"messages": [{"role": "user", "content": "Hello"}], "logprobs": true});
     let refused = server.chat(&scored);
-    assert!(refused.0 == 400 && refused.json()["error"]["message"].as_str().unwrap().contains("behind servers"), "{}", refused.2);
+    assert!(
+        refused.0 == 400 && refused.json()["error"]["message"].as_str().unwrap().contains("on other servers"),
+        "{}",
+        refused.2
+    );
 }
 
 #[test]

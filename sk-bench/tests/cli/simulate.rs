@@ -74,7 +74,7 @@ fn a_study_that_does_not_exist_is_refused() {
 #[test]
 fn what_would_do_nothing_is_refused() {
     let elsewhere = ["simulate", "--study", "frontier", "--break", "bound"];
-    assert_refused(&run(elsewhere), &["--break", "the study contamination", "not asked for"]);
+    assert_refused(&run(elsewhere), &["--break", "the study contamination", "does not select"]);
     let both = ["simulate", "--study", "frontier", "--html", "x.html", "--format", "csv"];
     assert_refused(&run(both), &["--html", "--format", "cannot be used with"]);
 }

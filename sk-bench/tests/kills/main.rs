@@ -54,7 +54,7 @@ impl Job {
 
     /// Checks that a run finished, or found that an earlier run had finished.
     fn check(&self, output: &Output) {
-        let over = stderr(output).contains("model.safetensors is there already, and no checkpoint");
+        let over = stderr(output).contains("model.safetensors already exists, and there is no checkpoint");
         assert!(output.status.success() || over, "{}: {}", self.name, stderr(output));
     }
 

@@ -111,7 +111,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     refused("seeds = 3\n", &["plan.toml:1:", "seeds", "a section is a table"]);
     refused("[sweep]\nseed = [1]\n", &["plan.toml:2:", "unknown field of [sweep] \"seed\"", "\"seeds\""]);
     refused("[sweep]\nseeds = [1, -2]\n", &["plan.toml:2:", "sweep.seeds", "whole numbers"]);
-    refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "no two alike"]);
+    refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "contain duplicates"]);
     refused("[sweep]\noutput = \"\"\n", &["plan.toml:1:", "output is empty"]);
     refused("[sweep]\ntraces = 1\n", &["plan.toml:2:", "sweep.traces", "true or false"]);
     let scheme = |text: &str, parts: &[&str]| refused(&format!("[schemes.a]\n{text}\n"), parts);

@@ -87,7 +87,7 @@ fn mistakes_are_named() {
     refused("[objectives.kind]\n", &["objective \"kind\"", "give it weights"]);
     refused(
         "[objectives.x]\nblade = \"harmless\"\nweights = [{ helpful = 1 }]\n",
-        &["blade \"harmless\" has no weight at helpful=1"],
+        &["blade \"harmless\" has no positive weight in helpful=1"],
     );
     refused("[objectives.harmless]\naxis = \"safety\"\n", &["[judge]"]);
     refused("[judge]\n", &["name an endpoint", "offline = true"]);
@@ -99,8 +99,11 @@ fn mistakes_are_named() {
     refused("[judge]\nmodels = \"judge\"\n", &["add offline = true"]);
     refused("[judge]\noffline = true\nendpoint = \"http://localhost:1/v1\"\n", &["unknown field of [judge] \"endpoint\""]);
     refused("[judge]\nendpoint = \"http://localhost:1/v1\"\n[objectives.kind]\nweights = [{ helpful = 1 }]\n", &["axis = "]);
-    refused("[weights]\nkind = \"paper\"\n", &["weights of their own"]);
-    refused("[tune]\nsearch = \"together\"\n[objectives.helpful]\nweights = [{ helpful = 1 }]\n", &["[weights] of the plan"]);
+    refused("[weights]\nkind = \"paper\"\n", &["every objective has its own weights"]);
+    refused(
+        "[tune]\nsearch = \"together\"\n[objectives.helpful]\nweights = [{ helpful = 1 }]\n",
+        &["all objectives use [weights]"],
+    );
     for (section, text) in [("prompts", "[evaluation]\nsources = [\"a\"]\n"), ("evaluation", "[prompts]\nsources = [\"a\"]\n")] {
         let error = TunePlan::parse(Path::new("p.toml"), text).unwrap_err();
         assert!(matches!(error, TuneError::Plan(SchemeError::Missing { section: found, .. }) if found == section), "{error}");

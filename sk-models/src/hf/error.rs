@@ -50,7 +50,7 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// A tensor in the wrong shard, or in two shards.
-    #[error("{}: tensor `{name}` belongs in, or is also in, {}; fetch the model again, and index and shards together", path.display(), other.display())]
+    #[error("{}: tensor `{name}` should be in {}, or is in both; download the index and the shards again", path.display(), other.display())]
     Misplaced {
         /// The shard that holds it.
         path: PathBuf,

@@ -76,7 +76,7 @@ pub enum TrainError {
         reason: String,
     },
     /// The output directory holds a finished result and no checkpoint.
-    #[error("{path} is there already, and no checkpoint to go on from: give another --output, or move it away")]
+    #[error("{path} already exists, and there is no checkpoint to resume; give another --output, or move the file")]
     Finished {
         /// The file that would be overwritten.
         path: String,

@@ -542,7 +542,7 @@ impl Builder {
                 |manner: &Manner| manner.elsewhere || manner.answers.iter().any(|answer| topic.suffices(&self.parts, answer));
             topic.manners = (0..self.manners.len()).filter(|&place| possible(&self.manners[place].1)).collect();
             if topic.manners.iter().all(|&place| self.manners[place].1.elsewhere) {
-                return Err(format!("topic `{name}` has the parts of no manner"));
+                return Err(format!("no manner can be filled with the parts of topic `{name}`; add the parts of one"));
             }
         }
         for (name, manner) in &self.manners {

@@ -247,8 +247,7 @@ pub(super) fn check_step(step: u64, steps: u64, path: &Path) -> Result<(), Train
     if step <= steps {
         return Ok(());
     }
-    let reason =
-        format!("has {step} steps behind it, and --steps {steps} asks for fewer; ask for as many, or give another --output");
+    let reason = format!("is at step {step}, beyond --steps {steps}; raise --steps, or give another --output");
     Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
 }
 

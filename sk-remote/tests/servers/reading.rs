@@ -135,7 +135,7 @@ fn what_cannot_be_read_is_refused_by_name() {
     let unknown = refused(&CONTEXT, variant("polite"));
     assert_eq!(unknown.to_string(), "no adapter or instruction is called \"polite\"; known: blank, helpful, honest");
     let head = refused(&CONTEXT, Policy::Head("reward".into()));
-    assert!(head.to_string().starts_with("behind a server, head \"reward\" cannot be had"), "{head}");
+    assert!(head.to_string().starts_with("head \"reward\" is not available on servers"), "{head}");
     assert!(matches!(refused(&[], Policy::Backbone), RemoteError::EmptyContext { policy } if policy == "the base model"));
     assert!(matches!(refused(&CONTEXT, variant("blank")), RemoteError::EmptyContext { policy } if policy.contains("blank")));
     let long = refused(&[1; MODEL_LENGTH], Policy::Backbone);

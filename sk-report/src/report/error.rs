@@ -78,7 +78,7 @@ pub enum ReportError {
     },
     /// The records belong to another sweep than the judgements.
     #[error(
-        "{}: none of its {records} records is of a judged response, of which {judged} have an id; give the records of the sweep that was judged, \
+        "{}: none of its {records} records matches one of the {judged} judged responses that have an id; give the records of the sweep that was judged, \
          and the table of `swiss-knife judge table`", path.display()
     )]
     Unjudged {
@@ -91,7 +91,7 @@ pub enum ReportError {
     },
     /// The traces lack steps.
     #[error(
-        "{}: {found} bytes, and the records speak of {expected}; put the traces of the same sweep there, or move these away", path.display()
+        "{} has {found} bytes, but the records refer to {expected}; replace it with the traces of the same sweep, or move it away", path.display()
     )]
     Traces {
         /// The file.

@@ -48,7 +48,7 @@ pub struct JudgeOptions {
     /// Seconds until a request counts as failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Server")]
     timeout: u64,
-    /// Attempts at a question that finds no answer, with pauses that double.
+    /// Attempts per question; the pause between them doubles each time.
     #[arg(long, value_name = "TIMES", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
     attempts: u32,
     /// What responses are judged by: a file of objectives [default: helpfulness, harmlessness and
@@ -58,7 +58,7 @@ pub struct JudgeOptions {
     /// Rubrics, separated by commas; all that the judge answers if not given.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Scoring")]
     rubrics: Vec<String>,
-    /// How a score is made of what the model says.
+    /// How to compute a score from the model's answer.
     #[arg(long, value_name = "HOW", default_value = "integer", value_parser = choice(Scoring::ALL), help_heading = "Scoring")]
     scoring: Scoring,
     /// Scale the model answers on, where a rubric has none of its own [default: 0-10 for integer,

@@ -67,7 +67,7 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
         return Err(section.fault(format!("trials is {}; it is at most {MOST_TRIALS}", head.trials)));
     }
     if head.seeds.is_empty() || head.seeds.iter().collect::<BTreeSet<_>>().len() < head.seeds.len() {
-        return Err(section.fault("seeds are at least one, and no two alike"));
+        return Err(section.fault("seeds must not be empty or contain duplicates"));
     }
     section.finish()?;
     Ok(head)
@@ -142,7 +142,7 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &ScoreSource) -> Res
     let objective = |mut section: Section<'_, '_>| {
         let name = section.name().to_owned();
         if name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.') {
-            return Err(section.fault("an objective's name is part of a file's: not empty, no \"/\", and not \"together\""));
+            return Err(section.fault("an objective's name is part of a file name: it must not be empty, \"together\", start with \".\" or contain \"/\""));
         }
         let default = Objective::of_blade(&name, scoring);
         let (blade, axis) = (section.string("blade")?, section.string("axis")?);
@@ -201,7 +201,10 @@ pub(super) fn searches(
     let searches = match mode {
         Mode::Together => {
             if objectives.iter().any(|(_, weights)| weights.is_some()) {
-                return Err(refused("objectives that are searched together share the [weights] of the plan".to_owned()).into());
+                return Err(refused(
+                    "with search = \"together\", all objectives use [weights]; remove the weights of the objectives".to_owned(),
+                )
+                .into());
             }
             let weights = at.map_or_else(equal, Ok)?;
             let objectives = objectives.into_iter().map(|(objective, _)| objective).collect();
@@ -209,7 +212,10 @@ pub(super) fn searches(
         }
         Mode::Each => {
             if at.is_some() {
-                return Err(refused("objectives that are searched one by one have weights of their own".to_owned()).into());
+                return Err(refused(
+                    "with search = \"each\", every objective has its own weights; move [weights] into the objectives".to_owned(),
+                )
+                .into());
             }
             let each = objectives.into_iter().map(|(objective, weights)| {
                 let own =
