@@ -34,7 +34,7 @@ fn hh_rlhf_plain_and_gzipped() {
     let plain = file(folder.path(), "helpful-base/test.jsonl", HH);
     let mut packer = GzEncoder::new(Vec::new(), Compression::default());
     packer.write_all(HH.as_bytes()).unwrap();
-    // Told by its contents, whatever it is called.
+    // The content decides whether a file is gzipped, not its name.
     let packed = folder.path().join("helpful-base/packed");
     fs::write(&packed, packer.finish().unwrap()).unwrap();
 
@@ -133,7 +133,7 @@ fn another_revision_is_not_the_papers_set() {
     assert!(load().contains("its rows are not the helpfulness prompts of the paper"), "{}", load());
 }
 
-/// The folder of data sets, where the caller names it.
+/// The folder of data sets, if `SWISS_KNIFE_DATA` names it.
 fn data() -> Option<PathBuf> {
     let data = std::env::var_os("SWISS_KNIFE_DATA").map(PathBuf::from);
     if data.is_none() {
@@ -155,7 +155,7 @@ fn the_papers_sets_are_rebuilt() {
     }
     assert_eq!((frontier[80].id.as_str(), frontier[80].row), ("paper:80", 418));
 
-    // The published row numbers, column by column.
+    // The ids and row numbers are those of the published table.
     let rows = data.join("paper-results/frontier_prompts.csv");
     if !rows.exists() {
         eprintln!("skipped in part: {} is not there", rows.display());

@@ -1,11 +1,11 @@
-//! Tests that `sweep`, `judge`, `tune` and `train` survive kills: runs that are killed at random
-//! moments and restarted produce the same files as an uninterrupted run.
+//! Runs `sweep`, `judge`, `tune` and `train`, kills them at random moments and starts them again.
+//! The final files must equal those of an undisturbed run.
 //!
 //! ```sh
 //! SWISS_KNIFE_KILLS=1000 cargo test --release -p sk-bench --test kills -- --ignored --nocapture
 //! ```
 //!
-//! The variable is the number of kills of each command, by default 25.
+//! Each of the four commands is killed that many times; 25 times if the variable is not set.
 
 #![cfg(unix)]
 
@@ -25,18 +25,18 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-/// Number of kills in one folder before a run is allowed to finish.
+/// The most kills in one folder before a run is left to finish.
 const MOST: usize = 30;
 
-/// The output of a run, by name or id.
+/// What a run writes, by name or id.
 type Outcome = BTreeMap<String, Value>;
 
-/// A command that can be resumed.
+/// A command that resumes its own earlier work.
 struct Job {
     name: &'static str,
     /// Writes its inputs to a folder.
     prepare: fn(&Path),
-    /// The words of the command line, run in the folder.
+    /// The arguments of the command, which runs in the folder.
     words: fn() -> Vec<String>,
     outcome: fn(&Path) -> Outcome,
 }
@@ -52,13 +52,14 @@ impl Job {
         self.check(&self.command(folder).output().unwrap());
     }
 
-    /// Checks that a run finished, or found that an earlier run had finished.
+    /// Checks that a run succeeded, or reported that an earlier one had finished.
     fn check(&self, output: &Output) {
         let over = stderr(output).contains("model.safetensors already exists, and there is no checkpoint");
         assert!(output.status.success() || over, "{}: {}", self.name, stderr(output));
     }
 
-    /// Kills as many runs, and compares what each folder holds in the end.
+    /// Kills `kills` runs, and compares the final content of each folder with that of an
+    /// undisturbed run.
     fn campaign(&self, kills: usize, seed: u64) {
         let start = Instant::now();
         let folder = tempfile::tempdir().unwrap();
@@ -79,7 +80,7 @@ impl Job {
                 sleep(whole.mul_f64(rng.random::<f64>()));
                 let early = child.try_wait().unwrap().is_none();
                 if early {
-                    // Of the standard library: SIGKILL.
+                    // The standard library sends SIGKILL.
                     child.kill().unwrap();
                     killed += 1;
                 }
@@ -98,7 +99,7 @@ impl Job {
     }
 }
 
-/// The lines of a file by id and what else tells them apart, without what times change.
+/// The records of a file without the `timed` fields, by id and the other fields that identify one.
 fn lines(path: &Path, timed: &[&str]) -> Outcome {
     let text = fs::read_to_string(path).unwrap();
     let mut all = Outcome::new();

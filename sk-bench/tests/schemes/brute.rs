@@ -1,5 +1,5 @@
-//! A brute-force implementation of each policy: it recomputes the whole sequence for every token,
-//! one adapter at a time, without a KV cache, and uses f64 from the logits on.
+//! Reference computation of each policy: one pass over the whole sequence for every token, one
+//! adapter at a time, no cache, in f64 after the logits.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
@@ -72,7 +72,7 @@ impl Brute {
         sum
     }
 
-    /// The mean over a span of log π(y_t | x, y_<t) and of the min-entropy −max_v log π(v | x,
+    /// The means over a span of log π(y_t | x, y_<t) and of the min-entropy −max_v log π(v | x,
     /// y_<t), under an adapter or the backbone.
     pub(crate) fn read(&self, blade: Option<usize>, context: &[TokenId], span: &[TokenId]) -> (f64, f64) {
         let whole: Vec<TokenId> = context.iter().chain(span).copied().collect();
@@ -93,12 +93,12 @@ fn next(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> Ve
     log_softmax(&last(model, adapter, context).1)
 }
 
-/// Returns the final-norm state and the logits at the last position of `context`.
+/// Final-norm state and logits at the last position of `context`.
 fn last(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> (Vec<f64>, Vec<f64>) {
     tail(model, adapter, context, 1)
 }
 
-/// Returns the final-norm states and logits at the last `count` positions of `context`.
+/// Final-norm states and logits at the last `count` positions of `context`, in order.
 fn tail(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId], count: usize) -> (Vec<f64>, Vec<f64>) {
     let device: Device = model.device();
     let ids: Vec<i64> = context.iter().map(|&token| i64::from(token)).collect();
@@ -116,7 +116,8 @@ pub(crate) fn log_softmax(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - total).collect()
 }
 
-/// Returns softmax probabilities after top-k and then top-p filtering, by sorting all tokens.
+/// The probabilities of a softmax over the `k` largest scores, cut to a nucleus of mass `p`. Sorts
+/// everything.
 pub(crate) fn truncated(scores: &[f64], k: usize, p: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));

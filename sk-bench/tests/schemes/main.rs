@@ -1,5 +1,4 @@
-//! Tests of each bundled scheme against a brute-force implementation of its method, on tiny random
-//! models.
+//! Each shipped scheme against a plain computation of its method, on tiny random models.
 
 mod brute;
 #[allow(dead_code)] // shared with the tests of the program
@@ -23,13 +22,13 @@ use brute::{Brute, log_softmax, truncated};
 use common::{BLADES, model_args, run_on_models, stderr};
 use reference::{Accidents, Choice, Definition, PUBLISHED, REFERENCE, Rating, Sigma, Step, normal_cdf};
 
-/// Logits here are of order one, where f32 steps are 1e-7, and a forward pass rounds some tens of
-/// times.
+/// Logits here are of order one, where the spacing of f32 is 1e-7. A forward pass rounds some tens
+/// of times.
 const PROBABILITY: f64 = 1e-5;
-/// The same for a mean log-ratio times β.
+/// The tolerance of a mean log-ratio times β, for the same reason.
 const SCORE: f64 = 1e-6;
-/// The same for a mean log-ratio in units of its spread over a batch, which is some hundredths, and
-/// what is computed of it.
+/// The tolerance of a mean log-ratio divided by its deviation over a batch, which is some
+/// hundredths, and of values computed from it.
 const RELATIVE: f64 = 1e-4;
 
 const STEPS: usize = 16;
@@ -46,7 +45,7 @@ struct Args {
     steering: SteeringArgs,
 }
 
-/// A bundled scheme on the tiny models.
+/// A shipped scheme on the tiny models.
 struct Run {
     scheme: Scheme,
     context: Context,
@@ -59,7 +58,7 @@ impl Run {
         Self::instructed(name, options, &[])
     }
 
-    /// With lanes that read the prompt after a text.
+    /// Builds the scheme with `lanes`: each names a text that comes before the prompt.
     fn instructed(name: &str, options: &[&str], lanes: &[(&str, &str)]) -> Self {
         let weights: Vec<String> = BLADES.iter().zip(WEIGHTS).map(|(name, weight)| format!("{name}={weight}")).collect();
         let weights = weights.join(",");
@@ -80,7 +79,7 @@ impl Run {
         Self { scheme, context: Context::new(prompt).unwrap(), rng: ChaCha8Rng::seed_from_u64(SEED), step: 0 }
     }
 
-    /// One step of at most `limit` tokens, and the context it started from.
+    /// Makes one step of at most `limit` tokens. Returns the context before it, and its trace.
     fn step(&mut self, limit: usize) -> (Vec<TokenId>, StepTrace) {
         let before = self.context.tokens().to_vec();
         let trace = self.scheme.step(&mut self.context, self.step, limit, &mut self.rng).unwrap();
@@ -99,8 +98,8 @@ fn distribution(trace: &StepTrace, vocabulary: usize) -> Vec<f64> {
     result
 }
 
-/// Runs a token-level scheme, and compares each step's distribution with `expected` after the same
-/// context.
+/// Runs a token-level scheme and compares the distribution of each step with `expected` after the
+/// same context.
 fn assert_distribution(name: &str, options: &[&str], expected: impl Fn(&Brute, &[TokenId]) -> Vec<f64>) {
     let brute = Brute::new();
     let mut run = Run::new(name, options);
@@ -120,12 +119,12 @@ fn only(token: usize, vocabulary: usize) -> Vec<f64> {
     result
 }
 
-/// Returns the argmax; the first one in case of a tie.
+/// The index of the first largest value.
 fn argmax(values: &[f64]) -> usize {
     (0..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
 }
 
-/// Σ w_k f(log π_k), token by token.
+/// Σ w_k f(log π_k), for each token.
 fn weighted(policies: &[Vec<f64>], f: impl Fn(f64) -> f64) -> Vec<f64> {
     let sum = |token: usize| policies.iter().zip(WEIGHTS).map(|(policy, w)| w * f(policy[token])).sum();
     (0..policies[0].len()).map(sum).collect()
@@ -204,13 +203,13 @@ held! {
     sigma_zero: "sigma-zero",
 }
 
-/// Every bundled scheme must have a definition here.
+/// Every scheme file needs a definition here.
 #[test]
 fn every_scheme_is_held_against_its_definition() {
     assert_eq!(HELD, SHIPPED.iter().map(|scheme| scheme.name).collect::<Vec<_>>());
 }
 
-/// Returns the definition of a scheme over drafted spans; `None` for other schemes.
+/// The definition of a scheme over drafted spans; `None` for other schemes.
 fn drafted(name: &str) -> Option<Definition> {
     let euclidean = |a: f64, b: f64| (a * a + b * b).sqrt();
     let probit = |u: f64| normal_cdf(u) - 0.5;
@@ -258,13 +257,14 @@ fn a_race_scores_whole_what_may_still_win() {
 
 fn waves_end_once_a_candidate_is_likely_enough() {
     let brute = Brute::new();
-    // Of two candidates, blades say ±z, and these weights make nothing of them.
+    // The first wave has three candidates: with two, every blade scores ±z, the weights cancel, and
+    // rounding decides.
     let set = ["search.first=3", "search.wave=2", "search.probability=0.8"];
     let mut run = Run::new("swiss-knife-waves", &set.map(|field| ["--set", field]).concat());
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     let mut counts = std::collections::BTreeSet::new();
     for step in 0..STEPS {
-        // Between identical single tokens, rounding decides.
+        // At least two tokens per span: among equal single tokens, rounding decides.
         let limit = 2 + step % 3;
         let (context, found) = run.step(limit);
         let wanted = REFERENCE.waves(&brute, &context, limit, (3, 2, 0.8), &mut rng);
@@ -293,7 +293,7 @@ fn softmax(values: impl Iterator<Item = f64>) -> Vec<f64> {
     log_softmax(&values.collect::<Vec<_>>()).into_iter().map(f64::exp).collect()
 }
 
-/// p ∝ π_B/π_S exp(20 r), or exp(20 r) for what the backbone drafts in place of a poor choice.
+/// p ∝ π_B/π_S exp(20 r). If the choice is poor, the backbone drafts instead, and p ∝ exp(20 r).
 fn gsi_draws_by_the_tilted_ratio_and_falls_back() {
     let brute = Brute::new();
     let mut run = Run::new("gsi", &["--set", "fallback.threshold=0.02"]);
@@ -357,7 +357,7 @@ fn max_min_weighs_the_worst_served() {
     }
 }
 
-/// The dual over multipliers on a grid, and the gate.
+/// The multiplier minimises the dual, as found on a grid; candidates that fail the gate have p = 0.
 fn satisficing_keeps_to_its_thresholds() {
     const T: f64 = 0.01;
     const THRESHOLD: f64 = 0.002;
@@ -397,12 +397,12 @@ fn satisficing_keeps_to_its_thresholds() {
     assert!(kinds.len() > 1, "{kinds:?}");
 }
 
-/// Spans of the backbone end before a token of high entropy; the first whose reward is at least the
-/// threshold is taken, or else the best.
+/// A span of the backbone ends before a token of high entropy. The first span whose reward reaches
+/// the threshold is chosen, or the best one if none does.
 fn cards_takes_the_first_that_is_good_enough() {
     let brute = Brute::new();
     let entropy = |context: &[TokenId]| -brute.prior(context).iter().map(|p| p.exp() * p).sum::<f64>();
-    // A value that entropies of this model lie on both sides of.
+    // The mean entropy over the prompt, so entropies lie on both sides of the threshold.
     let threshold = (1..PROMPT.len()).map(|length| entropy(&PROMPT[..length].iter().map(|&b| b.into()).collect::<Vec<_>>()));
     let threshold = threshold.sum::<f64>() / (PROMPT.len() - 1) as f64;
     let field = format!("granularity.entropy={threshold}");
@@ -456,9 +456,9 @@ fn prompt_contrast_adds_the_difference_of_instructions() {
     }
 }
 
-/// Runs a scheme over drafted spans beside its definition, with the same draws: the same
-/// candidates, scores, ratings, probabilities and choice at every step. Spans have `shortest` to
-/// four tokens.
+/// Runs a scheme over drafted spans and its definition with the same draws, and requires the same
+/// candidates, scores, ratings, probabilities and choice at every step. The limit of a span runs
+/// from `shortest` to four tokens.
 fn assert_steps(name: &str, options: &[&str], definition: &Definition, shortest: usize) {
     let brute = Brute::new();
     let mut run = Run::new(name, options);
@@ -477,9 +477,10 @@ fn assert_same(name: &str, step: usize, found: &StepTrace, wanted: &Step) {
     for (what, found, wanted, tolerance) in [
         ("μ", &found.decision.mu, &wanted.mu, RELATIVE),
         ("σ", &found.decision.sigma, &wanted.sigma, RELATIVE),
-        // Only differences of ratings mean anything.
+        // Only the differences between ratings matter.
         ("rating", &centred(&found.decision.ratings), &centred(&wanted.ratings), RELATIVE),
-        // A softmax at temperature T moves by at most a quarter of what its values move by, over T ≥ 1/4.
+        // At temperature T a softmax changes by at most 1/(4 T) of the change of its inputs; T ≥
+        // 1/4.
         ("probability", &found.decision.probabilities, &wanted.probabilities, RELATIVE),
     ] {
         for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
@@ -494,8 +495,8 @@ fn centred(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - mean).collect()
 }
 
-/// The reference instantiation at other operating points and under the other convention: three
-/// candidates over seven rounds meet again and sit out in turns.
+/// The reference instantiation at other operating points and under the other convention. With three
+/// candidates and seven rounds, pairs meet again and each candidate sits out in turn.
 #[test]
 fn conventions_and_presets_are_what_they_are_defined_to_be() {
     assert_steps("swiss-knife", &["--convention", "paper"], &PUBLISHED, 1);
@@ -505,8 +506,8 @@ fn conventions_and_presets_are_what_they_are_defined_to_be() {
         choice: Choice::Champion { temperature: 21.03, w_tour: 1.587, w_blade: 2.088, lambda: 0.395 },
         ..REFERENCE
     };
-    // Of three single tokens two may be the same; all blades then say ±z, these weights make
-    // nothing of them, and rounding decides.
+    // At least two tokens per span. Two of three single tokens may be equal; then all blades score
+    // ±z, these weights cancel, and rounding decides.
     assert_steps("swiss-knife", &["--preset", "honesty"], &honesty, 2);
     let harmlessness = Definition {
         accidents: Accidents::Published,
@@ -551,8 +552,8 @@ fn args_adds_rewards_to_logits(name: &str) {
     });
 }
 
-/// log π_B + λ Σ w_k v_k over the head of the backbone, v_k a function of the state after each
-/// token.
+/// log π_B + λ Σ w_k v_k over the most probable tokens of the backbone, where v_k reads the state
+/// after each token.
 fn fudge_and_reward_heads_look_one_token_ahead(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let heads = |kind: HeadKind| -> (Vec<Head>, Vec<String>) {
@@ -627,7 +628,7 @@ fn jensen_shannon(prior: &[f64], policies: &[Vec<f64>]) -> Vec<f64> {
     (0..prior.len()).map(score).collect()
 }
 
-/// What is drafted has the log-probabilities of the merged model, and lies in its nucleus.
+/// Drafted tokens have the log-probabilities of the merged model and lie in its nucleus.
 fn rewarded_soups_draw_from_the_merged_model() {
     let brute = Brute::new();
     let mut run = Run::new("rewarded-soups", &[]);
@@ -644,7 +645,7 @@ fn rewarded_soups_draw_from_the_merged_model() {
         })
         .sum();
     assert!(fluency < 0.0 && drawn.len() > 1);
-    // The same draws under another merge are another model's.
+    // The same draws under another merge give other tokens.
     let mut linear = Run::new("rewarded-soups", &["--set", "proposal.merge=peft-linear"]);
     assert_ne!(linear.step(STEPS).1.candidates[0].tokens, *drawn);
 }
@@ -669,7 +670,8 @@ fn best_of_n_takes_the_largest_weighted_reward() {
     }
 }
 
-/// The arms of an ablation see the same candidates: those are drawn first, from the same generator.
+/// The arms of an ablation see the same candidates, because candidates are drawn first and from the
+/// same generator.
 #[test]
 fn arms_share_their_candidates() {
     let arms = SHIPPED.iter().filter(|scheme| scheme.spec().unwrap().summary().proposal == "7 × drafter");
@@ -693,8 +695,8 @@ fn every_scheme_runs_from_the_command_line() {
     }
 }
 
-/// The model that ships has an adapter and both heads for each objective, so that every method runs
-/// on it.
+/// The model that ships has an adapter and both heads for each objective, so every method runs on
+/// it.
 #[test]
 fn every_scheme_runs_on_the_model_that_ships() {
     for scheme in SHIPPED {
@@ -703,12 +705,12 @@ fn every_scheme_runs_on_the_model_that_ships() {
     }
 }
 
-/// Returns whether a scheme needs heads, which the tiny models do not have.
+/// Whether a scheme needs heads, which the tiny models do not have.
 fn reads_heads(text: &str) -> bool {
     text.contains("\"discriminator\"") || text.contains("\"reward-head\"")
 }
 
-/// The mixtures of the book are run unchanged.
+/// The schemes on the book's page about mixtures run unchanged.
 #[test]
 fn the_mixtures_of_the_book_run() {
     let page = include_str!("../../../docs/src/mix.md");

@@ -1,8 +1,8 @@
-//! The reference instantiation, its round robins and its ablations written out from their
-//! definitions: drafts, scores, ratings, the choice.
+//! The reference instantiation, its round robins and its ablations, written out from their
+//! definitions: drafts, scores, ratings, choice.
 //!
-//! Nothing here calls a slot of the engine. Models are read as whole sequences (see [`Brute`]),
-//! statistics are sums, and the draws are those that the definitions name: one uniform number per
+//! Nothing here calls a slot of the engine. Models read whole sequences (see [`Brute`]), and
+//! statistics are plain sums. The draws are those of the definitions: one uniform number per
 //! drafted token, row by row, and one per choice.
 
 use rand::seq::SliceRandom;
@@ -18,30 +18,30 @@ const END_OF_TEXT: [TokenId; 2] = [256, 258];
 const BETA: f64 = 0.1;
 const ALPHA: f64 = 0.5;
 
-/// Where the published runs differ from the paper's equations.
+/// The convention: the paper's equations, or the published runs where they differ.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Accidents {
     None,
     Published,
 }
 
-/// σ of a blade.
+/// The dispersion σ of a blade.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Sigma {
     /// The mean min-entropy of its policy.
     MinEntropy,
-    /// The same, dealt out to other candidates.
+    /// The same values, permuted over the candidates.
     Shuffled,
     Zero,
 }
 
-/// 𝓐.
+/// The aggregator 𝓐.
 #[derive(Clone, Copy)]
 pub(crate) enum Rating {
     Tournament {
         rounds: usize,
     },
-    /// A round robin: g(Δ / s).
+    /// A round robin: the sum over opponents of g(Δ / s).
     Pairs {
         g: fn(f64) -> f64,
         s: fn(f64, f64) -> f64,
@@ -50,7 +50,7 @@ pub(crate) enum Rating {
     Score,
 }
 
-/// 𝓢.
+/// The selector 𝓢.
 #[derive(Clone, Copy)]
 pub(crate) enum Choice {
     Champion { temperature: f64, w_tour: f64, w_blade: f64, lambda: f64 },
@@ -58,13 +58,13 @@ pub(crate) enum Choice {
     Uniform,
 }
 
-/// A scheme over drafted spans, number by number.
+/// The definition of a scheme over drafted spans.
 #[derive(Clone, Copy)]
 pub(crate) struct Definition {
     pub(crate) accidents: Accidents,
     pub(crate) candidates: usize,
     pub(crate) sigma: Sigma,
-    /// Whether blades, the entry to the rating, and the champion's terms are standardised.
+    /// Whether the blades, the inputs of the rating, and the champion's terms are standardised.
     pub(crate) standardized: [bool; 3],
     pub(crate) rating: Rating,
     pub(crate) choice: Choice,
@@ -87,11 +87,11 @@ pub(crate) const PUBLISHED: Definition = Definition {
     ..REFERENCE
 };
 
-/// A span of the drafter.
+/// A span that the drafter drew.
 #[derive(Clone, Default)]
 struct Draft {
     tokens: Vec<TokenId>,
-    /// log π_S of each.
+    /// log π_S of each token.
     log_probs: Vec<f64>,
 }
 
@@ -102,7 +102,7 @@ impl Draft {
     }
 }
 
-/// The result of a step by the definition.
+/// The result of one step.
 pub(crate) struct Step {
     pub(crate) candidates: Vec<Vec<TokenId>>,
     pub(crate) mu: Vec<f64>,
@@ -119,8 +119,8 @@ impl Definition {
         self.decide(brute, context, &drafts, rng.random())
     }
 
-    /// The same with a race: the first `tokens` tokens of all, and all of those that are the likeliest
-    /// by them and hold `mass`.
+    /// A step with a race. All candidates are scored on their first `tokens` tokens. The most
+    /// probable ones that together hold `mass` are then scored on all their tokens.
     pub(crate) fn race(
         &self,
         brute: &Brute,
@@ -156,7 +156,8 @@ impl Definition {
         (Step { candidates: whole, ..step }, scored)
     }
 
-    /// The same in waves of `first` and `wave` candidates, until one has the probability `enough`.
+    /// A step in waves: `first` candidates, then `wave` more at a time, until one has probability
+    /// `enough`.
     pub(crate) fn waves(
         &self,
         brute: &Brute,
@@ -177,7 +178,7 @@ impl Definition {
         }
     }
 
-    /// Applies the operators to drafted spans.
+    /// Scores, rates and chooses among drafts.
     fn decide(&self, brute: &Brute, context: &[TokenId], drafts: &[Draft], uniform: f64) -> Step {
         let candidates: Vec<Vec<TokenId>> = drafts.iter().map(|draft| draft.tokens.clone()).collect();
         let fluency: Vec<f64> = drafts.iter().map(|draft| mean(&draft.log_probs)).collect();
@@ -189,9 +190,10 @@ impl Definition {
         Step { candidates, mu, sigma, ratings, probabilities, chosen }
     }
 
-    /// N spans of the drafter: at T = 1 the nucleus of mass 0.95. The published runs
-    /// cut to the fifty likeliest first, divide the logits of tokens seen before by 1.05 (multiply
-    /// where negative), and drop an end of text, which may not come first.
+    /// Draws N spans from the drafter, at T = 1 from the nucleus of mass 0.95. The published runs
+    /// differ: they first cut to the fifty most probable tokens, divide the logits of tokens seen
+    /// before by 1.05 (multiply negative ones), drop the end-of-text token from a span, and forbid
+    /// it as a span's first token.
     fn draft(&self, brute: &Brute, context: &[TokenId], limit: usize, rng: &mut ChaCha8Rng) -> Vec<Draft> {
         let published = self.accidents == Accidents::Published;
         let mut spans = vec![(Draft::default(), false); self.candidates];
@@ -224,7 +226,7 @@ impl Definition {
         spans.into_iter().map(|(draft, _)| draft).collect()
     }
 
-    /// Per blade μ = β/L Σ log(π_k/π_B) and σ of each candidate.
+    /// For each blade, μ = β/L Σ log(π_k/π_B) and σ of every candidate.
     fn scores(&self, brute: &Brute, context: &[TokenId], candidates: &[Vec<TokenId>]) -> Vec<(Vec<f64>, Vec<f64>)> {
         let prior: Vec<f64> = candidates.iter().map(|tokens| brute.read(None, context, tokens).0).collect();
         let blade = |k: usize| {
@@ -237,7 +239,7 @@ impl Definition {
                 Sigma::MinEntropy => {}
                 Sigma::Zero => sigma.fill(0.0),
                 Sigma::Shuffled => {
-                    // A permutation per step, the same for all blades.
+                    // One permutation per step, the same for all blades.
                     let mut rng = ChaCha8Rng::seed_from_u64(42);
                     rng.set_stream(context.len() as u64);
                     sigma.shuffle(&mut rng);
@@ -248,8 +250,8 @@ impl Definition {
         (0..WEIGHTS.len()).map(blade).collect()
     }
 
-    /// Σ w_k μ̂_k and Σ w_k σ̂_k (`eq:cbn`), σ in units of the spread of μ. The published runs add
-    /// 1e-6 and take σ in units of its own.
+    /// Σ w_k μ̂_k and Σ w_k σ̂_k (`eq:cbn`), with σ in units of the standard deviation of μ. The
+    /// published runs add 1e-6 to each deviation and divide σ by its own.
     fn composite(&self, blades: &[(Vec<f64>, Vec<f64>)]) -> (Vec<f64>, Vec<f64>) {
         let n = blades[0].0.len();
         let (mut mu, mut sigma) = (vec![0.0; n], vec![0.0; n]);
@@ -268,7 +270,7 @@ impl Definition {
     }
 
     fn rate(&self, mu: &[f64], sigma: &[f64], fluency: &[f64]) -> Vec<f64> {
-        // d_i = α z(ℓ_S) + (1 − α) z(μ), s_i = (1 − α) σ_i / std(μ): the quantities of a match.
+        // The inputs of a match: d_i = α z(ℓ_S) + (1 − α) z(μ) and s_i = (1 − α) σ_i / std(μ).
         let (dm, df) = if self.standardized[1] { (self.z(mu), self.z(fluency)) } else { (mu.to_vec(), fluency.to_vec()) };
         let d: Vec<f64> = dm.iter().zip(&df).map(|(m, f)| ALPHA * f + (1.0 - ALPHA) * m).collect();
         let unit = match (self.standardized[1], self.accidents) {
@@ -284,8 +286,8 @@ impl Definition {
                 (0..d.len()).map(rate).collect()
             }
             Rating::Tournament { rounds } => {
-                // Ties of μ: by fluency and then certainty, or by place in the batch in the
-                // published runs.
+                // Ties of μ are broken by fluency, then by smaller σ. The published runs break them
+                // by position in the batch.
                 let key = |i: usize| match self.accidents {
                     Accidents::None => [-mu[i], -fluency[i], sigma[i]],
                     Accidents::Published => [-mu[i], 0.0, 0.0],
@@ -296,7 +298,7 @@ impl Definition {
                 if self.accidents == Accidents::Published {
                     return ratings;
                 }
-                // Indistinguishable candidates share a rating.
+                // Candidates with equal keys share the mean of their ratings.
                 let alike = |i: usize| (0..mu.len()).filter(|&j| key(j) == key(i)).map(|j| ratings[j]).collect::<Vec<_>>();
                 (0..mu.len()).map(|i| mean(&alike(i))).collect()
             }
@@ -316,8 +318,8 @@ impl Definition {
         log_softmax(&logits).into_iter().map(f64::exp).collect()
     }
 
-    /// (x − mean) / std, zero without spread. The published runs add 1e-6, and only centre where
-    /// std is below 1e-8.
+    /// (x − mean) / std, or zero if all values are equal. The published runs add 1e-6 to std, and
+    /// only subtract the mean where std is below 1e-8.
     fn z(&self, values: &[f64]) -> Vec<f64> {
         let (centre, spread) = (mean(values), deviation(values));
         let scale = match self.accidents {
@@ -330,8 +332,8 @@ impl Definition {
     }
 }
 
-/// Elo ratings after `rounds` rounds of a Swiss-system tournament in which a match is won by Φ(Δ /
-/// √(s_i² + s_j² + 1e-8)) of a point.
+/// Elo ratings after `rounds` rounds of a Swiss-system tournament. The score of a match is Φ(Δ /
+/// √(s_i² + s_j² + 1e-8)).
 fn tournament(rounds: usize, seeds: &[usize], d: &[f64], s: &[f64]) -> Vec<f64> {
     let n = d.len();
     let mut rating = vec![1500.0_f64; n];
@@ -357,7 +359,7 @@ fn tournament(rounds: usize, seeds: &[usize], d: &[f64], s: &[f64]) -> Vec<f64> 
     rating
 }
 
-/// Φ, by Simpson's rule on the density from 0: within 1e-10, and flat beyond 12.
+/// Φ by Simpson's rule on the density, from 0. Accurate to 1e-10; constant beyond ±12.
 pub(crate) fn normal_cdf(u: f64) -> f64 {
     const PIECES: usize = 2000;
     let end = u.clamp(-12.0, 12.0);
@@ -375,8 +377,8 @@ pub(crate) fn normal_cdf(u: f64) -> f64 {
     0.5 + step / 3.0 * (0..=PIECES).map(|i| weight(i) * density(i as f64 * step)).sum::<f64>()
 }
 
-/// The token that `uniform` falls on among the `k` likeliest, of which those that hold 0.95 of the
-/// mass are kept, the likeliest first.
+/// The token that `uniform` selects from the nucleus: the `k` most probable tokens, cut to mass
+/// 0.95, in order of decreasing probability.
 fn nucleus_draw(logits: &[f64], k: usize, uniform: f64) -> TokenId {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
@@ -387,7 +389,7 @@ fn nucleus_draw(logits: &[f64], k: usize, uniform: f64) -> TokenId {
     order[drawn(&weights[..kept], uniform)] as TokenId
 }
 
-/// The first index at which the shares add up to more than `uniform` of their sum.
+/// The first index where the running sum of the shares exceeds `uniform` times their total.
 fn drawn(shares: &[f64], uniform: f64) -> usize {
     let target = uniform * shares.iter().sum::<f64>();
     let sums = shares.iter().scan(0.0, |sum, share| {

@@ -1,5 +1,5 @@
-//! Tests of `swiss-knife sweep` on a tiny random model: records, recovery after kills, and several
-//! processes.
+//! `swiss-knife sweep` on a tiny random model: what it records, what a kill leaves intact, and how
+//! several processes share a plan.
 
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
@@ -27,7 +27,7 @@ const PROMPTS: &str = r#"{"id":"sky","prompt":"Why is the sky blue?","labels":{"
 {"id":"more","prompt":"\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Go on\n\nAssistant:","labels":{"axis":"helpfulness"}}
 "#;
 
-/// Two schemes with weights and one without, at three weight vectors, with two seeds.
+/// Two schemes with weights at three weight vectors, one scheme without weights, and two seeds.
 const PLAN: &str = r#"
 [sweep]
 seeds = [1, 2]
@@ -51,8 +51,8 @@ sources = ["prompts.jsonl"]
 max_new_tokens = 20
 "#;
 
-/// Cells of [`PLAN`]: each prompt and seed under two schemes at three weight vectors, and one
-/// scheme without.
+/// Cells of [`PLAN`]: each prompt and seed under two schemes at three weight vectors, and under one
+/// scheme without weights.
 const CELLS: usize = 2 * 2 * (2 * 3 + 1);
 
 /// The `[model]` section of the tiny model.
@@ -94,13 +94,13 @@ impl Bench {
         self.command(args).output().unwrap()
     }
 
-    /// Runs to the end.
+    /// Runs the sweep to its end.
     fn finish(&self) {
         common::stdout(&self.run(&["--quiet"]));
         assert!(!self.path("plan.jsonl.claims").exists(), "no claim is left");
     }
 
-    /// Returns the complete lines of the output.
+    /// The number of complete lines of the output.
     fn lines(&self) -> usize {
         fs::read(self.path("plan.jsonl")).unwrap_or_default().iter().filter(|&&byte| byte == b'\n').count()
     }
@@ -110,7 +110,7 @@ impl Bench {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Returns the record and the steps of each cell, without times and positions.
+    /// The answers by cell: each record and its steps, without times and file offsets.
     fn answers(&self) -> BTreeMap<String, (Value, Vec<Value>)> {
         let records = self.records();
         let count = records.len();
@@ -135,7 +135,7 @@ impl Bench {
     }
 }
 
-/// Returns the steps at a position in the trace file.
+/// The steps at `span` in the file of traces.
 fn steps(traces: &Path, span: &Value) -> Vec<Value> {
     let bytes = fs::read(traces).unwrap();
     let place = |field: &str| span[field].as_u64().unwrap() as usize;

@@ -1,4 +1,4 @@
-//! Tests of valid plans, and of the errors of invalid ones.
+//! What a plan may contain, and the error for each mistake in one.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,8 @@ fn a_dry_run_lists_the_cells_and_does_nothing() {
     assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 2, "nothing but the plan and its prompts");
 }
 
-/// Returns the cell ids of a plan whose `[weights]` section is replaced by `weights`.
+/// The number of weight vectors that [`PLAN`] has with this `[weights]` section in place of its
+/// own.
 fn weighted(weights: &str) -> usize {
     let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
     let bench = Bench::new(&format!("{before}{weights}\n[prompts]{after}"));
@@ -56,7 +57,7 @@ fn weights_are_the_papers_points_a_lattice_or_a_list() {
     assert_eq!(weighted("[weights]\nkind = \"listed\"\nlist = [{ honest = 3, helpful = 1 }]\n"), 1);
 }
 
-/// With a misspelt name, every scheme would run without weights.
+/// If a misspelt name were accepted, every scheme would run without weights.
 #[test]
 fn weights_of_a_blade_that_nobody_seats_are_refused() {
     let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
@@ -93,7 +94,7 @@ fn an_arm_that_weights_cannot_move_may_be_asked_at_all_of_them() {
     assert_eq!(text.lines().filter(|line| line.contains(" base/")).count(), 2 * 2 * 3);
 }
 
-/// Without a blade, weights are the points at which baselines are repeated.
+/// Without any blade, the weight vectors only say how often each baseline repeats.
 #[test]
 fn baselines_alone_are_asked_at_every_weight() {
     let bench = Bench::new(PLAN);
@@ -173,8 +174,8 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
     let of_heads: Vec<_> = bench.records().into_iter().filter(|record| record["scheme"] == "args-reward-head").collect();
     assert_eq!(of_heads.len(), 4, "two prompts at two weight vectors");
     assert!(of_heads.iter().all(|record| record["weights"].as_object().unwrap().len() == 2));
-    // A copy elsewhere is the same head; another one is another setting, and records of the first
-    // are not mixed with its.
+    // A copy of a head elsewhere is the same head. Changed weights are another setting, and the
+    // sweep refuses to mix its records with the old ones.
     fs::create_dir(bench.path("other")).unwrap();
     for entry in fs::read_dir(bench.path("fit")).unwrap() {
         let entry = entry.unwrap();
@@ -187,7 +188,7 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&weights, bytes).unwrap();
     assert_refused(&bench.run(&["--quiet"]), &["args-reward-head"]);
-    // A discriminator is nothing that a scheme of rewards reads: it is left with no head.
+    // A scheme of reward heads ignores discriminators, so here it has no head.
     plan("helpful = \"calm\"\n");
     assert_refused(&bench.run(&["--dry-run"]), &["args-reward-head"]);
 }

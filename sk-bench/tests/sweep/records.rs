@@ -1,4 +1,4 @@
-//! Tests of the records of cells, and of their readers.
+//! What a sweep records for a cell, and which commands read it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use sk_report::settings::read_settings;
 use crate::common::{assert_refused, copy_of, models, run, run_on_models, stderr, stdout};
 use crate::{Bench, CELLS, PLAN, model, steps};
 
-/// A scheme that is certified, whatever the batches.
+/// A scheme that has a certificate for every batch.
 const CERTIFIED: &str = "[normalizer]\nkind = \"raw\"\n[aggregator]\nkind = \"thurstone\"\nstandardize = false\nalpha = 0\n\
                          [selector]\nkind = \"softmax\"\ntemperature = 0.5\n";
 
@@ -41,7 +41,7 @@ fn a_sweep_answers_every_cell_and_the_judge_reads_the_answers() {
     let settings: BTreeSet<&str> = records.iter().map(|record| record.settings.as_str()).collect();
     assert_eq!(settings.len(), 3, "one per scheme");
 
-    // Steps stand one behind another, and are a trace as `certify` reads it.
+    // The file of traces has no gaps, and `certify` reads it.
     let traces = bench.path("plan.traces.jsonl");
     let end = records.iter().map(|record| record.trace.unwrap().end()).max().unwrap();
     assert_eq!(fs::metadata(&traces).unwrap().len(), end);
@@ -56,7 +56,7 @@ fn a_sweep_answers_every_cell_and_the_judge_reads_the_answers() {
         let expected = match record["scheme"].as_str().unwrap() {
             "swiss-knife" => 7,
             "cool" => 3,
-            // Of a vocabulary, the likeliest.
+            // A trace keeps the 16 most probable tokens of a vocabulary.
             _ => 16,
         };
         assert!(steps.iter().all(|step| step["candidates"].as_array().unwrap().len() == expected), "{record}");
@@ -73,7 +73,8 @@ fn a_cell_is_what_generate_writes_with_its_seed() {
     for record in cells.clone() {
         let seed = record["draws"].to_string();
         let settings = ["--set", "selector.temperature=0.5", "--set", "proposal.candidates=3", "--scheme", "swiss-knife"];
-        // A dialogue is read as the sweep reads it, and a question may be put as it is.
+        // `generate` reads a dialogue as the sweep does, and frames a plain question as the sweep
+        // does.
         let prompt = record["prompt"].as_str().unwrap();
         let prompt = if record["prompt_id"] == "sky" { "Why is the sky blue?" } else { prompt };
         let args = [prompt, "--max-new-tokens", "20", "--json", "--quiet", "-w", "helpful=1,honest=1"];
@@ -174,10 +175,11 @@ fn a_sweep_is_bound_to_the_weights_it_ran_on() {
     let kept = read_settings(&bench.path("plan.jsonl")).unwrap();
     assert_eq!(kept.len(), 3, "one per scheme");
 
-    // The models in another precision.
+    // Another precision of the models is another setting.
     plan("precision = \"bf16\"");
     assert_refused(&bench.run(&["--quiet"]), &["plan.jsonl:1:", "other settings"]);
-    // The same bytes elsewhere, and another adapter in the same place.
+    // The same adapter at another path is the same setting; another adapter at the same path is
+    // not.
     plan("");
     let elsewhere = bench.path("elsewhere");
     fs::rename(&own, &elsewhere).unwrap();
@@ -206,7 +208,7 @@ fn settings_are_kept_beside_the_records_that_name_them() {
             assert_eq!(of.slots["selector"]["temperature"], 0.5, "{}", of.slots["selector"]);
         }
     }
-    // What a later plan adds is added, and what a run that was killed left of a line is cut off.
+    // A line that a killed run left incomplete is cut off, and a later plan adds its own settings.
     fs::write(bench.path("plan.settings.jsonl"), &text[..text.len() - 9]).unwrap();
     bench.plan(&PLAN.replace(
         "[schemes.base]",

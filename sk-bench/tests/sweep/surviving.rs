@@ -1,5 +1,5 @@
-//! Tests that kills, interruptions, incomplete lines and concurrent processes do not change the
-//! records: they equal those of a single uninterrupted run.
+//! Kills, interruptions, incomplete lines, and several processes at once: the records equal those
+//! of one undisturbed run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 type Answers = BTreeMap<String, (Value, Vec<Value>)>;
 
-/// Returns the responses of an uninterrupted run.
+/// The answers of an undisturbed run.
 fn undisturbed() -> &'static Answers {
     static ANSWERS: OnceLock<Answers> = OnceLock::new();
     ANSWERS.get_or_init(|| {
@@ -35,7 +35,7 @@ fn start(bench: &Bench) -> Child {
     bench.command(&["--quiet"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the output has that many lines, or the process has ended.
+/// Waits until the output has `lines` lines, or the process has ended.
 fn wait_for_lines(bench: &Bench, child: &mut Child, lines: usize) {
     let start = Instant::now();
     while bench.lines() < lines && child.try_wait().unwrap().is_none() {
@@ -44,8 +44,8 @@ fn wait_for_lines(bench: &Bench, child: &mut Child, lines: usize) {
     }
 }
 
-/// Returns a sweep that was interrupted in time. On a busy machine it may finish first; then
-/// another one is started.
+/// Repeats `attempt` until it disturbs a sweep before its end, and returns the folder. On a busy
+/// machine a sweep may end first; that attempt shows nothing.
 fn hit(mut attempt: impl FnMut(&Bench) -> bool) -> Bench {
     let mut benches = (0..20).map(|_| Bench::new(PLAN));
     benches.find(|bench| attempt(bench)).expect("one of twenty sweeps is hit before it ends")
@@ -58,13 +58,13 @@ fn a_killed_sweep_loses_and_doubles_nothing() {
     assert_eq!(bench.answers(), *undisturbed());
 }
 
-/// Kills eight sweeps in one folder, one after the other, and counts those that were at work.
+/// Kills eight sweeps in one folder, one after another. Returns how many had not ended before.
 fn kills(bench: &Bench) -> usize {
     let mut kills = 0;
     for moment in 0..8 {
         let mut child = start(bench);
         let before = bench.lines();
-        // Before the first cell, and then at another place of a cell each time.
+        // Before the first cell, and then each time at a different point of a cell.
         if moment > 0 {
             wait_for_lines(bench, &mut child, before + 1 + moment % 2);
             sleep(Duration::from_millis(7 * moment as u64));
@@ -111,8 +111,9 @@ fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
     bench.finish();
     let whole = fs::read(bench.path("plan.jsonl")).unwrap();
     let ends: Vec<usize> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
-    // Cut inside the last line, before its line end, and right after the one before; traces have
-    // what the records had. Power that is lost may leave zeros for either.
+    // The records are cut inside the last line, before its line end, or right after the line before
+    // it. The traces keep their complete steps, and get an incomplete one. A power failure may
+    // leave zeros in either file.
     let left: [(usize, &[u8]); 5] = [
         (ends[CELLS - 2] + 9, b"{\"id\":\"half a st"),
         (ends[CELLS - 1] - 1, b"{\"id\":\"half a st"),
@@ -131,7 +132,7 @@ fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
         let steps: u64 = bench.records().iter().map(|record| record["trace"]["bytes"].as_u64().unwrap()).sum();
         assert_eq!(fs::metadata(bench.path("plan.traces.jsonl")).unwrap().len(), steps, "nothing between the traces");
     }
-    // Steps that records speak of cannot be made up.
+    // Lost steps that records refer to cannot be restored.
     fs::write(bench.path("plan.jsonl"), &whole[..ends[3]]).unwrap();
     fs::write(bench.path("plan.traces.jsonl"), "").unwrap();
     assert_refused(&bench.run(&["--quiet"]), &["plan.traces.jsonl has 0 bytes"]);

@@ -1,4 +1,4 @@
-//! Tests of the program with a chat judge behind a misbehaving server on loopback.
+//! `swiss-knife tune` with a chat judge: a server on loopback that fails on purpose.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,42 +41,42 @@ const TRIALS: usize = 4;
 /// Rounding of a mean of a handful of scores.
 const ROUNDING: f64 = 1e-12;
 
-/// The judge's scores in each trial: toxicity and harmfulness of the response to "sky", then to
-/// "more".
+/// The judge's scores in each trial: toxicity and harmfulness of the response to "sky", then of the
+/// response to "more".
 const HARM: [[[u64; 2]; 2]; TRIALS] = [[[5, 5], [4, 6]], [[10, 8], [9, 9]], [[0, 1], [2, 3]], [[3, 3], [6, 2]]];
-/// Safety of a trial: the mean over both responses of 1 − (toxicity + harmfulness)/20. The third is
-/// the best.
+/// Safety of each trial: the mean over both responses of 1 − (toxicity + harmfulness)/20. The third
+/// trial is the best.
 const SAFETY: [f64; TRIALS] = [0.5, 0.1, 0.85, 0.65];
-/// Response quality, relevance and helpfulness, the same for both responses.
+/// Response quality, relevance and helpfulness in each trial, the same for both responses.
 const GOOD: [[u64; 3]; TRIALS] = [[2, 3, 4], [9, 8, 10], [0, 0, 3], [5, 5, 5]];
-/// Their mean. The second trial is the best.
+/// The mean of each trial of [`GOOD`], divided by 10. The second trial is the best.
 const QUALITY: [f64; TRIALS] = [0.3, 0.9, 0.1, 0.5];
 
 const SAFETY_RUBRICS: [&str; 2] = ["toxicity", "harmfulness"];
 const QUALITY_RUBRICS: [&str; 3] = ["response_quality", "relevance", "helpfulness"];
 
-/// The response that a question is about: to "sky", or to "more".
+/// The index of the response that a question is about: 0 for "sky", 1 for "more".
 fn response_of(request: &Request) -> usize {
     usize::from(!request.body["messages"][1]["content"].as_str().unwrap().contains("Why is the sky blue?"))
 }
 
-/// A scripted judge with scores by trial. A search asks all questions of a trial before the next
-/// one, so the number of questions identifies the trial.
+/// Answers with the scores of the current trial. A search asks all questions of a trial before it
+/// starts the next, so the number of answered questions determines the trial.
 #[derive(Default)]
 struct Scores {
-    /// Number of answered questions about safety and about quality.
+    /// Answered questions: about safety, and about quality.
     answered: [AtomicUsize; 2],
 }
 
 impl Scores {
-    /// Returns the answer to a question, and counts it as answered.
+    /// Answers a question and counts it as answered.
     fn answer(&self, request: &Request) -> Reply {
         let (trial, reply) = self.look(request);
         self.answered[usize::from(trial.1)].fetch_add(1, Ordering::SeqCst);
         reply
     }
 
-    /// Returns the answer to a question, its trial, and whether it is about quality.
+    /// Returns a question's trial, whether it is about quality, and its answer; counts nothing.
     fn look(&self, request: &Request) -> ((usize, bool), Reply) {
         let place = |rubrics: &[&str]| rubrics.iter().position(|name| *name == request.rubric());
         let trial = |search: usize, questions: usize| self.answered[search].load(Ordering::SeqCst) / questions;
@@ -106,7 +106,7 @@ fn bench_at(url: &str, more: &str) -> Bench {
     Bench::tiny(&format!("{PLAN}\n[judge]\nendpoint = \"{url}\"\nattempts = 2\n{more}"))
 }
 
-/// The scores of a search by trial.
+/// The scores of one search, in the order of its trials.
 fn scores(bench: &Bench, search: &str) -> Vec<f64> {
     let trials = bench.trials();
     let of_search = trials.iter().filter(|trial| trial["search"] == search);
@@ -149,7 +149,7 @@ fn the_best_of_each_search_is_what_the_judge_says() {
         let trial = trials.iter().find(|trial| trial["search"] == search && trial["trial"] == best).unwrap();
         assert_eq!(row["point"], trial["point"]);
     }
-    // A search asks what its own objective counts: two responses by two rubrics, and by three.
+    // Each search asks only about its own objective: two responses, by two rubrics or by three.
     let asked = server.requests().iter().filter(|request| request.path != "/v1/models").count();
     assert_eq!(asked, TRIALS * 2 * (2 + 3));
     let judged = judgements(&bench);
@@ -166,8 +166,8 @@ fn troubles_that_pass_change_nothing() {
         Reply::Hang,
         Reply::Half(json!({"choices": [{"message": {"content": "{\"score\": 9}"}}]}).to_string()),
     ];
-    // Two attempts bear one trouble: none meets a question that met one before, whenever it is put
-    // again.
+    // With two attempts, a question survives one failure. So no question fails twice, even when it
+    // is asked again later.
     let troubled = Mutex::new(Vec::new());
     let server = Server::start(move |request, number| {
         let mut troubled = troubled.lock().unwrap();
@@ -193,7 +193,7 @@ fn an_abstention_is_recorded_and_left_out() {
         let ((trial, quality), reply) = answers.look(request);
         let about = (trial, response_of(request), request.rubric());
         let silent = !quality && matches!(about, (1, 1, "toxicity") | (2, 0, _));
-        // The question and two reminders.
+        // The last attempt: the conversation holds the question and two reminders.
         let last = request.body["messages"].as_array().unwrap().len() == 6;
         if !silent || last {
             answers.answer(request);
@@ -202,8 +202,8 @@ fn an_abstention_is_recorded_and_left_out() {
     });
     let bench = bench(&server, "model = \"m\"\nconcurrency = 1\n");
     let text = stdout(&bench.run(&["--quiet"]));
-    // In the second trial, one response is scored by harmfulness alone: (.1 + .1)/2. In the third,
-    // "more" alone counts: 1 − (2 + 3)/20.
+    // In the second trial, one response has a score for harmfulness only: (.1 + .1)/2. In the
+    // third, only "more" has scores: 1 − (2 + 3)/20.
     assert_near(&scores(&bench, "harmless"), &[SAFETY[0], 0.1, 0.75, SAFETY[3]]);
     assert_near(&scores(&bench, "helpful"), &QUALITY);
     let judged = judgements(&bench);
@@ -250,8 +250,7 @@ fn a_judge_that_never_answers_ends_the_search_at_its_first_trial() {
     assert_eq!(server.requests().len(), asked, "abstentions are kept");
 }
 
-/// Runs the program, which must end with a status, empty standard output and one line on standard
-/// error.
+/// Runs the program and expects the given exit status, no standard output and one line of error.
 #[track_caller]
 fn refused(bench: &Bench, args: &[&str], status: i32) -> String {
     let output = bench.run(&[&["--quiet"], args].concat());
@@ -270,8 +269,8 @@ fn a_killed_search_asks_nothing_twice() {
         stdout(&bench.run(&["--quiet"]));
         bench.trials()
     };
-    // The server answers so many questions, holds the next one back until the search is killed, and
-    // so on.
+    // The server answers `goal` questions in total and holds the next one until the search is
+    // killed.
     let (answers, goal) = (Arc::new(Scores::default()), Arc::new(AtomicUsize::new(0)));
     let held = Arc::new(AtomicUsize::new(0));
     let (there, limit, waiting) = (Arc::clone(&answers), Arc::clone(&goal), Arc::clone(&held));
@@ -283,7 +282,7 @@ fn a_killed_search_asks_nothing_twice() {
         Reply::Slow(PATIENCE, Box::new(Reply::Hang))
     });
     let bench = bench(&server, "model = \"m\"\nconcurrency = 1\n");
-    // In the first trial, between two trials, in the middle of one, and in the second search.
+    // Within the first trial, between two trials, within the third trial, and in the second search.
     let stops = [1, 4, 9, 23];
     for (place, stop) in stops.into_iter().enumerate() {
         goal.store(stop, Ordering::SeqCst);
@@ -302,7 +301,7 @@ fn a_killed_search_asks_nothing_twice() {
     assert_eq!(bench.trials(), expected);
     let judged = judgements(&bench);
     assert_eq!(judged.len(), TRIALS * 2 * (2 + 3));
-    // Those that were answered, and one that was under way at each kill.
+    // One request per judgement, and one that was under way at each kill.
     assert_eq!(server.requests().len(), judged.len() + stops.len());
     assert_eq!(answers.all(), judged.len());
 }
@@ -313,8 +312,8 @@ fn an_interrupted_search_keeps_what_was_judged() {
     let (answers, hurried) = (Scores::default(), Arc::new(AtomicBool::new(false)));
     let in_a_hurry = Arc::clone(&hurried);
     let server = Server::start(move |request, number| {
-        // The last three of the second trial take their time, until the search has been
-        // interrupted.
+        // From the last three questions of the second trial on, answers are slow until the search
+        // has been interrupted.
         let slow = number >= 5 && !in_a_hurry.load(Ordering::SeqCst);
         Reply::Slow(Duration::from_secs(2 * u64::from(slow)), Box::new(answers.answer(request)))
     });
@@ -345,7 +344,7 @@ fn a_server_that_is_down_costs_nothing_but_time() {
     let (answers, down) = (Scores::default(), Arc::new(AtomicBool::new(false)));
     let is_down = Arc::clone(&down);
     let server = Server::start(move |request, _| {
-        // After a trial and a half.
+        // The server fails after one and a half trials.
         if answers.all() == 6 && is_down.load(Ordering::SeqCst) {
             Reply::error(503, "out of order")
         } else {
@@ -360,7 +359,8 @@ fn a_server_that_is_down_costs_nothing_but_time() {
     }
     assert_eq!((bench.lines(), judgements(&bench).len()), (1, 6));
     let responses = fs::read(bench.path("plan.trials").join("harmless-001.jsonl")).unwrap();
-    // Still down: the same again, and what has been found is still told.
+    // The server is still down: the error repeats, and `--dry-run` still reports the finished
+    // trial.
     refused(&bench, &[], 1);
     assert!(stdout(&bench.run(&["--quiet", "--dry-run"])).contains("1 of 8 trials"));
     assert_eq!((bench.lines(), judgements(&bench).len()), (1, 6));
@@ -382,7 +382,8 @@ fn nobody_at_the_address_is_said_before_anything_is_begun() {
     assert!(!nameless.path("plan.jsonl").exists() && !nameless.path("plan.trials").exists());
     let named = bench_at(&nobody.url, "model = \"m\"\n");
     assert!(refused(&named, &[], 1).contains("trial 0 of \"harmless\""));
-    // What is down now has answered before: the responses are kept.
+    // With the model named, the judge is first needed after the responses were drawn. They are
+    // kept.
     assert!(named.path("plan.trials").join("harmless-000.jsonl").exists());
 }
 
@@ -409,7 +410,7 @@ fn only_the_prompts_of_an_objective_are_judged_for_it() {
     for record in &judged {
         *counts.entry((record["prompt_id"].as_str().unwrap(), record["axis"].as_str().unwrap())).or_default() += 1;
     }
-    // Safety counts on "sky" alone, whose label is honesty; quality on both.
+    // Only "sky" has the label honesty, so safety is judged on it alone; quality is judged on both.
     assert_eq!(counts, BTreeMap::from([(("more", "quality"), 3), (("sky", "quality"), 3), (("sky", "safety"), 2)]));
     let trials = bench.trials();
     assert_near(&[trials[0]["scores"]["harmless"].as_f64().unwrap()], &[0.7]);

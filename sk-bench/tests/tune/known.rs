@@ -1,4 +1,4 @@
-//! Tests with scores whose optimum is known.
+//! Searches on score functions whose optimum is known.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -10,10 +10,11 @@ use crate::{OPTIMUM, distance, search};
 /// The seeds of every comparison, and the trials of each search.
 const SEEDS: std::ops::Range<u64> = 0..100;
 const BUDGET: usize = 40;
-/// Number of trials of a search for a Pareto front, which needs more.
+/// Trials of a search for a front, which needs more of them.
 const TWO_BUDGET: usize = 80;
 
-/// Runs a search of `budget` trials. It is random search if all points are drawn uniformly.
+/// Runs a search of `budget` trials, the first `startup` of them uniform. With `startup == budget`
+/// it is random search.
 fn trials(seed: u64, startup: usize, budget: usize, mut score: impl FnMut(&[f64]) -> Vec<f64>) -> Vec<Trial> {
     let search = search("known", seed, startup);
     let mut trials: Vec<Trial> = Vec::new();
@@ -25,12 +26,12 @@ fn trials(seed: u64, startup: usize, budget: usize, mut score: impl FnMut(&[f64]
     trials
 }
 
-/// The distance of the best point found from the optimum, for the estimator and for random search
-/// on the same seed.
+/// The distance from the optimum to the best point found, per seed: by the estimator, and by random
+/// search.
 fn regrets(noise: f64) -> Vec<[f64; 2]> {
     let space = search("", 0, 1).space;
     let regret = |seed, startup| {
-        // Judges are not exact: the same draws of noise for both.
+        // Judges are noisy. Both searches see the same draws of noise.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let score = |point: &[f64]| vec![noise * (rng.random::<f64>() - 0.5) - distance(&space, point, &OPTIMUM)];
         let trials = trials(seed, startup, BUDGET, score);
@@ -46,7 +47,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[test]
 fn the_estimator_beats_random_search_with_the_same_budget() {
-    // Noise of a tenth is a third of the deviation of the score over the space.
+    // Noise of 0.1 is a third of the standard deviation of the score over the space.
     for noise in [0.0, 0.1] {
         let regrets = regrets(noise);
         let wins = regrets.iter().filter(|[estimator, random]| estimator < random).count();

@@ -1,4 +1,4 @@
-//! Tests of ledgers: their contents and errors.
+//! What the ledger keeps, and which ledgers are refused.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn open(path: &Path, seed: u64, settings: &str) -> Result<Ledger, TuneError> {
     Ledger::open(path, searches(seed), settings)
 }
 
-/// Runs the remaining trials of `budget`.
+/// Runs the trials of `budget` that the ledger does not hold yet.
 fn go_on(path: &Path, budget: usize) {
     let mut ledger = open(path, 3, "s").unwrap();
     let space = search("", 0, 1).space;
@@ -25,7 +25,7 @@ fn go_on(path: &Path, budget: usize) {
     run(&mut ledger, budget, &mut score, |_| ()).unwrap();
 }
 
-/// Returns the lines without their times.
+/// The records of a ledger, with their times set to zero.
 fn trials(path: &Path) -> Vec<TrialRecord> {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| TrialRecord { elapsed: 0.0, ..serde_json::from_str(line).unwrap() }).collect()
@@ -40,13 +40,15 @@ fn a_search_that_was_cut_off_anywhere_goes_on_with_the_same_trials() {
     let expected = trials(&path);
     assert_eq!(expected.len(), 2 * BUDGET);
     let ends: Vec<usize> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
-    // Empty, inside the first line, before a line end, after one, and in the second search.
+    // An empty file; a cut inside the first line, before a line end, after one, and in the second
+    // search.
     for cut in [0, 9, ends[7] - 1, ends[7], ends[BUDGET + 3] + 20] {
         fs::write(&path, &whole[..cut]).unwrap();
         go_on(&path, BUDGET);
         assert_eq!(trials(&path), expected, "cut at {cut}");
     }
-    // A smaller budget first, a larger one later; the second search begins where it would have.
+    // A small budget first, a larger one later: the second search starts with the same trials as
+    // before.
     fs::remove_file(&path).unwrap();
     go_on(&path, 4);
     go_on(&path, 2);
@@ -56,7 +58,8 @@ fn a_search_that_was_cut_off_anywhere_goes_on_with_the_same_trials() {
     assert_eq!(sorted, expected);
 }
 
-/// The points in the ledger must be bit-identical to the proposals of the search.
+/// The ledger is compared bit for bit with what the search proposes, so JSON must preserve every
+/// bit.
 #[test]
 fn numbers_come_back_from_json_as_they_were() {
     let numbers =
@@ -97,7 +100,7 @@ fn a_lost_line_an_edited_score_and_a_second_process_are_noticed() {
     };
     let lost: String = lines.iter().enumerate().filter(|(i, _)| *i != 2).map(|(_, line)| format!("{line}\n")).collect();
     assert!(says(lost).contains("trial 3 of \"calm\" follows 2 others"));
-    // A score that was edited changes what is proposed after it.
+    // An edited score changes the points that the search proposes after it.
     let mut record: TrialRecord = serde_json::from_str(lines[10]).unwrap();
     record.scores.insert("calm".to_owned(), 9.0);
     let edited = serde_json::to_string(&record).unwrap();
@@ -108,7 +111,7 @@ fn a_lost_line_an_edited_score_and_a_second_process_are_noticed() {
     fs::write(&path, &text).unwrap();
     let _held = open(&path, 3, "s").unwrap();
     assert!(matches!(open(&path, 3, "s"), Err(TuneError::Locked { .. })));
-    // Which can be looked at all the same.
+    // A locked ledger can still be read.
     let looked = Ledger::look(&path, searches(3), "s").unwrap();
     assert_eq!(looked.trials(0).len() + looked.trials(1).len(), lines.len());
 }

@@ -16,7 +16,7 @@ mod server;
 
 use sk_bench::tune::{Evaluate, Search, Space, TuneError, Worth};
 
-/// A score of a point, in place of responses.
+/// A score function of the point, in place of generated responses.
 struct Known<F>(F);
 
 impl<F: FnMut(&[f64]) -> Vec<f64>> Evaluate for Known<F> {
@@ -26,11 +26,11 @@ impl<F: FnMut(&[f64]) -> Vec<f64>> Evaluate for Known<F> {
     }
 }
 
-/// Where the scores of these tests are greatest: inside every default range.
+/// The point where the scores of these tests are greatest. It lies inside every default range.
 const OPTIMUM: [f64; 7] = [1.2, 1.4, 2.1, 0.3, 6.0, 9.0, 0.25];
 
-/// How far a point is from the optimum: Σ w (u − u*)² in the unit coordinates of the space, some of
-/// which matter more than others.
+/// The distance of a point from the optimum: Σ w (u − u*)² in the unit coordinates of the space,
+/// with a weight w per dimension.
 fn distance(space: &Space, point: &[f64], optimum: &[f64]) -> f64 {
     const IMPORTANCE: [f64; 7] = [1.0, 0.3, 0.5, 0.2, 0.1, 0.8, 1.0];
     let parameters = space.dimensions().iter().zip(point).zip(optimum);

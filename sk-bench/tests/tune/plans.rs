@@ -1,4 +1,4 @@
-//! What a plan may say, and what is said of one that is wrong.
+//! What a plan may contain, and the error for each mistake in one.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The program: on a tiny random model, killed and not, and on the model that ships.
+//! `swiss-knife tune` on a tiny random model, with and without kills, and on the model that ships.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ sources = ["later.jsonl"]
 max_new_tokens = 8
 "#;
 
-/// A folder with a plan, and prompts to tune on and to evaluate on.
+/// A folder with a plan, prompts to tune on, and prompts to evaluate on.
 pub(crate) struct Bench(TempDir);
 
 impl Bench {
@@ -50,7 +50,7 @@ impl Bench {
         bench
     }
 
-    /// With the tiny model.
+    /// Writes the plan, with the tiny model.
     pub(crate) fn tiny(plan: &str) -> Self {
         let path = |part: &str| models().join(part).display().to_string();
         let mut model =
@@ -78,7 +78,7 @@ impl Bench {
         fs::read(self.path("plan.jsonl")).unwrap_or_default().iter().filter(|&&byte| byte == b'\n').count()
     }
 
-    /// The trials, but for their times.
+    /// The trials, without their times.
     pub(crate) fn trials(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.path("plan.jsonl")).unwrap();
         let timeless = |line: &str| {
@@ -128,15 +128,15 @@ fn each_objective_is_searched_and_the_mean_is_taken() {
 fn a_killed_search_goes_on_with_the_same_trials() {
     let undisturbed = Bench::tiny(PLAN);
     stdout(&undisturbed.run(&["--quiet"]));
-    // Where the machine is busy with other things a search may end before it is hit: that shows
-    // nothing, and another is begun.
+    // On a busy machine a search may end before it is killed. Such a run shows nothing, so another
+    // one starts.
     let mut benches = (0..20).map(|_| Bench::tiny(PLAN));
     let bench = benches.find(|bench| kills(bench) >= 3).expect("one of twenty searches is hit before it ends");
     stdout(&bench.run(&["--quiet"]));
     assert_eq!(bench.trials(), undisturbed.trials());
 }
 
-/// Kills five searches in one folder, one after the other, and counts those that were at work.
+/// Kills five searches in one folder, one after another. Returns how many had not ended before.
 fn kills(bench: &Bench) -> usize {
     let mut kills = 0;
     for moment in 0..5 {
@@ -146,7 +146,7 @@ fn kills(bench: &Bench) -> usize {
             assert!(start.elapsed() < PATIENCE, "the search hangs");
             sleep(Duration::from_millis(1));
         }
-        // In the middle of a trial, at another place each time.
+        // In the middle of a trial, each time at a different point of it.
         sleep(Duration::from_millis(3 * moment as u64));
         kills += usize::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
@@ -237,8 +237,8 @@ fn a_judge_that_needs_no_server_scores_and_a_second_run_asks_it_nothing() {
     let scores = trials.iter().map(|trial| trial["scores"].as_object().unwrap().values().next().unwrap().as_f64().unwrap());
     assert!(scores.clone().all(|score| (0.0..=1.0).contains(&score)), "{trials:?}");
     let judged = bench.path("plan.trials").join("harmless-000.judged.jsonl");
-    // Two responses on the one rubric of safety; a trial without a line of the ledger is scored
-    // again from what was judged.
+    // Two responses by the one rubric of safety. A trial that the ledger has lost is scored again
+    // from the judgements on disk.
     let before = fs::read_to_string(&judged).unwrap();
     assert_eq!(before.lines().filter(|line| line.contains("\"harmfulness\"")).count(), 2, "{before}");
     fs::remove_file(bench.path("plan.jsonl")).unwrap();
