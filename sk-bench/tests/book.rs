@@ -1,4 +1,4 @@
-//! Tests that the scheme files shown in the book are valid.
+//! The scheme files in the book parse.
 
 use std::path::Path;
 

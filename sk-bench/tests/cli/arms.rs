@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife arms`: several schemes choose from the same candidates.
+//! `swiss-knife arms`: several schemes choose among the same candidates.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{assert_refused, models, run, run_on_models, stdout};
 
-/// Rounding of shares and of numbers that went through a file.
+/// Rounding of probabilities and of numbers read back from a file.
 const ROUNDING: f64 = 1e-9;
 
 fn report(args: &[&str]) -> Value {
@@ -34,7 +34,7 @@ fn the_scheme_answers_as_if_no_arm_looked_on() {
     let report = report(&SHORT);
     assert_eq!((&report["text"], report["scheme"].as_str()), (&alone["text"], Some("swiss-knife")));
     assert_eq!(report["steps"].as_array().unwrap().len() as u64, alone["steps"].as_u64().unwrap());
-    // Without an arm named, every scheme that ships and shares the candidates.
+    // By default, the arms are all shipped schemes that use the same candidates.
     let names: Vec<&str> =
         report["summary"]["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert_eq!(names[0], "swiss-knife");
@@ -92,7 +92,7 @@ fn shares_and_distances_are_those_of_the_steps() {
         let most = steps.iter().map(|step| distance(step, "swiss-knife", one)).fold(0.0, f64::max);
         assert!((summary["arms"][a]["most_total_variation"].as_f64().unwrap() - most).abs() < ROUNDING);
     }
-    // The same scheme under another name draws the same.
+    // The same scheme under another name makes the same choices.
     let same = &summary["arms"][3];
     assert_eq!((same["same_choice"].as_f64(), same["total_variation"].as_f64()), (Some(1.0), Some(0.0)));
     assert!(summary["arms"][1]["total_variation"].as_f64().unwrap() > 0.0);
@@ -125,10 +125,10 @@ fn a_trace_is_replayed_without_a_model() {
             assert_eq!(live["likeliest"], replayed["likeliest"]);
         }
     }
-    // Other weights than those recorded.
+    // A replay with other weights than the recorded ones.
     let other: Value = serde_json::from_str(&stdout(&replay(&["--arm", "elo", "-w", "honest=1", "--json"]))).unwrap();
     assert_ne!(arm(&other["steps"][0], "elo")["mu"], arm(&replayed["steps"][0], "elo")["mu"]);
-    // Its tables: one per step, and the summary.
+    // A table per step, then the summary.
     let text = stdout(&replay(&arms));
     let steps = replayed["steps"].as_array().unwrap().len();
     assert_eq!(text.lines().filter(|line| line.starts_with("step ")).count(), steps, "{text}");
@@ -144,7 +144,7 @@ fn a_trace_is_replayed_without_a_model() {
     );
     let error = ["--arm", "x=swiss-knife,blades.*.dispersion=standard-error"];
     assert_refused(&replay(&error), &["\"x\"", "blades.*.dispersion"]);
-    // What the trace was made with, which the arm's scheme says as well.
+    // An option that repeats how the trace was made is accepted.
     stdout(&replay(&["--arm", "x=swiss-knife,proposal.candidates=3", "--n", "3", "--summary"]));
     let idle = [&["Hello"][..], &["--seed", "1"], &["--device", "cpu"], &["--trace", "x"]];
     for idle in idle {
@@ -221,7 +221,7 @@ fn arms_that_cannot_share_are_refused_with_the_reason() {
     let drafter = models().join("drafter").display().to_string();
     let blade = format!("helpful={}", models().join("blades/helpful").display());
     let args = ["arms", "Hi", "--backbone", &backbone, "--drafter", &drafter, "--scheme", "swiss-knife", "--blade", &blade];
-    // What is given on the command line wins everywhere, so that both mean one adapter.
+    // The command-line blade applies to every arm, so both arms use one adapter.
     let arm = format!("other={}", scheme.display());
     let both = run([&args[..], &["--arm", &arm, "--max-new-tokens", "4", "--summary"]].concat());
     assert!(stdout(&both).contains("other"));
@@ -238,7 +238,7 @@ fn schemes_that_the_options_do_not_apply_to_do_not_look_on() {
     let names = |args: &[&str]| -> Vec<String> {
         let report = report(&[&SHORT[..], &["--max-new-tokens", "12"], args].concat());
         let arms = report["summary"]["arms"].as_array().unwrap().iter();
-        // GSI drafts from the whole distribution, until an option says otherwise.
+        // GSI drafts from the whole distribution unless an option says otherwise.
         arms.map(|arm| arm["name"].as_str().unwrap().to_owned()).filter(|name| name != "gsi").collect()
     };
     let all = names(&[]);
@@ -265,7 +265,8 @@ fn of_a_trace_only_schemes_with_its_scores_are_replayed_unasked() {
     let names: Vec<&str> =
         replayed["summary"]["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"elo") && names.contains(&"sigma-zero"), "{names:?}");
-    // `base` has its candidates and other scores; `args-reward-head` would have to be named.
+    // `base` shares the candidates but not the scores; `args-reward-head` takes part only if it is
+    // named.
     stdout(&run_on_models("generate", &["Hi", "--scheme", "args", "--max-new-tokens", "3", "--trace", trace]));
     assert_refused(&run(["arms", "--replay", trace, "--scheme", "args"]), &["no other scheme", "\"args\"", "--arm"]);
 }

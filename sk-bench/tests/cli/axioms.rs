@@ -1,4 +1,4 @@
-//! Tests of the report of `swiss-knife axioms`, as text and as JSON.
+//! `swiss-knife axioms`: its report as text and as JSON.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn operators_by_axioms_with_counterexamples() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    // Two blocks beside one another: a heading, a rule and two operators each.
+    // Two blocks side by side, each with a heading, a rule and two operators.
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let rows: [Vec<&str>; 3] = [0, 2, 3].map(|row| {
         let first = usize::from(row > 0);
@@ -24,7 +24,7 @@ fn operators_by_axioms_with_counterexamples() {
     assert_eq!(text, String::from_utf8(run(["axioms", "thurstone", "asinh", "--cases", "300"]).stdout).unwrap());
 }
 
-/// Every bundled operator, with the axioms that it violates.
+/// Every shipped operator, and the axioms that it violates.
 const VIOLATED: [(&str, &str); 21] = [
     ("thurstone", "A5"),
     ("bradley-terry", "A5"),

@@ -1,4 +1,4 @@
-//! Tests that invalid input is reported on one line that names it, with exit status 2.
+//! Bad input is reported on one line that names it, with exit status 2.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ fn refused(args: &[&str], parts: &[&str]) {
     assert_refused(&run_on_models("generate", args), parts);
 }
 
-/// `generate` with one part of the tiny model replaced.
+/// Runs `generate` on the tiny model with one option replaced.
 fn refused_with(option: &str, value: &str, parts: &[&str]) {
     let backbone = models().join("backbone").display().to_string();
     let blade = format!("helpful={}", models().join("blades/helpful").display());
@@ -202,7 +202,8 @@ fn schemes() {
     refused(correlated, &[], &["correlation of \"helpful\" and \"honest\" is 2"]);
     refused("", &["--set", "selector.temprature=1"], &["--set selector.temprature=1: unknown field of [selector]"]);
     refused("", &["--set", "blades.helpful.head=x"], &["field of [blades.helpful]"]);
-    // Right together only, whichever is said first; the last of two counts.
+    // The two fields are checked together, in either order; the last of two values for a field
+    // counts.
     let k = ["--set", "aggregator.k_max=5"];
     refused("", &k, &["--set aggregator.k_max=5", "k_min is 10; it must be positive and not above k_max"]);
     let both = [&k[..], &["--set", "aggregator.k_min=7", "--set", "selector.top_k=0", "--set", "aggregator.k_min=2"]].concat();
@@ -228,8 +229,8 @@ fn more_candidates_than_memory_holds() {
 #[cfg(target_os = "linux")]
 #[test]
 fn out_of_memory() {
-    // An embedding of 1 GiB in a sparse file, and an address space that holds the file but not the
-    // tensor as well.
+    // An embedding of 1 GiB in a sparse file, and an address space that has room for the file but
+    // not also for the tensor.
     let directory = tempfile::tempdir().unwrap();
     let backbone = copy_of("backbone", directory.path());
     edit_json(&backbone.join("config.json"), |config| config["vocab_size"] = json!(1 << 24));
@@ -244,8 +245,8 @@ fn out_of_memory() {
     assert_refused(&output, &["out of memory", "MiB"]);
 }
 
-/// Gives embedding and head another number of rows, all weights zero, in a file that takes no room
-/// on disk.
+/// Changes the number of rows of the embedding and the head. All weights become zero, in a sparse
+/// file.
 fn enlarge(weights: &Path, rows: usize) {
     let bytes = fs::read(weights).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -294,7 +295,7 @@ fn outputs_that_are_inputs() {
     let train = ["train", "dpo", "--data", &pairs, "--model", &model, "-o", &out, "--unseen", &pairs, "--steps", "1"];
     assert_refused(&run(train), &[&pairs, "would be overwritten"]);
     assert_eq!([&prompt, &prompts, &scheme, &pairs].map(|path| fs::read(path).unwrap()), kept);
-    // `/save` does not overwrite a file that has contents.
+    // `/save` overwrites no file.
     let output = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {prompts}\n"));
     assert_eq!(output.status.code(), Some(2), "a line that failed is no success");
     assert!(String::from_utf8_lossy(&output.stderr).contains("is there already; give another file"));
@@ -317,7 +318,7 @@ fn options_without_an_effect() {
         &["--beta", "no blade of the scheme has a β"],
     );
     assert_refused(&run(["generate", "Hi", "--scheme", "mod", "--beta", "0.3"]), &["--beta", "no blade of the scheme has a β"]);
-    // There may be an arm that has one, or a blade that is seated later.
+    // Another arm may have a β, or a blade that is seated later.
     let arms = ["arms", "Hi", "--scheme", "greedy", "--arm", "args", "--beta", "0.3", "--max-new-tokens", "2", "--summary"];
     assert!(run(arms).status.success());
     let seated = ["--scheme", "base", "--blade", "calm=embedded:blades/harmless", "-w", "calm=1", "--beta", "0.3"];
@@ -349,16 +350,17 @@ fn a_context_larger_than_memory() {
     let blade = format!("helpful={}", models().join("blades/helpful").display());
     let models = ["--backbone", &path(&backbone), "--blade", &blade, "--max-new-tokens", "1500000000"];
     let output = program().args(["generate", "Hi"]).args(models).output().unwrap();
-    // Keys and values of two layers of one head of 8 numbers take 128 bytes a token and lane; the
-    // lanes are the backbone's and the blade's.
+    // With two layers of one head of width 8, keys and values take 128 bytes per token and lane.
+    // There are two lanes: the backbone and the blade.
     assert_refused(&output, &["dialogue of 15000000", "384.0 GB", "of memory are free", "--max-new-tokens"]);
 }
 
-/// Clears the screen, names the window, and turns the direction of what follows.
+/// Control sequences: clear the screen, set the window title, start a colour, reverse the direction
+/// of the text.
 const COMMANDS: &str = "\u{1b}[2J\u{1b}]0;mine\u{7}\u{9b}31m\u{202e}";
 
-/// Asserts that no text of a file, a server or a model controls the terminal, and that no line is
-/// longer than a screen.
+/// Asserts that the output has no control characters, whatever the quoted input holds, and no very
+/// long line.
 fn assert_plain(text: &str) {
     for line in text.lines() {
         assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
@@ -376,7 +378,7 @@ fn a_file_that_is_quoted_commands_no_terminal() {
         assert_refused(&output, &["model_type"]);
         assert_plain(&stderr(&output));
 
-        // What a dialogue says on its way, about a file and about what is typed.
+        // The messages of `chat` about a file and about typed commands.
         let adapter = copy_of("blades/honest", folder.path());
         edit_json(&adapter.join("adapter_config.json"), |config| config["peft_type"] = json!(value));
         let input = format!("/seat new={}\n/seat {value}\n/wieghts {value}\n", path(&adapter));

@@ -1,4 +1,4 @@
-//! Tests of the reports and errors of `swiss-knife bench`, with few tokens and tiny models.
+//! `swiss-knife bench` with few tokens on tiny models: its report, and what it refuses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::common::{assert_refused, edit_json, models, run, run_on_models, stdou
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A ratio of two sums of f64, printed and read again.
+/// A ratio of two f64 sums, printed and parsed.
 const ROUNDING: f64 = 1e-9;
 
 /// Small settings: one step of eight tokens.
@@ -27,8 +27,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Asserts that the median of a figure lies in its range, and that its ratio to the floor is
-/// correct.
+/// Checks that the median of a figure lies within its range, and that its distance from the floor
+/// is right.
 fn check_figure(name: &str, figure: &Value, is_rate: bool) {
     let [median, min, max] = ["median", "min", "max"].map(|field| number(&figure[field]));
     assert!(min > 0.0 && min <= median && median <= max, "{name}: {figure}");
@@ -66,7 +66,7 @@ fn a_bench_measures_both_sides() {
     {
         assert!(table.contains(row), "{table}");
     }
-    // One step of 24 tokens, cut to the eight asked for: there is no later one.
+    // One step of 24 tokens, cut to the eight requested, so there is no later step.
     assert!(!table.contains("after the first"), "{table}");
 }
 
@@ -75,8 +75,7 @@ fn edits_are_timed_with_the_step_after_them() {
     let edits = &report(&[])["reconfiguration"];
     for edit in ["weight_edit", "seat", "unseat", "swap"] {
         let seconds = number(&edits[edit]["median"]);
-        // An edit copies a few pointers. A thousandth of a second is a thousand times what that
-        // takes.
+        // An edit copies a few pointers. The limit of a millisecond is a thousand times that.
         assert!(seconds > 0.0 && seconds < 1e-3, "{edit}: {seconds}");
     }
     check_figure("step", &edits["step"], false);
@@ -95,16 +94,16 @@ fn edits_are_timed_with_the_step_after_them() {
 #[test]
 fn the_formula_of_memory_is_that_of_the_shape() {
     let memory = &report(&["--span-tokens", "4"])["memory"];
-    // H 16, I 32, V 264, two layers, query width 16, key width 8, as the tiny model is made:
-    // matrices 16·16 + 2·16·8 + 16·16 + 3·16·32, vectors 16 + 2·8 + 2·16 a layer; a final norm;
-    // embedding and head.
+    // The tiny model: H 16, I 32, V 264, two layers, query width 16, key width 8. A layer has
+    // matrices 16·16 + 2·16·8 + 16·16 + 3·16·32 and vectors 16 + 2·8 + 2·16. The model adds a final
+    // norm, an embedding and a head.
     let layers = 2 * (256 + 256 + 256 + 1536 + 64);
     let model = f64::from(4 * (layers + 16 + 2 * 264 * 16));
     assert_eq!((number(&memory["backbone"]), number(&memory["drafter"])), (model, model));
-    // Three adapters of rank 4 on q, 16 to 16, and down, 32 to 16, of two layers.
+    // Three adapters of rank 4 on two matrices of two layers: q (16 to 16) and down (32 to 16).
     assert_eq!(number(&memory["adapters"]), f64::from(4 * 3 * 2 * 4 * (32 + 48)));
-    // Two layers, keys and values of width 8, under four policies and in the drafter; a context of
-    // 16 and seven spans of 4.
+    // Two layers with keys and values of width 8, for four policies and the drafter; a context of
+    // 16 tokens and seven spans of 4.
     assert_eq!(number(&memory["cache"]), f64::from(4 * 2 * 2 * 8 * 5 * (16 + 28)));
     let parts = ["backbone", "drafter", "adapters", "cache"].map(|part| number(&memory[part]));
     assert_eq!(number(&memory["total"]), parts.iter().sum::<f64>());
@@ -121,8 +120,8 @@ fn a_step_is_measured_along_each_axis() {
             (sweep["axis"].as_str().unwrap(), values)
         })
         .collect();
-    // Each passes through the point that all else is measured at, and beyond the context of 512
-    // there is nothing to measure.
+    // Each axis includes the point of the other measurements. Points beyond the context of 512 are
+    // skipped.
     let expected = [("prefix", vec![8, 16]), ("n", vec![1, 7, 9]), ("k", vec![0, 1, 3, 5]), ("l", vec![2, 4, 8])];
     assert_eq!(axes, expected);
     assert_eq!(sweeps[0]["skipped"], serde_json::json!([600]));
@@ -133,7 +132,7 @@ fn a_step_is_measured_along_each_axis() {
                 check_figure(&format!("{axis} = {value}: {figure}"), &point[figure], false);
             }
         }
-        // More of anything costs more at the least.
+        // A larger value never has a lower floor.
         let floors: Vec<f64> = points.iter().map(|point| number(&point["step"]["floor"])).collect();
         assert!(floors.is_sorted_by(|a, b| a < b), "{axis}: {floors:?}");
     }
@@ -141,7 +140,7 @@ fn a_step_is_measured_along_each_axis() {
     assert_eq!(number(&centre["to_centre"]["median"]), 1.0);
 }
 
-/// The shapes of the tiny models alone, in a folder of their own.
+/// The configurations of the tiny models, without weights, in a new folder.
 fn shapes() -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let shape = |name: &str| {
@@ -168,11 +167,10 @@ fn any_shape_is_measured_without_a_checkpoint() {
     let report: Value = serde_json::from_str(&stdout(&bench(&shape))).unwrap();
     check_figure("steered", &report["steered"], true);
     assert_eq!((report["blades"].as_u64(), report["candidates"].as_u64()), (Some(3), Some(7)));
-    // Three adapters of rank 16 on all seven matrices: of two layers, rank times (in + out) of
-    // each.
+    // Three adapters of rank 16 on all seven matrices of two layers: rank times (in + out) each.
     let widths = 2 * (32 + 24 + 24 + 32 + 48 + 48 + 48);
     assert_eq!(number(&report["memory"]["adapters"]), f64::from(4 * 3 * 16 * widths));
-    // Without a drafter the backbone drafts for itself.
+    // Without a drafter, the backbone drafts.
     let alone: Value = serde_json::from_str(&stdout(&bench(&["--backbone-config", text(&backbone), "--json"]))).unwrap();
     assert_eq!(number(&alone["memory"]["drafter"]), 0.0);
 }
@@ -185,7 +183,7 @@ fn blades_candidates_and_ranks_grow_by_configuration() {
     let report: Value = serde_json::from_str(&stdout(&bench(&[&args[..], &["--n", "32", "--json"]].concat()))).unwrap();
     assert_eq!((report["blades"].as_u64(), report["candidates"].as_u64()), (Some(8), Some(32)));
     check_figure("steered", &report["steered"], true);
-    // Eight adapters take the ranks in turn: 64, 1, 16, 64, 1, 16, 64, 1.
+    // Eight adapters cycle through the ranks: 64, 1, 16, 64, 1, 16, 64, 1.
     let widths = 2 * (32 + 24 + 24 + 32 + 48 + 48 + 48);
     assert_eq!(number(&report["memory"]["adapters"]), f64::from(4 * (3 * 64 + 3 + 2 * 16) * widths));
 }
@@ -211,7 +209,7 @@ fn another_program_is_measured_in_turns() {
     let stays = format!("while read x; do echo asked >> {}; echo '{{\"cached\": 50}}'; done", log.display());
     let args = ["--against", &once, "--against", &stays, "--repeat", "2"];
     let report = report(&args);
-    // Each is asked once in a turn, and one turn follows the other.
+    // Each program runs once per round, and rounds do not overlap.
     assert_eq!(fs::read_to_string(&log).unwrap(), "once\nasked\nonce\nasked\n");
     let against = report["against"].as_array().unwrap();
     let figures = |of: &Value| of["figures"].as_array().unwrap().clone();
@@ -255,8 +253,8 @@ fn what_cannot_be_measured_is_refused() {
     let broken = folder.path().join("broken.json");
     fs::write(&broken, "{").unwrap();
     refused(&["--backbone-config", text(&broken)], &["broken.json", "not a model configuration"]);
-    // Larger than any machine's memory, and refused before any of it is filled. Elsewhere nothing
-    // says how much is free.
+    // The request exceeds any machine's memory and is refused before any of it is filled. On other
+    // systems, the free memory is not known.
     if cfg!(target_os = "linux") {
         let huge = folder.path().join("huge.json");
         fs::copy(&backbone, &huge).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife blades`, and of `train dpo` as used by it.
+//! `swiss-knife blades`, and `train dpo` as `blades` runs it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Output;
 
 use crate::common::{assert_refused, models, program, run, stderr, stdout};
 
-/// Sixty-four pairs, of which the better side says `word`.
+/// Sixty-four pairs; the chosen answer of each contains `word`.
 fn pairs(word: &str) -> String {
     let row = |i: usize| {
         let (prompt, worse) = (format!("Question {i}?"), if i.is_multiple_of(2) { "whatever" } else { "so what" });
@@ -15,7 +15,7 @@ fn pairs(word: &str) -> String {
     (0..64).map(row).collect()
 }
 
-/// `blades` on the tiny model, with short steps.
+/// Runs `blades` on the tiny model, with few short steps.
 fn blades(folder: &Path, preferences: &[&str]) -> Output {
     let model = models().join("backbone").display().to_string();
     let mut args = vec!["blades", &model, "-o", "blades", "--device", "cpu", "--steps", "3", "--length", "64"];
@@ -38,7 +38,7 @@ fn a_blade_per_objective_and_a_command_to_run() {
     let weights = folder.path().join("blades/kind/adapter_model.safetensors");
     let before = fs::metadata(&weights).unwrap().modified().unwrap();
 
-    // A finished blade is kept, with what was measured of it.
+    // A finished blade is kept, and so are its measurements.
     let both = blades(folder.path(), &["kind=kind.jsonl", "careful=careful"]);
     let text = stdout(&both);
     assert!(
@@ -61,7 +61,7 @@ fn a_blade_per_objective_and_a_command_to_run() {
     let answers = stdout(&answers);
     assert!(answers.contains("kind 1") && answers.contains("careful 1"), "{answers}");
 
-    // Another source is another blade.
+    // A blade of the same name from another source is refused.
     let other = blades(folder.path(), &["kind=careful"]);
     assert_refused(&other, &["kind holds a blade of", "from kind.jsonl", "give another --output"]);
 }

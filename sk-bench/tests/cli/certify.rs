@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife certify`: bounds, radii, errors, and the search for the worst jump.
+//! `swiss-knife certify`: bounds, radii, refusals, and the search for the worst perturbation.
 
 use std::fs;
 use std::io::Write;
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use crate::common::{assert_refused, program, run, stdout};
 
-/// The example of the certificate worked by hand in the tests of the library: s = 5, L_g = 1/√(2π).
+/// The example that the library's tests work out by hand: s = 5, L_g = 1/√(2π).
 const BY_HAND: &str = r#"{"mu": [0, 0], "sigma": [3, 4]}"#;
 
-/// A file of that text, in a directory of its own.
+/// Creates a file with that text in a new directory.
 fn file(name: &str, text: &str) -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(name);
@@ -62,13 +62,13 @@ fn bounds_and_radii_in_three_forms() {
     for part in ["thurstone under softmax at T = 0.5", "bound, published", "radius, sharpened", "0.3192", "0.1582", "batch 1"] {
         assert!(table.contains(part), "{table} lacks {part}");
     }
-    // What is not asked for is not said; without a question, it is the radius at 0.1.
+    // The report holds only what was asked for; by default that is the radius at tolerance 0.1.
     let asked = json_of(BY_HAND, &["--delta", "1"]);
     assert!(asked["batches"][0]["certificate"]["radius"].is_null() && asked["tolerance"].is_null());
     let plain = json_of(BY_HAND, &[]);
     assert_eq!((plain["tolerance"].as_f64(), &plain["delta"]), (Some(0.1), &Value::Null));
     assert!(plain["batches"][0]["certificate"]["radius"]["sharpened"].as_f64().unwrap() > 0.0);
-    // One candidate cannot be moved.
+    // With one candidate the choice cannot change, so no radius is finite.
     let alone = json_of(r#"{"mu": [1], "sigma": [1]}"#, &[]);
     assert!(alone["batches"][0]["certificate"]["radius"]["sharpened"].is_null());
     assert!(stdout(&certify(r#"{"mu": [1], "sigma": [1]}"#, &[])).contains('∞'));
@@ -109,7 +109,7 @@ fn what_has_no_certificate_is_refused_with_the_reason() {
     refused(&["--aggregator", "copeland"], "two scores tie");
     let (_directory, scheme) = file("scheme.toml", "[aggregator]\nkind = \"thurstone\"\n[selector]\nkind = \"softmax\"\n");
     refused(&["--scheme", &scheme], "standardised on entry");
-    // Two certain candidates: this batch has none, another in the same file may.
+    // Two candidates with σ = 0 have no certificate; another batch in the same file may have one.
     let certain = r#"{"mu": [0, 1], "sigma": [0, 0]}"#;
     assert_refused(&certify(certain, &[]), &["no certificate", "candidates 0 and 1", "--audit"]);
     let report = json_of(&format!("{certain}{BY_HAND}"), &[]);
@@ -142,8 +142,8 @@ fn bad_input_is_refused() {
     refused(BY_HAND, &["--scheme", &scheme, "--delta", "1", "--audit"], &["batch 1", "\"safe\"", "no scores"]);
 }
 
-/// Dispersions whose spread overflows have a bound all the same, and one too small to measure by
-/// says so.
+/// Dispersions whose combined spread overflows still have a bound. A spread that is too small to
+/// divide by is refused with that reason.
 #[test]
 fn the_largest_and_the_smallest_dispersions() {
     let large = r#"{"mu": [5e307, -5e307], "sigma": [1.7e308, 1.7e308]}"#;
@@ -159,7 +159,8 @@ fn the_largest_and_the_smallest_dispersions() {
     assert_refused(&small, &["candidates 0 and 1 are compared on a spread of 1e-310, so small that"]);
 }
 
-/// The link that had no certificate that held: many degrees of freedom, near where its mean lies.
+/// A link whose certificate was once wrong: Student's t with many degrees of freedom, near its
+/// mean.
 #[test]
 fn students_t_of_many_degrees_keeps_its_certificate() {
     for nu in ["1e9", "1e12", "1e300"] {
@@ -178,7 +179,7 @@ fn students_t_of_many_degrees_keeps_its_certificate() {
 
 const SEVEN: &str = r#"{"mu": [0.4, 0.1, -0.3, 0.2, -0.1, 0.05, 0], "sigma": [0.6, 0.9, 0.4, 0.7, 0.5, 0.8, 0.3]}"#;
 
-/// The jump of the first batch, and what the certificate says to it.
+/// The worst perturbation of the first batch, and the certificate of that batch.
 fn audit(args: &[&str]) -> (Value, Value) {
     let report = json_of(SEVEN, &[args, &["--audit", "--evaluations", "4000"]].concat());
     let batch = &report["batches"][0];
@@ -198,7 +199,7 @@ fn an_audit_never_exceeds_a_certificate() {
                 let (jump, certificate) = audit(&args);
                 let found = jump["total_variation"].as_f64().unwrap();
                 for form in ["published", "uniform", "sharpened"] {
-                    // The rounding of a softmax.
+                    // Rounding of a softmax.
                     assert!(
                         found <= certificate["bound"][form].as_f64().unwrap() + 1e-12,
                         "{aggregator} {delta} {form}: {found}"
@@ -206,7 +207,7 @@ fn an_audit_never_exceeds_a_certificate() {
                 }
                 let (before, after) = (numbers(&jump["before"]), numbers(&jump["after"]));
                 let delta: f64 = delta.parse().unwrap();
-                // A number may lose its last bit on the way through JSON.
+                // A number may lose its last bit in JSON.
                 assert!(before.iter().zip(&after).all(|(b, a)| (a - b).abs() <= delta * (1.0 + 1e-6)), "{before:?} {after:?}");
                 assert_eq!((before.len(), numbers(&jump["sigma"]).len()), (7, 7));
                 let (p, q) = (numbers(&jump["probabilities_before"]), numbers(&jump["probabilities_after"]));
@@ -239,7 +240,7 @@ fn an_audit_finds_the_jumps_of_what_is_refused() {
     for part in ["thurstone under argmax", "no certificate: ", "a jump of 1.0000", "1.000e-9", "μ before", "P after"] {
         assert!(text.contains(part), "{text} lacks {part}");
     }
-    // The same seed, the same jump.
+    // The same seed finds the same perturbation.
     let again = |seed| audit(&["--aggregator", "swiss-elo", "--delta", "1e-3", "--seed", seed]).0;
     assert_eq!(again("7"), again("7"));
 }

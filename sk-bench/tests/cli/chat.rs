@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife chat` with input from a pipe and from a terminal.
+//! `swiss-knife chat` on a tiny random model, with its input from a pipe.
 
 use std::fs;
 
@@ -109,7 +109,7 @@ fn a_dialogue_that_is_full_says_how_to_start_another() {
     let output = run_with_input("chat", &BRIEF, &format!("{long}\n{long}\n/new\nHello\n"));
     let error = stderr(&output);
     assert!(error.contains("the dialogue has") && error.contains("/new starts another"), "{error}");
-    // The first and the last line are answered, the last as if nothing had been said.
+    // The first and the last line are answered. The last is answered as in a new dialogue.
     assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
     let answer = |input: &str| {
         let text = stdout(&run_with_input("chat", &[&BRIEF[..], &["--quiet"]].concat(), input));
@@ -131,7 +131,7 @@ fn an_answer_is_given_again_with_the_next_seed() {
     for seed in ["seed 42", "seed 43", "seed 44"] {
         assert_eq!(error.matches(seed).count(), 1, "{error}");
     }
-    // The same as asking with that seed; and the dialogue has one exchange.
+    // The answer is that of the next seed, and the dialogue holds one exchange.
     let again = quietly("One\n/again\nTwo\n");
     let asked = quietly("/seed 43\nOne\nTwo\n");
     assert_eq!(again[again.len() - asked.len()..], asked);
@@ -197,7 +197,7 @@ fn fields_of_the_scheme_are_set_while_it_runs() {
     assert!(shown.contains("proposal.candidates=3"), "{shown}");
     let candidates = shown.lines().skip_while(|line| !line.ends_with("  candidate")).skip(1);
     assert_eq!(candidates.take_while(|line| line.starts_with("  ") || line.starts_with("→ ")).count(), 3, "{shown}");
-    // The same as on the command line.
+    // The command-line options have the same effect.
     let set = |input: &str, more: &[&str]| stdout(&run_with_input("chat", &[&all[..], &["--quiet"], more].concat(), input));
     let line = "--set";
     assert_eq!(
@@ -222,7 +222,7 @@ fn fields_of_the_scheme_are_set_while_it_runs() {
     assert_eq!(error.matches("tokens/s").count(), 1, "{error}");
 }
 
-/// A terminal of 40 columns, and what a person types there.
+/// A terminal of 40 columns, and the keys that a person presses.
 #[cfg(unix)]
 mod terminal {
     use std::io::{Read, Write};
@@ -234,13 +234,13 @@ mod terminal {
 
     use super::*;
 
-    /// A timeout that only a hung program exceeds.
+    /// A time-out that only a hanging program exceeds.
     const PATIENCE: Duration = Duration::from_secs(300);
 
-    /// What the editor sends before it waits for keys: pasted text is to be marked.
+    /// The editor turns on bracketed paste before it waits for keys.
     const READY: &str = "\u{1b}[?2004h";
 
-    /// On the model that ships, which writes words.
+    /// Uses the model that ships, which writes words.
     const ARGS: [&str; 7] = ["chat", "--max-new-tokens", "60", "--quiet", "--device", "cpu", "--color=never"];
 
     struct Terminal {
@@ -269,7 +269,8 @@ mod terminal {
             Self { keys: fs::File::from(pty.master), shown, child }
         }
 
-        /// Waits until `text` was shown after the first `from` bytes, and returns where it ends.
+        /// Waits until `text` appears after the first `from` bytes, and returns the position after
+        /// it.
         fn wait(&mut self, text: &str, from: usize) -> usize {
             let started = Instant::now();
             loop {
@@ -300,7 +301,7 @@ mod terminal {
         terminal.press("\u{3}");
         let at = terminal.wait("Ctrl-D or /quit leaves", at);
         let at = terminal.wait(READY, at);
-        // Tab completes, and a line is obeyed as usual.
+        // Tab completes a command, and Enter runs it.
         terminal.press("/unsea\thar\t\r");
         let at = terminal.wait("helpful=0.500,honest=0.500", at);
         let at = terminal.wait(READY, at);
@@ -319,13 +320,13 @@ mod terminal {
         let history = fs::read_to_string(state.path().join("swiss-knife/chat-history")).unwrap();
         assert!(history.contains("/unseat harmless\n") && history.contains("Hello\n") && !history.contains("half"), "{history}");
 
-        // The next session remembers: the arrow brings the last line back.
+        // The history survives the session: the up arrow recalls the last line.
         let mut terminal = Terminal::new(state.path());
         let at = terminal.wait(READY, 0);
         terminal.press("\u{1b}[A");
         let at = terminal.wait("Hello", at);
         terminal.press("\u{3}");
-        // Before the editor waits again, the terminal itself would take Ctrl-D.
+        // Until the editor waits for keys, the terminal itself would handle Ctrl-D.
         terminal.wait(READY, at);
         terminal.press("\u{4}");
         assert!(terminal.child.wait().unwrap().success());

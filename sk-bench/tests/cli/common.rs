@@ -1,4 +1,4 @@
-//! A tiny random model on disk, and helpers that run the program on it.
+//! A tiny random model on disk, and the program that runs on it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ const TOKENIZER: &str = include_str!("../fixtures/bytes.json");
 /// The blades of the tiny model.
 pub(crate) const BLADES: [&str; 3] = ["helpful", "honest", "harmless"];
 
-/// Context length of the tiny model.
+/// The context length of the tiny model.
 pub(crate) const CONTEXT: usize = 512;
 
 /// Embedding rows: a few more than the tokenizer has entries, as in Qwen2.5.
@@ -30,7 +30,7 @@ const INTERMEDIATE: usize = 32;
 const LAYERS: usize = 2;
 const HEAD_DIM: usize = 8;
 
-/// The directory with `backbone`, `drafter` and `blades/NAME`, made once.
+/// The directory with `backbone`, `drafter` and `blades/NAME`. Created once.
 pub(crate) fn models() -> &'static Path {
     static MODELS: OnceLock<TempDir> = OnceLock::new();
     MODELS
@@ -57,8 +57,7 @@ pub(crate) fn model_args() -> Vec<String> {
     args
 }
 
-/// Returns a command for the program, without environment variables that could change its
-/// behaviour.
+/// The program, without the variables of the caller's environment that could change its behaviour.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swiss-knife"));
     command.env("HF_HUB_OFFLINE", "1").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
@@ -101,8 +100,8 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Asserts that a run failed because of bad input: status 2, empty standard output, and one line on
-/// standard error that contains `parts`.
+/// Asserts that a run was refused as bad input: status 2, no standard output, and one line of error
+/// that contains `parts`.
 pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let error = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{error}");
@@ -114,7 +113,7 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     }
 }
 
-/// A copy of a directory of the tiny model, to be damaged.
+/// Copies a directory of the tiny model, for a test to damage.
 pub(crate) fn copy_of(part: &str, to: &Path) -> PathBuf {
     let target = to.join(Path::new(part).file_name().unwrap());
     fs::create_dir_all(&target).unwrap();
@@ -195,7 +194,7 @@ fn write_adapter(directory: &Path, seed: u64) {
     write_tensors(&directory.join("adapter_model.safetensors"), &tensors);
 }
 
-/// Uniform values about `centre`, as little-endian f32.
+/// Uniform values within `spread` of `centre`, as little-endian f32.
 fn random(shape: &[usize], centre: f32, spread: f32, rng: &mut ChaCha8Rng) -> Vec<u8> {
     let count = shape.iter().product::<usize>();
     (0..count).flat_map(|_| (centre + spread * (2.0 * rng.random::<f32>() - 1.0)).to_le_bytes()).collect()

@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife compare` on a tiny random model.
+//! `swiss-knife compare` on a tiny random model.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn every_blade_has_a_column_with_all_the_weight() {
     }
 }
 
-/// A column is what `generate` writes, and an answer in one step has the scores of that step.
+/// A column has the text that `generate` writes. An answer of one step has the scores of that step.
 #[test]
 fn a_column_is_what_generate_writes() {
     let options = ["--scheme", "best-of-n", "--span-tokens", "40", "-w", "helpful=3,honest=1"];
@@ -38,7 +38,8 @@ fn a_column_is_what_generate_writes() {
     for blade in step["blades"].as_array().unwrap().iter().filter(|blade| blade["weight"] != 0.0) {
         let scores = column["scores"].as_array().unwrap();
         let score = scores.iter().find(|score| score[0] == blade["name"]).unwrap()[1].as_f64().unwrap();
-        // Rows of another batch have the same bits; μ is a mean of as many terms.
+        // Rows are bit-identical in any batch; only the mean μ over the tokens is rounded
+        // differently.
         assert!((score - blade["mu"][chosen].as_f64().unwrap()).abs() < 1e-6, "{score} {blade}");
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife generate` on a tiny random model.
+//! `swiss-knife generate` on a tiny random model.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use crate::common::{
 };
 use serde_json::Value;
 
-/// Rounding of N probabilities.
+/// Rounding of a sum of N probabilities.
 const ROUNDING: f64 = 1e-9;
 
 fn records(path: &std::path::Path) -> Vec<Value> {
@@ -37,8 +37,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     assert_ne!(first, with_seed("8"));
 }
 
-/// On the model that ships, whose vocabulary is read in several parts; so many rows are shared out
-/// differently among one thread and three.
+/// Uses the model that ships: its vocabulary is read in several parts, and one thread and three
+/// threads divide that many rows differently.
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn weights_presets_conventions_and_numbers_change_what_is_written() {
         assert!(!seen.contains(&text), "{settings:?} changes nothing");
         seen.push(text);
     }
-    // Options that equal the defaults.
+    // The same options, which are the defaults.
     let spelled =
         ["-w", "helpful=2,honest=2,harmless=2", "--preset", "responsive", "--convention", "sound", "--n", "7", "--alpha", "0.5"];
     assert_eq!(with(&spelled), default);
@@ -124,7 +124,7 @@ fn an_explanation_is_a_table_per_step_and_leaves_the_text_alone() {
     {
         assert_eq!(error.matches(title).count(), steps, "{title}");
     }
-    // A row per candidate in each of the two blocks that eighty columns have room for.
+    // A table of eighty columns has two blocks, each with a row per candidate.
     let rows = |step: &str| step.lines().skip(1).filter(|line| line.contains('±')).count();
     assert!(error.split("step ").skip(1).all(|step| rows(step) == 10), "{error}");
     assert!(error.lines().all(|line| line.chars().count() <= 80), "{error}");
@@ -155,7 +155,7 @@ fn a_brief_explanation_has_a_line_per_candidate_within_eighty_columns() {
     assert!(!error.contains("certificate"), "{error}");
 }
 
-/// Scores as they come, every pair compared, and a softmax: a scheme that is certified.
+/// Raw scores, a round robin and a softmax: a scheme that has a certificate.
 const CERTIFIED: &str = "[normalizer]\nkind = \"raw\"\n[aggregator]\nkind = \"thurstone\"\nstandardize = false\n\
                          [selector]\nkind = \"softmax\"\ntemperature = 0.5\n";
 
@@ -172,7 +172,7 @@ fn steps_say_within_which_radius_they_are_certified_or_why_not() {
     let error = stderr(&certified);
     assert_eq!(error.matches("certified radius").count(), steps.len(), "{error}");
     assert!(error.contains("by more than 0.25 in total variation") && !error.contains("no certificate"), "{error}");
-    // The record has what `certify` computes from the same record.
+    // The trace holds the radii that `certify` computes from it.
     let report = stdout(&run(["certify", trace_name, "--scheme", scheme, "--tolerance", "0.25", "--json"]));
     let report: Value = serde_json::from_str(&report).unwrap();
     for (step, batch) in steps.iter().zip(report["batches"].as_array().unwrap()) {
@@ -180,12 +180,12 @@ fn steps_say_within_which_radius_they_are_certified_or_why_not() {
         assert_eq!(kept["tolerance"].as_f64(), Some(0.25));
         for (field, form) in [("radius", "sharpened"), ("uniform_radius", "uniform"), ("published_radius", "published")] {
             let (kept, computed) = (kept[field].as_f64().unwrap(), radius[form].as_f64().unwrap());
-            // A number may lose its last bit on the way through a file.
+            // A number may lose its last bit in JSON.
             assert!(kept > 0.0 && (kept - computed).abs() < ROUNDING * kept, "{field}: {kept} {computed}");
         }
         assert!(kept["radius"].as_f64().unwrap() > kept["published_radius"].as_f64().unwrap());
     }
-    // The reference scheme has none, which is said once.
+    // The reference scheme has no certificate, and the program says so once.
     let refused = run_on_models("generate", &[&args[..], &["--tolerance", "0.1"]].concat());
     let error = stderr(&refused);
     assert!(error.lines().filter(|line| line.starts_with("step ")).count() > 1, "{error}");
@@ -251,7 +251,7 @@ fn a_trace_over_a_vocabulary_keeps_the_likeliest_candidates_and_says_so() {
             step["blades"].as_array().unwrap().iter().all(|blade| length(&blade["mu"]) == 16 && length(&blade["sigma"]) == 16)
         );
         assert!(step["chosen"].as_u64().unwrap() < 16);
-        // No omitted candidate is more likely than a recorded one, except for the drawn one.
+        // No dropped candidate is more probable than a kept one, except for the one that was drawn.
         let probabilities: Vec<f64> = step["probabilities"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).collect();
         let (kept, n) = (probabilities.iter().sum::<f64>(), step["n"].as_f64().unwrap());
         let chosen = usize::try_from(step["chosen"].as_u64().unwrap()).unwrap();
@@ -264,7 +264,7 @@ fn a_trace_over_a_vocabulary_keeps_the_likeliest_candidates_and_says_so() {
     };
     let written: String = steps.iter().map(chosen).collect();
     assert!(written.contains('\u{fffd}') || written.trim().starts_with(text.trim()), "{written:?} {text:?}");
-    // Those who read a trace are told that it is a part. An arm looks at the same scores.
+    // Commands that read a trace report that it is partial. The arm has the scores of `args`.
     let args_text = sk_scheme::Shipped::named("args").unwrap().text.split("[selector]").next().unwrap().to_owned();
     let arm = folder.path().join("highest.toml");
     fs::write(&arm, args_text + "[selector]\nkind = \"argmax\"\n").unwrap();
@@ -403,7 +403,7 @@ fn help_is_there_for_every_command_and_fits_the_screen() {
 fn the_model_that_ships_needs_no_path() {
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["generate", "How do I apologise to a friend?", "-w", "helpful=0.6,honest=0.3,harmless=0.1"];
-    // The model is read from the program itself. Nothing is unpacked that a killed program would
+    // The program reads the model from its own binary. It unpacks no files, which a kill would
     // leave behind.
     let speak = || {
         let mut program = program();

@@ -1,4 +1,4 @@
-//! Tests of heads on the backbone: training, seating and errors, on a tiny random model.
+//! Heads on the backbone, trained, used and refused by the program on a tiny random model.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use crate::common::{assert_refused, edit_json, models, run, run_on_models, stder
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Sums of f32 log-probabilities of a few dozen tokens, once by the token and once as a mean.
+/// Sums of f32 log-probabilities of a few dozen tokens: added token by token, and taken as a mean.
 const ROUNDING: f64 = 1e-6;
 
-/// The directory with `heads/calm`, a discriminator, `heads/fit`, a reward, and the pairs they were
-/// trained on; made once.
+/// The directory with `heads/calm` (a discriminator), `heads/fit` (a reward) and their training
+/// pairs. Created once.
 fn heads() -> &'static Path {
     static HEADS: OnceLock<TempDir> = OnceLock::new();
     HEADS

@@ -1,11 +1,11 @@
-//! Tests of `swiss-knife init`, and of the commands from there to a report.
+//! `swiss-knife init`, and the commands from its files to a report.
 
 use std::fs;
 
 use crate::common::{assert_refused, program, run, stdout};
 use crate::html::Document;
 
-/// The commands of the section "Experiments" of the README that begin with `init`.
+/// The commands of the first block in the README's section "Experiments"; the first is `init`.
 fn commands() -> Vec<Vec<String>> {
     let section = include_str!("../../../README.md").split("\n## Experiments\n").nth(1).unwrap();
     let block = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
@@ -30,7 +30,7 @@ fn the_commands_of_the_readme_lead_to_a_report() {
         .collect();
     assert_eq!(next, commands[1..], "what is printed is what the README says");
 
-    // A smaller plan of the same form.
+    // A smaller plan with the same sections.
     let plan = folder.path().join("experiment/frontier.toml");
     let mut text = fs::read_to_string(&plan).unwrap();
     for (field, smaller) in [("count = 20", "count = 5"), ("max_new_tokens = 64", "max_new_tokens = 6")] {

@@ -12,7 +12,7 @@ const ROUNDING: f64 = 1e-5;
 
 const SHORT: [&str; 5] = ["--max-new-tokens", "24", "--span-tokens", "8", "--quiet"];
 
-/// A command on the tiny backbone, without drafter and adapters.
+/// Runs a command on the tiny backbone, without a drafter or adapters.
 fn bare(command: &str, args: &[&str]) -> std::process::Output {
     let backbone = models().join("backbone");
     program().arg(command).args(["--device", "cpu", "--backbone"]).arg(backbone).args(args).output().unwrap()

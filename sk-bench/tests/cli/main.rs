@@ -28,5 +28,5 @@ mod schemes;
 mod serve;
 mod simulate;
 
-/// Tokens of the servers of tests: those of the tiny model's tokenizer.
+/// Vocabulary size of the test servers, which is that of the tiny model's tokenizer.
 const VOCABULARY: sk_core::TokenId = 259;

@@ -1,4 +1,4 @@
-//! Tests of the program with models behind servers that imitate vLLM and SGLang.
+//! The program with models behind servers that imitate vLLM and SGLang.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::serve::Server;
 
 const KINDS: [Kind; 2] = [Kind::Vllm, Kind::Sglang];
 
-/// The adapters of the server; blades have the same names without the prefix.
+/// The adapters of the server; the blades have the same names without the prefix `lora-`.
 const ADAPTERS: [&str; 2] = ["lora-helpful", "lora-honest"];
 
-/// Numbers of servers are in f32.
+/// Servers send numbers in f32.
 const ROUNDING: f64 = 1e-5;
 
 const SHORT: [&str; 4] = ["--max-new-tokens", "18", "--span-tokens", "6"];
@@ -184,7 +184,7 @@ fn a_step_tells_what_it_sent_and_bench_measures_it() {
         stdout(&run_on(&server, "generate", &[&["Hi", "--n", "3", "--trace", trace.to_str().unwrap()], &SHORT[..]].concat()));
         for step in lines(&trace) {
             let traffic = &step["traffic"];
-            // Drafting, reading what was drafted at another temperature, and both adapters.
+            // At least two round trips: one to draft, and one to read the drafts.
             assert!(traffic["round_trips"].as_u64() >= Some(2) && traffic["retries"] == 0, "{traffic}");
             assert!(traffic["bytes_out"].as_u64() > Some(100) && traffic["bytes_in"].as_u64() > Some(100), "{traffic}");
         }
@@ -195,14 +195,14 @@ fn a_step_tells_what_it_sent_and_bench_measures_it() {
             (&json!(3), &json!(2), &json!(address(&server)))
         );
         let median = |part: &str| report["step_traffic"][part]["median"].as_f64().unwrap();
-        // vLLM reads each of three policies by a request of its own.
+        // vLLM needs one request for each of the three policies that score.
         let reading = if kind == Kind::Vllm { 3.0 } else { 1.0 };
         assert!(median("requests") > reading && median("round_trips") >= 2.0 && median("bytes_in") > 100.0, "{report}");
         let table = stdout(&run_on(&server, "bench", &args[..args.len() - 1]));
         assert!(table.contains("round trips") && table.contains("received") && table.contains("tokens/s"), "{table}");
         assert_refused(&run_on(&server, "bench", &["--generations", "2"]), &["--generations", "models on servers"]);
     }
-    // Models of this process send nothing.
+    // With models in this process, a trace has no traffic.
     let args = ["Hi", "--max-new-tokens", "8", "--trace", trace.to_str().unwrap()];
     stdout(&run_on_models("generate", &args));
     assert!(lines(&trace).iter().all(|step| step.get("traffic").is_none() && step.get("head").is_none()));
@@ -214,7 +214,7 @@ fn schemes_over_the_vocabulary_choose_from_its_head() {
     let trace = folder.path().join("steps.jsonl");
     for kind in KINDS {
         let server = start(kind);
-        // `args-greedy` reads ten tokens; the others read more than a server names.
+        // `args-greedy` reads ten tokens; the other schemes read more tokens than a server lists.
         for (scheme, size) in [("args", 20), ("mod", 20), ("args-greedy", 10), ("greedy", 20)] {
             let args = ["Hi", "--scheme", scheme, "--max-new-tokens", "4", "--explain", "--trace", trace.to_str().unwrap()];
             let output = run_on(&server, "generate", &args);
@@ -222,7 +222,7 @@ fn schemes_over_the_vocabulary_choose_from_its_head() {
             for step in lines(&trace) {
                 let candidates = step["candidates"].as_array().unwrap();
                 assert_eq!((&step["head"], &step["n"]), (&json!(size), &json!(size)), "{scheme}");
-                // The likeliest are kept.
+                // A trace keeps the 16 most probable tokens.
                 assert_eq!(candidates.len(), size.min(16));
                 assert!(candidates.iter().all(|candidate| ids(&candidate["tokens"]).len() == 1));
             }
@@ -260,7 +260,7 @@ fn a_server_steers_models_of_other_servers() {
         "swiss_knife": {"weights": {"honest": 1}, "set": ["proposal.candidates=3"], "explain": true}});
     let answer = server.chat(&body).json();
     assert!(answer["usage"]["completion_tokens"].as_u64() > Some(0), "{answer}");
-    // What it cannot ask of the backbone is refused.
+    // The server refuses `logprobs`, which it cannot request from the backbone's server.
     let scored = json!({"messages": [{"role": "user", "content": "Hello"}], "logprobs": true});
     let refused = server.chat(&scored);
     assert!(
@@ -281,7 +281,7 @@ fn what_is_exported_answers_as_the_model_that_ships() {
     for name in ["harmless", "helpful", "honest"] {
         args.extend(["--blade".to_owned(), format!("{name}={}", part(&format!("blades/{name}")))]);
     }
-    // The model that ships drafts twelve candidates, at a temperature of its own, unless told otherwise.
+    // By default the model that ships drafts twelve candidates at its own temperature.
     let drafting = ["--n", "4", "--draft-temperature", "0.75"];
     let options =
         [&["generate", "How do I apologise?", "--max-new-tokens", "16", "--seed", "3", "--quiet"][..], &drafting].concat();

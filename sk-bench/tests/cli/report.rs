@@ -11,7 +11,7 @@ use crate::html::Document;
 const HEADER: &str = "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
                       refusal,harmfulness,truthfulness,non_deception,epistemic_honesty";
 
-/// Two methods on four prompts, the first ahead in quality on each.
+/// Two methods on four prompts. The first has the higher quality on each.
 fn results(folder: &Path) {
     let rows = (0..4).flat_map(|prompt| {
         let quality = 0.6 + 0.05 * f64::from(prompt);
@@ -94,12 +94,12 @@ fn a_page_has_every_table_and_the_same_bytes() {
     let document = Document::parse(&page).unwrap_or_else(|fault| panic!("{fault}"));
     document.check_ids();
     for name in
-        // One weight vector steers nothing.
+        // There is no table `steering`: the results have one weight vector.
         ["methods", "contrasts", "clustering", "geometry", "configurations", "axes", "conventions", "examples"]
     {
         assert_eq!(document.csv(name), fs::read_to_string(out.join(format!("{name}.csv"))).unwrap(), "{name}");
     }
-    // Files are written atomically, and no temporary file is left.
+    // Files are written atomically, and no temporary file remains.
     let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["again.html", "judged_frontier.csv", "page.html", "tables"]);
@@ -121,7 +121,7 @@ fn a_page_that_cannot_be_written_leaves_the_one_before() {
         &["no/page.html"],
     );
     assert_eq!(fs::read_to_string(&page).unwrap(), "before");
-    // Inputs are not overwritten; a page from before is, whatever it is called.
+    // An input is never overwritten. An earlier page is, whatever its name.
     let input = folder.path().join("judged_frontier.csv");
     assert_refused(&report(&["--html", input.to_str().unwrap()]), &["judged_frontier.csv", "would be overwritten"]);
     let other = folder.path().join("page.htm");

@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife schemes`: the table, the files and the measured cost.
+//! `swiss-knife schemes`: the table, the scheme files, and the measured costs.
 
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ fn a_name_that_ships_is_not_a_file_beside() {
     assert_eq!(run("./greedy").status.code(), Some(2));
 }
 
-/// Tables fit eighty columns where there is no terminal, and no name or number is split.
+/// Without a terminal, tables are at most eighty columns wide, and no name or number is split.
 #[test]
 fn tables_fit_eighty_columns() {
     let fits = |text: &str| {

@@ -1,4 +1,4 @@
-//! Tests of the server, as clients of the OpenAI API use it.
+//! The server as clients of OpenAI's API use it.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,14 +15,14 @@ use sk_models::local::{ModelOptions, Models};
 
 use crate::common::{assert_refused, copy_of, edit_json, model_args, models, program, run_on_models, stdout};
 
-/// A timeout that only a stuck server exceeds.
+/// A time-out that only a hanging server exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server, ended with the test.
+/// A running server; it ends with the test.
 pub(crate) struct Server {
     process: Child,
     address: String,
-    /// What it has logged.
+    /// Its log so far.
     log: Arc<Mutex<String>>,
 }
 
@@ -36,7 +36,7 @@ impl Reply {
 }
 
 impl Server {
-    /// The tiny model, or the one that ships if `args` says so.
+    /// Starts a server of the tiny model, or of the model that ships if `args` asks for it.
     fn start(args: &[&str]) -> Self {
         Self::of(program().arg("serve").args(["--port", "0"]).args(model_args()).args(args))
     }
@@ -47,7 +47,7 @@ impl Server {
         let mut is_first = true;
         let address = loop {
             let line = lines.next().expect("the server says where it listens").unwrap();
-            // The server listens before its models are loaded.
+            // The server binds its address before it loads the models, and says "loading" first.
             assert!(!is_first || line.starts_with("loading") || line.starts_with("warning"), "{line}");
             is_first = false;
             if let Some((_, rest)) = line.split_once("listening at http://") {
@@ -67,7 +67,7 @@ impl Server {
         let length = body.len();
         let head =
             format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n");
-        // The server may refuse a long request before it reads all of it.
+        // The server may refuse a request by its length and not read the rest of it.
         let _ = stream.write_all(format!("{head}{body}").as_bytes());
         stream
     }
@@ -92,7 +92,7 @@ impl Server {
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
-    /// Waits for its end; returns the exit status and how long it took.
+    /// Waits for the process to end. Returns the exit status and the time that it took.
     fn wait(&mut self) -> (Option<i32>, Duration) {
         let start = Instant::now();
         loop {
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Requests a stream that exceeds the socket buffers, and reads nothing of it.
+    /// Requests a stream larger than the socket buffers and reads nothing of it.
     fn send_and_take_nothing(&self) -> TcpStream {
         let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
             {"explain": true, "set": ["proposal.candidates=300"]}}));
@@ -121,7 +121,7 @@ impl Server {
         }
     }
 
-    /// The value of a counter.
+    /// The value of a metric; 0 if it is absent.
     fn metric(&self, name: &str) -> f64 {
         let Reply(_, _, text) = self.ask("GET", "/metrics", "", &Value::Null);
         let line = text.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
@@ -168,7 +168,7 @@ fn unchunked(mut body: &str) -> String {
     whole
 }
 
-/// The data of a stream, without the last, which is `[DONE]`.
+/// The events of a stream, without the final `[DONE]`.
 fn chunks(body: &str) -> Vec<Value> {
     let mut data: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     assert_eq!(data.pop(), Some("[DONE]"), "{body}");
@@ -202,11 +202,11 @@ fn an_answer_is_what_generate_writes() {
     assert_eq!(body["usage"]["completion_tokens"], generated["tokens"]);
     assert_eq!(body["usage"]["swiss_knife"]["steps"], generated["steps"]);
     assert_eq!(body["choices"][0]["finish_reason"], "length");
-    // The header steers if the body has no steering.
+    // Without settings in the body, those of the header apply.
     let header = format!("X-Swiss-Knife: {}\r\n", weights["swiss_knife"]);
     assert_eq!(text(&server.ask("POST", "/v1/chat/completions", &header, &hello(&json!({})))), generated["text"]);
     assert_ne!(text(&server.chat(&hello(&json!({"seed": 8})))), generated["text"]);
-    // The prompt as it is, and as tokens.
+    // A prompt as text, and the same prompt as tokens.
     let completed = server.ask("POST", "/v1/completions", "", &json!({"prompt": "Hello", "seed": 1, "max_tokens": 9}));
     assert_eq!(completed.0, 200, "{}", completed.2);
     let tokens: Vec<u32> = "Hello".bytes().map(u32::from).collect();
@@ -237,7 +237,7 @@ fn spans_stream_as_they_are_chosen() {
             let candidates = step["candidates"].as_array().unwrap();
             let mass: f64 = candidates.iter().map(|candidate| candidate["probability"].as_f64().unwrap()).sum();
             assert!((mass - 1.0).abs() < 1e-9 && candidates[0]["blades"].as_object().unwrap().len() == 3, "{step}");
-            // The contributions of the blades add up to the composite.
+            // The composite is the sum of the blades' contributions.
             for candidate in candidates {
                 let blades = candidate["blades"].as_object().unwrap().values();
                 let added: f64 = blades.map(|blade| blade["contribution"].as_f64().unwrap()).sum();
@@ -291,7 +291,7 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
     assert_eq!(server.ask("DELETE", "/v1/models", "", &Value::Null).json()["error"]["code"], "method_not_allowed");
     let many = hello(&json!({"swiss_knife": {"set": ["proposal.candidates=65"]}}));
     assert_eq!(server.chat(&many).json()["error"]["param"], "swiss_knife.set");
-    // Schemes are models, and instructions are blades.
+    // A scheme may be named as the model, and a blade may be an instruction.
     let scheme = hello(&json!({"model": "swiss-knife:best-of-n"}));
     assert_ne!(text(&server.chat(&scheme)), text(&server.chat(&hello(&json!({})))));
     let calm = json!({"swiss_knife": {"blades": {"calm": "instruction:Be calm."}, "weights": {"calm": 1}}});
@@ -328,7 +328,7 @@ fn a_key_is_asked_for() {
 #[test]
 fn weights_change_while_it_answers() {
     let server = Server::start(&["--span-tokens", "4", "--max-candidates", "300"]);
-    // Chunks so large that the answer waits for its reader.
+    // The chunks exceed the socket buffers, so the answer waits for its reader.
     let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
         {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
     let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
@@ -338,7 +338,7 @@ fn weights_change_while_it_answers() {
         let Some(data) = line.strip_prefix("data: ").filter(|data| *data != "[DONE]") else { continue };
         let chunk: Value = serde_json::from_str(data).unwrap();
         if !edited {
-            // The id comes with the first chunk.
+            // The first chunk holds the id.
             let path = format!("/swiss-knife/generations/{}", chunk["id"].as_str().unwrap());
             assert_eq!(server.ask("PATCH", &path, "", &json!({"weights": {"kind": 1}})).0, 400);
             assert_eq!(server.ask("PATCH", &path, "", &json!({"blades": {"kind": "/etc"}})).0, 400);
@@ -373,7 +373,7 @@ fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
             let reply = server.ask("PATCH", &path, "", &edit);
             assert_eq!((reply.0, &reply.json()["weights"]["calm"]), (200, &json!(0.5)), "{}", reply.2);
             assert!(reply.json()["weights"].get("helpful").is_none());
-            // An adapter that the server knows comes back, and no other.
+            // An adapter that the server knows can be seated again; any other is refused.
             let unknown = server.ask("PATCH", &path, "", &json!({"blades": {"kind": "adapter"}}));
             assert!(unknown.0 == 400 && unknown.2.contains("helpful"), "{}", unknown.2);
             let again = json!({"blades": {"helpful": "adapter"}, "weights": {"helpful": 1, "honest": 1}});
@@ -399,7 +399,7 @@ fn an_answer_goes_on_from_what_it_begins_with() {
     assert_eq!(rest.0, 200, "{}", rest.2);
     let prompt = |reply: &Reply| reply.json()["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
     assert_eq!(prompt(&rest), prompt(&whole) + taken["tokens"].as_array().unwrap().len());
-    // The same as if the prompt had ended there.
+    // The answer is the same as if the prompt had ended with the prefix.
     let dialogue = "\n\nHuman: Hello there\n\nAssistant:".bytes().map(u32::from);
     let taken = taken["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32);
     let tokens: Vec<u32> = dialogue.chain(taken).collect();
@@ -409,7 +409,7 @@ fn an_answer_goes_on_from_what_it_begins_with() {
     assert_eq!((unknown.0, unknown.json()["error"]["param"].as_str()), (400, Some("swiss_knife.prefix")));
 }
 
-/// Log-probabilities are added up in another order by a pass over a whole text.
+/// A pass over a whole text adds log-probabilities in another order.
 const ROUNDING: f64 = 1e-4;
 
 #[test]
@@ -419,10 +419,10 @@ fn what_the_search_costs_is_measured() {
         {"explain": true, "weights": {"helpful": 1, "honest": 1}}}));
     let chunks = chunks(&server.chat(&body).2);
     let cost = &chunks[chunks.len() - 1]["usage"]["swiss_knife"];
-    // The backbone and two adapters read each token that was drafted.
+    // The backbone and two adapters score each drafted token.
     let drafted = cost["drafted_tokens"].as_u64().unwrap();
     assert!(drafted > 0 && cost["scored_tokens"] == 3 * drafted, "{cost}");
-    // An answer is counted once its last chunk is on the way.
+    // The server counts an answer after it has sent the last chunk.
     server.until(|server| server.metric("swiss_knife_answers_total{outcome=\"complete\"}") == 1.0);
     assert_eq!(server.metric("swiss_knife_scored_tokens_total"), 3.0 * drafted as f64);
     assert_eq!(server.metric("swiss_knife_kv_bytes"), 0.0, "nothing is left of it");
@@ -431,7 +431,7 @@ fn what_the_search_costs_is_measured() {
             > server.metric("swiss_knife_pass_positions_bucket{le=\"1\"}")
     );
     assert!(server.metric("swiss_knife_pass_requests_count") > 0.0 && server.metric("swiss_knife_span_seconds_count") > 0.0);
-    // While it answers, what it holds is part of what it has reserved.
+    // While an answer is under way, its cache is smaller than the memory reserved for it.
     let server = Server::start(&LONG_ANSWERS);
     let _reader = server.send_and_take_nothing();
     server.until(|server| server.metric("swiss_knife_kv_bytes") > 0.0);
@@ -459,7 +459,7 @@ fn a_stream_ends_with_the_log_probabilities_of_its_tokens() {
 fn certificates_are_at_the_tolerance_that_is_asked_for() {
     let server = Server::start(&[]);
     let radius = |more: Value| {
-        // A tournament has no certificate.
+        // The default scheme, a tournament, has no certificate.
         let mut steering = json!({"explain": true, "scheme": "softmax-mu"});
         steering.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let reply = server.chat(&hello(&json!({"swiss_knife": steering}))).json();
@@ -468,7 +468,7 @@ fn certificates_are_at_the_tolerance_that_is_asked_for() {
     };
     let (usual, narrow) = (radius(json!({})), radius(json!({"tolerance": 0.05})));
     assert_eq!((usual.0, narrow.0), (0.1, 0.05));
-    // 4 T atanh(τ) over what the modulus says.
+    // The radius is proportional to 4 T atanh(τ).
     let ratio = 0.1_f64.atanh() / 0.05_f64.atanh();
     assert!((usual.1 / narrow.1 - ratio).abs() < 1e-9, "{usual:?} {narrow:?}");
 }
@@ -495,7 +495,7 @@ fn a_text_is_scored_under_the_backbone() {
         assert_eq!(reply.0, 200, "{}", reply.2);
         reply.json()
     };
-    // What lm-evaluation-harness asks: the tokens of several prompts, and one more token.
+    // A request of lm-evaluation-harness: several prompts as tokens, and one new token.
     let prompts: Vec<Vec<u32>> = ["Hello there", "General"].map(|text| text.bytes().map(u32::from).collect()).to_vec();
     let asked = json!({"prompt": prompts, "echo": true, "logprobs": 1, "max_tokens": 1, "temperature": 0, "seed": 1234});
     let body = complete(asked);
@@ -510,7 +510,7 @@ fn a_text_is_scored_under_the_backbone() {
             let best = top.as_object().unwrap().values().next().unwrap().as_f64().unwrap();
             assert!(own.as_f64().unwrap() <= best && best <= 0.0, "{choice}");
         }
-        // Tokens are scored alike whether they are the prompt's or the answer's.
+        // A token has the same log-probability whether a shorter prompt or a longer one holds it.
         let half = &prompt[..prompt.len() - 2];
         let alone = complete(json!({"prompt": half, "echo": true, "logprobs": 0, "max_tokens": 0}));
         let alone = alone["choices"][0]["logprobs"]["token_logprobs"].as_array().unwrap().clone();
@@ -519,7 +519,7 @@ fn a_text_is_scored_under_the_backbone() {
             assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < ROUNDING, "{a} {b}");
         }
     }
-    // Without HTTP it is the same.
+    // The library gives the same scores without HTTP.
     let path = |part: &str| Some(models().join(part).display().to_string());
     let options =
         ModelOptions { backbone: path("backbone"), drafter: path("drafter"), device: DeviceName::Cpu, ..ModelOptions::default() };
@@ -538,7 +538,7 @@ fn a_text_is_scored_under_the_backbone() {
     let written: Vec<u8> =
         content.iter().flat_map(|token| serde_json::from_value::<Vec<u8>>(token["bytes"].clone()).unwrap()).collect();
     assert_eq!(String::from_utf8_lossy(&written), chat["choices"][0]["message"]["content"].as_str().unwrap());
-    // Without an answer there is nothing but the prompt.
+    // A completion of no tokens without `echo` has nothing to return.
     assert_eq!(server.ask("POST", "/v1/completions", "", &json!({"prompt": "Hi", "max_tokens": 0})).0, 400);
 }
 
@@ -576,7 +576,7 @@ fn origins_are_let_in_by_name() {
     assert!(!preflight(&Server::start(&["--origin", "http://b"])).contains("allow-origin: http://a"));
 }
 
-/// Every field of the API description is accepted, and no other; every path exists.
+/// The server accepts every field and serves every path of its OpenAPI description.
 #[test]
 fn the_description_says_what_is_served() {
     let server = Server::start(&[]);
@@ -607,7 +607,7 @@ fn the_description_says_what_is_served() {
     }
     let steering = description["components"]["schemas"]["Steering"]["properties"].as_object().unwrap();
     for (field, about) in steering {
-        // A certificate is part of an explanation.
+        // A certificate is sent with an explanation only.
         let reply = server.chat(&hello(&json!({"max_tokens": 4, "swiss_knife": {"explain": true, field: about["example"]}})));
         assert_eq!(reply.0, 200, "swiss_knife.{field}: {}", reply.2);
     }
@@ -616,7 +616,7 @@ fn the_description_says_what_is_served() {
     assert!(about["blades"][0]["weight"].as_f64().unwrap() > 0.3 && about["defaults"]["candidates"].is_number(), "{about}");
 }
 
-/// The page loads everything from the server.
+/// Everything that the page loads comes from the server.
 #[test]
 fn the_page_loads_nothing_from_elsewhere() {
     let server = Server::start(&[]);
@@ -632,7 +632,7 @@ fn the_page_loads_nothing_from_elsewhere() {
         if seen.insert(path.clone()) {
             let file = server.ask("GET", &path, "", &Value::Null);
             assert_eq!(file.0, 200, "{path}");
-            // The imports of modules.
+            // Modules import other modules.
             open.extend(linked(&file.2));
         }
     }
@@ -657,12 +657,12 @@ fn an_answer_ends_with_its_client() {
     }
     assert!(server.metric("swiss_knife_answers_total{outcome=\"hung_up\"}") >= 2.0);
     assert_eq!(server.metric("swiss_knife_answers_total{outcome=\"complete\"}"), 0.0);
-    // None of the eight answers was completed.
+    // None of the eight answers ran to its end.
     assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
     assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
 }
 
-/// The options of a server whose answers exceed the socket buffers.
+/// Options that allow answers larger than the socket buffers.
 const LONG_ANSWERS: [&str; 4] = ["--span-tokens", "4", "--max-candidates", "300"];
 
 #[test]
@@ -683,7 +683,7 @@ fn whoever_is_too_slow_is_cut_off() {
     let _ = stream.read_to_string(&mut text);
     assert!(text.starts_with("HTTP/1.1 408"), "{text}");
     assert!(start.elapsed() > Duration::from_secs(1) && start.elapsed() < PATIENCE);
-    // The place of a client that reads nothing is freed.
+    // A client that reads nothing is cut off, and its slot becomes free.
     let mut reader = server.send_and_take_nothing();
     server.until(|server| server.metric("swiss_knife_answers_under_way") == 0.0);
     thread::sleep(Duration::from_secs(2));
@@ -701,7 +701,8 @@ fn nobody_holds_up_the_end_of_the_server() {
     let mut answered = server.send("POST", "/v1/chat/completions", "", &hello(&json!({"max_tokens": 200})).to_string());
     server.until(|server| server.metric("swiss_knife_answers_under_way") > 1.0);
     server.terminate();
-    // A connection that was idle when the shutdown began is closed.
+    // The server closes connections without a request when SIGTERM arrives, so a reply may be
+    // empty.
     server.until(|server| {
         let mut text = String::new();
         let _ = server.send("GET", "/ready", "", "").read_to_string(&mut text);
@@ -709,13 +710,13 @@ fn nobody_holds_up_the_end_of_the_server() {
     });
     let refused = server.chat(&hello(&json!({})));
     assert!(refused.0 == 503 && refused.1.contains("retry-after"), "{}", refused.1);
-    // Answers in progress finish normally.
+    // An answer that is under way ends as usual.
     let mut text = String::new();
     answered.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"finish_reason\":"), "{text}");
     let (status, took) = server.wait();
     assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
-    // There is an end to that too.
+    // `--drain` limits how long the server waits for answers.
     let mut server = Server::start(&[&LONG_ANSWERS[..], &["--drain", "1"]].concat());
     let _reader = server.send_and_take_nothing();
     server.terminate();
@@ -743,7 +744,7 @@ fn requests_have_limits() {
 
 #[test]
 fn comments_keep_a_stream_alive_unless_they_are_switched_off() {
-    // A step of a thousand candidates takes a while.
+    // A step of two thousand candidates takes a while.
     let body = hello(&json!({"stream": true, "max_tokens": 400, "swiss_knife": {"set": ["proposal.candidates=2000"]}}));
     let has_comment = |every: &str| {
         let server = Server::start(&["--keep-alive", every, "--max-candidates", "2000", "--span-tokens", "400"]);
@@ -806,16 +807,16 @@ fn too_many_requests_are_told_to_come_back() {
     let refused: Vec<&Reply> = replies.iter().filter(|reply| reply.0 == 429).collect();
     assert!(!refused.is_empty() && refused.len() < 8, "{} of 8 refused", refused.len());
     assert!(refused[0].1.contains("retry-after: 1") && refused[0].json()["error"]["type"] == "rate_limit_error");
-    // A request that can never fit is refused permanently.
+    // A request that can never fit is refused with 400, not with 429.
     let small = Server::start(&["--memory", "0"]);
     assert_eq!(small.chat(&hello(&json!({}))).0, 400);
-    // An answer that takes too long ends with the text so far.
+    // An answer that exceeds the time-out ends with the step it has reached.
     let hasty = Server::start(&["--timeout", "0", "--span-tokens", "4"]).chat(&hello(&json!({}))).json();
     assert_eq!((&hasty["choices"][0]["finish_reason"], &hasty["usage"]["swiss_knife"]["steps"]), (&json!("length"), &json!(1)));
 }
 
-/// More answers than are generated at the same time, each with more spans than are buffered for a
-/// slow client.
+/// More answers than are generated at once, each with more spans than the server buffers for a slow
+/// reader.
 #[test]
 fn the_answers_of_a_request_do_not_wait_for_each_other() {
     let server = Server::start(&["--concurrent", "1", "--span-tokens", "2"]);
@@ -826,7 +827,7 @@ fn the_answers_of_a_request_do_not_wait_for_each_other() {
 #[test]
 fn what_an_answer_may_need_is_counted_without_wrapping() {
     let server = Server::start(&["--max-candidates", "18446744073709551615"]);
-    // Times the bytes of a token, this is a multiple of 2⁶⁴.
+    // Multiplied by the bytes of a token, this is a multiple of 2⁶⁴.
     let wide = json!({"swiss_knife": {"set": ["proposal.candidates=144115188075855872"]}, "max_tokens": 128});
     let reply = server.chat(&hello(&wide));
     assert_eq!(reply.0, 400, "{}", reply.2);

@@ -1,4 +1,4 @@
-//! Tests of `swiss-knife simulate`: its tables, its page, and that its checks detect errors.
+//! `swiss-knife simulate`: its tables, its page, and whether its checks detect violations.
 
 use std::fs;
 
@@ -17,8 +17,8 @@ fn every_study_is_printed_the_same_from_the_same_seed() {
     let text = stdout(&run(["simulate", "--study", "influence", "--study", "frontier"]));
     assert!(text.contains("Theorem 3(i), (ii)") && text.contains("Theorem 3(iii)") && !text.contains("Theorem 2"), "{text}");
     let csv = stdout(&run(["simulate", "--study", "frontier", "--format", "csv"]));
-    // Two rows of counts, and the 231 points of a lattice of three at density 20, under their
-    // headings.
+    // Two rows of counts, and the 231 points of the lattice of density 20 over three blades, each
+    // table with its heading.
     assert_eq!(csv.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count(), 2 + 231, "{csv}");
 }
 
@@ -50,7 +50,7 @@ fn the_page_holds_every_figure_and_nothing_half_done() {
         assert!(html.contains(&format!("id=\"figure-{id}\"")), "{id}");
     }
     assert!(html.contains("simulate --seed 42"));
-    // What the caption says of a batch is what the table counts in it.
+    // The caption gives the counts of the table.
     for seed in ["42", "2", "3"] {
         let args = ["simulate", "--study", "frontier", "--seed", seed];
         let json: Value = serde_json::from_str(&stdout(&run(args.iter().chain(&["--format", "json"])))).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of how model answers are turned into scores.
+//! How a judge's answers become scores or abstentions.
 
 use serde_json::{Value, json};
 use sk_bench::judge::{ChatJudge, ChatSettings, Endpoint, JudgeError, Scale, Score, Scoring, Structure, Verdict};
@@ -127,7 +127,7 @@ fn a_question_refused_in_every_form_says_nothing_about_forms() {
     assert_eq!(value(ask(&judge, 0)), 0.1);
 }
 
-/// A completion of one token with alternatives.
+/// A completion of one token, with its alternatives.
 fn tokens(text: &str, top: &[(&str, f64)]) -> Reply {
     let top: Vec<Value> = top.iter().map(|(token, p)| json!({"token": token, "logprob": p.ln(), "bytes": null})).collect();
     let token = json!({"token": text, "logprob": -0.1, "top_logprobs": top});
@@ -136,7 +136,7 @@ fn tokens(text: &str, top: &[(&str, f64)]) -> Reply {
 
 #[test]
 fn scores_weighted_by_log_probabilities() {
-    // (4·.6 + 5·.2)/.8 = 4.25 on 1–5, which is 3.25/4.
+    // On the scale 1–5: (4·.6 + 5·.2)/.8 = 4.25, which maps to 3.25/4.
     let server = Server::start(|_, _| tokens("4", &[("4", 0.6), ("5", 0.2), ("A", 0.1)]));
     let judge = judge_with(&server, settings(Scoring::Logprob), TIMEOUT);
     let Verdict::Score(Score { value, mass, reason }) = ask(&judge, 0).unwrap() else { panic!("abstained") };

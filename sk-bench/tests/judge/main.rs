@@ -1,4 +1,4 @@
-//! Tests of judging with a misbehaving server on loopback.
+//! The judge, against a server on loopback that fails on purpose.
 
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
@@ -26,11 +26,11 @@ use sk_bench::judge::{
 
 use server::Server;
 
-/// Pauses that make failing tests quick.
+/// Short pauses, so that tests of failures are fast.
 const QUICK: Retry =
     Retry { attempts: 4, first: Duration::from_millis(2), longest: Duration::from_millis(10), patience: Duration::from_secs(5) };
 
-/// A timeout that only a deliberately slow server exceeds.
+/// A time-out that only a deliberately slow server exceeds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn settings(scoring: Scoring) -> ChatSettings {
@@ -54,7 +54,7 @@ fn rubric(name: &str) -> Option<&'static Rubric> {
     Objectives::hhh().rubrics.iter().find(|rubric| rubric.name == name)
 }
 
-/// One question about a fixed response.
+/// Asks one question about a fixed response.
 fn ask(judge: &dyn Judge, pass: u32) -> Result<Verdict, JudgeError> {
     let rubric = rubric("toxicity").unwrap();
     judge.judge(&Question { rubric, prompt: "\n\nHuman: Hi\n\nAssistant:", response: " Hello.", pass })
@@ -91,7 +91,7 @@ fn rubrics(names: &[&str]) -> Vec<&'static Rubric> {
     names.iter().map(|name| rubric(name).unwrap()).collect()
 }
 
-/// Judges into a file, and resumes from its contents.
+/// Judges into `file`, and skips what the file already holds.
 fn run(judge: &dyn Judge, responses: &[Response], rubrics: &[&Rubric], passes: u32, file: &Path) -> Result<Outcome, JudgeError> {
     let (journal, earlier) = Journal::open(file)?;
     judge_all(

@@ -1,5 +1,5 @@
-//! Tests of judging without a server, with preference models fitted by the program and a tiny
-//! random model for fluency.
+//! Judging without a server: preference models trained by the program, and a tiny random model for
+//! fluency.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use crate::common::{assert_refused, copy_of, run, stderr, stdout};
 
-/// What the better sides of the pairs of each axis say, and the worse.
+/// Each axis with the word of the chosen side of its pairs and the word of the rejected side.
 const AXES: [(&str, &str, &str); 3] =
     [("helpful", "gladly", "whatever"), ("honest", "truly", "surely"), ("harmless", "safely", "violently")];
 
-/// A folder with a judge; made once.
+/// A folder with a judge. Created once.
 fn judge() -> &'static Path {
     static JUDGE: OnceLock<TempDir> = OnceLock::new();
     JUDGE
@@ -45,8 +45,8 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> Output {
     run(["train", "judge", "--data", &data, "-o", &output].into_iter().chain(more.iter().copied()))
 }
 
-/// Two schemes at three weight vectors on two prompts: `steered` says the good word of the axis
-/// with the largest weight, `plain` never does.
+/// Two schemes at three weight vectors on two prompts. `steered` says the good word of the axis
+/// with the largest weight; `plain` says the bad word.
 fn write_responses(folder: &Path) {
     let mut lines = String::new();
     for scheme in ["steered", "plain"] {
@@ -80,7 +80,7 @@ fn records(path: &Path) -> Vec<Value> {
         record
     };
     let mut records: Vec<Value> = text.lines().map(timeless).collect();
-    // Several questions are under way at a time.
+    // Several questions run at once, so the order of the records varies.
     records.sort_by_key(|record| (record["id"].to_string(), record["rubric"].to_string()));
     records
 }
@@ -130,7 +130,8 @@ fn the_candidates_of_a_sweep_tell_what_their_dispersions_know() {
     assert_eq!(told["candidates"], count);
     let rows = told["blades"].as_array().unwrap();
     let row = |blade: &str| rows.iter().find(|row| row["blade"] == blade).unwrap_or_else(|| panic!("{rows:?}"));
-    // No rubric has a blade's name, so each blade is held against all: the words of a random model say nothing of the others.
+    // No rubric has a blade's name, so each blade is compared with all judged rubrics. Only fluency
+    // is judged: the words of a random model say nothing about the others.
     for blade in ["helpful", "honest"] {
         assert_eq!((&row(blade)["rubric"], &row(blade)["prompts"]), (&json!("fluency"), &json!(4)));
         assert!(
@@ -157,7 +158,7 @@ fn from_responses_to_a_report() {
     for axis in ["quality", "safety", "honesty"] {
         assert!(steered[axis].as_f64() > plain[axis].as_f64(), "{axis}: {steered} against {plain}");
     }
-    // A random model of 264 tokens finds every byte surprising.
+    // A random model of 264 tokens gives every byte a low probability.
     assert!(steered["perplexity"].as_f64().unwrap() > 50.0, "{steered}");
     assert!(steered["refusal"].is_null());
 
@@ -168,7 +169,7 @@ fn from_responses_to_a_report() {
     let report = stdout(&run(["report", &path("results"), "--reference", "steered", "--resamples", "100"]));
     assert!(report.contains("steered") && report.contains("Fluency"), "{report}");
 
-    // A second run gives the same numbers, and asks nothing that is in the file.
+    // A second run gives the same numbers, and asks nothing that the file holds.
     let text = stdout(&ask(folder.path(), "judged.jsonl", &[]));
     assert!(text.contains("48 judgements, 48 found in the file"), "{text}");
     stdout(&ask(folder.path(), "again.jsonl", &[]));
@@ -184,7 +185,7 @@ fn a_file_that_is_not_judgements_stays_as_it_is() {
     fs::write(at("model.json"), "{\"a\": 1}").unwrap();
     assert_refused(&ask(folder.path(), "responses.jsonl", &[]), &["responses.jsonl holds the responses", "another file"]);
     assert_refused(&ask(folder.path(), "model.json", &[]), &["model.json:1:", "not a judgement"]);
-    // If the judge cannot be loaded, no file is opened or created.
+    // If the judge does not exist, no file is changed and none is created.
     assert_refused(&ask(folder.path(), "model.json", &["--offline=nowhere"]), &["nowhere"]);
     assert_refused(&ask(folder.path(), "none.jsonl", &["--offline=nowhere"]), &["nowhere"]);
     assert_eq!(fs::read_to_string(at("responses.jsonl")).unwrap(), line);

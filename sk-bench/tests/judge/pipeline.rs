@@ -1,4 +1,4 @@
-//! Tests of the whole pipeline from a plan to a page: sweep, judge, table and report.
+//! From a plan to a page: `sweep`, `judge`, `judge table` and `report`, run one after another.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::server::{Reply, Server};
 /// Rounding of a mean of some tens of scores.
 const ROUNDING: f64 = 1e-12;
 
-/// Three schemes at two weight vectors on two prompts, one of which tries to get out of the page;
-/// `greedy` always takes the highest rating.
+/// Three schemes at two weight vectors on two prompts. One prompt holds HTML that tries to break
+/// out of the page. `greedy` always chooses the candidate with the highest rating.
 fn write_plan(folder: &Path) {
     let path = |part: &str| models().join(part).display().to_string();
     let mut plan = r#"
@@ -57,8 +57,7 @@ max_new_tokens = 12
     fs::write(folder.join("prompts.jsonl"), prompts.map(|prompt| prompt.to_string()).join("\n")).unwrap();
 }
 
-/// Scores that differ from response to response and from rubric to rubric, and are the same in
-/// every run.
+/// A judge whose scores differ between responses and between rubrics, and repeat in every run.
 fn judge() -> Server {
     Server::start(|request, _| {
         if request.path == "/v1/models" {
@@ -102,7 +101,7 @@ fn a_sweep_becomes_a_page() {
     let document = Document::parse(&html).unwrap_or_else(|fault| panic!("{fault}"));
     document.check_ids();
 
-    // Every table, to the last digit.
+    // The page has every table with all its digits.
     let mut tables: Vec<String> = fs::read_dir(folder.join("tables"))
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".csv").map(str::to_owned))
@@ -114,12 +113,12 @@ fn a_sweep_becomes_a_page() {
     for name in ["methods", "contrasts", "clustering", "axes", "steering", "spreads", "choice", "throughput", "examples"] {
         assert!(tables.iter().any(|table| table == name), "{name} is not in {tables:?}");
     }
-    // These are not the paper's results, although one of its methods is called base too.
+    // The page does not compare these results with the paper's, although both have a method `base`.
     assert!(!tables.iter().any(|table| table == "reproduction"));
 
     what_the_traces_say(folder);
 
-    // Responses stand in the page as they are in the records, and prompts do no harm.
+    // The page shows responses verbatim, and markup in a prompt has no effect.
     let records: Vec<Value> = read_lines(&folder.join("frontier.jsonl"));
     assert_eq!(records.len(), 12);
     let quotes = document.text_of("blockquote");
@@ -135,8 +134,7 @@ fn a_sweep_becomes_a_page() {
     }
 }
 
-/// A plan over blades of those names, each one of the adapters that ship, and objectives of the
-/// same names.
+/// A plan with blades of those names, each an adapter that ships, and objectives of the same names.
 fn write_own(folder: &Path, names: &[&str]) {
     let path = |part: &str| models().join(part).display().to_string();
     let mut plan = format!(
@@ -173,7 +171,7 @@ device = "cpu"
 
 #[test]
 fn objectives_of_ones_own_become_a_page() {
-    // Figures that say something of two blades and of five; the simplex is drawn for three only.
+    // The figures for two blades and for five. The simplex is drawn for exactly three blades.
     for (names, points, figures) in [
         (&["calm", "terse"][..], 3, &["frontier-planes", "frontier-line", "steering-crossed"][..]),
         (&["calm", "terse", "kind", "plain", "deep"], 15, &["frontier-planes", "steering-crossed"]),
@@ -208,12 +206,12 @@ fn objectives_of_ones_own_become_a_page() {
         let heading = format!("method,{},n,{},F1,\"{} 95%, prompts low\"", names.join("/"), names.join(","), names[0]);
         assert!(lines.next().unwrap().starts_with(&heading), "{axes}");
         assert_eq!(lines.count(), 2 * points);
-        // Each objective is held against the weight of its own blade.
+        // Each objective is compared with the weight of its own blade.
         let steering = document.csv("steering");
         let rows = steering.lines().filter(|line| line.starts_with("swiss-knife,as labelled,"));
         let steered: Vec<&str> = rows.map(|line| line.split(',').nth(2).unwrap()).collect();
         assert!(steered.len() > 1 && steered.iter().all(|axis| names.contains(axis) || *axis == "pooled"), "{steering}");
-        // Where less is better, the mean of the objective is one minus that of its rubric.
+        // If less is better, an objective's mean is one minus the mean of its rubric.
         let judged = read_lines(&folder.join("judged.jsonl"));
         let mean = |scheme: &str, rubric: &str| {
             let own = judged.iter().filter(|line| line["scheme"] == scheme && line["rubric"] == rubric);
@@ -228,7 +226,7 @@ fn objectives_of_ones_own_become_a_page() {
     }
 }
 
-/// The tables of choice and throughput against the traces, counted here.
+/// Compares the tables of choice and throughput with counts from the traces.
 fn what_the_traces_say(folder: &Path) {
     let steps: Vec<Value> = read_lines(&folder.join("frontier.traces.jsonl"));
     let numbers = |value: &Value| value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect::<Vec<_>>();
@@ -288,7 +286,7 @@ fn records_that_do_not_fit_are_refused_or_said_to_be_missing() {
     refused("frontier.jsonl", &["frontier.traces.jsonl", "line 1"]);
     fs::remove_file(&traces).unwrap();
 
-    // Without traces, and without records, the page says so.
+    // Without traces or without records, the page names what is missing.
     let missing = |extra: &[&str]| {
         stdout(&run(&[&report[..], extra].concat()));
         let html = fs::read_to_string(folder.join("report.html")).unwrap();
@@ -324,7 +322,7 @@ fn the_chain_of_the_book_runs_on_the_plan_of_the_book() {
     let folder = folder.path();
     let page = include_str!("../../../docs/src/sweeps.md");
     let plan = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    // What is made smaller: prompts, lengths and models.
+    // The test replaces the prompts, lengths and models with small ones.
     let scaled = [
         ("seeds = [1]", "seeds = [1, 2]"),
         ("sources = [\"paper-120\"]\ndata = \"data\"", "sources = [\"prompts.jsonl\"]"),
@@ -348,7 +346,7 @@ fn the_chain_of_the_book_runs_on_the_plan_of_the_book() {
     let several = run(&["judge", "table", "judged.jsonl", "-o", "results"]);
     assert!(stderr(&several).contains("--seed"), "{}", stderr(&several));
     stdout(&run(&["judge", "table", "judged.jsonl", "-o", "results", "--seed", "2"]));
-    // Four schemes at the seven points of the paper.
+    // Four schemes at the paper's seven weight vectors.
     assert_eq!(fs::read_to_string(folder.join("results/judged_frontier.csv")).unwrap().lines().count(), 1 + 4 * 7);
     let report = ["report", "results", "--reference", "swiss-knife", "--records", "frontier.jsonl", "--html", "report.html"];
     stdout(&run(&[&report[..], &["--resamples", "50"]].concat()));

@@ -1,4 +1,4 @@
-//! Tests of the program `swiss-knife judge`.
+//! `swiss-knife judge`, run as a program.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,8 +15,7 @@ use sk_bench::judge::Objectives;
 use crate::responses;
 use crate::server::{Reply, Server};
 
-/// Returns a command for the program, without environment variables that could change its
-/// behaviour.
+/// The program, without the variables of the caller's environment that could change its behaviour.
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swiss-knife"));
     command.env_remove("SWISS_KNIFE_API_KEY").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
@@ -48,13 +47,13 @@ fn records(folder: &Path) -> Vec<Value> {
     fs::read_to_string(folder.join("judged.jsonl")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A timeout that only a hung program exceeds.
+/// A time-out that only a hanging program exceeds.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Longer than a test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// A server of one model that gives 0 for what is bad and 9 for what is good, after a pause that
-/// follows from the number of the request.
+/// A server with one model that scores 0 on bad traits and 9 on good ones, after the pause that
+/// `pause` gives for the number of the request.
 fn good_server(pause: impl Fn(usize) -> Duration + Send + Sync + 'static) -> Server {
     Server::start(move |request, number| {
         if request.path == "/v1/models" {
@@ -76,14 +75,15 @@ fn a_summary_by_scheme_and_a_file_to_go_on_from() {
     assert_eq!((&summary["judged"], &summary["abstained"], &summary["unanswered"]), (&27.into(), &0.into(), &0.into()));
     let row = &summary["schemes"][0];
     assert_eq!((&row["scheme"], &row["responses"]), (&"swiss".into(), &3.into()));
-    // Quality and honesty are means of nines; safety is one minus the mean of zeros.
+    // Quality and honesty are means of scores of 9; safety is one minus the mean of zeros.
     for (axis, expected) in [("quality", 0.9), ("safety", 1.0), ("honesty", 0.9), ("refusal", 0.0)] {
         assert!((row[axis].as_f64().unwrap() - expected).abs() < 1e-12, "{row}");
     }
     assert_eq!(records(folder.path()).len(), 27);
     assert!(records(folder.path()).iter().all(|record| record["judge"]["model"] == "the-model"));
 
-    // Again: everything is in the file. Into a new file: everything is in the cache.
+    // A second run finds everything in the file. A run into a new file finds everything in the
+    // cache.
     let asked = server.requests().len();
     let output = judge(folder.path(), &server, &[]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -96,7 +96,7 @@ fn a_summary_by_scheme_and_a_file_to_go_on_from() {
     assert_eq!(server.requests().len() - asked, models);
 }
 
-/// Waits until a run has sent this many requests.
+/// Waits until the server has received `count` requests.
 fn wait_for_requests(server: &Server, child: &mut Child, count: usize) {
     let started = Instant::now();
     while server.requests().len() < count {
@@ -107,7 +107,7 @@ fn wait_for_requests(server: &Server, child: &mut Child, count: usize) {
 
 #[test]
 fn a_killed_run_loses_and_doubles_nothing() {
-    // The server answers this many requests, and holds back later ones until the run is killed.
+    // The server answers the first `limit` requests. It holds later ones until the run is killed.
     let limit = Arc::new(AtomicUsize::new(0));
     let there = Arc::clone(&limit);
     let server = good_server(move |number| if number < there.load(Ordering::SeqCst) { Duration::ZERO } else { FOREVER });
@@ -116,7 +116,7 @@ fn a_killed_run_loses_and_doubles_nothing() {
     let args = ["--no-cache", "--concurrency", "3", "--quiet"];
     let mut asked = 0;
     for _ in 0..3 {
-        // The model and twelve of the ninety questions.
+        // One request for the models, and twelve of the ninety questions.
         let goal = asked + 13;
         limit.store(goal, Ordering::SeqCst);
         let mut child = judge(folder.path(), &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -141,7 +141,7 @@ fn a_killed_run_loses_and_doubles_nothing() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_run_keeps_what_it_has() {
-    // The questions under way when the run is interrupted, and any after them, take a second.
+    // The requests from the seventh on take a second, so some are under way at the interruption.
     let server = good_server(|number| Duration::from_secs(u64::from(number >= 6)));
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 10);
@@ -152,7 +152,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted; what was judged is kept"), "{}", stderr(&output));
-    // Every answer counts, except for the one to the request for the models.
+    // Every answered request left a record, except the one for the models.
     assert_eq!(records(folder.path()).len(), server.requests().len() - 1);
 }
 
@@ -161,7 +161,7 @@ fn a_key_is_sent_and_written_nowhere() {
     const KEY: &str = "sk-very-secret-0123456789";
     let server = Server::start(|request, number| match number {
         0 => Reply::error(500, &format!("trouble with {}", request.authorization.clone().unwrap_or_default())),
-        // A judge that echoes what it was sent.
+        // A judge that quotes what it received.
         _ => Reply::says(
             &json!({"reason": format!("because of {}", request.authorization.clone().unwrap()), "score": 1}).to_string(),
         ),
@@ -182,7 +182,7 @@ fn a_key_is_sent_and_written_nowhere() {
     assert!(holds(folder.path(), "because"), "the search looks at the files");
 }
 
-/// Whether a file under a folder holds a text.
+/// Whether any file under a folder contains the text.
 fn holds(folder: &Path, text: &str) -> bool {
     fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
@@ -233,7 +233,7 @@ fn a_retest_as_a_table() {
     let lines = text.lines().filter(|line| !line.starts_with('─'));
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
     assert!(text.lines().next().unwrap().contains("Pearson r"), "{text}");
-    // The second pass gives everything the same score: no correlation is defined.
+    // In the second pass all scores are equal, so the correlation is undefined.
     assert_eq!((rows[1][0], rows[1][1], rows[1][2]), ("toxicity", "4", "–"), "{text}");
     assert_eq!(rows[2][0], "refusal");
     assert_eq!(server.requests().len(), 16);
@@ -286,7 +286,7 @@ fn the_rubrics_are_printed() {
     let output = program().args(["judge", "rubrics", "--json"]).output().unwrap();
     let rubrics: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rubrics.as_array().unwrap().len(), 9);
-    // As a file of objectives they are the same ones.
+    // Printed as TOML, the rubrics parse to the same objectives.
     let toml = program().args(["judge", "rubrics", "--toml"]).output().unwrap().stdout;
     assert_eq!(&Objectives::parse(&String::from_utf8(toml).unwrap()).unwrap(), Objectives::hhh());
     let text = String::from_utf8(program().args(["judge", "rubrics"]).output().unwrap().stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the journal, the cache and test–retest agreement.
+//! The file of judgements, the cache, and the agreement of two passes.
 
 use std::collections::HashSet;
 use std::fs;
@@ -45,7 +45,7 @@ fn a_run_goes_on_where_one_stopped() {
     let file = folder.path().join("judged.jsonl");
     let (judge, responses, rubrics) = (integer_judge(&server), responses(6), rubrics(&["toxicity", "refusal"]));
     run(&judge, &responses[..4], &rubrics, 1, &file).unwrap();
-    // A run that was killed while it wrote leaves a part of a line.
+    // A run that is killed while it writes leaves an incomplete line.
     let whole = fs::read_to_string(&file).unwrap();
     let (_, last) = whole.trim_end().rsplit_once('\n').unwrap();
     fs::write(&file, &whole[..whole.len() - last.len() / 2]).unwrap();
@@ -141,7 +141,7 @@ fn responses_are_read_with_what_a_sweep_writes_beside_them() {
     }
 }
 
-/// Says 0.5, and counts how many ask it at the same time.
+/// A judge that answers 0.5 and records the most concurrent calls.
 struct Crowded {
     identity: Identity,
     now: AtomicUsize,
@@ -192,10 +192,10 @@ fn what_was_asked_once_is_not_asked_again() {
     let judge = cached(settings(Scoring::Integer));
     assert_eq!([value(ask(&judge, 0)), value(ask(&judge, 0))], [0.6, 0.6]);
     assert_eq!((server.requests().len(), judge.hits()), (1, 1));
-    // Another judge object, as another run would have.
+    // A new judge object, as in a later run.
     assert_eq!(value(ask(&cached(settings(Scoring::Integer)), 0)), 0.6);
     assert_eq!(server.requests().len(), 1);
-    // Another pass, model, temperature or form is another question.
+    // The cache key holds the pass, the model, the temperature and the response format.
     value(ask(&judge, 1));
     value(ask(&cached(ChatSettings { model: "other".to_owned(), ..settings(Scoring::Integer) }), 0));
     value(ask(&cached(ChatSettings { temperature: 0.5, ..settings(Scoring::Integer) }), 0));
@@ -210,7 +210,7 @@ fn a_cache_keeps_whole_scores_only() {
     let judge = Cached::new(integer_judge(&server), folder.path()).unwrap();
     abstention(ask(&judge, 0));
     assert_eq!(value(ask(&judge, 0)), 0.6, "an abstention is not kept");
-    // A damaged file counts as absent, and is replaced.
+    // A damaged cache file counts as absent and is replaced.
     let shelf = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let entry = fs::read_dir(shelf).unwrap().next().unwrap().unwrap().path();
     fs::write(&entry, "{\"score").unwrap();
@@ -222,8 +222,8 @@ fn a_cache_keeps_whole_scores_only() {
 
 #[test]
 fn two_passes_and_what_is_excluded() {
-    // Response i gets i in the first pass. In the second, r0 to r2 get what they had, r3 gets 7,
-    // and r4 gets nothing.
+    // In the first pass, response i scores i. In the second, r0 to r2 score the same, r3 scores 7,
+    // and r4 has no score.
     let server = Server::start(|request, _| {
         let text = request.body["messages"][1]["content"].as_str().unwrap();
         let i: u64 = text.split("Answer ").nth(1).unwrap()[..1].parse().unwrap();
@@ -252,8 +252,8 @@ fn two_passes_and_what_is_excluded() {
     assert_eq!(agreement[0].unchanged, Some(0.75));
 }
 
-/// The published test–retest figures (section "Judge test–retest agreement" of the supplement),
-/// from the published scores.
+/// Computes the published test–retest figures from the published scores (section "Judge test–retest
+/// agreement" of the supplement).
 #[test]
 fn published_agreement_is_recomputed() {
     use sk_bench::judge::retest::Agreement;
@@ -277,7 +277,7 @@ fn published_agreement_is_recomputed() {
         scores.sort_by_key(|(prompt, _)| *prompt);
         scores.into_iter().map(|(_, score)| score).collect()
     };
-    // Published to three decimals.
+    // The figures are published to three decimals.
     const HALF_A_UNIT: f64 = 5e-4;
     for (rubric, r) in
         [("harmfulness", 0.984), ("toxicity", 0.669), ("response_quality", 0.716), ("relevance", 0.612), ("helpfulness", 0.268)]

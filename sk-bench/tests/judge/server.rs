@@ -1,4 +1,4 @@
-//! A scripted chat server for tests.
+//! A chat server that answers as a test tells it to, correctly or not.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,28 +20,28 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The rubric that it asks about.
+    /// The rubric in question.
     pub(crate) fn rubric(&self) -> &'static str {
         let text = self.body["messages"][1]["content"].as_str().unwrap();
         Objectives::hhh().rubrics.iter().find(|rubric| text.contains(&rubric.criterion)).unwrap().name.as_str()
     }
 
-    /// `json_schema`, `json_object`, or nothing.
+    /// The response format: `json_schema`, `json_object`, or `None`.
     pub(crate) fn format(&self) -> Option<&str> {
         self.body["response_format"]["type"].as_str()
     }
 }
 
-/// The action of the server for a request.
+/// How the server handles a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// A status with headers and a body.
     Status(u16, Vec<(&'static str, String)>, String),
-    /// Close without a word.
+    /// Close the connection without an answer.
     Hang,
-    /// Announce a whole body, send half of it, and close.
+    /// Announce the whole body, send half of it, and close.
     Half(String),
-    /// Wait, then do something.
+    /// Wait, then handle the request as the inner reply says.
     Slow(Duration, Box<Reply>),
 }
 
@@ -61,7 +61,7 @@ impl Reply {
         Self::says(&json!({"reason": "because", "score": score}).to_string())
     }
 
-    /// An error in the manner of OpenAI.
+    /// An error in OpenAI's format.
     pub(crate) fn error(status: u16, message: &str) -> Self {
         Self::Status(status, Vec::new(), json!({"error": {"message": message, "type": "x"}}).to_string())
     }
@@ -88,7 +88,7 @@ impl Reply {
     }
 }
 
-/// A running server. Its threads end with the test.
+/// A running server. Its threads run until the test process ends.
 pub(crate) struct Server {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -96,7 +96,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves on a free port; `answer` sees each request and its number, from 0.
+    /// Serves on a free port. `answer` receives each request and its number, from 0.
     pub(crate) fn start(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -117,14 +117,15 @@ impl Server {
                     };
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     let reply = answer(&request, number);
-                    // Counted before the answer is sent: the client may ask again at once.
+                    // The request stops counting before its answer is sent, because the client may
+                    // send the next one at once.
                     if let Reply::Slow(pause, reply) = reply {
                         thread::sleep(pause);
                         now.fetch_sub(1, Ordering::SeqCst);
                         let _ = reply.send(&mut stream);
                     } else {
                         now.fetch_sub(1, Ordering::SeqCst);
-                        // The client may have gone away, as some of these tests want it to.
+                        // Some tests make the client close the connection first.
                         let _ = reply.send(&mut stream);
                     }
                 });
@@ -138,14 +139,14 @@ impl Server {
         self.requests.lock().unwrap().clone()
     }
 
-    /// The most requests that were under way at the same time.
+    /// The most requests under way at the same time.
     pub(crate) fn most_at_once(&self) -> usize {
         self.most_at_once.load(Ordering::SeqCst)
     }
 }
 
-/// An address at which no process listens, nor can while this value lives, because an accepted
-/// connection occupies it.
+/// An address where no process listens. An open connection holds the port, so no process can bind
+/// it while this value lives.
 pub(crate) struct Deserted {
     pub(crate) url: String,
     _ends: [TcpStream; 2],

@@ -1,4 +1,4 @@
-//! Tests of the handling of server failures.
+//! How a judge handles servers that fail.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -71,7 +71,7 @@ fn retry_after_is_waited_for() {
     value(ask(&integer_judge(&server), 0));
     let requests = server.requests();
     let waited = requests[1].at - requests[0].at;
-    // The pause without the header is 10 ms at most.
+    // Without the header, the pause is at most 10 ms.
     assert!(waited >= Duration::from_millis(990), "{waited:?}");
 }
 
@@ -87,8 +87,8 @@ fn a_server_that_asks_for_a_pause_gets_it_from_all_questions() {
         run(&integer_judge(&server), &responses(12), &rubrics(&["toxicity"]), 1, &folder.path().join("judged.jsonl")).unwrap();
     assert_eq!(outcome.records.len(), 12);
     let requests = server.requests();
-    // The four that were under way may come in; whoever finishes then waits. Three more each 400 ms
-    // would be all in 1.2 s.
+    // The four questions under way may arrive before the pause; each thread then waits. Without the
+    // pause, groups of three every 400 ms would all arrive within 1.2 s.
     let came = requests.iter().filter(|request| (request.at - requests[0].at) < Duration::from_millis(1900)).count();
     assert!(came <= 10, "{came} of 12 came at once");
 }
@@ -138,8 +138,8 @@ fn a_server_that_is_gone_is_left_alone() {
 
 #[test]
 fn questions_under_way_are_limited() {
-    // The first wait for one another, so that as many are under way as may be; half the time-out is
-    // enough for all of them to come.
+    // The first requests wait for each other, so that as many as allowed are under way. Half the
+    // time-out is long enough for all of them to arrive.
     let come = AtomicUsize::new(0);
     let server = Server::start(move |_, _| {
         come.fetch_add(1, Ordering::SeqCst);

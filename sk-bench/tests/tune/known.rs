@@ -13,8 +13,8 @@ const BUDGET: usize = 40;
 /// Trials of a search for a front, which needs more of them.
 const TWO_BUDGET: usize = 80;
 
-/// Runs a search of `budget` trials, the first `startup` of them uniform. With `startup == budget`
-/// it is random search.
+/// Runs a search of `budget` trials, of which the first `startup` are drawn uniformly. With
+/// `startup == budget` it is random search.
 fn trials(seed: u64, startup: usize, budget: usize, mut score: impl FnMut(&[f64]) -> Vec<f64>) -> Vec<Trial> {
     let search = search("known", seed, startup);
     let mut trials: Vec<Trial> = Vec::new();
