@@ -1,4 +1,4 @@
-//! Many requests on one engine: what the scheduler and the prefix tree give them.
+//! Measures many requests on one engine, with its scheduler and its prefix tree.
 //!
 //! ```sh
 //! cargo run --release -p sk-models --example requests -- crowd f32      # 64 requests while a long context is read
@@ -6,8 +6,9 @@
 //! cargo run --release -p sk-models --example requests -- churn f32      # 10,000 requests, of which many are stopped
 //! ```
 //!
-//! Weights are random, of the shapes of a 31M backbone with an 8M drafter, for `churn` of a tiny
-//! one. A step drafts seven spans of 24 tokens and reads them under the backbone and three adapters.
+//! Weights are random. The shapes are those of a 31M backbone and an 8M drafter; `churn` uses a
+//! tiny model for both. A step drafts seven spans of 24 tokens and reads them under the backbone
+//! and three adapters.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -35,17 +36,17 @@ const TINY: &str = r#"{"vocab_size": 512, "hidden_size": 64, "intermediate_size"
 
 const BLADES: [&str; 3] = ["helpful", "honest", "harmless"];
 
-/// N and L.
+/// N, the candidates of a step, and L, the tokens of a span.
 const CANDIDATES: usize = 7;
 const SPAN: usize = 24;
 
-/// Both models, and what their requests share.
+/// Both models, and the state that requests share.
 struct Engine {
     backbone: Arc<Decoder>,
     drafter: Arc<Decoder>,
     rack: AdapterRack,
     scheduler: Scheduler,
-    /// Bytes of each prefix tree.
+    /// The memory limit of each prefix tree, in bytes.
     budget: usize,
 }
 
@@ -113,14 +114,14 @@ impl Engine {
     }
 }
 
-/// The value that a share of a list does not exceed.
+/// The quantile of a list at `share`. Sorts the list.
 fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[((values.len() as f64 * share) as usize).min(values.len() - 1)]
 }
 
-/// Time to first span of 64 requests that arrive at once, with and without a context of 4,096
-/// tokens that is read meanwhile.
+/// Measures the time to the first span of 64 requests that arrive at once, with and without a
+/// concurrent request with a context of 4,096 tokens.
 fn crowd(precision: Precision) -> Result<(), Failure> {
     const CLIENTS: u64 = 64;
     const ROUNDS: u64 = 3;
@@ -134,7 +135,7 @@ fn crowd(precision: Precision) -> Result<(), Failure> {
                 scope.spawn(move || engine.answer(&mut engine.text(seed, tokens), 1, seed, &Stop::new()))
             };
             let long = with_long.then(|| ask(round << 32, LONG));
-            // The long context is under way.
+            // Lets the long request start.
             thread::sleep(Duration::from_millis(50));
             let clients: Vec<_> = (1..=CLIENTS).map(|client| ask(round << 32 | client, 64)).collect();
             let seconds = |thread: thread::ScopedJoinHandle<'_, Result<Duration, Failure>>| -> Result<f64, Failure> {
@@ -156,8 +157,8 @@ fn crowd(precision: Precision) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Time to first span of a question of 64 tokens after a dialogue of 2,048, of which the last 240
-/// are an answer, against the same question alone.
+/// Measures the time to the first span of a question of 64 tokens after a dialogue of 2,048 tokens,
+/// of which the last 240 are an answer. Compares it with the time of the question alone.
 fn dialogue(precision: Precision) -> Result<(), Failure> {
     const DIALOGUE: usize = 2048;
     const STEPS: usize = 10;
@@ -183,8 +184,8 @@ fn dialogue(precision: Precision) -> Result<(), Failure> {
     Ok(())
 }
 
-/// 10,000 requests of random lengths from sixteen clients, of which a quarter is stopped, with a
-/// prefix tree that holds some of their contexts.
+/// Runs 10,000 requests of random lengths from sixteen clients and stops a quarter of them. The
+/// prefix tree has room for some of their contexts.
 fn churn(precision: Precision) -> Result<(), Failure> {
     const CLIENTS: usize = 16;
     const REQUESTS: usize = 10_000;
@@ -203,7 +204,7 @@ fn churn(precision: Precision) -> Result<(), Failure> {
                 watch(number);
             }
             let mut rng = ChaCha8Rng::seed_from_u64(number as u64);
-            // Some begin alike.
+            // Some contexts share a beginning.
             let mut context = engine.text(rng.random_range(0..8), 64 * rng.random_range(0..4));
             context.extend(engine.text(1000 + number as u64, rng.random_range(1..300)));
             let stop = Stop::new();
@@ -239,7 +240,7 @@ fn churn(precision: Precision) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Megabytes that the process holds (Linux).
+/// The resident memory of the process, in MB (Linux).
 fn resident() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<f64>().ok());

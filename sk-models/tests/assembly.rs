@@ -1,4 +1,4 @@
-//! A decoder that is packed part by part as its parts are read is the one that a whole model makes.
+//! A decoder that is packed as each part is read equals one that is packed from a whole model.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const TOKENS: [TokenId; 5] = [3, 1, 4, 1, 5];
 
-/// One with a head of its own, one whose head is the embedding, and one of another width.
+/// One with an untied head, one with a tied head, and one with an odd head width.
 const FIXTURES: [&str; 3] = ["untied_sharded", "tied", "odd_head_dim"];
 
 fn fixture(name: &str) -> PathBuf {
@@ -29,12 +29,12 @@ fn logits(decoder: &Decoder) -> Vec<f32> {
     decoder.logits(&hidden, &seats).unwrap()
 }
 
-/// The smallest tokenizer, which the fixtures, being read by token, have none of.
+/// A minimal tokenizer. The fixtures have none, because tests give them token ids.
 const TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
     "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
     "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#;
 
-/// A copy of a fixture that is whole.
+/// A copy of a fixture, completed with the tokenizer.
 fn checkpoint(name: &str) -> (TempDir, Checkpoint) {
     let folder = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(fixture(name)).unwrap() {
@@ -53,7 +53,8 @@ fn a_checkpoint_read_part_by_part_is_the_checkpoint() {
         let (_folder, checkpoint) = checkpoint(name);
         for precision in [Precision::F32, Precision::Int8] {
             let whole = Decoder::new(checkpoint.model(&device).unwrap(), precision).unwrap();
-            // Twice: pages that were given back after they had been read are read again.
+            // Twice, because the first read releases pages of the file that the second must read
+            // again.
             for _ in 0..2 {
                 let decoder = checkpoint.decoder(&device, precision).unwrap();
                 assert_eq!(decoder.precision(), precision);

@@ -1,5 +1,5 @@
-//! Checkpoints and adapters with something wrong in them: each fault is one line that names the
-//! file and the culprit.
+//! Faulty checkpoints and adapters: each fault gives a one-line error that names the file and the
+//! faulty part.
 
 mod common;
 
@@ -22,7 +22,7 @@ const WEIGHTS: &str = "model.safetensors";
 const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 const ADAPTER_CONFIG: &str = "adapter_config.json";
 
-/// A copy of a fixture's directory that a test can spoil.
+/// A copy of a fixture's directory, for a test to damage.
 fn copy(directory: &Path) -> TempDir {
     let target = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(directory).unwrap() {
@@ -46,13 +46,13 @@ fn load(directory: &Path) -> Result<(), CheckpointError> {
     load_model(&config, &TensorFiles::open(directory)?, &device()).map(drop)
 }
 
-/// Loads the adapter of a directory for the model that the fixtures' adapters were made for.
+/// Loads the adapter of a directory for the model of the fixture `tied`.
 fn load_for_tied(directory: &Path) -> Result<(), CheckpointError> {
     let (config, files) = open("tied");
     load_adapter(directory, &config, &files, &device()).map(drop)
 }
 
-/// Changes the tensors of a file: name to shape and f32 values.
+/// Edits the tensors of a file as a map from names to shapes and f32 bytes.
 fn edit_tensors(path: &Path, edit: impl FnOnce(&mut BTreeMap<String, (Vec<usize>, Vec<u8>)>)) {
     let bytes = fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -74,7 +74,7 @@ fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
     fs::write(path, value.to_string()).unwrap();
 }
 
-/// Fails unless the outcome is an error of one line with all the parts.
+/// Fails unless the outcome is a one-line error that contains all the parts.
 #[track_caller]
 fn assert_refused(outcome: Result<(), CheckpointError>, parts: &[&str]) {
     let message = outcome.expect_err("must be refused").to_string();
@@ -160,7 +160,7 @@ fn an_index_that_promises_what_is_not_there() {
     edit_json(&model.path().join(index), |value| value["weight_map"]["lm_head.weight"] = json!("../elsewhere.safetensors"));
     assert_refused(load(model.path()), &[&path_text(&model, index), "`../elsewhere.safetensors`"]);
 
-    // A tensor in another shard than the index says, and one in two.
+    // A tensor that is not in the shard that the index names.
     let name = "model.layers.0.mlp.up_proj.weight";
     let shards = |index: &Value| -> [String; 2] {
         let map = index["weight_map"].as_object().unwrap();
@@ -176,7 +176,7 @@ fn an_index_that_promises_what_is_not_there() {
     });
     let [holds, other] = places.unwrap();
     assert_refused(load(model.path()), &[&path_text(&model, &holds), name, &path_text(&model, &other)]);
-    // The shard of others in place of its own.
+    // A shard in place of another one, so its tensors are there twice.
     let model = copy(&fixture("untied_sharded/model"));
     fs::copy(model.path().join(&holds), model.path().join(&other)).unwrap();
     assert_refused(load(model.path()), &[&path_text(&model, &holds), "should be in", &path_text(&model, &other)]);
@@ -231,11 +231,11 @@ fn a_tokenizer_that_asks_for_all_memory() {
 
 #[test]
 fn an_adapter_for_another_model() {
-    // Other widths.
+    // An adapter for other widths.
     let outcome = load_for_tied(&fixture("untied_sharded/adapters/rslora"));
     assert_refused(outcome, &[ADAPTER_WEIGHTS, "q_proj.lora_A.weight", "[4, 48]", "[4, 32]", "another model"]);
 
-    // The same widths, more layers.
+    // An adapter for the same widths and more layers.
     let adapter = adapter();
     let extra = "base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight";
     edit_tensors(&adapter.path().join(ADAPTER_WEIGHTS), |tensors| {
@@ -253,7 +253,7 @@ fn an_adapter_key_that_matches_nothing() {
     });
     assert_refused(load_for_tied(adapter.path()), &[&path_text(&adapter, ADAPTER_WEIGHTS), stray]);
 
-    // Present in the file, but not among the targets.
+    // Tensors of a module that is not among the targets.
     let narrowed = self::adapter();
     edit_json(&narrowed.path().join(ADAPTER_CONFIG), |config| config["target_modules"] = json!(["q_proj"]));
     assert_refused(load_for_tied(narrowed.path()), &["v_proj.lora_A.weight", "no part of the model"]);
@@ -396,7 +396,7 @@ fn a_pipe_in_the_place_of_a_file_is_refused() {
     for (name, read) in [("config.json", config), (WEIGHTS, weights)] {
         let pipe = directory.path().join(name);
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        // To open it would wait for a writer.
+        // Opening a pipe would block until a writer opens it.
         let (sender, done) = std::sync::mpsc::channel();
         std::thread::spawn(move || sender.send(read(&pipe).map_err(|error| error.to_string())));
         let error = done.recv_timeout(std::time::Duration::from_secs(60)).expect("the load ends").unwrap_err();

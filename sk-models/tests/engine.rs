@@ -1,4 +1,4 @@
-//! The engine against the plain forward pass: one row at a time, no cache, all logits.
+//! The engine against a plain forward pass: one sequence at a time, no cache, all logits.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -18,8 +18,7 @@ use sk_models::engine::{
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
 
-/// f32 rounding through three layers, summed in another order by other tilings of the same
-/// products.
+/// f32 rounding through three layers; the engine adds the same products in another order.
 const TOLERANCE: f32 = 1e-5;
 
 fn config() -> Qwen2Config {
@@ -55,7 +54,7 @@ fn model() -> Arc<Qwen2> {
     }))
 }
 
-/// The model as the engine runs it.
+/// The same model as a decoder, as the engine runs it.
 fn decoder() -> Arc<Decoder> {
     static DECODER: OnceLock<Arc<Decoder>> = OnceLock::new();
     Arc::clone(DECODER.get_or_init(|| Arc::new(Decoder::from((*model()).clone()))))
@@ -82,7 +81,7 @@ fn honest() -> LoraAdapter {
     adapter(3, 2, &[Target::Query, Target::Value])
 }
 
-/// What the definition says: the whole sequence at once, one candidate, one adapter, all logits.
+/// The definition: one pass over the whole sequence, one candidate, one adapter, all logits.
 fn plainly(adapter: Option<&LoraAdapter>, context: &[TokenId], span: &[TokenId]) -> Reading {
     let model = model();
     let stack = adapter.map(|a| AdapterStack::new(&model.config, &[Some(a)], &model.device()).unwrap());
@@ -153,7 +152,7 @@ fn one_pass_reads_what_plain_passes_read_step_after_step() {
         verifier.commit(chosen).unwrap();
         context.extend(&candidates[chosen].tokens);
     }
-    // The adapters say something else than the backbone, or none of the above means anything.
+    // An adapter must differ from the backbone, or the comparisons above show nothing.
     let last = candidates(&mut rng, &[4]);
     let (with, without) = (plainly(Some(&honest()), &context, &last[0].tokens), plainly(None, &context, &last[0].tokens));
     assert!(with.log_probs.iter().zip(&without.log_probs).any(|(a, b)| (a - b).abs() > 0.1));
@@ -173,8 +172,8 @@ fn a_reading_does_not_depend_on_its_neighbours_or_on_padding() {
     }
 }
 
-/// First tokens, and then the whole of some candidates: what is read on is what is read at once, and
-/// the winner's keys are those that the next step needs.
+/// Reads the first tokens of all candidates, and then some candidates whole. The readings equal
+/// those of a single read, and after a commit the cache is right for the next step.
 #[test]
 fn a_reading_goes_on_from_the_first_tokens() {
     let mut rng = ChaCha8Rng::seed_from_u64(21);
@@ -186,10 +185,11 @@ fn a_reading_goes_on_from_the_first_tokens() {
     });
     let policies = [Policy::Backbone, variant("helpful"), variant("honest")];
     let mut context: Vec<TokenId> = vec![5, 17, 96, 0, 3];
-    // The lengths of the candidates, the length of their heads, those that are read whole, and the winner among them.
+    // The lengths of the candidates, the length of their heads, the candidates read whole, and the
+    // index of the chosen one among those.
     for (lengths, head, survivors, chosen) in [
         (&[9, 4, 6, 7][..], 4, &[0, 3][..], 1),
-        // One that ended within its head, one that ended with it, and a row that is dropped.
+        // One candidate ends within its head, one ends with it, and one row is dropped.
         (&[2, 3, 8, 5], 3, &[0, 1, 3], 0),
         (&[6, 6], 5, &[1], 0),
         (&[3, 1, 2], 3, &[2, 0], 1),
@@ -211,7 +211,7 @@ fn a_reading_goes_on_from_the_first_tokens() {
         verifier.commit(chosen).unwrap();
         context.extend(&rest[chosen].tokens);
     }
-    // Other candidates than those that were begun are read from the start.
+    // Candidates that do not continue the heads are read from the start.
     let [one, other] = [candidates(&mut rng, &[4, 5]), candidates(&mut rng, &[6, 3])];
     verifier.read_heads(&context, &one, &policies).unwrap();
     let readings = verifier.read(&context, &other, &policies).unwrap();
@@ -227,8 +227,8 @@ fn candidates_that_begin_alike_are_read_as_if_they_did_not() {
     for chosen in [3, 1, 4] {
         let drawn = candidates(&mut rng, &[6, 6, 3]);
         let spans = [&drawn[0].tokens[..], &drawn[1].tokens, &drawn[0].tokens[..4], &drawn[2].tokens, &drawn[0].tokens];
-        // The fourth continues the beginning of the first two by its own tokens, the fifth is the
-        // first again.
+        // The fourth begins as the first and goes on with tokens of its own. The fifth equals the
+        // first.
         let branch = [&drawn[0].tokens[..3], &drawn[2].tokens].concat();
         let spans = [spans[0], spans[1], spans[2], &branch, spans[4]];
         let candidate = |tokens: &[TokenId]| Candidate {
@@ -240,7 +240,7 @@ fn candidates_that_begin_alike_are_read_as_if_they_did_not() {
         let readings = verifier.read(&context, &candidates, &policies).unwrap();
         expect(&readings, &policies[0], None, &context, &candidates);
         expect(&readings, &policies[1], Some(&helpful()), &context, &candidates);
-        // What is kept of a row whose beginning another one computed is whole.
+        // A row whose beginning was computed for another row is still committed whole.
         verifier.commit(chosen).unwrap();
         context.extend(&candidates[chosen].tokens);
     }
@@ -290,8 +290,8 @@ fn an_instruction_is_read_in_a_context_of_its_own() {
     let mut rng = ChaCha8Rng::seed_from_u64(16);
     let instructions = InstructionRack::default();
     let mut verifier = verifier().with_instructions(instructions.clone());
-    // The lane of "calm" begins with five tokens for the first two, that of "honest" has an adapter
-    // and four tokens before all, and that of "curt" is shorter.
+    // "calm" reads five tokens in place of the first two of the context. "honest" has an adapter
+    // and reads four tokens before the context. "curt" makes the context shorter.
     let lanes: [(&str, usize, &[TokenId], Option<LoraAdapter>); 3] =
         [("calm", 2, &[40, 41, 42, 17, 3], None), ("honest", 0, &[50, 51, 52, 53], Some(honest())), ("curt", 3, &[60], None)];
     for (name, opening, tokens, _) in &lanes {
@@ -299,7 +299,7 @@ fn an_instruction_is_read_in_a_context_of_its_own() {
     }
     let mut context: Vec<TokenId> = vec![5, 17, 96, 0];
     let all = [Policy::Backbone, variant("helpful"), variant("calm"), variant("honest"), variant("curt")];
-    // Lanes leave and come back, candidates are of several tokens or of one.
+    // Lanes are absent in some steps; candidates have one token or several.
     let steps: [(&[usize], usize, &[Policy]); 6] = [
         (&[4, 1, 6], 2, &all),
         (&[3, 3], 0, &all[1..]),
@@ -328,18 +328,18 @@ fn an_instruction_is_read_in_a_context_of_its_own() {
         verifier.commit(chosen).unwrap();
         context.extend(&candidates[chosen].tokens);
     }
-    // Another instruction of the same name is another lane.
+    // A changed instruction under the same name starts a new lane.
     instructions.insert("calm", Instruction::new(0, vec![77]));
     let last = candidates(&mut rng, &[3, 2]);
     let readings = verifier.read(&context, &last, &all[2..3]).unwrap();
     expect(&readings, &all[2], None, &[&[77], &context[..]].concat(), &last);
-    // What does not fit is refused by its own length.
+    // The length limit applies to the lane's own context.
     instructions.insert("calm", Instruction::new(0, vec![1; 60]));
     let error = verifier.read(&context, &last, &all[2..3]).unwrap_err().to_string();
     assert!(error.contains("64"), "{error}");
 }
 
-/// Lanes under another model, with and without an adapter, are what that model says.
+/// Lanes under another model, with and without an adapter, read what that model computes.
 #[test]
 fn a_variant_reads_under_a_model_of_its_own() {
     let mut rng = ChaCha8Rng::seed_from_u64(17);
@@ -390,7 +390,7 @@ fn drafts_carry_their_own_log_probabilities_and_repeat_with_the_seed() {
     let mut ends = Vec::new();
     for step in 0..6 {
         let drafted = draft(&mut first, &context, 20, &mut rng);
-        // The second forgets what it computed at each step.
+        // The second drafter starts without a cache at each step.
         assert_eq!(tokens(&drafted), tokens(&draft(&mut second, &context, 20, &mut again)));
         second = drafter(5, true);
         for candidate in &drafted {
@@ -421,7 +421,8 @@ fn an_end_of_text_is_kept_last_or_dropped_as_asked() {
         assert_eq!(candidate.end == SpanEnd::EndOfText, is_end(last));
     }
     let dropped = draft(&mut drafter(40, false), &[1, 2], 20, &mut rng);
-    // A span never begins with one, and its log-probability is that of the distribution with it.
+    // A span never begins with an end of text. Its log-probabilities are those of the distribution
+    // that includes the end of text.
     for candidate in &dropped {
         let reading = plainly(None, &[1, 2], &candidate.tokens);
         for (a, b) in candidate.log_probs.iter().zip(&reading.log_probs) {
@@ -451,7 +452,7 @@ fn frozen_decoding_is_a_drafter_of_one() {
 
 #[test]
 fn a_text_is_scored_like_a_candidate() {
-    // More tokens than are scored at a time.
+    // More tokens than one pass scores.
     let text: Vec<u32> = (0..60).map(|i| (i * i + 3) % 11 + 1).collect();
     for from in [1, 2, 40] {
         let scores = Frozen::new(decoder()).score(&text, from, 3).unwrap();
@@ -470,9 +471,9 @@ fn a_text_is_scored_like_a_candidate() {
     assert!(Frozen::new(decoder()).score(&[1, 9999], 1, 0).is_err());
 }
 
-/// The test model with one weight per row of its head replaced: the first row's for token 5, and
-/// its negative for token 6. Where the weight is infinite one of the two logits is +∞, whatever the
-/// sign of the hidden state.
+/// The test model with two weights in the first row of its head replaced: `weight` for token 5 and
+/// `-weight` for token 6. If `weight` is infinite, one of the two logits is +∞, whatever the sign
+/// of the hidden state.
 fn damaged(weight: f32) -> Arc<Decoder> {
     let mut model = (*model()).clone();
     let head = model.lm_head.take().expect("the head is not tied").val();
@@ -550,8 +551,8 @@ fn contexts_and_names_that_do_not_fit_are_named() {
     assert!(full.unwrap_err().to_string().contains("the drafter holds 64"));
 }
 
-/// A few steps of drafting and reading from a context of its own: the tokens chosen and what was
-/// read of them, to the bit.
+/// Drafts and reads a few steps from the context of generation `own`. Returns the tokens and all
+/// readings, to be compared bit for bit.
 fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
     let mut rng = ChaCha8Rng::seed_from_u64(own);
     let mut context: Vec<TokenId> = (0..3 + own as u32).map(|i| (7 * i + own as u32) % 97).collect();
@@ -599,14 +600,14 @@ fn generations_side_by_side_are_what_each_is_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(side_by_side, alone);
-    // A thread that has not entered waits for nobody.
+    // A thread that has not entered the scheduler runs its passes at once.
     assert_eq!(generate(&model, 3), alone[3]);
 }
 
-/// Bits, not digits: in which order a row's sums are taken depends neither on how many rows share a
-/// pass nor on what they are, from the sixteen on that are read in tiles where there are any. The
-/// depths are those at which many rows are read in several sweeps, the vocabulary has several
-/// parts.
+/// The results of a row are bit-identical in any batch: the order of its sums depends neither on
+/// the number of rows in a pass nor on the other rows. With AMX tiles this holds among passes of at
+/// least sixteen rows, as here. At these depths, many rows are read in several sweeps; the
+/// vocabulary has several parts.
 #[test]
 fn a_candidate_reads_to_the_same_bits_in_any_batch() {
     let config = Qwen2Config::from_json(

@@ -1,4 +1,4 @@
-//! Heads read by the engine against the plain forward pass: one row at a time, no cache.
+//! Heads read by the engine, against a plain forward pass: one sequence at a time, no cache.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use sk_models::head::{Head, HeadKind};
 use sk_models::lora::{Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
 
-/// f32 rounding through two layers, summed in another order by other tilings of the same products.
+/// f32 rounding through two layers; the engine adds the same products in another order.
 const TOLERANCE: f32 = 1e-5;
 const VOCABULARY: u32 = 61;
 const WIDTH: usize = 24;
@@ -75,7 +75,7 @@ fn candidates(rng: &mut ChaCha8Rng, lengths: &[usize]) -> Candidates {
     Candidates::new(lengths.iter().map(candidate).collect()).unwrap()
 }
 
-/// What the definition says: w·h + b after each token of the span, from the whole sequence at once.
+/// The definition: w·h + b after each token of the span, in one pass over the whole sequence.
 fn plainly(head: &Head, context: &[TokenId], span: &[TokenId]) -> Vec<f32> {
     let model = model();
     let ids: Vec<i64> = context.iter().chain(span).map(|&t| i64::from(t)).collect();
@@ -117,7 +117,7 @@ fn heads_see_what_plain_passes_see_step_after_step() {
         assert!(readings.policies().eq(std::collections::BTreeSet::from_iter(policies)));
         expect(&readings, "kind", &head(5, WIDTH), &context, &candidates);
         expect(&readings, "fair", &head(6, WIDTH), &context, &candidates);
-        // What else is read does not notice the heads.
+        // The other policies read the same values as without heads.
         let others: Vec<Policy> = policies.iter().filter(|policy| !matches!(policy, Policy::Head(_))).cloned().collect();
         let alone = self::verifier().read(&context, &candidates, &others);
         for policy in &others {
@@ -143,7 +143,7 @@ fn a_value_does_not_depend_on_what_comes_after_it() {
     let readings = verifier().read(&context, &both, &[named("kind")]).unwrap();
     let read = readings.get(&named("kind")).unwrap();
     close(&read[0].values[..3], &read[1].values);
-    // The head says different things along the way, or nothing was compared.
+    // The values must differ between tokens, or the comparison shows nothing.
     assert!(read[0].values.windows(2).all(|pair| (pair[0] - pair[1]).abs() > 1e-3), "{:?}", read[0].values);
 }
 
@@ -164,6 +164,6 @@ fn heads_that_cannot_be_read_are_named() {
     assert!(matches!(failure("broken"), EngineError::HeadNotANumber { name, .. } if name == "broken"));
     assert!(rack.remove("wide") && !rack.remove("wide"));
     assert_eq!(rack.names(), ["broken".into(), "fair".into(), "kind".into()]);
-    // The verifier is as good as before.
+    // A failed read leaves the verifier usable.
     assert!(verifier.read(&[1], &candidates, &[named("kind")]).is_ok());
 }

@@ -1,6 +1,5 @@
-//! Downloads against a small hub on loopback that behaves as the real one: a listing, an etag and a
-//! length announced by a redirection, contents from another host, ranges, and connections that
-//! break.
+//! Downloads from a small hub on loopback that behaves like the real one: a listing, an etag and a
+//! length in a redirection, contents from another host, ranges, and broken connections.
 
 use std::{
     collections::HashMap,
@@ -24,13 +23,13 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What git calls a file of its own.
+/// The id that git gives a file: the SHA-1 of its blob.
 fn git_blob(bytes: &[u8]) -> String {
     let header = format!("blob {}\0", bytes.len());
     sha1::Sha1::digest([header.as_bytes(), bytes].concat()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One request as the server saw it.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 struct Request {
     path: String,
@@ -38,34 +37,34 @@ struct Request {
     range: Option<usize>,
 }
 
-/// What the servers share: the files, the requests so far, and the misfortunes still to come.
+/// The state of both servers: the files, the requests so far, and the faults to inject.
 #[derive(Default)]
 struct State {
     files: HashMap<String, Vec<u8>>,
     requests: Mutex<Vec<Request>>,
-    /// How many more bodies are cut in half.
+    /// How many more responses are cut after half of the body.
     cuts: AtomicUsize,
-    /// Whether contents differ from what was announced.
+    /// Whether the content of a large file differs from its announced hash.
     corrupt: bool,
-    /// The same of files that lie at the hub itself.
+    /// Whether the content of a small file differs from its announced hash.
     corrupt_small: bool,
-    /// Whether all small files have one etag, which is no hash.
+    /// Whether all small files share one etag, which is not a hash.
     opaque: bool,
-    /// Whether ranges are answered from the beginning.
+    /// Whether range requests are answered with the whole file.
     ignore_ranges: bool,
-    /// Whether the hub leaves out the scheme of the host of contents.
+    /// Whether the redirection leaves out the scheme of the storage host.
     without_scheme: bool,
-    /// Bytes that the listing is made longer by.
+    /// Bytes of padding in the listing.
     padding: usize,
-    /// Bytes by which the announced length of a large file differs.
+    /// The error in the announced length of a large file, in bytes.
     off_by: i64,
-    /// Whether small files have no announced length and no end.
+    /// Whether small files have no announced length and never end.
     endless: bool,
-    /// The token without which nothing is given.
+    /// The token that every request to the hub must carry.
     token: Option<&'static str>,
 }
 
-/// A hub and, on another port, the host that stores its large files.
+/// A hub, and on another port the host that stores its large files.
 struct FakeHub {
     endpoint: String,
     state: Arc<State>,
@@ -109,7 +108,7 @@ impl FakeHub {
                     if state.endless {
                         let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\netag: {etag}\r\n\r\n");
                         let _ = stream.write_all(head.as_bytes());
-                        // Until the client has enough.
+                        // Sends until the client closes the connection.
                         while stream.write_all(&[b' '; 1 << 16]).is_ok() {}
                         return;
                     }
@@ -131,7 +130,8 @@ impl FakeHub {
     }
 }
 
-/// Serves on a free port of loopback and returns its address. The thread ends with the test.
+/// Serves on a free port of loopback and returns its address. The thread runs until the test
+/// process ends.
 fn serve(state: Arc<State>, answer: impl Fn(&State, &Request, &mut TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -163,7 +163,7 @@ fn respond(stream: &mut TcpStream, status: &str, headers: &[(&str, &str)], body:
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    // The client may have gone away, as some of these tests want it to.
+    // Some tests make the client close the connection first.
     let _ = stream.write_all(format!("{head}\r\n").as_bytes()).and_then(|()| stream.write_all(body));
 }
 
@@ -188,7 +188,7 @@ fn send_file(state: &State, name: &str, range: Option<usize>, stream: &mut TcpSt
     respond(stream, status, &[], body);
 }
 
-/// A model in two shards, with files beside it that nobody needs.
+/// A model in two shards, and files that a download must skip.
 fn sharded() -> HashMap<String, Vec<u8>> {
     let index = serde_json::json!({
         "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
@@ -206,7 +206,7 @@ fn sharded() -> HashMap<String, Vec<u8>> {
     ])
 }
 
-/// Adds up what a progress bar would show.
+/// Sums what a progress bar would show.
 #[derive(Default)]
 struct Count {
     files: Vec<String>,
@@ -385,8 +385,8 @@ fn small_files_that_differ_from_their_hash_are_refused() {
     assert!(error.to_string().contains("SHA-1"), "{error}");
 }
 
-/// A run that is killed while it looks at a file, or after the hub has another one of the name,
-/// leaves what no range continues.
+/// An interrupted run may leave a partial file as long as the whole file, if it was killed while it
+/// checked the hash, or longer. No range request can continue either.
 #[test]
 fn what_is_left_of_a_download_is_never_in_its_way() {
     let name = "model-00001-of-00002.safetensors";
@@ -404,8 +404,8 @@ fn what_is_left_of_a_download_is_never_in_its_way() {
     }
 }
 
-/// Of two programs that want one file the second waits, and what the first left may have been
-/// removed by then, for it was corrupt.
+/// When two programs want one file, the second waits for the first. The first may then remove its
+/// partial file because the content is corrupt.
 #[cfg(unix)]
 #[test]
 fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
@@ -416,7 +416,7 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
     let blobs = cache.path().join("models--owner--model/blobs");
     std::fs::create_dir_all(&blobs).unwrap();
     let partial = blobs.join(format!("{}.incomplete", sha256(bytes)));
-    // As long as it should be.
+    // The partial file has the full length.
     std::fs::write(&partial, vec![7; bytes.len()]).unwrap();
     let first = std::fs::File::open(&partial).unwrap();
     first.lock().unwrap();
@@ -425,8 +425,8 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
         while !fake.requests().iter().any(|request| request.path.contains(name)) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // Time enough to open the file; were it not, there would be none to wait for, and nothing
-        // to see.
+        // Gives the second thread time to open the file. If the time is too short, the file is
+        // already gone, there is nothing to wait for, and the test shows nothing.
         std::thread::sleep(std::time::Duration::from_millis(300));
         std::fs::remove_file(&partial).unwrap();
         first.unlock().unwrap();

@@ -1,4 +1,4 @@
-//! One forward pass, several ways: lanes together and alone, with and without padding.
+//! Forward passes in several forms: lanes together and alone, with and without padding.
 
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use sk_models::{
@@ -7,7 +7,7 @@ use sk_models::{
     model::Qwen2,
 };
 
-/// f32 through two layers, sums in another order.
+/// f32 rounding through two layers, with sums in another order.
 const TOLERANCE: f32 = 1e-5;
 
 fn config() -> Qwen2Config {
@@ -82,7 +82,7 @@ fn lanes_together_equal_each_lane_alone() {
     let device = Device::flex();
     let model = model(&device);
     let config = config();
-    // Ranks differ, so the smaller is padded; the first lane is the backbone.
+    // The ranks differ, so the smaller one is padded. The first lane is the backbone.
     let adapters = [adapter(3, &device), adapter(1, &device)];
     let lanes = [None, Some(&adapters[0]), Some(&adapters[1])];
     let stack = AdapterStack::new(&config, &lanes, &device).unwrap();

@@ -1,7 +1,7 @@
 //! Several adapters as one policy: Rewarded Soups against PEFT, MOD against its definition, and
 //! one-token candidates.
 //!
-//! What is expected comes from `reference/make_mixtures.py`.
+//! The expected values come from `reference/make_mixtures.py`.
 
 mod common;
 
@@ -27,7 +27,8 @@ use sk_models::{
     model::Qwen2,
 };
 
-// As in the parity tests: f32 steps at the size of the logits, and some tens of roundings.
+// As in the parity tests: the spacing of f32 at the size of the logits, times some tens of
+// roundings.
 const LOGITS: f64 = 5e-5;
 const LOG_PROBS: f64 = 1e-5;
 
@@ -172,7 +173,7 @@ fn mixtures_of_distributions_are_their_means() {
     }
 }
 
-/// Candidates of one token share a row; read beside a longer one, each has its own.
+/// Candidates of one token share a row; beside a longer candidate, each has its own row.
 #[test]
 fn one_token_is_read_alike_alone_and_in_a_batch() {
     let fixture = Fixture::new();
@@ -199,15 +200,15 @@ fn one_token_is_read_alike_alone_and_in_a_batch() {
     }
 }
 
-/// A proposal's look at the distribution changes nothing of what is read afterwards, whether or not
-/// it saw all policies.
+/// Computing the next-token distribution first does not change a reading, whether or not that pass
+/// covered all policies.
 #[test]
 fn looking_ahead_changes_no_reading() {
     let fixture = Fixture::new();
     let mut context = fixture.expected.prompt.clone();
     let (mut looking, mut plain) = (fixture.verifier(), fixture.verifier());
     let all = every_token(&fixture.model);
-    // The policies change on the way, as when blades are edited.
+    // The policies change between steps, as when blades are edited.
     let policies = fixture.policies();
     for (step, policies) in
         [&policies[..2], &policies[..2], &policies[..], &policies[1..3], &policies[..1]].into_iter().enumerate()
@@ -248,7 +249,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     assert_eq!((all[2].end, all[3].end), (SpanEnd::EndOfText, SpanEnd::Complete));
     let prior = propose(TokenPrior::Backbone, VocabularyHead::ALL);
     assert!(prior.iter().all(|c| c.log_probs[0] == backbone[c.tokens[0] as usize]));
-    // Another model's log-probabilities on the backbone's head.
+    // The backbone selects the tokens, and another model gives their log-probabilities.
     let other = Arc::new(Decoder::from(Qwen2::random(&fixture.model.config, 9, &fixture.device)));
     let head = propose(TokenPrior::Model(Box::new(Frozen::new(Arc::clone(&other)))), VocabularyHead::new(5, 0.0).unwrap());
     let mut ranked: Vec<TokenId> = (0..size as TokenId).collect();
@@ -260,8 +261,8 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     let logits: Vec<f64> = Frozen::new(other).next_logits(prompt).unwrap().iter().map(|&z| f64::from(z)).collect();
     let own = log_softmax(&logits);
     assert!(head.iter().all(|c| (f64::from(c.log_probs[0]) - own[c.tokens[0] as usize]).abs() < LOG_PROBS));
-    // A model whose embedding has fewer rows, as the small ones of a family do, proposes what it
-    // has.
+    // A model with fewer embedding rows, as small models of a family have, proposes only the tokens
+    // that it has.
     let fewer = Qwen2Config { vocab_size: size - 5, ..fixture.model.config.clone() };
     let small = Arc::new(Decoder::from(Qwen2::random(&fewer, 9, &fixture.device)));
     let all = propose(TokenPrior::Model(Box::new(Frozen::new(small))), VocabularyHead::ALL);
@@ -277,8 +278,8 @@ impl Blade for Silent {
     }
 }
 
-/// What a drafter draws under a soup has the log-probabilities of that soup, before and after an
-/// edit of the weights.
+/// Drafts under a soup have the log-probabilities of that soup, before and after an edit of the
+/// weights.
 #[test]
 fn a_drafter_draws_under_the_soup_of_the_moment() {
     let fixture = Fixture::new();

@@ -1,9 +1,9 @@
 //! The decoder and its adapters against transformers and PEFT.
 //!
-//! The fixtures are tiny random models with what the reference implementation computes on them; see
-//! `reference/make_fixtures.py`. They cover grouped-query ratios of 1, 2, 6 and 7, tied and untied
-//! heads, shards, f32, f16 and bf16 storage, an odd head width, both spellings of `config.json`,
-//! and every supported feature of PEFT.
+//! The fixtures are tiny random models with the values that the reference implementation computes
+//! on them; see `reference/make_fixtures.py`. They cover grouped-query ratios of 1, 2, 6 and 7,
+//! tied and untied heads, shards, f32, f16 and bf16 storage, an odd head width, both formats of
+//! `config.json`, and every supported feature of PEFT.
 
 mod common;
 
@@ -27,9 +27,9 @@ use sk_models::{
 /// Every fixture.
 const FIXTURES: [&str; 4] = ["tied", "untied_sharded", "odd_head_dim", "seven_heads"];
 
-// Both sides compute in f32 and in different orders. Logits here reach about 10, where f32 steps
-// are 1e-6, and a forward pass rounds some tens of times; the means over a span are that much
-// better.
+// Both sides compute in f32 and in different orders. Logits here reach about 10, where the spacing
+// of f32 is 1e-6, and a forward pass rounds some tens of times. Means over a span average
+// such errors and are more accurate.
 const LOGITS: f64 = 5e-5;
 const LOG_PROBS: f64 = 1e-5;
 const MU: f64 = 1e-6;
@@ -64,20 +64,20 @@ fn expected(name: &str) -> Expected {
 }
 
 impl Expected {
-    /// The adapters of the fixture: all readers but the backbone.
+    /// The adapters of the fixture, which are all readers except the backbone.
     fn adapters(&self) -> Vec<&str> {
         self.greedy.keys().map(String::as_str).filter(|&reader| reader != BACKBONE).collect()
     }
 }
 
-/// The reader without an adapter.
+/// The name of the reader without an adapter.
 const BACKBONE: &str = "backbone";
 
 fn policy(reader: &str) -> Policy {
     if reader == BACKBONE { Policy::Backbone } else { Policy::Variant(reader.into()) }
 }
 
-/// A backbone with all adapters of its fixture in the rack.
+/// A verifier whose rack holds all adapters of the fixture.
 fn verifier(name: &str, expected: &Expected, device: &Device) -> Verifier {
     let verifier = Verifier::new(Arc::new(Decoder::from(backbone(name, device))));
     for reader in expected.adapters() {
@@ -92,7 +92,7 @@ fn candidates(spans: &[Vec<TokenId>]) -> Candidates {
     Candidates::new(spans.iter().map(candidate).collect()).unwrap()
 }
 
-/// Compares values with a tolerance, and says at the end how much of it was used.
+/// Compares values within a tolerance, and prints the largest difference when dropped.
 struct Comparison {
     quantity: &'static str,
     tolerance: f64,
@@ -126,7 +126,7 @@ impl Drop for Comparison {
     }
 }
 
-/// The two quantities of a reading.
+/// Compares both quantities of a reading.
 struct ReadingComparison {
     log_probs: Comparison,
     min_entropy: Comparison,
@@ -150,7 +150,7 @@ fn mean(values: &[f32]) -> f64 {
     values.iter().copied().map(f64::from).sum::<f64>() / values.len() as f64
 }
 
-/// Logits `[S, V]` of one sequence in every lane of a stack, lane after lane.
+/// Logits `[S, V]` of one sequence under each lane of a stack.
 fn logits(model: &Qwen2, tokens: &[TokenId], lanes: Lanes<'_>, device: &Device) -> Vec<Vec<f32>> {
     let ids: Vec<i64> = (0..lanes.count()).flat_map(|_| tokens).map(|&token| i64::from(token)).collect();
     let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [lanes.count(), tokens.len()]), device);
@@ -159,8 +159,8 @@ fn logits(model: &Qwen2, tokens: &[TokenId], lanes: Lanes<'_>, device: &Device) 
     values.chunks_exact(tokens.len() * model.config.vocab_size).map(<[f32]>::to_vec).collect()
 }
 
-/// The same from the decoder that the engine runs, each after a context of its own that is read
-/// first.
+/// The same logits from the decoder. The first half of the sequence is read token by token, the
+/// rest in one pass.
 fn decoded(decoder: &Decoder, tokens: &[TokenId], lanes: &[Option<Arc<LoraAdapter>>]) -> Vec<Vec<f32>> {
     let seats = decoder.seat(lanes).unwrap();
     let mut prefix = decoder.prefix(lanes.len());
@@ -200,7 +200,7 @@ fn logits_agree() {
         let decoder = Decoder::from(model.clone());
         check(&mut of_decoder, BACKBONE, &decoded(&decoder, &ids, &[None])[0]);
 
-        // All adapters at once, the backbone among them: ranks differ, and lanes must not mix.
+        // All adapters and the backbone at once. The ranks differ, and lanes must not mix.
         let readers: Vec<&str> = expected.greedy.keys().map(String::as_str).collect();
         let adapters: Vec<Option<LoraAdapter>> =
             readers.iter().map(|&reader| (reader != BACKBONE).then(|| adapter(name, reader, &device))).collect();
@@ -216,8 +216,8 @@ fn logits_agree() {
     }
 }
 
-/// Rounding to bf16 changes a number by up to 1/256, and a logit of these models, which are sums of
-/// some dozens through a few layers and reach 10, by a fraction of a unit.
+/// Rounding to bf16 changes a number by up to 1/256 of itself. The logits here reach 10 and are
+/// sums of some dozens of terms through a few layers, so they change by a fraction of a unit.
 const BF16_LOGITS: f64 = 0.5;
 
 /// TF32 has three bits more than bf16.
@@ -257,14 +257,14 @@ fn readings_agree_batched_one_by_one_and_after_a_commit() {
         let mut steady = verifier(name, &expected, &device);
         for (number, step) in expected.steps.iter().enumerate() {
             let what = |reader: &str, how: &str| format!("{name}/{reader}, step {number}, {how}");
-            // Everything at once: candidates of different lengths are padded, and the prefix was
-            // kept from the last step.
+            // All candidates and policies at once: candidates of different lengths are padded, and
+            // the prefix is kept from the step before.
             let batched = steady.read(&step.prompt, &candidates(&step.candidates), &policies).unwrap();
             for reader in &readers {
                 let readings = batched.get(&policy(reader)).unwrap();
                 comparison.check(&what(reader, "batched"), readings, &step.readings[*reader]);
             }
-            // One candidate under one policy, from nothing.
+            // One candidate under one policy, without a cache.
             for reader in &readers {
                 let alone: Vec<Reading> = step
                     .candidates
@@ -308,8 +308,8 @@ fn mu_and_sigma_agree() {
     }
 }
 
-/// Under the conventions of the paper an end-of-text token is not drawn; ℓ is still the log-probability of the distribution that has
-/// it.
+/// By the paper's convention no end-of-text token is drawn, but ℓ is the log-probability in the
+/// distribution that includes it.
 #[test]
 fn drafts_without_an_end_carry_the_log_probability_of_the_untouched_distribution() {
     let device = device();
@@ -324,7 +324,7 @@ fn drafts_without_an_end_carry_the_log_probability_of_the_untouched_distribution
         let logits = tensors.read(&format!("{BACKBONE}.logits"), &[ids.len(), vocabulary]).unwrap();
         for (place, row) in logits.chunks_exact(vocabulary).enumerate() {
             let normalizer = row.iter().map(|&z| f64::from(z).exp()).sum::<f64>().ln();
-            // The likeliest token ends a text, so that much of the mass is missing.
+            // The most probable token ends a text, so much of the mass is left out.
             let end = (0..vocabulary).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as TokenId;
             let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
             let drafting = DrafterConfig { candidates: 8, sampling, end_of_text: vec![end], keep_end_of_text: false };
@@ -356,7 +356,7 @@ fn cached_greedy_decoding_agrees() {
             .unwrap();
         assert_eq!(&context[prompt.len()..], target, "{name}");
 
-        // Under an adapter, token by token: each step reads the next token and commits it.
+        // With an adapter, each step reads the next token and commits it.
         for reader in expected.adapters() {
             let mut verifier = verifier(name, &expected, &device);
             let mut context = prompt.clone();
@@ -382,8 +382,8 @@ fn draws_are_those_of_the_processor() {
             "num_key_value_heads": 2, "tie_word_embeddings": true}"#,
     )
     .unwrap();
-    // Cut to a few tokens, which a few blocks of logits decide; and to most of them, which takes
-    // all.
+    // A cut to a few tokens needs only a few blocks of logits. A cut to most tokens needs all
+    // blocks.
     let few = Sampling::new(0.9, 0.9, 12, 1.2).unwrap();
     let many = Sampling::nucleus();
     let candidates = |device: &Device, sampling| {
@@ -422,7 +422,7 @@ fn what_is_no_number_is_found_wherever_it_is_looked_at() {
         let mut model = backbone("untied_sharded", &device);
         let head = model.lm_head.take().expect("the head is not tied").into_value();
         let [width, _] = head.dims();
-        // Whatever the signs of the state, one of two logits is +∞ or both are NaN.
+        // For any hidden state, one of the two logits is +∞ or both are NaN.
         let spoilt = Tensor::from_data(TensorData::new([weight, -weight].repeat(width), [width, 2]), &device);
         model.lm_head = Some(Param::from_tensor(head.slice_assign([0..width, 5..7], spoilt)));
         Arc::new(Decoder::from(model))
@@ -479,8 +479,8 @@ fn generations_side_by_side_are_each_as_alone() {
     }
 }
 
-/// Joined passes run on the thread that came last: what one has written another reads, though
-/// nobody waited for the device in between.
+/// The last thread to arrive runs a joined pass. It reads what other threads have written to the
+/// device, though no thread has waited for the device in between.
 #[test]
 fn what_a_thread_left_on_the_device_is_there_for_the_next_one() {
     let device = device();
@@ -495,7 +495,7 @@ fn what_a_thread_left_on_the_device_is_there_for_the_next_one() {
     decoder.prefill(before, &seats, &mut alone);
     let alone = decoder.logits(&decoder.advance(*last, &seats, &mut alone), &seats).unwrap();
     let mut prefix = decoder.prefix(seats.count());
-    // Each piece on a thread of its own, none of which is looked at.
+    // Each piece runs on a thread of its own, and no result is read back.
     for piece in before.chunks(3) {
         std::thread::scope(|scope| scope.spawn(|| decoder.prefill(piece, &seats, &mut prefix)).join().unwrap());
     }

@@ -1,4 +1,4 @@
-//! Weights of eight bits and of bf16 against f32, on the model that ships.
+//! Weights in int8 and in bf16 against weights in f32, on the model that ships.
 
 #![cfg(feature = "embedded-model")]
 
@@ -15,23 +15,24 @@ use sk_models::engine::{Frozen, Sampling, Verifier};
 use sk_models::hf::Checkpoint;
 use sk_models::roofline;
 
-/// What rounding may change, in nats.
+/// The most that rounding may change, in nats.
 struct Cost {
-    /// Mean change of a log-probability or min-entropy, and the largest among some thousands.
+    /// Mean change of a log-probability or min-entropy, and the largest of some thousands of
+    /// changes.
     mean: f64,
     largest: f64,
-    /// Mean change of a span's log-ratio of blade to backbone, whose rounding is mostly that of
-    /// both: per token.
+    /// Mean change of a span's log-ratio of blade to backbone, per token. Most of the rounding is
+    /// common to both and cancels.
     ratio: f64,
 }
 
-/// Measured: 0.035, 0.28 and 0.0076, where the ratios of a batch differ by 0.16.
+/// Measured: 0.035, 0.28 and 0.0076. The ratios of a batch differ by 0.16.
 const EIGHT_BITS: Cost = Cost { mean: 0.05, largest: 0.4, ratio: 0.012 };
 
 /// Measured: 0.0086, 0.063 and 0.0014.
 const BF16: Cost = Cost { mean: 0.015, largest: 0.1, ratio: 0.003 };
 
-/// The same on a processor that rounds rows too. Measured: 0.0115, 0.092 and 0.0046.
+/// On a processor that also rounds the activations. Measured: 0.0115, 0.092 and 0.0046.
 const BF16_ROWS: Cost = Cost { mean: 0.018, largest: 0.14, ratio: 0.007 };
 
 const TEXTS: [&str; 4] = [
@@ -44,7 +45,7 @@ const TEXTS: [&str; 4] = [
 struct Shipped {
     embedded: Embedded,
     checkpoint: Checkpoint,
-    /// Contexts, and spans that follow.
+    /// Contexts with the spans to read after each.
     spans: Vec<(Vec<TokenId>, Candidates)>,
 }
 
@@ -58,7 +59,7 @@ impl Shipped {
             log_probs: vec![0.0; 16],
             end: SpanEnd::Complete,
         };
-        // Each text's own continuation, and those of the others.
+        // After each text's beginning, the continuations of all texts.
         let spans = Candidates::new(tokens.iter().map(candidate).collect()).unwrap();
         let spans = tokens.iter().map(|own| (own[..8].to_vec(), spans.clone())).collect();
         Self { embedded, checkpoint, spans }
@@ -96,7 +97,7 @@ fn ratios(readings: &Readings, blade: &Policy) -> Vec<f64> {
     own.iter().zip(base).map(|(own, base)| total(own) - total(base)).collect()
 }
 
-/// Measures what a precision changes, and that it is no more than `cost`.
+/// Measures how a precision changes the readings, and checks the changes against `cost`.
 fn check(precision: Precision, cost: &Cost) {
     let shipped = Shipped::open();
     let (exact, rounded) = (shipped.read(Precision::F32), shipped.read(precision));
@@ -128,7 +129,7 @@ fn check(precision: Precision, cost: &Cost) {
     );
     assert!(mean(&changes) <= cost.mean && largest <= cost.largest);
     assert!(mean(&ratio_changes) <= cost.ratio);
-    // Something was rounded.
+    // The weights were rounded at all.
     assert!(mean(&changes) > 1e-4);
 }
 
@@ -147,7 +148,7 @@ fn what_bf16_costs() {
 fn bf16_takes_half_the_memory_and_decodes() {
     let shipped = Shipped::open();
     let (exact, rounded) = (shipped.decoder(Precision::F32), shipped.decoder(Precision::Bf16));
-    // Panels of bf16 are padded more.
+    // Panels of bf16 have more padding.
     let share = rounded.bytes() as f64 / exact.bytes() as f64;
     assert!((0.5..0.55).contains(&share), "{share}");
     assert_eq!(Precision::Bf16.bytes(rounded.config()) * 2, Precision::F32.bytes(exact.config()));
@@ -162,7 +163,7 @@ fn eight_bits_take_a_quarter_of_the_memory_and_decode() {
     let shipped = Shipped::open();
     let (exact, rounded) = (shipped.decoder(Precision::F32), shipped.decoder(Precision::Int8));
     assert_eq!((exact.precision(), rounded.precision()), (Precision::F32, Precision::Int8));
-    // Scales and sums beside the bytes; an embedding that is not the head stays as it is.
+    // Scales and sums take memory too, and an embedding that is not the head stays in f32.
     let share = rounded.bytes() as f64 / exact.bytes() as f64;
     assert!((0.24..0.32).contains(&share), "{share}");
     let mut context = shipped.spans[0].0.clone();
@@ -181,7 +182,7 @@ fn precisions_have_names() {
     assert!(error.to_string().contains("int8"));
 }
 
-/// Sums of more products would wrap, and the readings be wrong without a word.
+/// With more inputs the integer sums would wrap, and the readings would be silently wrong.
 #[test]
 fn a_layer_too_wide_for_sums_of_int8_is_refused() {
     let config = |width: usize| {

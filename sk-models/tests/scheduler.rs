@@ -1,4 +1,4 @@
-//! Requests side by side: the same bits as alone, whatever the others do.
+//! Concurrent requests have the same bits as requests that run alone.
 
 use std::sync::Arc;
 use std::thread;
@@ -31,7 +31,8 @@ fn rack() -> AdapterRack {
     rack
 }
 
-/// The prompt of request `own`: the first 200 tokens are those of all, the next ones of some.
+/// The prompt of request `own`: 200 tokens that all prompts share, 70 that every third shares, and
+/// then its own.
 fn prompt(own: u64) -> Vec<TokenId> {
     let text = |seed, length| {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -42,7 +43,7 @@ fn prompt(own: u64) -> Vec<TokenId> {
 
 type Seen = (Vec<TokenId>, Vec<Reading>);
 
-/// Two steps of drafting and reading: the tokens chosen, and what was read of all candidates.
+/// Drafts and reads two steps. Returns the tokens, and the readings of all candidates.
 fn generate(model: &Arc<Decoder>, rack: &AdapterRack, own: u64) -> Result<Seen, BoxError> {
     let mut rng = ChaCha8Rng::seed_from_u64(own);
     let mut context = prompt(own);
@@ -74,7 +75,7 @@ fn a_request_has_the_same_bits_among_sixty_four_that_come_go_and_are_stopped() {
         let expected: Vec<Seen> = (0..64).map(|own| generate(&alone, &rack, own).unwrap()).collect();
 
         let scheduler = Scheduler::new();
-        // Room for some of the blocks: others are evicted while they are in use.
+        // Room for some of the blocks only, so blocks in use are evicted.
         let budget = 24 * 64 * 2 * 2 * 32 * 2 * size_of::<f32>();
         let beside = Arc::new(decoder().scheduled(&scheduler).sharing_prefixes(budget));
         thread::scope(|scope| {
@@ -116,14 +117,14 @@ fn what_contexts_share_is_read_once() {
         let plain = Arc::new(Decoder::random(&config(), 5, &Device::flex(), precision).unwrap());
         let sharing = Arc::new(Decoder::random(&config(), 5, &Device::flex(), precision).unwrap().sharing_prefixes(1 << 24));
         let rack = rack();
-        // Twice, so that the second time all blocks are there.
+        // The second round finds all blocks in the cache.
         for own in (0..9).chain(0..9) {
             assert!(generate(&sharing, &rack, own).unwrap() == generate(&plain, &rack, own).unwrap(), "{precision:?}, {own}");
         }
         let kept = sharing.shared_bytes();
         generate(&sharing, &rack, 4).unwrap();
         assert_eq!(sharing.shared_bytes(), kept, "nothing is kept twice");
-        // Another adapter of the same name shares nothing.
+        // A changed adapter under the same name shares no blocks.
         rack.insert("calm", LoraAdapter::random(&config(), 4, 9, &Device::flex()));
         assert!(generate(&sharing, &rack, 1).unwrap() == generate(&plain, &rack, 1).unwrap());
         assert!(sharing.shared_bytes() > kept);

@@ -8,7 +8,7 @@ use sk_models::{
     hf::{TensorFiles, load_model, tensor_shapes},
 };
 
-/// What a `config.json` says, and what follows from it.
+/// The values of a `config.json`, and sizes that follow from them.
 struct Published {
     name: &'static str,
     hidden: usize,
@@ -18,11 +18,11 @@ struct Published {
     key_value_heads: usize,
     vocabulary: usize,
     tied: bool,
-    /// Width of a head, which the files leave out.
+    /// Width of a head, which is not in the file.
     head_dim: usize,
-    /// Width of keys, and of values.
+    /// Width of the keys, which is also that of the values.
     key_value_size: usize,
-    /// What the hub counts in the weights.
+    /// The number of parameters that the hub shows.
     parameters: usize,
 }
 
@@ -39,7 +39,7 @@ const PUBLISHED: [Published; 4] = [
 ];
 
 impl Published {
-    /// The file as it is published, for transformers 4.
+    /// The file as published, in the format of transformers 4.
     fn json(&self) -> Value {
         json!({
             "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
@@ -53,7 +53,7 @@ impl Published {
         })
     }
 
-    /// The same as transformers 5 writes it.
+    /// The same values in the format of transformers 5.
     fn newer_json(&self) -> Value {
         let mut file = self.json();
         let fields = file.as_object_mut().unwrap();
@@ -134,7 +134,7 @@ fn the_tensors_have_the_published_number_of_parameters() {
     }
 }
 
-/// A small shape in which no two widths agree, so that none can stand for another.
+/// A small shape whose widths are all different, so a mix-up of two widths fails.
 fn small(tied: bool) -> Qwen2Config {
     Qwen2Config {
         vocab_size: 61,

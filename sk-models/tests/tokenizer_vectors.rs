@@ -1,9 +1,9 @@
 //! Token ids and chat prompts of Qwen2.5 against recorded vectors.
 //!
-//! The vectors are larger than the crate and live elsewhere. `SWISS_KNIFE_TOKENIZER_VECTORS` names
-//! the folder with `tokenizer.json.gz`, `tokenizer_config.json`, `text_vectors.jsonl.gz`,
-//! `chat_vectors.json` and llama.cpp's `ggml-vocab-qwen2.gguf.inp` and `.out`. Where it is not set
-//! the tests say so and pass.
+//! The vectors are larger than the crate and are not part of it. `SWISS_KNIFE_TOKENIZER_VECTORS`
+//! names the folder with `tokenizer.json.gz`, `tokenizer_config.json`, `text_vectors.jsonl.gz`,
+//! `chat_vectors.json` and llama.cpp's `ggml-vocab-qwen2.gguf.inp` and `.out`. If the variable is
+//! not set, the tests print that they are skipped, and pass.
 
 use std::{
     fs::File,
@@ -18,10 +18,10 @@ use sk_models::text::{ChatOptions, ChatTemplate, Detokenizer, Tokenizer};
 
 const VARIABLE: &str = "SWISS_KNIFE_TOKENIZER_VECTORS";
 
-/// What separates the cases of llama.cpp's input file.
+/// The separator between the cases in llama.cpp's input file.
 const GGML_SEPARATOR: &str = "\n__ggml_vocab_test__\n";
 
-/// The folder, or none with a line in the log that says so.
+/// The folder of vectors. If it is not set, prints that the test is skipped and returns `None`.
 fn folder(test: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(VARIABLE).map(PathBuf::from);
     if folder.is_none() {
@@ -40,7 +40,7 @@ fn tokenizer(folder: &Path) -> Tokenizer {
     Tokenizer::from_json("tokenizer.json", &unzipped(&folder.join("tokenizer.json.gz"))).unwrap()
 }
 
-/// The text that a stream of ids gives, special tokens left out.
+/// The text that the streaming decoder makes of the ids, without special tokens.
 fn streamed(tokenizer: &Tokenizer, ids: &[u32]) -> String {
     let mut stream = Detokenizer::new(tokenizer);
     let mut text: String = ids.iter().map(|&id| stream.push(id).unwrap()).collect();
@@ -65,8 +65,7 @@ fn texts_have_the_recorded_ids() {
         let vector: TextVector = serde_json::from_str(line).unwrap();
         assert_eq!(tokenizer.encode(&vector.text).unwrap(), vector.ids, "{:?}", vector.text);
         let decoded = tokenizer.decode(&vector.ids).unwrap();
-        // The tokenizer composes characters (NFC), so that a decomposed text does not come back as
-        // it was.
+        // The tokenizer composes characters (NFC), so a decomposed text does not decode to itself.
         assert_eq!(tokenizer.encode(&decoded).unwrap(), vector.ids, "{:?}", vector.text);
         if vector.ids.iter().all(|&id| !tokenizer.is_special(id)) {
             assert_eq!(streamed(&tokenizer, &vector.ids), decoded);

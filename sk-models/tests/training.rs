@@ -1,5 +1,5 @@
-//! Training end to end on a handful of sentences: tokenizer, language model, adapter; and resuming
-//! each.
+//! Training end to end on a handful of sentences: a tokenizer, a language model and an adapter, and
+//! resuming a run of each.
 
 use std::{
     fs,
@@ -32,7 +32,8 @@ use sk_models::{
     },
 };
 
-/// The weights are drawn from the device's generator, which all threads share.
+/// Held by each test that trains: all threads share the device's generator, which draws the
+/// weights.
 static GENERATOR: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -42,7 +43,8 @@ fn alone() -> MutexGuard<'static, ()> {
 const VERBS: [&str; 8] = ["open", "close", "paint", "clean", "sell", "find", "carry", "mend"];
 const THINGS: [&str; 8] = ["door", "window", "boat", "kettle", "chair", "garden", "letter", "coat"];
 
-/// Sixty-four questions with a kind and an unkind answer, and the same as plain dialogues.
+/// Writes sixty-four questions: as pairs of a kind and an unkind answer, and as dialogues with the
+/// kind answer.
 fn write_data(directory: &Path) -> (PathBuf, PathBuf) {
     let (mut pairs, mut texts) = (String::new(), String::new());
     for verb in VERBS {
@@ -66,7 +68,7 @@ fn source(path: &Path) -> Source {
     Source { path: path.to_owned(), weight: 1.0 }
 }
 
-/// A directory with data and a tokenizer.
+/// A directory with training data and a tokenizer.
 struct Workspace {
     root: tempfile::TempDir,
     pairs: PathBuf,
@@ -182,7 +184,7 @@ impl Workspace {
     }
 }
 
-/// Breaks a run off after its first checkpoint, as a power cut would.
+/// Stops a run after its first checkpoint by a panic, as a power failure would.
 fn interrupted(run: impl FnOnce(&mut dyn FnMut(bool))) {
     let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut |saved| assert!(!saved, "interrupted here"))));
     assert!(outcome.is_err(), "the run was not interrupted");
@@ -231,7 +233,7 @@ fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
     }
 }
 
-/// A change of an option, and what the refusal of its checkpoint says.
+/// A change of an option, and a part of the error when the checkpoint is refused.
 type Change<O> = (fn(&mut O), &'static str);
 
 #[test]
@@ -290,12 +292,12 @@ fn a_preference_run_does_not_resume_another() {
         let message = train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
         assert!(message.contains(part), "{part}: {message}");
     }
-    // As many pairs, but others.
+    // The same number of pairs, with other contents.
     let pairs = fs::read_to_string(&workspace.pairs).unwrap();
     fs::write(&workspace.pairs, pairs.replace("both hands", "two hands")).unwrap();
     let message = train_dpo(&workspace.dpo("model", "run"), &device, &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("another --data"), "{message}");
-    // More steps are the same run.
+    // A larger number of steps continues the same run.
     fs::write(&workspace.pairs, pairs).unwrap();
     train_dpo(&DpoOptions { steps: 9, ..workspace.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
 }
@@ -323,7 +325,7 @@ fn training_lowers_the_loss_and_the_result_loads() {
     })
     .unwrap();
     let first = first.unwrap();
-    // 64 sentences of one pattern: a few dozen steps must halve ln 320 = 5.8.
+    // 64 sentences with one pattern: sixty steps must halve the initial loss, about ln 320 = 5.8.
     assert!(last < 0.5 * first, "from {first} to {last}");
     let checkpoint = Checkpoint::from_directory(&workspace.root.path().join("model")).unwrap();
     let model = checkpoint.model(&Device::flex()).unwrap();
@@ -345,13 +347,13 @@ fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
     assert_eq!(workspace.bytes(&format!("whole/{file}")), workspace.bytes(&format!("parts/{file}")));
 }
 
-/// Relative distance of two adapters after a few steps: f32 sums in another order, which Adam's
-/// division by small gradients magnifies.
+/// Relative distance of two adapters after a few steps. Their f32 sums differ in order, and Adam's
+/// division by small gradients magnifies the difference.
 const ADAPTERS: f64 = 1e-3;
-/// Distance of their losses.
+/// Difference of their losses.
 const LOSSES: f64 = 1e-5;
 
-/// Trains an adapter; the losses of its steps, and the matrices B.
+/// Trains an adapter. Returns the loss of each step, and the matrices B.
 fn trained(options: &DpoOptions) -> (Vec<f64>, Vec<f32>) {
     let mut losses = Vec::new();
     train_dpo(options, &Device::flex(), &mut |event| {
@@ -390,13 +392,14 @@ fn accumulated_passes_are_a_larger_batch() {
     assert_alike(parts, whole);
 }
 
-/// Widening is exact, so a model whose weights are bf16 numbers has the gradients of f32.
+/// Converting bf16 to f32 is exact, so a model with weights in bf16 has the gradients of f32.
 #[test]
 fn weights_in_bf16_give_the_gradients_of_f32() {
     let _alone = alone();
     let workspace = Workspace::new();
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
-    // The upper half of each f32 is a bf16 number; the header is the length and as many bytes.
+    // Keep the upper half of each f32, which is a bf16 number. The file begins with the length of
+    // the header and the header.
     let path = workspace.root.path().join("model/model.safetensors");
     let mut bytes = fs::read(&path).unwrap();
     let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -430,7 +433,7 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
     // "You can …" against "Who would …": a constant pattern.
     assert!(report.pairs >= 6 && report.accuracy > 0.9, "{report:?}");
     assert!(report.loss < std::f64::consts::LN_2, "{report:?}");
-    // A test file is measured whole.
+    // All pairs of a test file are measured.
     let tested = tested.unwrap();
     assert!(tested.pairs == read_rows(&workspace.pairs).unwrap().len() && tested.accuracy > 0.9, "{tested:?}");
 }
@@ -439,7 +442,7 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
 fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
     let workspace = Workspace::new();
     let all: Vec<Row> = read_rows(&workspace.pairs).unwrap();
-    // Nothing of the model is asked but its tokenizer.
+    // Of the model, only the tokenizer is needed.
     let unseen = |steps| unseen_pairs(&DpoOptions { steps, ..workspace.dpo("tokenizer", "none") }).unwrap();
     // Two steps of four pairs see at most eight questions; a long run sees all but those held out.
     let (short, long) = (unseen(2), unseen(64));
@@ -447,7 +450,7 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
     let held_out: Vec<&Row> = all.iter().filter(|row| row.is_held_out(0.2)).collect();
     assert_eq!(long.iter().collect::<Vec<_>>(), held_out);
     assert!(long.iter().all(|row| short.contains(row)));
-    // What is written is read back, and what is left of the pairs without it was seen.
+    // The file reads back unchanged. As an exclusion it leaves exactly the pairs that the run saw.
     let path = workspace.root.path().join("unseen.jsonl.gz");
     write_rows(&path, short.clone()).unwrap();
     assert_eq!(read_rows(&path).unwrap(), short);
@@ -477,7 +480,7 @@ fn a_damaged_checkpoint_is_refused_wherever_it_is_damaged() {
     interrupted_lm(&options, &device);
     let path = workspace.root.path().join("model/checkpoint.safetensors");
     let whole = fs::read(&path).unwrap();
-    // In the header, in the progress record, in the first and in the last tensor.
+    // Damage in the header, in the progress record, in the first tensor and in the last tensor.
     for place in [4, 40, whole.len() / 2, whole.len() - 1] {
         let mut damaged = whole.clone();
         damaged[place] ^= 1;
@@ -504,12 +507,12 @@ fn two_runs_do_not_share_a_folder() {
     })
     .unwrap();
     assert!(matches!(busy, Some(TrainError::Busy { .. })), "{busy:?}");
-    // A run that fails leaves no empty folder.
+    // A failed run removes the folder that it created.
     let mut wrong = workspace.lm("other");
     wrong.tokenizer = workspace.root.path().join("nowhere");
     train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
     assert!(!workspace.root.path().join("other").exists());
-    // It leaves a folder that was there.
+    // It keeps a folder that existed before.
     fs::create_dir(workspace.root.path().join("other")).unwrap();
     train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
     assert!(workspace.root.path().join("other").exists());
@@ -553,7 +556,7 @@ fn what_a_run_ended_with_is_not_overwritten() {
     train_head(&head, &device, &mut |_| {}).unwrap();
     let error = train_head(&head, &device, &mut |_| {}).unwrap_err();
     assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("head/head.safetensors"), "{error}");
-    // Into the folder of a model whose tokenizer is another.
+    // The folder holds a model with another tokenizer.
     let tokenizer = TokenizerOptions {
         sources: vec![source(&workspace.texts)],
         exclude: Vec::new(),
@@ -564,7 +567,7 @@ fn what_a_run_ended_with_is_not_overwritten() {
     };
     let error = train_tokenizer(&tokenizer).unwrap_err();
     assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("model/tokenizer.json"), "{error}");
-    // In shards, a model is there as well.
+    // A model in shards is found too.
     let directory = workspace.root.path().join("shards");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("model.safetensors.index.json"), "{}").unwrap();
@@ -572,8 +575,8 @@ fn what_a_run_ended_with_is_not_overwritten() {
     assert!(error.to_string().contains("model.safetensors.index.json"), "{error}");
 }
 
-/// What a text spells out is text, and none of it is cut or padded, whatever the file says of the
-/// last run.
+/// Special tokens spelled out in a text are plain text. Truncation and padding in the tokenizer's
+/// file are ignored.
 #[test]
 fn text_to_train_on_is_read_whole_and_as_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -638,7 +641,7 @@ fn the_split_is_disjoint_and_goes_by_prompt() {
         let bare = prompt.trim_start_matches("\n\nHuman: ").trim_end_matches("\n\nAssistant:");
         let exchange = Row::Exchange { prompt: bare.to_owned(), response: "Anything.".into() };
         assert_eq!(row.is_held_out(0.2), exchange.is_held_out(0.2));
-        // A larger fraction holds out all that a smaller one does.
+        // A larger fraction holds out every row that a smaller one does.
         assert!(!row.is_held_out(0.1) || row.is_held_out(0.2));
     }
     let excluded = Excluded::load(std::slice::from_ref(&workspace.pairs)).unwrap();
@@ -728,7 +731,7 @@ fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
     ];
     fs::write(&path, rows.map(|row| row.to_string()).join("\n")).unwrap();
     let expected = Row::Pair { prompt: "\n\nHuman: A?\n\nAssistant:".into(), chosen: " b".into(), rejected: " c".into() };
-    // Unequal prompts and equal answers teach nothing and are skipped.
+    // Pairs with different prompts or with equal answers carry no preference and are skipped.
     assert_eq!(read_rows(&path).unwrap(), [expected]);
 
     fs::write(&path, "{\"text\": \"fine\"}\n{\"prompt\": \"alone\"}\n").unwrap();
@@ -742,10 +745,11 @@ fn a_run_continues_from_another_models_weights() {
     let workspace = Workspace::new();
     let first = LmOptions { steps: 30, ..workspace.lm("first") };
     let trained = train_lm(&first, &Device::flex(), &mut |_| {}).unwrap();
-    // A step too small to change what f32 holds: the loss is that of the weights it began with.
+    // The step is too small to change the f32 weights, so the loss is that of the initial weights.
     let still = LmOptions { steps: 1, rate: 1e-12, initial: Some(first.output.clone()), ..workspace.lm("still") };
     let continued = train_lm(&still, &Device::flex(), &mut |_| {}).unwrap();
-    // The weights went through a file of f32 and a product summed in another order.
+    // The sums of a product are in another order, after the weights were read back from an f32
+    // file.
     assert!((continued - trained).abs() < 1e-5, "{continued} against {trained}");
     let further = LmOptions { steps: 30, initial: Some(first.output), ..workspace.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
@@ -798,8 +802,8 @@ fn heads_tell_the_sides_apart_and_repeat_to_the_byte() {
         })
         .unwrap();
         assert_eq!(done, (128, 128));
-        // Sixteen numbers of a model of eight steps do not tell everything; what knows nothing has
-        // a loss of ln 2 and is right half the time.
+        // A state of sixteen numbers, after eight steps of training, says little. A head that knows
+        // nothing has a loss of ln 2 and an accuracy of one half.
         assert!(report.accuracy[3].accuracy > 0.65, "{report}");
         assert!(report.loss < 0.6 && report.training_loss < 0.6, "{report}");
         assert_eq!(report.calibration.is_some(), kind == HeadKind::Discriminator);
@@ -831,7 +835,7 @@ fn a_head_trains_on_as_many_pairs_as_it_may() {
         outcome.map(|_| used).map_err(|error| error.to_string())
     };
     assert_eq!(pairs(&|options| options.pairs = Some(7)), Ok(7));
-    // Two rows of 16 floats a pair.
+    // A pair takes two rows of 16 floats.
     assert_eq!(pairs(&|options| options.memory = 5 * 128 + 127), Ok(5));
     let refused = pairs(&|options| options.memory = 127).unwrap_err();
     assert!(refused.contains("memory") && refused.contains("127 bytes"), "{refused}");

@@ -1,4 +1,4 @@
-//! What the tests on real weights share: the device to run on, and the fixtures.
+//! Shared by the tests on real weights: the device to run on, and the fixtures.
 
 #![allow(dead_code)] // each test program uses a part
 
@@ -13,7 +13,7 @@ use sk_models::{
     model::Qwen2,
 };
 
-/// Names the device to run on; the CPU if it is not set.
+/// The environment variable that names the device; the CPU if it is not set.
 const VARIABLE: &str = "SWISS_KNIFE_TEST_DEVICE";
 
 fn device_name() -> DeviceName {
@@ -26,8 +26,8 @@ pub(crate) fn device() -> Device {
     device_name().open().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
 }
 
-/// Whether Burn multiplies f32 in TF32 on the device under test. The module that is trained does as
-/// Burn does; the decoder does not.
+/// Whether Burn multiplies f32 in TF32 on the device under test. The trained module then does too;
+/// the decoder does not.
 pub(crate) fn has_tf32() -> bool {
     matches!(device_name(), DeviceName::Cuda(_))
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Compiles the kernel BASE.cu for the processor: BASE.so.
+# Compiles the kernel BASE.cu for the CPU, into BASE.so.
 set -euo pipefail
 base=$1
 kernel=$(sed -nE 's/.*__launch_bounds__\([0-9]+\)[^{(]* ([A-Za-z_0-9]+)\(.*/\1/p' "$base.cu" | head -n 1)
 shared=$(sed -nE 's/.*extern __shared__ __align__\([0-9]+\) char ([A-Za-z_0-9]+)\[\].*/\1/p' "$base.cu" | sort -u)
 {
   echo "#include \"$EMULATOR_SOURCE/kernel.h\""
-  # Types of these names are there already.
+  # kernel.h already defines types of these names.
   sed -E '/^typedef .* u?int(8|16|32|64)_t;$/d' "$base.cu"
-  # As much as a block can ask for.
+  # The most shared memory that a block can request.
   for name in $shared; do echo "alignas(1024) char $name[233472];"; done
   echo "extern \"C\" void emulated_entry(void** arguments) { call(&$kernel, arguments); }"
   echo "extern \"C\" unsigned emulated_lengths(size_t* out) { return lengths(&$kernel, out); }"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command with the processor as its CUDA device; see README.md.
+# Runs a command with the CPU in place of a CUDA device; see README.md.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export EMULATOR=${EMULATOR:-$here/../../../target/emulator} EMULATOR_SOURCE=$here
 mkdir -p "$EMULATOR/kernels" "$EMULATOR/lib" "$EMULATOR/cache"
 EMULATOR=$(cd "$EMULATOR" && pwd)
 
-# NVIDIA's compiler for kernels, its headers and its assembler.
+# NVIDIA's runtime compiler for kernels, its headers and its assembler.
 if [ ! -d "$EMULATOR/nvidia" ]; then
   python3 -m venv "$EMULATOR/venv"
   "$EMULATOR/venv/bin/pip" install --quiet nvidia-cuda-{nvrtc,runtime,nvcc,crt,cccl}~=13.0
@@ -22,7 +22,8 @@ build() { # LIBRARY SOURCE
 build libcuda.so driver.cpp
 build libnvrtc.so nvrtc.cpp
 
-# Times mean nothing here; what is chosen by them is kept apart from what a GPU would choose.
+# Timings on the CPU mean nothing, so tune as little as possible. The results of tuning are cached
+# apart from those of a real GPU.
 export CUBECL_AUTOTUNE_LEVEL=minimal
 export LD_LIBRARY_PATH=$EMULATOR/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} CUDA_PATH=$EMULATOR/nvidia
 export XDG_CACHE_HOME=$EMULATOR/cache SWISS_KNIFE_TEST_DEVICE=${SWISS_KNIFE_TEST_DEVICE:-cuda}

@@ -11,7 +11,7 @@ import pathlib
 import torch
 
 VOCAB, PAIRS = 11, 4
-LENGTHS = [(3, 5), (2, 2), (6, 1), (4, 7)]  # completion tokens of the chosen and the rejected side
+LENGTHS = [(3, 5), (2, 2), (6, 1), (4, 7)]  # completion tokens of the chosen side and of the rejected side
 VARIANTS = [
     {"beta": 0.1, "label_smoothing": 0.0, "length_normalised": False},
     {"beta": 0.5, "label_smoothing": 0.1, "length_normalised": False},
@@ -39,7 +39,7 @@ def main():
     sides = [c for c, _ in LENGTHS] + [r for _, r in LENGTHS]
     owners = torch.repeat_interleave(torch.arange(2 * PAIRS), torch.tensor(sides))
     rows = len(owners)
-    # Rounded to f32 first, so that both implementations start from the same numbers.
+    # Round to f32, so that both implementations start from the same numbers.
     policy = (2 * torch.randn(rows, VOCAB)).float()
     reference = (policy + 0.7 * torch.randn(rows, VOCAB)).float()
     targets = torch.randint(VOCAB, (rows,))

@@ -35,9 +35,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
 VOCAB = 96
 BETA = 0.1
 GREEDY_TOKENS = 12
-# A greedy token is only a fair test when no rounding can change it.
+# Require this gap between the two best tokens, so that rounding cannot change a greedy token.
 GREEDY_MARGIN = 1e-3
-# How far transformers in f32 may be from itself in f64, in nats of a log-probability.
+# The largest allowed difference between f32 and f64 in transformers, in nats of a log-probability.
 F32_ROUNDING = 5e-6
 
 
@@ -49,7 +49,7 @@ class Model:
     config: dict
     dtype: torch.dtype = torch.float32
     shard: str = "1GB"
-    # Spell config.json as transformers 4 did (`rope_theta`, `torch_dtype`).
+    # Write config.json as transformers 4 did (`rope_theta`, `torch_dtype`).
     old_spelling: bool = False
     adapters: dict = dataclasses.field(default_factory=dict)
     adapter_dtype: torch.dtype = torch.float32
@@ -237,7 +237,7 @@ def make(spec, seed):
         (path / "README.md").unlink(missing_ok=True)
         config_path = path / "adapter_config.json"
         saved = json.loads(config_path.read_text())
-        # A list is saved from a set, in no fixed order; the path is that of this machine.
+        # PEFT saves the list from a set, in no fixed order, and saves a path of this machine.
         if isinstance(saved["target_modules"], list):
             saved["target_modules"].sort()
         if options["target_modules"] == "all-linear":
@@ -246,7 +246,7 @@ def make(spec, seed):
         config_path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n")
         weights = path / "adapter_model.safetensors"
         save_file({k: v.to(spec.adapter_dtype) for k, v in load_file(weights).items()}, weights)
-        # What is expected is what PEFT makes of the files, not of the model they came from.
+        # Load the adapter from its files: they define the expected values, not the model in memory.
         in_f32[name] = PeftModel.from_pretrained(backbone(), path).eval()
 
     readers = {name: copy.deepcopy(model).double() for name, model in in_f32.items()}
