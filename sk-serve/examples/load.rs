@@ -1,17 +1,15 @@
-//! Measures a server under load, compares it with the bare engine, and prints the table of the
-//! book.
+//! Measures a server under load and the same engine without it, and prints the table of the book.
 //!
 //! ```sh
 //! cargo run --release -p sk-serve --example load -- f32 --memory memory.csv     # the model that ships
 //! cargo run --release -p sk-serve --example load -- f32 BACKBONE/config.json DRAFTER/config.json
 //! ```
 //!
-//! For 1, 4, 16 and 64 clients, or the number given by `--clients`, it measures nine turns each of
-//! the engine (one thread per client, without HTTP) and the server (streams over loopback),
-//! alternately and with the same requests. After that, clients send requests to the server for the
-//! time of nine more turns, and every fifth request hangs up after its first chunk. A turn takes 12
-//! seconds unless `--seconds` says otherwise. `--memory` names a file for the resident memory of
-//! the process, sampled every second.
+//! For 1, 4, 16 and 64 clients, or the number given by `--clients`, it takes nine turns of each
+//! side: the engine (a steering thread per client, without HTTP) and the server (streams over
+//! loopback), with the same requests. Then the server runs for as long as its nine turns took, and
+//! every fifth request hangs up after its first chunk. A turn takes 12 seconds unless `--seconds`
+//! says otherwise. `--memory` names a file for the memory of the process, second by second.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader};
@@ -33,16 +31,16 @@ use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
 use sk_serve::{Access, Limits, Parts, Server, Service};
 
-/// Default numbers of concurrent clients.
+/// Numbers of concurrent clients, unless an option says otherwise.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
 
-/// Number of turns per side. It is odd, so that the median is one of the values.
+/// Turns of each side; odd, for a median.
 const TURNS: u32 = 9;
 
-/// Default time in seconds during which a turn starts requests.
+/// Seconds during which a turn starts requests, unless an option says otherwise.
 const SECONDS: u64 = 12;
 
-/// One of this many requests hangs up.
+/// One request in this many hangs up.
 const HANG_UPS: usize = 5;
 
 /// Maximum number of tokens of an answer.
@@ -61,7 +59,7 @@ const QUESTIONS: [&str; 6] = [
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The number of a request, which determines its question, weights and seed.
+/// A request, by its number; it has a question and weights, and the number is its seed.
 #[derive(Clone, Copy)]
 struct Asked(usize);
 
@@ -99,7 +97,7 @@ impl Seen {
     }
 }
 
-/// Models, and the adapters of the blades.
+/// The models, and the adapters of the blades.
 struct Loaded {
     models: Models,
     rack: AdapterRack,
@@ -133,7 +131,7 @@ impl Loaded {
         Ok(spec)
     }
 
-    /// Answers a request without HTTP.
+    /// Generates an answer without HTTP.
     fn answer(&self, asked: Asked) -> Result<Seen, Failure> {
         let models = &self.models;
         let mut since = Instant::now();
@@ -157,7 +155,7 @@ fn framing() -> Framing {
     Framing::Hh { stop: true }
 }
 
-/// Sends a request to the server. Without `patience`, hangs up after the first chunk.
+/// Requests an answer from the server. Without `patience`, hangs up after the first chunk.
 fn ask(agent: &ureq::Agent, url: &str, asked: Asked, patience: bool) -> Result<Seen, Failure> {
     let weights: Value = asked.weights().into_iter().collect();
     let body = json!({"messages": [{"role": "user", "content": asked.question()}], "seed": asked.0, "max_tokens": TOKENS,
@@ -184,8 +182,8 @@ fn ask(agent: &ureq::Agent, url: &str, asked: Asked, patience: bool) -> Result<S
     Ok(seen)
 }
 
-/// Runs one turn of one side: the clients send requests until the time is up. Returns what they
-/// measured, and the tokens per second.
+/// Runs one turn of one side: each client sends requests until the time is up. Returns the
+/// measurements and the tokens per second.
 fn turn(clients: usize, time: Duration, ask: impl Fn(Asked) -> Result<Seen, Failure> + Sync) -> Result<(Seen, f64), Failure> {
     let start = Instant::now();
     let client = |client: usize| -> Result<Seen, Failure> {
@@ -209,26 +207,25 @@ fn turn(clients: usize, time: Duration, ask: impl Fn(Asked) -> Result<Seen, Fail
     Ok((seen, rate))
 }
 
-/// Returns the quantile of `values` at `share`, converted from seconds to milliseconds.
+/// The quantile of a list of seconds at `share`, in milliseconds. Sorts the list.
 fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(((values.len() as f64 * share) as usize).min(values.len().saturating_sub(1))).map_or(f64::NAN, |value| value * 1e3)
 }
 
-/// Returns the median and 95th percentile of the time to the first span, and of the time between
-/// spans.
+/// Median and 95th percentile of the time to the first span, and of the time between spans.
 fn latencies(mut seen: Seen) -> [String; 2] {
     [&mut seen.first, &mut seen.between].map(|values| format!("{:.0}, {:.0}", quantile(values, 0.5), quantile(values, 0.95)))
 }
 
-/// Returns the resident memory of the process in megabytes (Linux).
+/// The resident memory of the process, in MB (Linux).
 fn resident() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<f64>().ok());
     pages.map_or(f64::NAN, |pages| pages * 4096.0 / 1e6)
 }
 
-/// Starts a server in this process, for at most `most` clients.
+/// Starts a server in this process for at most `most` concurrent clients.
 fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;
@@ -253,14 +250,14 @@ fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     Ok(address)
 }
 
-/// The resident memory of the process, sampled every second.
+/// Samples of the memory of the process, one per second.
 struct Memory {
     start: Instant,
     samples: Mutex<Vec<(f64, f64)>>,
 }
 
 impl Memory {
-    /// Starts sampling.
+    /// Starts sampling on a new thread.
     fn watch() -> Arc<Self> {
         let memory = Arc::new(Self { start: Instant::now(), samples: Mutex::default() });
         let own = Arc::clone(&memory);
@@ -283,7 +280,7 @@ impl Memory {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the maximum since `moment`, and the current value.
+    /// The largest sample since a moment, and the present value.
     fn since(&self, moment: Instant) -> String {
         let now = self.sample();
         let from = (moment - self.start).as_secs_f64();
@@ -301,9 +298,9 @@ impl Memory {
 struct Options {
     precision: String,
     clients: Vec<usize>,
-    /// The time during which a turn starts requests.
+    /// How long a turn starts requests.
     time: Duration,
-    /// The file for the memory over time.
+    /// The file for the samples of memory.
     memory: Option<String>,
     shapes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Tests of a server in this process: before its models are loaded, and after a panic in a request.
+//! A server in this process, before it has models, and when a request panics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,11 @@ use sk_serve::{Access, Limits, Parts, Server, Service};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// If set, the next answer panics at its first span.
+/// Makes the next answer panic at its first span.
 static BREAKS: AtomicBool = AtomicBool::new(false);
 
-/// A recorder that records nothing. If [`BREAKS`] is set, it panics in the thread of an answer.
+/// A metrics recorder that records nothing. It panics when [`BREAKS`] is set, on the thread that
+/// generates an answer.
 struct Broken;
 
 impl Recorder for Broken {
@@ -69,8 +70,7 @@ fn service() -> Service {
     })
 }
 
-/// Returns a listening server, its URL and its runtime. The server stops when the runtime is
-/// dropped.
+/// Starts a server without models. It serves until the runtime is dropped.
 fn listening() -> (Arc<Server>, String, Runtime) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let server = Arc::new(Server::new(Access::default(), Limits::default()));
@@ -84,7 +84,7 @@ fn agent() -> ureq::Agent {
     ureq::Agent::config_builder().http_status_as_error(false).build().into()
 }
 
-/// Sends a chat request. Returns the status and the body of the response.
+/// Posts a chat request. Returns the status and the body.
 fn ask(url: &str, body: &Value) -> (u16, String) {
     let mut response = agent().post(format!("{url}/v1/chat/completions")).send(body.to_string().as_str()).unwrap();
     (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
@@ -130,7 +130,7 @@ fn a_panic_of_one_request_harms_no_other() {
             assert_eq!(text(body), *alone);
         }
     }
-    // A stream in progress ends with the error.
+    // A stream that has begun ends with an error event.
     BREAKS.store(true, Ordering::Relaxed);
     let (status, body) = ask(&url, &asked(0, true));
     assert!(status == 200 && body.contains("\"error\"") && body.trim_end().ends_with("data: [DONE]"), "{body}");

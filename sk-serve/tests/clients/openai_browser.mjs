@@ -1,4 +1,5 @@
-// openai-node against a server, in Chromium: openai_browser.mjs URL ORIGIN, where the server lets pages of ORIGIN use it.
+// Tests a server with openai-node, in Chromium: openai_browser.mjs URL ORIGIN. The server must
+// allow pages of ORIGIN.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';

@@ -1,4 +1,5 @@
-// What openai-node is tried with, in Node and in a browser: plain and streamed, with what is ours beside the fields of OpenAI.
+// The calls that openai-node makes, in Node and in a browser: plain and streamed, with this
+// server's own fields beside those of OpenAI.
 
 export async function calls(OpenAI, url, options = {}) {
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', ...options });
@@ -18,7 +19,7 @@ export async function calls(OpenAI, url, options = {}) {
     if (chunk.swiss_knife) weights.push(chunk.swiss_knife.step.weights);
   }
 
-  // Weights change while it answers.
+  // Change the weights while an answer is under way.
   let edit = null;
   const edited = [];
   const long = { ...asked, max_tokens: 200, stream: true, swiss_knife: { ...asked.swiss_knife, set: ['granularity.span_tokens=2'] } };

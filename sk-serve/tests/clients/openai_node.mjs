@@ -1,4 +1,4 @@
-// openai-node against a server, in Node.
+// Tests a server with openai-node, in Node.
 
 import assert from 'node:assert/strict';
 import OpenAI from 'openai';

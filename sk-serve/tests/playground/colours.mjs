@@ -1,4 +1,4 @@
-// How far apart colours are to the eye, and to eyes that lack one kind of cone.
+// Differences between colours, for normal vision and for vision without one kind of cone.
 
 // Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency, 2009, at severity 1.0.
 // The matrices are for linear RGB.
@@ -24,7 +24,7 @@ function lab(rgb) {
 
 const radians = (degrees) => (degrees * Math.PI) / 180;
 
-// CIEDE2000, as Sharma, Wu and Dalal (2005) write it down.
+// The CIEDE2000 difference, after Sharma, Wu and Dalal (2005).
 export function difference([l1, a1, b1], [l2, a2, b2]) {
   const c = (Math.hypot(a1, b1) + Math.hypot(a2, b2)) / 2;
   const g = 0.5 * (1 - Math.sqrt(c ** 7 / (c ** 7 + 25 ** 7)));
@@ -46,7 +46,8 @@ export function difference([l1, a1, b1], [l2, a2, b2]) {
   return Math.hypot((l2 - l1) / sl, Math.sqrt(((c2 - c1) / sc) ** 2 + (dh / sh) ** 2 + rt * ((c2 - c1) / sc) * (dh / sh)));
 }
 
-// The two colours, `#rrggbb`, that are least apart, to whom, and by how much.
+// The pair of colours (`#rrggbb`) with the smallest difference, the vision for which it is
+// smallest, and the difference.
 export function nearest(colours) {
   const pairs = Object.entries(VISIONS).flatMap(([vision, matrix]) => {
     const points = colours.map((colour) => lab(seen(matrix, colour)));

@@ -1,5 +1,6 @@
-// A journey over the page in a real browser: journey.mjs PROGRAM PYTHON FOLDER [PICTURES] starts PROGRAM, runs snippets with
-// PYTHON, and writes pictures of whole pages into FOLDER, and those of the book into PICTURES.
+// Tests the page in a real browser: journey.mjs PROGRAM PYTHON FOLDER [PICTURES]. Starts PROGRAM,
+// runs exported snippets with PYTHON, and writes pictures of whole pages into FOLDER and the
+// pictures of the book into PICTURES.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -16,18 +17,19 @@ import { Server } from './server.mjs';
 import { unexplained } from './unexplained.mjs';
 
 const MOST_BYTES = 300_000;
-// Milliseconds to the first paint, and as many times that of a page of one word on a machine so busy that it takes longer; the
-// best of so many loads counts.
+// The limit of the first paint: milliseconds, or this many times the first paint of a page of one
+// word, if the machine is so busy that this is longer. The best of LOADS loads counts.
 const [FIRST_PAINT, TIMES_A_WORD, LOADS] = [200, 2, 5];
-// What the main thread of the page may take for a step of a stream, in milliseconds of the processor: a frame of 60 a second.
-// Other programs hardly lengthen it, while they do take frames away.
+// The limit of the main thread's work per step of a stream: the CPU time of one frame at 60 Hz, in
+// milliseconds. A busy machine hardly changes CPU time, but it does lose frames.
 const MOST_WORK = 1000 / 60;
-// ΔE of CIEDE2000 between any two blades, to any eye; 1 is about what can be noticed, side by side.
+// The least difference (CIEDE2000 ΔE) between two blades, with normal or colour-deficient vision. A
+// difference of about 1 is just noticeable side by side.
 const LEAST_APART = 9;
-// Milliseconds in which anything has to happen, on a machine that does much else.
+// The time-out of every wait, in milliseconds; long enough for a busy machine.
 const PATIENCE = 120_000;
 const MARKUP = '<img src=x onerror="window.wasMarkup = true">';
-// A name that the browser, and nobody else, takes for this machine.
+// A host name that only this browser resolves to this machine.
 const OTHER_HOST = 'playground.test';
 const KEY = 'a-secret-of-the-journey';
 
@@ -40,7 +42,7 @@ const browser = await chromium.launch({
   args: ['--no-sandbox', `--host-resolver-rules=MAP ${OTHER_HOST} 127.0.0.1`],
 });
 
-// Faults that any page of the journey shows. A request may fail only where the journey wants it to.
+// Faults of any page. A request may fail only while `mayFail` is set.
 const faults = [];
 let mayFail = false;
 
@@ -51,7 +53,7 @@ function watch(context) {
   });
   context.on('console', (message) => {
     const isFailure = /Failed to load resource|net::ERR/.test(message.text());
-    // Of a page without an icon, browsers ask for one.
+    // Browsers request an icon even if the page has none.
     const isIcon = message.location().url.endsWith('/favicon.ico');
     if (message.type() === 'error' && !((mayFail || isIcon) && isFailure)) faults.push(`console: ${message.text()}`);
   });
@@ -80,7 +82,8 @@ async function part(name, act) {
   console.log(`${name}: ${((performance.now() - began) / 1000).toFixed(1)} s`);
 }
 
-// A picture for the book, of an element, or of the top of the page at three quarters of its size.
+// Takes a picture for the book: of an element, or of the top of the page at three quarters of its
+// size.
 async function picture(page, name, selector = null) {
   if (!pictures) return;
   const path = join(pictures, `${name}.jpeg`);
@@ -127,15 +130,16 @@ async function exported(page, kind) {
   return page.textContent('#exported');
 }
 
-// What the exported command, and the exported snippet, print.
+// The outputs of the exported command and of the exported snippet.
 async function byCommand(page) {
   const env = { ...process.env, PATH: `${dirname(program)}:${process.env.PATH}` };
   return (await run('bash', ['-c', await exported(page, 'command')], { env })).stdout.trim();
 }
 const byPython = async (page) => (await run(interpreter, ['-c', await exported(page, 'python')])).stdout.trim();
 
-// Has `act` while an answer has a few spans and, as far as the page knows, is not over; the server stands still. On a busy machine
-// the page may know too late, and `act` then returns false.
+// Runs `act` on an answer that has some spans and, as far as the page knows, is not complete, while
+// the server is stopped. On a busy machine the page may learn too late that it is complete; `act`
+// then returns false, and another answer starts.
 async function inTheMiddle(page, act) {
   for (let attempt = 0; attempt < 10; attempt += 1) {
     await answer(page, { prompt: 'How do I write a letter to a friend?', span: 1, candidates: 64 });
@@ -298,7 +302,7 @@ try {
     await page.click('#export-trace');
     const trace = JSON.parse(await readFile(await (await download).path(), 'utf8'));
     assert.equal(trace.steps.length, (await spans(page)).length);
-    // The answer had a blade of an instruction.
+    // The answer used an instruction blade.
     assert.match(await exported(page, 'command'), /swiss-knife generate[^]+--blade 'calm=instruction:Answer calmly\.'/);
     assert.equal(await byCommand(page), await text(page));
     assert.equal(await byPython(page), await text(page));
@@ -341,7 +345,7 @@ try {
     assert.equal(await byCommand(page), await text(page));
     assert.equal(await byPython(page), await text(page));
     await picture(page, 'conversation', '#controls > fieldset:first-of-type');
-    // What is typed over counts, and is found again.
+    // An edited answer replaces the original, also after a reload.
     await page.fill('#turn-0-answered', 'With a sponge.');
     await page.click('#add-turn');
     await page.fill('#turn-1-asked', 'Really?');
@@ -449,7 +453,7 @@ try {
     assert.match(await page.textContent('#served'), /wants no key, so whoever reaches playground\.test:\d+ may use it[^]+not encrypted/);
     await answer(page);
     await isOver(page);
-    // Without encryption a browser lends no clipboard.
+    // Without HTTPS, a browser gives no access to the clipboard.
     await page.getByText('Settings to keep and share').click();
     await page.click('#share');
     assert.equal(await page.textContent('#shared'), 'A link to these settings.');
@@ -464,7 +468,7 @@ try {
     await page.click('#sweep');
     await isSwept(page);
     assert.deepEqual(await page.evaluate(unexplained), []);
-    // What has an explanation shows it when a keyboard comes to it.
+    // An element with an explanation shows it when it gets the keyboard focus.
     const explained = await page.locator('[data-tip]:is(a, button, input, select, textarea, [tabindex="0"]):visible:enabled').all();
     assert.ok(explained.length >= 25, `${explained.length} explanations`);
     await page.keyboard.press('Tab');
@@ -483,7 +487,7 @@ try {
     await answer(page);
     await isOver(page);
     const steps = (await spans(page)).length;
-    // Charts and the step are drawn a little later than the answer.
+    // Charts and the step are drawn shortly after the answer.
     await page.getByText(`Step ${steps} of ${steps}`).waitFor();
     await page.locator('#step-after').focus();
     for (const title of ['Weights', 'Probability of the champion', 'Tokens drafted per token kept']) {
@@ -504,7 +508,7 @@ try {
   });
 
   await part('has colours that any eye tells apart', async () => {
-    // A pair of the paper, so that the measure is known to be right.
+    // A pair from the paper of CIEDE2000 checks the measure itself.
     assert.equal(difference([50, 2.6772, -79.7751], [50, 0, -82.7485]).toFixed(4), '2.0425');
     for (const colorScheme of ['light', 'dark']) {
       const { page } = await open({ colorScheme });

@@ -1,6 +1,7 @@
-// Answers that are made up in the browser, step by step.
+// Fake answers, generated in the browser.
 
-// A page of this script gets `steps` steps of `text` for each answer, one every `pause` milliseconds.
+// Replaces `fetch` in the page, so that each answer has `steps` steps of `text`, one every `pause`
+// milliseconds.
 export function made({ steps, text, pause }) {
   const step = (index) => ({
     step: index,

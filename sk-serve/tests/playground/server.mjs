@@ -1,4 +1,4 @@
-// The server that the page is tried with. It can be lost and found again at the same port.
+// The server under test. It can be killed and started again at the same port.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 export class Server {
   port = 0;
 
-  // With a key, the server wants it.
+  // If `key` is not empty, the server requires it.
   constructor(program, { key = '' } = {}) {
     this.program = program;
     this.environment = { ...process.env, SWISS_KNIFE_SERVE_KEY: key };
@@ -28,7 +28,7 @@ export class Server {
     });
   }
 
-  // Stands still, and goes on.
+  // Stops the process; `go` continues it.
   halt() {
     this.child.kill('SIGSTOP');
   }

@@ -1,6 +1,7 @@
-// Numbers without a unit or an explanation. It runs in the page.
+// Finds numbers without a unit or an explanation. This script runs in the page.
 
-// Texts of the page with a number that has neither a unit beside it, nor an explanation that a keyboard reaches.
+// Returns the texts that contain a number with neither a unit beside it nor an explanation that the
+// keyboard can reach, and the ids of number and range inputs without an explanation.
 export function unexplained() {
   const FOREIGN = '#steered, #beside-answer, .question, blockquote, textarea, option, pre, .text, #own-blades, .branch > :first-child, #served';
   const UNIT = /%|tokens?|spans?|steps?|\bs\b|points|nats|messages|answers|no unit|^(Step|Turn) \d+/i;
