@@ -1,12 +1,12 @@
-//! Which axioms does an operator of one's own satisfy? `cargo run -p sk-aggregate --example axioms
-//! [-- --json]`
+//! Which axioms does your operator satisfy? `cargo run -p sk-aggregate --example axioms [--
+//! --json]`
 
 use sk_aggregate::axioms::{DEFAULT_CASES, DEFAULT_SEED, Report};
 use sk_aggregate::{Kernel, Pairwise, RoundRobin, SwissElo};
 use sk_core::{Aggregator, Batch};
 
-/// ψ = Δ/(1 + |Δ|) · 1/(1 + σ_i + σ_j): an uncertain comparison counts less, whatever the
-/// difference.
+/// ψ = Δ/(1 + |Δ|) · 1/(1 + σ_i + σ_j): uncertainty reduces the weight of a comparison, whatever
+/// the difference.
 struct Discounted;
 
 impl Kernel for Discounted {
@@ -16,7 +16,7 @@ impl Kernel for Discounted {
     }
 }
 
-/// R_i = μ_i − σ_i: a lower confidence bound, and no comparison at all.
+/// R_i = μ_i − σ_i: a lower confidence bound, without any comparison.
 struct LowerBound;
 
 impl Aggregator for LowerBound {

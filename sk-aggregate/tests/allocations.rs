@@ -1,9 +1,9 @@
-//! After the first of its size a step allocates nothing in 𝓝, 𝓐 and 𝓢, be it of the published size
-//! or of hundreds of candidates: every normaliser with every propagation, every operator, link,
-//! spread and entry, and every selector that ships. 𝓑 is in `sk-blades`.
+//! After the first step of a given size, 𝓝, 𝓐 and 𝓢 allocate nothing, for the published size and
+//! for hundreds of candidates. Covers every normaliser with every propagation, every operator,
+//! link, spread and entry, and every selector that ships. 𝓑 is tested in `sk-blades`.
 //!
-//! Not counted: what the caller owns (scores, ratings, probabilities), and what the thread pool of
-//! the feature `parallel` does to wake its threads.
+//! Not counted: the caller's buffers (scores, ratings, probabilities), and what the thread pool of
+//! the feature `parallel` allocates to wake its threads.
 
 #[path = "../../sk-core/tests/counting/mod.rs"]
 mod counting;
@@ -17,8 +17,8 @@ use sk_core::{Aggregator, Batch, Composite, Divergence, Normalizer, OperatingPoi
 use sk_normalize::{CandidateBatch, Correlation, Propagation, Rank, Raw, Robust};
 use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Fallback, Gate, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
 
-/// The published number of candidates, one past the rows of a vector, and some blocks of a round
-/// robin, which one thread plays alone.
+/// The published number of candidates, one more than a vector holds, and several blocks of a round
+/// robin, which a single thread plays.
 const SIZES: [usize; 3] = [7, 33, 300];
 
 const NAMES: [&str; 3] = ["helpful", "honest", "harmless"];
@@ -77,7 +77,7 @@ fn aggregators<F: Real>(n: usize) {
         &SignedLog,
         &Identity,
         &student(3.5),
-        // Of so many degrees that it is the probit and a correction.
+        // With so many degrees of freedom it is computed as the probit and a correction.
         &student(1e5),
     ];
     for p in [1.0, 2.0, 3.0, f64::INFINITY] {
@@ -116,7 +116,7 @@ fn selectors<F: Real>(n: usize) {
     distribute("champion", &Champion::sound(&OperatingPoint::HHH).unwrap());
     distribute("top 5", &TopK::new(5, softmax()).unwrap());
     distribute("nucleus of top 40", &Nucleus::new(0.95, TopK::new(40, softmax()).unwrap()).unwrap());
-    // Half of the candidates pass a threshold in the middle.
+    // Half of the candidates are above the threshold.
     let middle = n as f64 / 2.0;
     let criteria = [
         Criterion::Score,

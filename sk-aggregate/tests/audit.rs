@@ -1,5 +1,5 @@
-//! The search for the worst jump: never past a certificate, close to it where it is tight, and
-//! total where there is none.
+//! The search for the worst perturbation: it never exceeds a certificate, comes close to tight
+//! ones, and reaches large jumps where there is no certificate.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn certified() -> Vec<(&'static str, Box<dyn Certify>)> {
     ]
 }
 
-/// What a jump says of itself, computed anew.
+/// Recomputes every value that a jump reports.
 fn check(jump: &Jump, aggregator: &dyn Aggregator, selector: &dyn Selector, radius: f64) {
     let choice = |mu: &[f64]| {
         let (mut ratings, mut probabilities) = (vec![f64::NAN; mu.len()], vec![f64::NAN; mu.len()]);
@@ -58,8 +58,8 @@ fn check(jump: &Jump, aggregator: &dyn Aggregator, selector: &dyn Selector, radi
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Searched for over the changes, and over the scores too: no bound is exceeded, published or
-    /// sharpened.
+    /// Whether the search varies the change only or the scores too, no bound is exceeded:
+    /// published, uniform or sharpened.
     #[test]
     fn a_certificate_is_never_exceeded(
         batch in vec((-2.0f64..2.0, -1.0f64..1.0, -3.0f64..0.0), 1..9),
@@ -83,7 +83,7 @@ proptest! {
         }
     }
 
-    /// Theorem 2 (i): under the argmax the search finds the flip as soon as there is one.
+    /// Theorem 2 (i): with the argmax, the search finds a flip whenever the radius allows one.
     #[test]
     fn the_flip_of_the_argmax_is_found(mu in vec(-2.0f64..2.0, 2..9), part in 0.01f64..0.9) {
         let sigma = vec![1.0; mu.len()];
@@ -98,8 +98,8 @@ proptest! {
     }
 }
 
-/// Where the bound is attained, the search attains it: tied candidates of equal dispersion, an even
-/// number of them.
+/// The search attains the bound where it is attained: an even number of tied candidates with equal
+/// dispersions.
 #[test]
 fn the_search_reaches_what_can_be_reached() {
     for n in [2, 4, 6] {
@@ -112,14 +112,14 @@ fn the_search_reaches_what_can_be_reached() {
             audit(1e-3).anywhere(&RoundRobin::thurstone(), &softmax, &batch),
         ] {
             let reached = jump.total_variation / certificate.bound(1e-3);
-            // The curvature of the link at D = 1e-3.
+            // The rest is the curvature of the link at D = 1e-3.
             assert!(reached > 0.999, "{n}: {reached}");
         }
     }
 }
 
-/// E8: what has no certificate jumps by as much for 1e-9 as for 1e-3. The tournament changes its
-/// pairing, the champion's z-scores magnify.
+/// E8: without a certificate, a change of 1e-9 moves the choice as much as one of 1e-3. The
+/// tournament changes its pairing, and the champion's z-scores magnify the change.
 #[test]
 fn what_has_no_certificate_jumps_however_small_the_change() {
     let mu = [0.4, 0.1, -0.3, 0.2, -0.1, 0.05, 0.0];
@@ -151,7 +151,7 @@ fn what_has_no_certificate_jumps_however_small_the_change() {
             assert!(jump.total_variation >= least, "{name}, {radius:e}: {}", jump.total_variation);
         }
     }
-    // The same search, where there is a certificate, falls with the radius.
+    // With a certificate, what the same search finds falls with the radius.
     assert!(audit(1e-9).anywhere(&thurstone, &softmax, &batch).total_variation < 1e-8);
 }
 
@@ -174,7 +174,7 @@ fn a_search_repeats_with_its_seed_and_keeps_to_its_limits() {
         let jump = audit(0.01).with_seed(seed).with_evaluations(evaluations).anywhere(&tournament, &softmax, &batch);
         check(&jump, &tournament, &softmax, 0.01);
         assert_eq!(jump.fluency.as_deref(), Some(&fluency[..]));
-        // A start costs one more, and the last is not counted off.
+        // Each start costs one evaluation more, and the last one is not counted.
         assert!(jump.evaluations <= evaluations.max(2) + 2, "{} of {evaluations}", jump.evaluations);
         jump
     };
@@ -183,7 +183,7 @@ fn a_search_repeats_with_its_seed_and_keeps_to_its_limits() {
     for evaluations in [0, 1, 2, 10] {
         search(5, evaluations);
     }
-    // Nothing to find.
+    // Cases in which nothing can change.
     let still = |jump: Jump| assert_eq!((jump.total_variation, jump.before == jump.after), (0.0, true));
     still(audit(0.0).anywhere(&tournament, &softmax, &batch));
     still(audit(1.0).anywhere(&tournament, &softmax, &Batch::trusted(&[1.0], &[1.0])));
@@ -194,8 +194,7 @@ fn a_search_repeats_with_its_seed_and_keeps_to_its_limits() {
     assert_eq!(Audit::new(0.5).unwrap().radius(), 0.5);
 }
 
-/// Scores at the ends of the floating-point range, where an interval of the radius is rounded or
-/// overflows.
+/// Scores at the ends of the floating-point range, where adding the radius rounds or overflows.
 #[test]
 fn extreme_scores_stay_finite_and_within_the_radius() {
     let softmax = Softmax::new(1.0).unwrap();
@@ -213,7 +212,7 @@ fn extreme_scores_stay_finite_and_within_the_radius() {
     }
 }
 
-/// A batch too large for every probe is searched all the same.
+/// A batch with too many candidates for all probes is still searched.
 #[test]
 fn many_candidates() {
     let mu: Vec<f64> = (0..300).map(|i| f64::from(i * 37 % 300) / 100.0).collect();
@@ -222,7 +221,7 @@ fn many_candidates() {
     assert_eq!(jump.total_variation, 1.0);
 }
 
-/// p_i ∝ R_i − min R + 1: a choice that no mathematical library has a part in.
+/// p_i ∝ R_i − min R + 1: a selector that calls no function of a mathematical library.
 struct Linear;
 
 impl Selector for Linear {
@@ -233,8 +232,7 @@ impl Selector for Linear {
     }
 }
 
-/// What a seed found yesterday it finds tomorrow: `reference/jumps.txt` keeps the jumps of two
-/// operators.
+/// A seed always finds the same jumps: `reference/jumps.txt` records those of two operators.
 #[test]
 fn jumps_are_pinned_to_their_seed() {
     let mu = [0.5, 0.25, -0.375, 0.125, -0.0625, 0.0];

@@ -1,5 +1,5 @@
-//! The axioms of every operator that ships, of the counterexamples to necessity, and of an operator
-//! of someone else's.
+//! The axioms of every shipped operator, of the counterexamples to necessity, and of a third-party
+//! operator.
 
 use sk_aggregate::axioms::counterexamples::{Cubic, DegreeMinusOne, DoubleDefeats, DoubleOwn, TwoChannels};
 use sk_aggregate::axioms::{Axiom, Cases, Report, Verdict, assert_declared, check};
@@ -14,8 +14,8 @@ fn student() -> RoundRobin<StudentT, PNorm> {
     RoundRobin::new(StudentT::new(3.0).unwrap(), PNorm::EUCLIDEAN)
 }
 
-// `thm:rep`, sufficiency as mended: every member satisfies all but A5, and A5 where u·g′(u) does
-// not fall.
+// `thm:rep`, sufficiency as corrected: every member satisfies all axioms but A5, and A5 as well if
+// u·g′(u) never decreases.
 axioms!(thurstone => RoundRobin::thurstone(), fails A5);
 axioms!(bradley_terry => RoundRobin::bradley_terry(), fails A5);
 axioms!(weakest_link => RoundRobin::weakest_link(), fails A5);
@@ -26,25 +26,25 @@ axioms!(asinh => RoundRobin::asinh());
 axioms!(signed_log => RoundRobin::new(SignedLog, PNorm::new(3.0).unwrap()));
 axioms!(identity => RoundRobin::new(Identity, PNorm::SUM));
 
-// `thm:rep`, necessity: operators that satisfy A1 to A6 of the paper and are not of the stated
-// form. What rules them out is A3′, A7 or A8.
+// `thm:rep`, necessity: these operators satisfy the paper's A1 to A6 and do not have the stated
+// form. A3′, A7 or A8 excludes each of them.
 axioms!(double_own_dispersion => Pairwise(DoubleOwn), fails A7);
 axioms!(double_defeats => Pairwise(DoubleDefeats), fails A7);
 axioms!(degree_minus_one => Pairwise(DegreeMinusOne), fails A3Prime);
 axioms!(two_channels => Pairwise(TwoChannels), fails A8);
 
-// … and its sufficiency: odd and increasing is not enough for A5′, which needs a link that is
-// uniformly continuous. A5 is kept.
+// Sufficiency again: an odd and increasing link is not enough for A5′, which needs a uniformly
+// continuous one. This link satisfies A5.
 axioms!(cubic => RoundRobin::new(Cubic, PNorm::EUCLIDEAN), fails A5Prime);
 
-// Beside the family.
+// Operators outside the family.
 axioms!(copeland => Copeland, fails A4 A5 A5Prime);
 axioms!(scores => Scores, fails A3Prime A4 A5 A5Prime A6 A7);
 axioms!(swiss_elo_paper => SwissElo::paper(5, 0.5).unwrap(), fails A1 A3 A3Prime A4 A5 A6 A8);
 axioms!(swiss_elo_sound => SwissElo::sound(5, 0.5).unwrap(), fails A4 A5 A6);
 axioms!(swiss_elo_by_index => SwissElo::new(5, Entry::plain(0.0).unwrap(), Seeding::Index).unwrap(), fails A1 A3 A3Prime A4 A5 A6);
 
-// A link that is uniformly continuous and has no slope at a tie: moves vanish like a fifth root.
+// A uniformly continuous link without a finite slope at a tie: moves vanish like a fifth root.
 axioms!(fifth_root => RoundRobin::new(FifthRoot, PNorm::EUCLIDEAN));
 
 /// g(u) = sign(u)·|u|^⅕.
@@ -56,15 +56,15 @@ impl Link for FifthRoot {
     }
 }
 
-// An operator that is only known at run time, and one of someone else's link and spread.
+// An operator known only at run time, and one with a third-party link and spread.
 axioms!(boxed => Box::new(RoundRobin::asinh()) as Box<dyn Aggregator>);
 axioms!(third_party => RoundRobin::new(Softsign, Halfway), fails A5);
 
-// Ratings that start at an origin, as Elo's do, and are rounded to it: only differences of ratings
-// count.
+// Ratings that are offsets from an origin, as Elo's are, and are rounded at its magnitude. Only
+// differences of ratings count.
 axioms!(from_an_origin => FromAnOrigin);
 
-/// The ratings of asinh over 1e6.
+/// The ratings of asinh plus 1e6.
 struct FromAnOrigin;
 
 impl Aggregator for FromAnOrigin {
@@ -74,8 +74,8 @@ impl Aggregator for FromAnOrigin {
     }
 }
 
-// No comparison at all: the rating grows with σ itself, which must not hide that it goes on moving
-// with μ.
+// An operator without comparisons: the rating depends on σ directly, which must not hide that its
+// move with μ never shrinks.
 axioms!(lower_bound => LowerBound, fails A3Prime A4 A5 A5Prime A6 A7 A8);
 
 /// R_i = μ_i − σ_i.
@@ -134,8 +134,8 @@ fn an_operator_that_leaves_a_rating_unwritten_satisfies_nothing() {
     }
 }
 
-/// E2 by hand: with σ_j = 0 a Thurstone rating is Φ(Δ/σ_i) − ½, and from σ_i = 1 to 2 its rise over
-/// Δ = 1 … 2 grows.
+/// E2 by hand: with σ_j = 0 a Thurstone rating is Φ(Δ/σ_i) − ½. Its increase from Δ = 1 to 2 is
+/// larger for σ_i = 2 than for σ_i = 1.
 #[test]
 fn counterexamples_are_small_enough_to_check_by_hand() {
     let Verdict::Violated { counterexample, .. } = check(Axiom::A5, &RoundRobin::thurstone(), 2000, 1) else { panic!() };
@@ -144,7 +144,7 @@ fn counterexamples_are_small_enough_to_check_by_hand() {
     assert!(numbers.copied().all(|x| x.fract() == 0.0 && x.abs() <= 4.0), "{counterexample}");
 }
 
-/// Descent from what a seed finds first may end at a batch that has more candidates than it takes.
+/// Shrinking what a seed finds first could stop at a batch with more candidates than necessary.
 #[test]
 fn a_counterexample_has_no_more_candidates_than_it_takes() {
     let operators: [(&str, Box<dyn Aggregator>, Axiom, usize); 7] = [

@@ -1,4 +1,4 @@
-//! The pairwise family: the axioms its members satisfy, the limits, and the named counterexamples.
+//! The pairwise family: the axioms of its members, the limits, and the named counterexamples.
 
 use proptest::prelude::*;
 use sk_aggregate::{
@@ -7,8 +7,8 @@ use sk_aggregate::{
 };
 use sk_core::{Aggregator, Batch, Divergence, Real};
 
-/// Rounding of a sum of at most 12 bounded links of arguments known to a few units in the last
-/// place.
+/// Rounding of a sum of at most 12 bounded links, whose arguments are accurate to a few units in
+/// the last place.
 const TOLERANCE: f64 = 1e-9;
 
 fn rate<F: Real>(aggregator: &dyn Aggregator<F>, mu: &[F], sigma: &[F]) -> Vec<F> {
@@ -41,7 +41,7 @@ fn members(bounded_only: bool) -> Vec<(String, Box<dyn Aggregator>)> {
     members
 }
 
-/// Scores whose standardised differences no link has saturated at: |Δ| ≤ 4, σ ≥ 1.
+/// Scores whose standardised differences saturate no link: |Δ| ≤ 4, σ ≥ 1.
 fn batches() -> impl Strategy<Value = (Vec<f64>, Vec<f64>)> {
     (2usize..12).prop_flat_map(|n| (proptest::collection::vec(-2.0f64..2.0, n), proptest::collection::vec(1.0f64..5.0, n)))
 }
@@ -106,7 +106,7 @@ proptest! {
 
     #[test]
     fn the_envelope_of_sensitivity_holds_and_falls_with_dispersion((mu, sigma) in batches(), more in 1.0f64..4.0) {
-        // A5′: |ΔR_0| ≤ L_g Σ_j |Δμ_0| / s_0j, and the bound falls as σ_0 grows.
+        // A5′: |ΔR_0| ≤ L_g Σ_j |Δμ_0| / s_0j, and this bound falls as σ_0 grows.
         let h = 0.01;
         let mut raised = mu.clone();
         raised[0] += h;
@@ -142,7 +142,7 @@ proptest! {
         for (_, spread) in spreads() {
             let slow: [&dyn Aggregator; 2] = [&RoundRobin::new(Asinh, spread), &RoundRobin::new(Identity, spread)];
             for member in slow {
-                // Central differences of ratings known to 1e-15 over h.
+                // Central differences of ratings that are accurate to 1e-15, divided by h.
                 prop_assert!(sensitivity(member, &wider) <= sensitivity(member, &sigma) + 1e-7);
             }
         }
@@ -158,12 +158,11 @@ proptest! {
             let height = if name.starts_with("tanh") { 1.0 } else { 0.5 };
             let expected: Vec<f64> = copeland.iter().map(|c| height * c).collect();
             prop_assert!(close(&at_zero, &expected), "{name}: {at_zero:?} {expected:?}");
-            // Continuous: dispersions of 1e-12 give the same to the tolerance; the heavy tail needs
-            // smaller ones.
+            // Continuity: dispersions of 1e-12 give the same ratings within the tolerance.
             let near = rate(&member, &mu, &vec![1e-12; mu.len()]);
             prop_assert!(close(&near, &expected), "{name}: {near:?} {expected:?}");
         }
-        // Unbounded links order the candidates the same way, ties included.
+        // Unbounded links give the same order of candidates, ties included.
         for member in [&RoundRobin::asinh() as &dyn Aggregator, &RoundRobin::new(SignedLog, PNorm::SUM)] {
             let ratings = rate(member, &mu, &zeros);
             for i in 0..mu.len() {
@@ -175,15 +174,15 @@ proptest! {
         }
     }
 
-    /// The Borda count, who is below counted as one and who ties as a half, is the limit of
-    /// expected wins: half the Copeland score plus (N − 1)/2, and Thurstone's ratings plus ½ per
-    /// rival as dispersions vanish.
+    /// The Borda count gives 1 for each lower candidate and ½ for each tie. It is the limit of
+    /// expected wins as dispersions vanish: half the Copeland score plus (N − 1)/2, and Thurstone's
+    /// ratings plus ½ per rival.
     #[test]
     fn the_limit_of_expected_wins_is_the_borda_count(mu in proptest::collection::vec(-4i32..4, 1..10)) {
         let mu: Vec<f64> = mu.into_iter().map(f64::from).collect();
         let half = 0.5 * (mu.len() as f64 - 1.0);
         let points = |m: &f64, other: &f64| if other < m { 1.0 } else if other == m { 0.5 } else { 0.0 };
-        // The candidate ties with itself.
+        // Subtract the tie of a candidate with itself.
         let borda: Vec<f64> = mu.iter().map(|m| mu.iter().map(|other| points(m, other)).sum::<f64>() - 0.5).collect();
         let of_copeland: Vec<f64> = rate(&Copeland, &mu, &vec![0.0; mu.len()]).iter().map(|c| 0.5 * c + half).collect();
         prop_assert_eq!(&of_copeland, &borda);
@@ -221,7 +220,7 @@ proptest! {
         let narrow = |v: &[f64]| v.iter().map(|&x| x as f32).collect::<Vec<_>>();
         let single = rate(&RoundRobin::thurstone(), &narrow(&mu), &narrow(&sigma));
         for (a, b) in single.iter().zip(rate(&RoundRobin::thurstone(), &mu, &sigma)) {
-            // A dozen links of arguments known to 1e-6.
+            // A sum of a dozen links, whose arguments are accurate to 1e-6.
             prop_assert!((f64::from(*a) - b).abs() < 2e-5, "{a} {b}");
         }
     }
@@ -245,8 +244,8 @@ fn named_members_by_hand() {
 
 #[test]
 fn some_certain_candidates_among_uncertain_ones() {
-    // c0 and c1 are certain and 1 apart, c2 is not: the pair (0, 1) is the limit, the others are
-    // not.
+    // c0 and c1 are certain and 1 apart; c2 is uncertain. The pair (0, 1) is at the limit, the
+    // other pairs are not.
     let ratings = rate(&RoundRobin::thurstone(), &[1.0, 0.0, 0.0], &[0.0, 0.0, 1.0]);
     let phi_1 = 0.341_344_746_068_542_9;
     assert!(close(&ratings, &[0.5 + phi_1, -0.5, -phi_1]), "{ratings:?}");
@@ -254,8 +253,8 @@ fn some_certain_candidates_among_uncertain_ones() {
     assert_eq!(rate(&RoundRobin::thurstone(), &[2.0, 2.0], &[0.0, 0.0]), [0.0, 0.0]);
 }
 
-/// `u · g′(u)` of a bounded link falls past a threshold, and there a less certain score moves its
-/// rating *more*.
+/// For a bounded link, `u · g′(u)` falls beyond a threshold. There, a score with a larger
+/// dispersion moves its rating *more*.
 #[test]
 fn thurstone_violates_attenuation() {
     let sensitivity = |sigma: f64| {
@@ -267,8 +266,8 @@ fn thurstone_violates_attenuation() {
     assert!((sensitivity(1.0) - 0.242).abs() < 1e-3, "{}", sensitivity(1.0));
 }
 
-/// As all dispersions vanish together, the identity link may keep ranking another candidate first
-/// than the highest score.
+/// As all dispersions vanish together, the identity link may still rank another candidate above the
+/// highest score.
 #[test]
 fn the_identity_link_need_not_tend_to_the_argmax() {
     let first = |member: &dyn Aggregator, t: f64| {
@@ -283,9 +282,10 @@ fn the_identity_link_need_not_tend_to_the_argmax() {
     }
 }
 
-/// Slowly growing links tend to the argmax along rays σ = t·σ⁰ and not along every path to zero:
-/// with σ = (t, e^(−1/t), e^(−1/t)), and at σ = (t, 0, 0), the certain pair of the second candidate
-/// outweighs its loss to the first at every t. Bounded links tend to it along any path.
+/// Slowly growing links tend to the argmax along rays σ = t·σ⁰, but not along every path to zero:
+/// with σ = (t, e^(−1/t), e^(−1/t)), and with σ = (t, 0, 0), the certain win of the second
+/// candidate outweighs its loss to the first at every t. Bounded links tend to the argmax along any
+/// path.
 #[test]
 fn slow_links_tend_to_the_argmax_along_rays_only() {
     let mu = [1.0, 0.9, 0.0];
@@ -327,8 +327,8 @@ fn fluency_is_mixed_in_by_hand() {
     assert_eq!(fluent, [0.0, -0.5, -1.0]);
 }
 
-/// Forward KL, f′(x) = −1/x: ratios of 2 and ½ at equal weights have the mean −1.25, which is that
-/// of a ratio of 0.8.
+/// Forward KL has f′(x) = −1/x. Ratios of 2 and ½ at equal weights have the mean derivative −1.25,
+/// which is the derivative at a ratio of 0.8.
 #[test]
 fn a_mixture_brings_the_mean_of_the_derivatives_back_by_hand() {
     let means = [-1.25, -0.5];
@@ -339,9 +339,10 @@ fn a_mixture_brings_the_mean_of_the_derivatives_back_by_hand() {
     let mut ratings = [f64::NAN; 2];
     mixture.rate(&Batch::trusted(&means, &sigma).with_trusted_fluency(&[-1.5, -4.0]), &mut ratings);
     assert_eq!(ratings, [bare[0] - 1.5, bare[1] - 4.0]);
-    // Single precision is the rounded double.
+    // Single precision gives the rounded double-precision result.
     assert_eq!(rate(&mixture, &[-1.25f32, -0.5], &[3.0, 0.0]), [bare[0] as f32, bare[1] as f32]);
-    // At and beyond the end of f′'s range and where it is flat, ratings are the largest and finite.
+    // At and beyond the end of f′'s range, and where f′ is flat, ratings are the largest and
+    // finite.
     for divergence in [Divergence::ForwardKl, Divergence::JensenShannon, Divergence::alpha(0.5).unwrap()] {
         let (flat, mixture) = (divergence.gradient(1e3), DivergenceMixture::new(divergence));
         let mut ratings = [f64::NAN; 3];
@@ -356,11 +357,11 @@ fn a_mixture_brings_the_mean_of_the_derivatives_back_by_hand() {
         let single = rate(&mixture, &[flat as f32 + 1.0, -1.0], &[0.0, 0.0]);
         assert!(single.iter().all(|rating: &f32| rating.is_finite()), "{single:?}");
     }
-    // The identity under the reverse KL divergence, which is the default.
+    // The default, reverse KL, is the identity.
     assert_eq!(rate(&DivergenceMixture::default(), &means, &sigma), means);
 }
 
-/// Operators are used as trait objects, and links and spreads may be too.
+/// Operators work as trait objects, and so do links and spreads.
 #[test]
 fn third_party_links_and_spreads_need_one_method() {
     struct Cube;

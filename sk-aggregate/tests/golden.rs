@@ -1,6 +1,6 @@
 //! One selection step end to end, CBN → entry → tournament → champion, against
 //! `reference/golden.py`, which was written from the paper independently of these crates; and two
-//! batches worked by hand.
+//! batches worked out by hand.
 
 use serde::Deserialize;
 use sk_aggregate::{Bracket, SwissElo};
@@ -8,9 +8,9 @@ use sk_core::{Aggregator, Batch, Composite, Normalizer, OperatingPoint, ScoreTab
 use sk_normalize::CandidateBatch;
 use sk_select::Champion;
 
-/// Both sides round each of some hundred operations on values of order 1 to 1e-16, in different
-/// orders. Dispersions under a constant σ and ratings are larger, so the tolerance is relative to
-/// the largest value.
+/// Both sides round some hundred operations on values of order 1 to 1e-16, in different orders.
+/// Ratings, and dispersions where σ is constant, are larger, so the tolerance is relative to the
+/// largest value.
 const TOLERANCE: f64 = 1e-12;
 
 #[derive(Deserialize)]

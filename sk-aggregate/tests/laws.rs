@@ -1,10 +1,10 @@
-//! The laws of the axioms on cases by hand: what each calls broken, both sides of it, and what it
-//! lets pass.
+//! The laws of the axioms on cases worked out by hand: which operators each law rejects, both sides
+//! of its equation, and which operators it accepts.
 
 use sk_aggregate::axioms::{Case, Violation, laws};
 use sk_core::{Aggregator, Batch};
 
-/// An operator from a function of the scores and dispersions to the ratings.
+/// An operator given by a function from scores and dispersions to ratings.
 struct By<F>(F);
 
 impl<F: Fn(&[f64], &[f64]) -> Vec<f64> + Send + Sync> Aggregator for By<F> {
@@ -13,12 +13,12 @@ impl<F: Fn(&[f64], &[f64]) -> Vec<f64> + Send + Sync> Aggregator for By<F> {
     }
 }
 
-/// An operator that rates each candidate by itself.
+/// An operator that rates each candidate on its own.
 fn each(f: impl Fn(f64, f64) -> f64 + Send + Sync) -> impl Aggregator {
     By(move |mu: &[f64], sigma: &[f64]| mu.iter().zip(sigma).map(|(&m, &s)| f(m, s)).collect())
 }
 
-/// An operator that rates the first candidate, and the rest with 0.
+/// An operator that rates the first candidate, and all others 0.
 fn first(f: impl Fn(f64, f64) -> f64 + Send + Sync) -> impl Aggregator {
     By(move |mu: &[f64], sigma: &[f64]| {
         let mut ratings = vec![0.0; mu.len()];
@@ -45,7 +45,7 @@ fn two() -> Case {
     case(&[0.0, 3.0], &[1.0, 2.0])
 }
 
-/// Fails unless the law is broken with these two sides and for this reason.
+/// Fails unless the law is broken, with these two sides and this reason.
 #[track_caller]
 fn broken(law: Result<(), Violation>, left: f64, right: f64, reason: &str) {
     let violation = law.expect_err("broken");
@@ -58,8 +58,8 @@ fn ratings_are_numbers() {
     broken(laws::translation(&spoiled, &two()), f64::INFINITY, 0.0, "rating 1 should be finite");
 }
 
-/// Batches that the other laws do not look at: 0/0 between two that are certain and tie, 3/0
-/// between two that do not, and all certain.
+/// Batches that the other laws do not cover: 0/0 between two certain candidates that tie, 3/0
+/// between two that do not, and only certain candidates.
 #[test]
 fn totality() {
     let broken = |operator: &dyn Aggregator, case: &Case, reason: &str| {
@@ -79,11 +79,11 @@ fn totality() {
 
 #[test]
 fn anonymity() {
-    // The first of the batch gets 1 more.
+    // The first candidate of the batch gets 1 more.
     let favoured = By(|mu: &[f64], _: &[f64]| mu.iter().enumerate().map(|(i, m)| if i == 0 { m + 1.0 } else { *m }).collect());
     let reason = "rating of candidate 1 before and after exchanging two candidates should agree";
     broken(laws::anonymity(&favoured, &two()), 3.0, 4.0, reason);
-    // Where the exchange is of two others, turning the batch tells.
+    // If the exchange does not involve the first, rotating the batch finds the violation.
     let others = Case { who: 1, rival: 2, ..case(&[0.0, 3.0, 5.0], &[1.0; 3]) };
     broken(laws::anonymity(&favoured, &others), 3.0, 4.0, "rating of candidate 1 before and after rotating should agree");
     assert_eq!(laws::anonymity(&each(|m, s| m / s), &others), Ok(()));
@@ -91,7 +91,7 @@ fn anonymity() {
 
 #[test]
 fn translation() {
-    // 0 and 9 lie 4.5 about their mean, 1 and 16 lie 7.5 about theirs.
+    // 0 and 9 differ from their mean by 4.5, 1 and 16 by 7.5.
     let reason = "rating 0 over the mean, before and after adding 1 to every score, should agree";
     broken(laws::translation(&each(|m, _| m * m), &two()), -4.5, -7.5, reason);
     assert_eq!(laws::translation(&each(|m, _| 3.0 * m), &two()), Ok(()));
@@ -114,12 +114,12 @@ fn scale_of_ranking() {
         -12.0,
         "R_1 − R_0 before and after multiplying by 4 should have one sign",
     );
-    // Ratings that round to one are no reversal.
+    // Ratings that round to the same number are not a reversal.
     assert_eq!(laws::scale_of_ranking(&each(|m, s| if s >= 2.5 { 1e6 } else { m }), &both), Ok(()));
 }
 
-/// m + σ²: 4, 3 and −3. At a score of −1 the first ties with the second; twice as large, −2 + 16
-/// and 4 + 4 do not.
+/// m + σ² gives 4, 3 and −3. At a score of −1 the first candidate ties with the second. At twice
+/// the scale they have −2 + 16 and 4 + 4, which is no tie.
 #[test]
 fn a_tie_should_survive_a_change_of_scale() {
     let squared = each(|m, s| m + s * s);
@@ -127,9 +127,9 @@ fn a_tie_should_survive_a_change_of_scale() {
     let reason = "R_0 and R_1 tie to 0e0 at μ_0 = -1.0; after multiplying by 2 they should too";
     broken(laws::scale_of_ranking(&squared, &three), 14.0, 8.0, reason);
     assert_eq!(laws::scale_of_ranking(&each(|m, s| m + s), &three), Ok(()));
-    // The same between two, where a tie of ratings is a tie of scores: not looked at.
+    // With two candidates, a tie of ratings is a tie of scores, and the law does not check it.
     assert_eq!(laws::scale_of_ranking(&squared, &case(&[0.0, 2.0], &[2.0, 1.0])), Ok(()));
-    // A jump from −2 to 8 over 7 − 5·[…] is no tie: the first never gets what the second has.
+    // A jump past the second's rating is no tie: the first never gets exactly that rating.
     let jump = By(|mu: &[f64], _: &[f64]| {
         mu.iter()
             .enumerate()
@@ -145,7 +145,7 @@ fn a_tie_should_survive_a_change_of_scale() {
             .collect()
     });
     assert_eq!(laws::scale_of_ranking(&jump, &case(&[1.0, 2.0, -4.0], &[1.0; 3])), Ok(()));
-    // Nor is there one where the first is always behind, or always ahead.
+    // There is no tie if the first is always behind or always ahead.
     for ahead in [-100.0, 100.0] {
         let apart = By(move |mu: &[f64], sigma: &[f64]| {
             mu.iter().zip(sigma).enumerate().map(|(i, (m, s))| m + s * s + if i == 0 { ahead } else { 0.0 }).collect()
@@ -158,7 +158,7 @@ fn a_tie_should_survive_a_change_of_scale() {
 fn monotonicity() {
     let still = each(|_, _| 0.0);
     broken(laws::monotonicity(&still, &two()), 0.0, 0.0, "R_1, before and after adding 0.5 to μ_0, should fall");
-    // The rival falls from 0 to −½, the candidate does not rise.
+    // The rival falls from 0 to −½, but the candidate does not rise.
     let unmoved = By(|mu: &[f64], _: &[f64]| vec![0.0, -mu[0]]);
     broken(laws::monotonicity(&unmoved, &two()), 0.0, 0.0, "R_0, before and after adding 0.5 to μ_0, should rise");
     let fallen = By(|mu: &[f64], _: &[f64]| vec![-mu[0], -mu[0]]);
@@ -167,13 +167,13 @@ fn monotonicity() {
     assert_eq!(laws::monotonicity(&still, &case(&[1.0], &[1.0])), Ok(()));
 }
 
-/// What climbs at a tie, and nowhere else.
+/// A function that increases within 1e-3 of a tie and is constant elsewhere.
 fn slight(d: f64) -> f64 {
     d.clamp(-1e-3, 1e-3)
 }
 
-/// A rating may stand still where a probit does, past seven dispersions, and before that where its
-/// climb is below 1e-13.
+/// A rating may be constant where a probit saturates: beyond seven dispersions, and before that
+/// where the probit increases by less than 1e-13.
 #[test]
 fn strict_growth_is_asked_for_where_a_probit_climbs() {
     let still = pairwise(|d, _, _| slight(d));
@@ -183,12 +183,13 @@ fn strict_growth_is_asked_for_where_a_probit_climbs() {
     assert!(at([0.0, 7.0], [1.0, 1.0], 0.5).is_err());
     assert!(at([0.0, 7.125], [1.0, 1.0], 0.5).is_ok());
     assert!(at([106.5, 100.0], [1.0, 1.0], 0.5).is_err());
-    // From 7 to 6 it climbs by more than 1e-13, but e^−½(7 + 1)² = 1.3e-14 bounds that from below.
+    // From 7 to 6 the probit increases by more than 1e-13, but the law uses the lower bound e^−½(7
+    // + 1)² = 1.3e-14.
     assert!(at([0.0, 7.0], [1.0, 1.0], 1.0).is_ok());
     assert!(at([13.0, 0.0], [0.5, 2.0], 1.0).is_err());
     assert!(at([13.0, 0.0], [2.0, 0.5], 1.0).is_err());
     assert!(at([13.0, 0.0], [0.5, 2.0], 1.125).is_ok());
-    // e^−24.5 = 2.3e-11, times a step of 1/128 or 1/256.
+    // e^−24.5 = 2.3e-11, multiplied by a step of 1/128 or 1/256.
     for scale in [1.0, 4.0] {
         let near = |step: f64| at([scale * (7.0 - step), 0.0], [scale, 0.5 * scale], scale * step);
         assert!(near(1.0 / 128.0).is_err());
@@ -196,8 +197,8 @@ fn strict_growth_is_asked_for_where_a_probit_climbs() {
     }
 }
 
-/// What is a draw up to a hundred-thousandth of a dispersion is found by a slight step from a tie;
-/// an origin that rounds the step away is no draw.
+/// A draw for differences up to 1e-5 dispersions is found by a small step from a tie. A step that
+/// vanishes in the rounding of a large origin is not taken for a draw.
 #[test]
 fn slight_steps_are_taken_from_a_tie() {
     let draws = pairwise(|d, a: f64, b: f64| (d.signum() * (d.abs() / a.hypot(b) - 1e-5).max(0.0)).asinh());
@@ -208,18 +209,18 @@ fn slight_steps_are_taken_from_a_tie() {
     assert_eq!(laws::monotonicity(&from_an_origin, &slight), Ok(()));
 }
 
-/// Where it may stand still, a rating may go back by rounding and no more.
+/// Where a rating may be constant, it may also fall by rounding, but not by more.
 #[test]
 fn a_rating_may_go_back_by_rounding() {
     let far = case(&[100.0, 0.0], &[1.0, 1.0]);
-    // The ratings are ±1, and half of `back` is what the step takes.
+    // The ratings are ±1, and the step of 0.5 changes them by half of `back`.
     let own =
         |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0 + slight(mu[0]) - back * (mu[0] - 100.0), -1.0 - slight(mu[0])]);
     let rivals =
         |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0 + slight(mu[0]), -1.0 - slight(mu[0]) + back * (mu[0] - 100.0)]);
     assert_eq!(laws::monotonicity(&own(1e-12), &far), Ok(()));
     assert_eq!(laws::monotonicity(&rivals(1e-12), &far), Ok(()));
-    // Ratings of an origin are rounded to it: 64 roundings of a million are 1.4e-8.
+    // Ratings around an origin round at its magnitude: 64 roundings of 1e6 are 1.4e-8.
     let origin =
         |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1e6 + slight(mu[0]) - back * (mu[0] - 100.0), 1e6 - slight(mu[0])]);
     assert_eq!(laws::monotonicity(&origin(1e-8), &far), Ok(()));
@@ -230,34 +231,34 @@ fn a_rating_may_go_back_by_rounding() {
 
 #[test]
 fn attenuation() {
-    // ½ at any dispersion; the widest looked at are 2^15 and 2^30 times the largest number of the
-    // case.
+    // The move is ½ at any dispersion. The two largest dispersions that the law tries are 2^15 and
+    // 2^30 times the largest number of the case.
     let reason = "the move of R_0 for a step of 0.5 should go on falling as σ_0 goes from 98304.0 to 3221225472.0";
     broken(laws::attenuation(&each(|m, _| m), &two()), 0.5, 0.5, reason);
     broken(laws::envelope(&each(|m, _| m), &two()), 0.5, 0.5, reason);
-    // ½σ.
+    // The move is ½σ.
     let reason = "the move of R_0 for a step of 0.5 should not grow as σ_0 goes from 1.0 to 2.0";
     broken(laws::attenuation(&first(|m, s| m * s), &two()), 0.5, 1.0, reason);
     broken(laws::envelope(&first(|m, s| m * s), &two()), 0.5, 1.0, reason);
-    // It is a rise of the score from where it stands that counts, and the difference that it makes.
+    // The law raises the score from its present value and compares the ratings before and after.
     broken(laws::attenuation(&first(|m, s| m.max(0.0) * s), &two()), 0.5, 1.0, reason);
     broken(laws::attenuation(&first(|m, s| m * s), &Case { mu: vec![2.5, 3.0], ..two() }), 0.5, 1.0, reason);
-    // From nothing to (widen − 1) times the largest dispersion.
+    // The dispersion goes from 0 to (widen − 1) times the largest one.
     let certain = Case { widen: 3.0, ..case(&[0.0, 3.0], &[0.0, 2.0]) };
     let reason = "the move of R_0 for a step of 0.5 should not grow as σ_0 goes from 0.0 to 4.0";
     broken(laws::attenuation(&first(|m, s| m * s), &certain), 0.0, 2.0, reason);
     assert_eq!(laws::attenuation(&first(|m, s| m / (1.0 + s)), &two()), Ok(()));
     assert_eq!(laws::envelope(&first(|m, s| m / (1.0 + s)), &two()), Ok(()));
-    // What never moves moves no more when wider.
+    // A move that is always zero does not grow.
     let still = each(|_, _| 0.0);
     assert_eq!((laws::attenuation(&still, &two()), laws::envelope(&still, &two())), (Ok(()), Ok(())));
-    // Alone there is nobody to be compared with.
+    // A single candidate has no rival to be compared with.
     let alone = case(&[1.0], &[1.0]);
     assert_eq!((laws::attenuation(&each(|m, _| m), &alone), laws::envelope(&each(|m, _| m), &alone)), (Ok(()), Ok(())));
 }
 
-/// A certain candidate that widens the spread by a millionth is told from one that is a millionth
-/// less certain.
+/// The law detects that a certain candidate has a spread wider by a millionth than a candidate with
+/// a tiny dispersion.
 #[test]
 fn slight_widenings_are_looked_at() {
     let wide = |by: f64| pairwise(move |d, a: f64, b: f64| d / if a == 0.0 || b == 0.0 { by * a.hypot(b) } else { a.hypot(b) });
@@ -267,14 +268,14 @@ fn slight_widenings_are_looked_at() {
         assert!(violation.reason.ends_with("as σ_0 goes from 0.0 to 0.0009765625"), "{violation}");
         assert_eq!(law(&wide(1.0), &certain), Ok(()));
     }
-    // A step up of 1% at a dispersion of 1: the ⅟₁₆ that is the least of the generated widenings is
-    // past it and steeper by less.
+    // The slope rises by 1% just above a dispersion of 1. The smallest generated widening, ⅟₁₆,
+    // goes past that rise to a lower slope, so the law must try smaller widenings.
     let stepped = pairwise(|d, a, b| d / (a + b) * if a.max(b) > 1.0 { 1.01 } else { 1.0 });
     assert!(laws::attenuation(&stepped, &Case { widen: 1.0625, ..case(&[0.0, 3.0], &[1.0, 1.0]) }).is_err());
 }
 
-/// A move that falls like 1/log σ, or like a fifth root, vanishes; one that falls to a
-/// ten-thousandth does not.
+/// A move that falls like 1/log σ or like a fifth root vanishes. One that tends to a ten-thousandth
+/// does not.
 #[test]
 fn slow_moves_vanish_and_small_ones_need_not() {
     let slow = first(|m, s| m / (2.0 + s).ln());
@@ -286,8 +287,8 @@ fn slow_moves_vanish_and_small_ones_need_not() {
     assert!(laws::attenuation(&floor, &two()).is_err() && laws::envelope(&floor, &two()).is_err());
 }
 
-/// u·log u has no supremum, and neither has a hundredth power more; u − atan(u) does, though it
-/// rises for ever.
+/// The slopes of u·log u and of u to the power 1.01 have no supremum. The slope of 2u − atan(u) has
+/// one, though it increases for ever.
 #[test]
 fn the_envelope_has_an_end() {
     let of = |g: fn(f64) -> f64| pairwise(move |d, a: f64, b: f64| g(d / a.hypot(b)));
@@ -305,9 +306,9 @@ fn the_envelope_has_an_end() {
     }
 }
 
-/// A5 looks where the scores are, A5′ for the most that a rating moves anywhere: below, the peak
-/// lies off the tie at the first dispersion and on it at a wider one, which is lower by a
-/// thousandth.
+/// A5 compares moves at the given scores; A5′ compares the largest move anywhere. Here the largest
+/// move lies away from the given scores at the first dispersion and at them at a wider one, where
+/// it is smaller by a thousandth.
 #[test]
 fn the_envelope_is_searched_for() {
     let barely = Case { widen: 1.001, ..case(&[0.0, 0.0], &[1.0, 1.0]) };
@@ -320,7 +321,7 @@ fn the_envelope_is_searched_for() {
         assert_eq!(laws::envelope(&moving, &barely), Ok(()), "{unit} {peak}");
         assert!(laws::attenuation(&moving, &barely).is_err(), "{unit} {peak}");
     }
-    // The wider of the two higher by a thousandth.
+    // The largest move at the wider dispersion is larger by a thousandth.
     let higher = first(|m, s| if s > 1.0 && s < 1.1 { 1.002 } else { 1.0 } * (m / s).tanh());
     assert!(laws::envelope(&higher, &barely).is_err());
 }
@@ -328,14 +329,14 @@ fn the_envelope_is_searched_for() {
 #[test]
 fn decomposability() {
     let three = case(&[0.0, 3.0, 1.0], &[1.0; 3]);
-    // 0, 3 and 1 are 5/3 less than 3 about their mean; the sums 0, 6 and 2 are twice as far.
+    // The ratings 0, 9 and 3 have the mean 4; the sums 0, 18 and 6 have the mean 8.
     let violation = laws::decomposability(&each(|m, _| 3.0 * m), &three).unwrap_err();
     assert_eq!((violation.left, violation.right), (-4.0, -8.0));
     let reason = "R_0 over the mean should be the sum of its ratings in batches of two, over the mean of the sums";
     assert_eq!(violation.reason, reason);
     assert_eq!(laws::decomposability(&pairwise(|d, a, b| d / (a + 2.0 * b)), &three), Ok(()));
-    // An origin is not a gain from a comparison, and hides no other: 1e-6 of what is compared shows
-    // beside 1500.
+    // An origin is no gain from a comparison, and it hides none: a relative difference of 1e-6
+    // shows beside 1500.
     let from_an_origin = |more: f64| {
         By(move |mu: &[f64], sigma: &[f64]| {
             let by = 1.0 + more * (mu.len() as f64 - 2.0);
@@ -350,16 +351,16 @@ fn decomposability() {
 
 #[test]
 fn constant_sum() {
-    // −6 and 3 against 0 and 0.
+    // −6 + 3, where two equal candidates get 0 + 0.
     let double_defeats = pairwise(|d, _, _| if d > 0.0 { d } else { 2.0 * d });
     broken(laws::constant_sum(&double_defeats, &two()), -3.0, 0.0, "ψ(0; 1) + ψ(1; 0) should be what two even candidates share");
-    // 1 + 1 in every pair.
+    // The sum is 1 + 1 in every pair.
     assert_eq!(laws::constant_sum(&pairwise(|d, _, _| 1.0 + d), &two()), Ok(()));
-    // Rounding is forgiven in proportion to what is shared out.
+    // The rounding that the law allows is proportional to the ratings.
     let large = |short: f64| pairwise(move |d, _, _| if d > 0.0 { 1e6 * d } else { 1e6 * d * (1.0 - short) });
     assert_eq!(laws::constant_sum(&large(1e-10), &two()), Ok(()));
     assert!(laws::constant_sum(&large(1e-8), &two()).is_err());
-    // An origin of 1500 hides no violation of a millionth.
+    // An origin of 1500 does not hide a violation of a millionth.
     let from_1500 = |win: f64| pairwise(move |d, _, _| 1500.0 + if d > 0.0 { win * d } else { d });
     assert_eq!(laws::constant_sum(&from_1500(1.0), &two()), Ok(()));
     assert!(laws::constant_sum(&from_1500(1.0 + 1e-6), &two()).is_err());
@@ -370,7 +371,7 @@ fn constant_sum() {
 
 #[test]
 fn single_channel() {
-    // 1 + 1 under (1, 2); under (2, 2) it is r + 2, which no positive r brings down to that.
+    // 1 + 1 under (1, 2). Under (2, 2) it is r + 2, which is above that for every positive r.
     let shifted = pairwise(|d, a, _| d + a);
     broken(
         laws::single_channel(&shifted, &two()),
@@ -378,7 +379,7 @@ fn single_channel() {
         3.0,
         "ψ of a difference of 1 under σ = (1, 2) should be reached under (2, 2)",
     );
-    // 2 under (1, 2); under (2, 2) r/2 + r³ is that at r = 1.1282, and a quarter of it is worth
+    // 2 under (1, 2). Under (2, 2), r/2 + r³ = 2 at r = 1.1282, and at a quarter of that r it is
     // .1634.
     let bent = pairwise(|d, a, _| d / a + d.powi(3));
     let violation = laws::single_channel(&bent, &two()).unwrap_err();
@@ -394,7 +395,7 @@ fn single_channel() {
     assert_eq!(laws::single_channel(&shifted, &case(&[1.0], &[1.0])), Ok(()));
 }
 
-/// A kernel of one channel may fall with the difference, and start at an origin.
+/// A kernel with one channel may decrease with the difference, and may have an origin.
 #[test]
 fn a_channel_may_fall_and_have_an_origin() {
     let channels: [fn(f64, f64, f64) -> f64; 3] = [
@@ -407,13 +408,13 @@ fn a_channel_may_fall_and_have_an_origin() {
             assert_eq!(laws::single_channel(&pairwise(channel), &case), Ok(()));
         }
     }
-    // Beside an origin a second channel of a thousandth shows.
+    // A second channel of a thousandth shows beside an origin.
     let second = pairwise(|d, a, b| 1500.0 + (d / a.hypot(b)).asinh() + 1e-3 * (d / a.max(b)).asinh());
     assert!(laws::single_channel(&second, &two()).is_err());
 }
 
-/// Where small differences are draws the factor is solved for at a larger one, and what is found
-/// there counts.
+/// If small differences are draws, the law determines the factor at a larger difference, and a
+/// violation there counts.
 #[test]
 fn a_channel_may_begin_with_draws() {
     let draws = |within: f64| move |u: f64| u.signum() * (u.abs() - within).max(0.0);
@@ -426,7 +427,7 @@ fn a_channel_may_begin_with_draws() {
     assert_eq!(laws::single_channel(&each(|_, _| 7.0), &two()), Ok(()));
 }
 
-/// What is worth more to the surer candidate only at a tie, or nearly so.
+/// A kernel that favours the candidate with less dispersion at a tie only, or close to one.
 #[test]
 fn channels_are_compared_at_ties_and_near_them() {
     let bonus = |within: f64| {

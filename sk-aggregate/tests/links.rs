@@ -1,4 +1,4 @@
-//! Links against a reference of 40 digits, and the properties that the family asks of them.
+//! Links against a reference of 40 digits, and the properties that the family requires of them.
 
 mod reference;
 
@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use reference::{links as referenced, student, table};
 use sk_aggregate::{Asinh, Identity, Laplace, Link, Logistic, Probit, SignedLog, StudentT, Tanh};
 
-/// What each link may differ by, relative, from the correctly rounded value: two units in the last
-/// place for one elementary function.
+/// The largest relative difference from the correctly rounded value: two units in the last place
+/// for one elementary function.
 const ELEMENTARY: f64 = 4.5e-16;
 
 #[test]
@@ -37,7 +37,7 @@ fn single_precision_is_the_rounded_double() {
     }
 }
 
-/// Every link, and a bound on |u| below which it has not saturated.
+/// Every link, with a bound on |u| below which it is not saturated.
 fn links() -> Vec<(&'static str, Box<dyn Link>, f64)> {
     vec![
         ("probit", Box::new(Probit), 5.0),
@@ -57,11 +57,11 @@ proptest! {
     #[test]
     fn links_are_odd_and_increase(u in -1.0f64..1.0, v in -1.0f64..1.0, decades in 0.0f64..8.0) {
         for (name, link, bound) in links() {
-            // From the bound down to many decades below it.
+            // From the bound down to values many decades smaller.
             let (u, v) = (u * bound * 10f64.powf(-decades), v * bound * 10f64.powf(-decades));
             prop_assert_eq!(link.g(-u), -link.g(u), "{}", name);
             let gap = (u - v).abs();
-            // A gap that rounding of g cannot swallow.
+            // A gap larger than the rounding of g.
             prop_assume!(gap > 1e-3 * u.abs().max(v.abs()));
             if gap > 1e-6 * bound {
                 prop_assert!((link.g(u) - link.g(v)) * (u - v) > 0.0, "{name}: {u} {v}");
@@ -78,20 +78,21 @@ proptest! {
             let rise = (link.g(u) - link.g(v)).abs();
             prop_assert!(rise <= l * (u - v).abs() * (1.0 + 1e-9) + 1e-15, "{name}: {rise} {u} {v}");
             let h = 1e-6;
-            // g′(0) by a one-sided difference; the curvature of the Laplace link at 0 costs h/2.
+            // g′(0) as a one-sided difference; the curvature of the Laplace link at 0 adds an error
+            // of h/2.
             prop_assert!((link.g(h) / h / l - 1.0).abs() < 2e-6, "{name}");
         }
     }
 
     #[test]
     fn attenuation_is_exact_where_u_times_the_slope_rises(u in 1e-3f64..1e6, factor in 1.01f64..10.0) {
-        // A5 in the form that decides it: u·g′(u) non-decreasing, by central differences.
+        // The equivalent form of A5: u·g′(u) never decreases. Computed by central differences.
         let weight = |link: &dyn Link, u: f64| (link.g(u * 1.0001) - link.g(u / 1.0001)) / 2e-4;
         for link in [&Asinh as &dyn Link, &SignedLog, &Identity] {
             prop_assert!(weight(link, u * factor) >= weight(link, u) * (1.0 - 1e-6));
         }
-        // No bounded link has it: past u* (1 for the probit, 1.5434 for the logistic) the product
-        // falls.
+        // No bounded link has this property: beyond u* (1 for the probit, 1.5434 for the logistic)
+        // the product decreases.
         for (link, threshold) in [(&Probit as &dyn Link, 1.0), (&Logistic, 1.5434)] {
             let (inside, outside) = (threshold * (1.0 - 0.5 / factor), threshold * factor.min(3.0));
             prop_assert!(weight(link, inside) <= weight(link, threshold) * (1.0 + 1e-6));
@@ -110,15 +111,15 @@ fn degrees_of_freedom_are_checked() {
     assert_eq!([4.0, StudentT::FEWEST, 25.0, f64::MAX].map(|nu| student(nu).nu()), [4.0, 0.1, 25.0, f64::MAX]);
 }
 
-/// Over all degrees of freedom Student's t rises everywhere, by no more than its slope at 0 allows,
-/// one value at a time and many at a time: what it is put together of meets without a jump.
+/// For all degrees of freedom, Student's t increases everywhere, with at most its slope at 0, for
+/// single values and for vectors: its formulas join without a jump.
 #[test]
 fn students_t_has_its_slope_at_any_degrees_of_freedom() {
     /// Rounding of g ≤ ½, and of a tail subtracted from ½.
     const ROUNDING: f64 = 2e-15;
     let grid: Vec<f64> = (0..=1024).map(|k| f64::from(k) / 64.0).collect();
-    // Seven to the decade from 0.1 to 1e16 and fewer up to 1e300, and where one form takes over
-    // from the other.
+    // Seven values per decade from 0.1 to 1e16, fewer up to 1e300, and values where the formula
+    // changes.
     let decades = (0..120).map(|k| f64::from(k) / 7.0).chain((18..=300).step_by(6).map(f64::from));
     for nu in decades.map(|decade| StudentT::FEWEST * 10f64.powf(decade)).chain([19.999_999, 20.0, 20.000_001]) {
         let link = student(nu);
@@ -137,8 +138,8 @@ fn students_t_has_its_slope_at_any_degrees_of_freedom() {
     }
 }
 
-/// Student's t of ever more degrees of freedom is the probit, to rounding from 1e16 on, and either
-/// side of 20 it is the same function.
+/// With many degrees of freedom Student's t tends to the probit, and equals it to rounding from
+/// 1e16 on. The formulas below and above 20 agree.
 #[test]
 fn students_t_is_one_function_of_its_degrees_of_freedom() {
     for u in [1e-300f64, 1e-3, 0.7, 1.7, 1.8, 3.0, 6.0, 1e3, 1e300] {

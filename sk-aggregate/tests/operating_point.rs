@@ -1,5 +1,6 @@
 //! What the second standardisation and the published temperature do to a choice (E12, E13), on
-//! random batches of the reference instantiation: seven candidates, three blades, a fluency blade.
+//! random batches of the reference instantiation: seven candidates, three blades and a fluency
+//! blade.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -52,17 +53,17 @@ fn top(aggregator: &dyn Aggregator, (composite, fluency): &(Composite, Vec<f64>)
     (0..N).max_by(|&a, &b| ratings[a].total_cmp(&ratings[b])).unwrap()
 }
 
-/// E12: the composite of one blade has a deviation of 1 already, that of three about 3^−½, and what
-/// brings it back to 1 changes who wins.
+/// E12: the composite of one blade already has a standard deviation of 1; that of three has about
+/// 3^−½. Scaling it back to 1 changes which candidate wins.
 #[test]
 fn the_second_standardisation_changes_the_ranking_and_the_effective_alpha() {
     let spread = |weights| mean(batches(weights).iter().map(|(composite, _)| deviation(&composite.mu)));
     assert!((spread(VERTEX) - 1.0).abs() < 1e-12);
-    // E[(1 + 2(ρ₁ + ρ₂ + ρ₃)/3)^½]/√3, the correlations of seven candidates being of order 6^−½: a
-    // little less than .577.
+    // E[(1 + 2(ρ₁ + ρ₂ + ρ₃)/3)^½]/√3, a little less than .577: the correlations of seven
+    // candidates are of order 6^−½.
     let centroid = spread(CENTROID);
     assert!((centroid - 0.56).abs() < 0.01, "{centroid}");
-    // α z(ℓ) + (1 − α) μ/std(μ) weighs ℓ as α′ = α·std/(α·std + 1 − α) does without the division:
+    // α z(ℓ) + (1 − α) μ/std(μ) weighs ℓ as α′ = α·std/(α·std + 1 − α) would without the division:
     // .5 at a vertex, .36 at the centroid.
     let alpha = POINT.alpha * centroid / (POINT.alpha * centroid + 1.0 - POINT.alpha);
     assert!((alpha - 0.36).abs() < 0.01, "{alpha}");
@@ -76,9 +77,9 @@ fn the_second_standardisation_changes_the_ranking_and_the_effective_alpha() {
     assert!((share - 0.22).abs() < 0.05, "{share}");
 }
 
-/// E13: normalised entropy of the champion, how often it has the highest μ and what it gains, in
-/// deviations of the batch (divisor N), over a candidate drawn evenly; at the published
-/// temperature, with and without fluency, and at T = ½. The best of seven is 1.5 above their mean.
+/// E13: at the published temperature, with and without fluency, and at T = ½. Measures the
+/// champion's normalised entropy, its gain over a uniform draw in standard deviations of the batch
+/// (divisor N), and how often it has the highest μ. The best of seven is 1.5 above their mean.
 #[test]
 fn the_published_temperature_is_close_to_a_uniform_draw() {
     let tournament = SwissElo::sound(POINT.rounds, POINT.alpha).unwrap();
@@ -100,7 +101,7 @@ fn the_published_temperature_is_close_to_a_uniform_draw() {
         }
         sums.map(|sum| sum / BATCHES as f64)
     };
-    // An even draw has an entropy of 1, gains nothing and takes the best in 14% of batches.
+    // A uniform draw has an entropy of 1, gains nothing, and is the best in 14% of batches.
     for (temperature, fluent, expected) in
         [(8.0, true, [0.977, 0.28, 0.21]), (8.0, false, [0.971, 0.33, 0.23]), (0.5, false, [0.14, 1.49, 0.86])]
     {

@@ -1,4 +1,4 @@
-//! `thm:robust`: what a change of the scores can do to the choice, and what it cannot.
+//! `thm:robust`: how far a change of the scores can move the choice.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -53,11 +53,11 @@ fn batches() -> impl Strategy<Value = (Vec<f64>, Vec<f64>, Vec<f64>)> {
     })
 }
 
-/// The δ in the box ‖δ‖_∞ ≤ `radius` that climbing by finite differences of TV arrives at, from a
-/// random corner.
+/// Climbs TV by finite differences from a random corner of the box ‖δ‖_∞ ≤ `radius`, and returns
+/// the δ that it reaches and its TV.
 ///
-/// The gradient's sign is a corner of the box; a step goes there, or part of the way while that is
-/// better.
+/// The sign of the gradient is a corner of the box. A step goes towards it, by the first length
+/// that improves TV.
 fn climb(tv: &dyn Fn(&[f64]) -> f64, n: usize, radius: f64, rng: &mut ChaCha8Rng) -> (Vec<f64>, f64) {
     let mut delta: Vec<f64> = (0..n).map(|_| if rng.random_bool(0.5) { radius } else { -radius }).collect();
     let mut best = tv(&delta);
@@ -90,7 +90,7 @@ fn climb(tv: &dyn Fn(&[f64]) -> f64, n: usize, radius: f64, rng: &mut ChaCha8Rng
     (delta, best)
 }
 
-/// What the champion draws from when nothing is standardised: w_tour·R + w_blade·(μ − λσ).
+/// A champion without standardisation, which draws from w_tour·R + w_blade·(μ − λσ).
 fn plain_champion(temperature: f64) -> Champion {
     Champion::new(&OperatingPoint { temperature, w_tour: 0.7, w_blade: 1.5, lambda: 0.4, ..OperatingPoint::HHH }, None).unwrap()
 }
@@ -98,7 +98,7 @@ fn plain_champion(temperature: f64) -> Champion {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// The same for a champion without standardisation, from the modulus of its logits.
+    /// Theorem 2 (ii) for a champion without standardisation, from the modulus of its logits.
     #[test]
     fn a_plain_champion_is_covered((mu, sigma, direction) in batches(), decade in -3.0f64..1.0, temperature in 0.05f64..4.0, seed in 0u64..1000) {
         let radius = 10f64.powf(decade);
@@ -117,7 +117,8 @@ proptest! {
         }
     }
 
-    /// Theorem 2 (i): half the gap of the two best scores decides, and the flip is total.
+    /// Theorem 2 (i): the argmax flips beyond half the gap of the two best scores, and then
+    /// completely.
     #[test]
     fn argmax_flips_past_half_the_gap_and_not_before(mu in vec(-2.0f64..2.0, 2..9), noise in vec(-1.0f64..=1.0, 9), part in 0.01f64..0.99) {
         let sigma = vec![1.0; mu.len()];
@@ -129,13 +130,13 @@ proptest! {
         let mut delta = vec![0.0; mu.len()];
         (delta[order[0]], delta[order[1]]) = (-0.5 * gap * (1.0 + part), 0.5 * gap * (1.0 + part));
         prop_assert_eq!(total_variation(&before, &choice(&Scores, &Argmax, &plus(&mu, &delta), &sigma)), 1.0);
-        // Anything smaller leaves the choice where it was.
+        // A smaller change leaves the choice as it was.
         let small: Vec<f64> = noise.iter().map(|x| 0.5 * gap * part * x).collect();
         prop_assert_eq!(total_variation(&before, &choice(&Scores, &Argmax, &plus(&mu, &small), &sigma)), 0.0);
     }
 
-    /// Theorem 2 (ii), as published and as sharpened, for random perturbations and for one that
-    /// climbs the gradient.
+    /// Theorem 2 (ii), as published and as sharpened, for random perturbations and for one found by
+    /// gradient ascent.
     #[test]
     fn no_perturbation_exceeds_a_bound((mu, sigma, direction) in batches(), decade in -3.0f64..1.0, temperature in 0.05f64..4.0, seed in 0u64..1000) {
         let radius = 10f64.powf(decade);
@@ -157,8 +158,7 @@ proptest! {
         }
     }
 
-    /// No change below the certified radius moves the choice by more than the tolerance it was
-    /// asked for.
+    /// No change within the certified radius moves the choice by more than the tolerance.
     #[test]
     fn the_radius_inverts_the_bound((mu, sigma, direction) in batches(), tolerance in 0.0f64..0.9, temperature in 0.05f64..4.0) {
         for (name, member) in members() {
@@ -180,8 +180,8 @@ proptest! {
         }
     }
 
-    /// Corollary 2: a permutation of the dispersions changes no bound, since none looks at the
-    /// scores; what it bounds does change.
+    /// Corollary 2: permuting the dispersions changes no bound, since no bound depends on the
+    /// scores.
     #[test]
     fn guarantees_see_dispersions_as_a_multiset((mu, sigma, _) in batches(), turn in 1usize..8, delta in 0.0f64..1.0) {
         let mut permuted = sigma.clone();
@@ -198,8 +198,8 @@ proptest! {
     }
 }
 
-/// What a permutation of the dispersions leaves bounded as before does change, unless the ratings
-/// do not look at them: the choice itself, and how far a change of the scores moves it.
+/// Permuting the dispersions does change what the bounds limit, unless the ratings ignore
+/// dispersions: the choice itself, and how far a change of the scores moves it.
 #[test]
 fn what_a_guarantee_bounds_depends_on_who_carries_which_dispersion() {
     let (mu, sigma, permuted) = ([1.0, 0.8, 0.0], [0.1, 2.0, 1.0], [2.0, 1.0, 0.1]);
@@ -214,11 +214,11 @@ fn what_a_guarantee_bounds_depends_on_who_carries_which_dispersion() {
     }
 }
 
-/// How much of the uniform bound an adversary reaches, N = 2 … 16, with all dispersions equal and
+/// How much of the uniform bound an adversary reaches, for N = 2 … 16, with equal dispersions and
 /// small D, where the bound is tightest.
 ///
-/// Half of a tied batch raised and half lowered moves 1 − 1/N² of it for odd N and all of it for
-/// even N.
+/// Raising half of a tied batch and lowering the other half reaches all of the bound for even N,
+/// and 1 − 1/N² of it for odd N.
 #[test]
 fn the_sharpened_bound_is_nearly_attained() {
     const SPREAD: f64 = std::f64::consts::SQRT_2;
@@ -241,19 +241,19 @@ fn the_sharpened_bound_is_nearly_attained() {
         let expected = if n % 2 == 0 { 1.0 } else { 1.0 - 1.0 / (n * n) as f64 };
         // D = 1e-3 leaves curvature of order D.
         assert!((sharpened - expected).abs() < CURVATURE, "{n}: {sharpened}");
-        // Equal spreads: the two sharpened bounds agree with the formula.
+        // With equal spreads, the two sharpened bounds equal the formula.
         let slope = Link::<f64>::lipschitz(&sk_aggregate::Probit).unwrap();
         let formula = (n as f64 * slope * radius / (2.0 * temperature * SPREAD)).tanh();
         assert!(
             (certificate.bound(radius) - formula).abs() < ROUNDING && (certificate.uniform(radius) - formula).abs() < ROUNDING
         );
-        // E7: the published one is loose by 4(N−1)/N in this limit.
+        // E7: in this limit the published bound is too large by a factor of 4(N−1)/N.
         assert!((published - expected * n as f64 / (4.0 * (n as f64 - 1.0))).abs() < CURVATURE, "{n}: {published}");
     }
 }
 
-/// At any degrees of freedom the scores where Student's t changes from one form to another are as
-/// safe as all others.
+/// For any degrees of freedom, the certificate also holds at scores where the formula of Student's
+/// t changes.
 #[test]
 fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
     const TEMPERATURE: f64 = 0.1;
@@ -263,28 +263,30 @@ fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
     for nu in [0.1, 1.0, 19.9, 20.0, 1e3, 1e7, 1e8, 1e9, 1e10, 1e12, 1e16, 1e300] {
         let member = RoundRobin::new(StudentT::new(nu).unwrap(), PNorm::EUCLIDEAN);
         let bound = StabilityCertificate::new(&member, &Batch::trusted(&[0.0; 2], &sigma), TEMPERATURE).unwrap().bound(DELTA);
-        // u from 0 to 5 in steps of 2δ/√2, coarsely, and finely around √3, where the mean of the
-        // beta distribution lies.
+        // u from 0 to 5 in coarse steps of 1.4e-3/√2, and in fine steps of δ/√2 around √3, where
+        // the mean of the beta distribution lies.
         let fine = (-2000..2000).map(|k| 6f64.sqrt() + f64::from(k) * DELTA);
         for gap in (0..5000).map(|k| f64::from(k) * 1.4e-3).chain(fine) {
             let before = choice(&member, &softmax, &[gap, 0.0], &sigma);
             let after = choice(&member, &softmax, &[gap + DELTA, -DELTA], &sigma);
             let moved = total_variation(&before, &after);
-            // Ratings known to 1e-15, over T.
+            // Ratings are accurate to 1e-15; divided by T.
             assert!(moved <= bound + 1e-13, "{nu}: {moved} > {bound} at a gap of {gap}");
         }
     }
 }
 
-/// The sharpened bound with dispersions over two decades, where every rival counts by its own
-/// spread: it is reached, for N = 2 … 16.
+/// The sharpened bound is reached for N = 2 … 16 with dispersions over two decades, where every
+/// rival counts by its own spread.
 ///
-/// The pair (i, l) of C(σ) tied in rating on top of the others, at a temperature at which these
+/// The pair (i, l) of C(σ) ties in rating above the others, at a temperature at which the others
+/// have no probability. Then i and l move apart, and each rival moves in the direction that helps
+/// more. All scores are so close that every slope is L_g.
 /// have no part in the choice; then the two moved apart, and each rival to where it helps more. All
 /// scores are so close that every slope is L_g.
 #[test]
 fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
-    /// What curvature and the others' part leave of the bound.
+    /// The rest is lost to curvature and to the probability of the others.
     const REACHED: f64 = 0.999;
     const TEMPERATURE: f64 = 1e-9;
     const DELTA: f64 = 1e-10;
@@ -311,7 +313,7 @@ fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
                 member.rate(&Batch::trusted(mu, &sigma), &mut ratings);
                 ratings[i] - ratings[l]
             };
-            // R_i − R_l falls with μ_l.
+            // Bisection: R_i − R_l falls as μ_l grows.
             let (mut low, mut high) = (-1e3 * LEAD, 1e3 * LEAD);
             for _ in 0..100 {
                 mu[l] = 0.5 * (low + high);
@@ -324,7 +326,7 @@ fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
             };
             let moved = total_variation(&at(-1.0), &at(1.0));
             let certificate = StabilityCertificate::new(&member, &Batch::trusted(&mu, &sigma), TEMPERATURE).unwrap();
-            // Ratings known to 1e-16, over T.
+            // Ratings are accurate to 1e-16; divided by T.
             assert!(moved <= certificate.bound(DELTA) + 1e-6, "{n}: {moved} {}", certificate.bound(DELTA));
             sharpened = sharpened.min(moved / certificate.bound(DELTA));
             uniform = uniform.min(moved / certificate.uniform(DELTA));
@@ -334,8 +336,8 @@ fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
     }
 }
 
-/// At the ends of the range: a spread that overflows bounds what it allows, one too small for a
-/// slope says so, and no number is NaN.
+/// At the ends of the range: a spread that overflows still gives a bound, one too small for a slope
+/// is refused, and no number is NaN.
 #[test]
 fn certificates_hold_at_the_ends_of_the_range() {
     struct Triple;
@@ -386,19 +388,20 @@ fn a_certificate_by_hand() {
     let batch = Batch::trusted(&[0.0; 3], &[0.0, 1.0, 2.0]);
     let modulus = RoundRobin::new(Identity, PNorm::SUM).modulus(&batch).unwrap();
     assert_eq!((modulus.published, modulus.uniform, modulus.sharpened), (4.0, 6.0, 5.0));
-    // α = ¼ of fluency leaves ¾ of the scores and of the dispersions: the modulus stays.
+    // α = ¼ of fluency leaves ¾ of the scores and of the dispersions, so the modulus does not
+    // change.
     let fluent = Fluent::new(Entry::plain(0.25).unwrap(), RoundRobin::new(Identity, PNorm::SUM));
     assert_eq!(fluent.modulus(&batch.with_trusted_fluency(&[0.0; 3])).unwrap(), modulus);
     assert_eq!(fluent.modulus(&batch).unwrap(), modulus);
-    // Two identity ratings and half a score: what each moves, added.
+    // The modulus of 2 identity ratings plus half a score is the sum of both.
     let mixed = modulus.with_scores(2.0, 0.5);
     assert_eq!((mixed.published, mixed.uniform, mixed.sharpened), (8.5, 13.0, 11.0));
     let deaf = Fluent::new(Entry::plain(1.0).unwrap(), RoundRobin::thurstone());
     assert_eq!(deaf.modulus(&batch.with_trusted_fluency(&[0.0; 3])).unwrap().sharpened, 0.0);
 }
 
-/// MOD's mixture moves with its scores as they do themselves where it is the identity, and has no
-/// bounded slope elsewhere.
+/// For reverse KL, MOD's mixture is the identity and has the modulus of the scores. For other
+/// divergences its slope is unbounded.
 #[test]
 fn a_mixture_is_covered_under_the_reverse_kl_divergence_alone() {
     let batch = Batch::trusted(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
@@ -424,7 +427,7 @@ fn what_has_no_bound_is_refused_with_the_reason() {
     assert_eq!(refused(&Copeland), NoCertificate::Jump);
     assert_eq!(refused(&RoundRobin::new(Cubic, PNorm::SUM)), NoCertificate::UnboundedSlope);
     assert_eq!(refused(&RoundRobin::thurstone()), NoCertificate::NoSpread { i: 0, j: 2 });
-    // Either standardisation alone is enough.
+    // Each of the two standardisations alone is enough for a refusal.
     let exact = Some(Standardize::EXACT);
     for entry in [Entry::sound(0.5), Entry::new(0.5, exact, None), Entry::new(0.5, None, exact)] {
         assert_eq!(refused(&Fluent::new(entry.unwrap(), RoundRobin::thurstone())), NoCertificate::Standardized);
@@ -441,8 +444,8 @@ fn what_has_no_bound_is_refused_with_the_reason() {
     }
 }
 
-/// E8: a change of 5e-4 in one score of a near-tied batch moves a tournament's ratings by more than
-/// a point, in either convention.
+/// E8: in a near-tied batch, a change of 5e-4 in one score moves a tournament's ratings by more
+/// than a point, under either convention.
 #[test]
 fn a_tournament_jumps() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);

@@ -1,5 +1,5 @@
-//! The statements about the family that are not axioms: where attenuation ends, the canonical
-//! members, the boundary, what dispersions are for, and what aggregation costs.
+//! Statements about the family other than the axioms: where attenuation ends, the canonical
+//! members, the boundary, the value of dispersions, and the cost of aggregation.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -26,8 +26,8 @@ fn choice(aggregator: &dyn Aggregator, selector: &dyn Selector, mu: &[f64], sigm
     probabilities
 }
 
-/// ∂R_0/∂μ_0 of two candidates Δ apart under s = σ_0 (the other is certain), by a central
-/// difference that keeps nine digits.
+/// ∂R_0/∂μ_0 for two candidates at a distance Δ under s = σ_0 (the other has σ = 0). The central
+/// difference has nine correct digits.
 fn sensitivity(link: &dyn Link, delta: f64, s: f64) -> f64 {
     let h = 1e-4 * s;
     let member = RoundRobin::new(link, PNorm::EUCLIDEAN);
@@ -35,9 +35,9 @@ fn sensitivity(link: &dyn Link, delta: f64, s: f64) -> f64 {
     (at(delta + h) - at(delta - h)) / (2.0 * h)
 }
 
-/// E2: A5 holds where u·g′(u) rises, and its end u* is where that peaks: u²= 1 for the probit and
-/// every Student t, u = 1 for Laplace, u·tanh(u/2) = 1 for the logistic and 2u·tanh(u) = 1 for
-/// tanh, which is the logistic at twice the argument.
+/// E2: A5 holds where u·g′(u) increases, up to the peak u*: u² = 1 for the probit and every Student
+/// t, u = 1 for Laplace, u·tanh(u/2) = 1 for the logistic, and 2u·tanh(u) = 1 for tanh, which is
+/// the logistic at twice the argument.
 #[test]
 fn attenuation_ends_at_the_peak_of_u_times_the_slope() {
     let student = |nu| StudentT::new(nu).unwrap();
@@ -55,7 +55,7 @@ fn attenuation_ends_at_the_peak_of_u_times_the_slope() {
     for (name, link, threshold) in thresholds {
         for part in [0.05, 0.3, 0.6, 0.9, 0.97, 1.03, 1.1, 1.5, 3.0] {
             let u = part * threshold;
-            // Δ = 1 and s = 1/u, one part in a hundred wider.
+            // Δ = 1 and s = 1/u, then s wider by 1%.
             let (at, wider) = (sensitivity(link, 1.0, 1.0 / u), sensitivity(link, 1.0, 1.01 / u));
             assert_eq!(wider < at, part < 1.0, "{name} at {part} u*: {at} {wider}");
         }
@@ -63,15 +63,15 @@ fn attenuation_ends_at_the_peak_of_u_times_the_slope() {
     for (name, link) in [("asinh", &Asinh as &dyn Link), ("signed log", &SignedLog), ("identity", &Identity)] {
         for u in [1e-3, 0.1, 1.0, 1.6, 10.0, 1e3] {
             let (at, wider) = (sensitivity(link, 1.0, 1.0 / u), sensitivity(link, 1.0, 1.01 / u));
-            // Differences of ratings of order 10 known to 1e-15, over 2e-4 s.
+            // Differences of ratings of order 10, accurate to 1e-15, divided by 2e-4 s.
             assert!(wider < at * (1.0 + 1e-9), "{name} at {u}: {at} {wider}");
         }
     }
 }
 
 proptest! {
-    /// The canonical family: up to ½ per rival, Thurstone's ratings are expected wins under normal
-    /// errors, Bradley–Terry's under logistic.
+    /// The canonical family: plus ½ per rival, Thurstone's ratings are the expected wins under
+    /// normal errors, and Bradley–Terry's those under logistic errors.
     #[test]
     fn named_members_are_expected_wins(players in vec((-2.0f64..2.0, 0.1f64..3.0), 2..9)) {
         let (mu, sigma): (Vec<f64>, Vec<f64>) = players.into_iter().unzip();
@@ -90,13 +90,13 @@ proptest! {
                 prop_assert!((rating + half - wins).abs() < 1e-12, "{rating} {wins}");
             }
         }
-        // p → ∞ is the weakest link.
+        // The weakest link is the limit p → ∞.
         let near = rate(&RoundRobin::new(Probit, PNorm::new(1e9).unwrap()), &mu, &sigma);
         prop_assert!(near.iter().zip(rate(&RoundRobin::weakest_link(), &mu, &sigma)).all(|(a, b)| (a - b).abs() < 1e-8));
     }
 
-    /// The boundary corollary: σ → 0 and T → 0 select the highest score, jointly and in either
-    /// order, for bounded and slow links.
+    /// The boundary corollary: as σ → 0 and T → 0, jointly or in either order, bounded and slow
+    /// links select the highest score.
     #[test]
     fn pointwise_selection_is_the_boundary(steps in vec(0.05f64..1.0, 1..8), sigma in vec(0.1f64..10.0, 8), turn in 0usize..8) {
         let mut mu: Vec<f64> = steps.iter().scan(0.0, |sum, step| { *sum += step; Some(*sum) }).collect();
@@ -113,10 +113,11 @@ proptest! {
         for member in members {
             for t in [1e-9, 1e-12, 0.0] {
                 let vanishing: Vec<f64> = sigma.iter().map(|s| t * s).collect();
-                // T → 0 after σ → 0, which at σ = 0 may be before it.
+                // T → 0 after σ → 0. With σ = 0 the order does not matter.
                 prop_assert_eq!(choice(member, &Argmax, &mu, &vanishing)[best], 1.0);
                 let at = |temperature: f64| choice(member, &Softmax::new(temperature).unwrap(), &mu, &vanishing)[best];
-                // With it, as fast, faster and slower; and after it.
+                // T → 0 jointly with σ, at the same rate, faster and slower; and σ → 0 at a fixed
+                // T.
                 for temperature in [t, t * t, t.sqrt(), t.powf(0.25)].into_iter().filter(|&t| t > 0.0).chain([1e-3, 1e-15]) {
                     prop_assert!(at(temperature) > 1.0 - 1e-9, "σ = {t} σ₀, T = {temperature}: {}", at(temperature));
                 }
@@ -125,16 +126,16 @@ proptest! {
     }
 }
 
-/// Candidates of a world.
+/// Candidates in a world.
 const N: usize = 7;
 
-/// E[quality of the choice] of a Thurstone softmax.
+/// The expected quality of the choice of a Thurstone softmax.
 fn outcome(quality: &[f64], mu: &[f64], sigma: &[f64]) -> f64 {
     let p = choice(&RoundRobin::thurstone(), &Softmax::new(0.3).unwrap(), mu, sigma);
     p.iter().zip(quality).map(|(p, q)| p * q).sum()
 }
 
-/// A world: qualities, their rewards and the dispersions a blade reports.
+/// A world draws qualities, their rewards, and the dispersions that a blade reports.
 type World = fn(&mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]);
 
 fn normal(rng: &mut dyn Rng) -> f64 {
@@ -146,21 +147,21 @@ fn one_of(rng: &mut ChaCha8Rng) -> f64 {
     if rng.random_bool(0.5) { 0.2 } else { 3.0 }
 }
 
-/// σ_i is drawn apart from all else: 𝓘(σ) = 0.
+/// σ_i is independent of everything else: 𝓘(σ) = 0.
 fn uninformative(rng: &mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]) {
     let quality = std::array::from_fn(|_| normal(rng));
     let mu = quality.map(|q| q + one_of(rng) * normal(rng));
     (quality, mu, std::array::from_fn(|_| one_of(rng)))
 }
 
-/// σ_i is the deviation of the error of candidate i.
+/// σ_i is the standard deviation of the error of candidate i.
 fn informative(rng: &mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]) {
     let (quality, sigma): ([f64; N], [f64; N]) = (std::array::from_fn(|_| normal(rng)), std::array::from_fn(|_| one_of(rng)));
     (quality, std::array::from_fn(|i| quality[i] + sigma[i] * normal(rng)), sigma)
 }
 
-/// σ_i is large where the reward is too high and small where it is too low, while |μ_i − q_i| is
-/// independent of it: 𝓘(σ) = 0 again.
+/// σ_i is large if the reward is too high and small if it is too low, but independent of |μ_i −
+/// q_i|: 𝓘(σ) = 0 again.
 fn signed(rng: &mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]) {
     let quality = std::array::from_fn(|_| normal(rng));
     let over: [bool; N] = std::array::from_fn(|_| rng.random_bool(0.5));
@@ -168,8 +169,8 @@ fn signed(rng: &mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]) {
     (quality, mu, over.map(|over| if over { 3.0 } else { 0.2 }))
 }
 
-/// Mean and standard error of the outcome of real less shuffled and of shuffled less zero
-/// dispersions, at `scale` times the world's.
+/// Means and standard errors of two differences in outcome: real minus shuffled dispersions, and
+/// shuffled minus zero dispersions. The dispersions are `scale` times those of the world.
 fn decomposition(world: World, scale: f64) -> [(f64, f64); 2] {
     const WORLDS: usize = 20_000;
     let mut rng = ChaCha8Rng::seed_from_u64(11);
@@ -191,30 +192,30 @@ fn decomposition(world: World, scale: f64) -> [(f64, f64); 2] {
     })
 }
 
-/// Real, shuffled and zero σ (`app:cor:decomp`): independent dispersions may be shuffled for free
-/// but not dropped, and informative ones earn their keep.
+/// Real, shuffled and zero σ (`app:cor:decomp`): shuffling independent dispersions costs nothing,
+/// but dropping them does; informative dispersions improve the outcome.
 #[test]
 fn shuffling_costs_what_is_coupled_and_dropping_costs_the_scale() {
     let [coupling, scale] = decomposition(uninformative, 1.0);
     println!("uninformative: real − shuffled {coupling:?}, shuffled − zero {scale:?}");
-    // Exchangeability makes the first difference exactly zero in expectation.
+    // By exchangeability, the expectation of the first difference is exactly zero.
     assert!(coupling.0.abs() < 4.0 * coupling.1);
     assert!(scale.0.abs() > 5.0 * scale.1);
     let [coupling, _] = decomposition(informative, 1.0);
     println!("informative: real − shuffled {coupling:?}");
     assert!(coupling.0 > 10.0 * coupling.1);
-    // The second difference goes to nothing with the scale; it need not do so steadily, since its
-    // sign may change on the way.
+    // The second difference vanishes with the scale. It need not decrease monotonically, since its
+    // sign may change.
     let [none, all] = [1e-6, 1.0].map(|scale| decomposition(uninformative, scale)[1].0.abs());
     println!("|shuffled − zero| at scale 1e-6 and 1: {none:.1e} {all:.1e}");
     assert!(none < 1e-5 && all > 1e-2);
 }
 
-/// 𝓘(σ) = 0 does not make the coupling free: it is blind to dispersions that go with the sign of
-/// the error.
+/// 𝓘(σ) = 0 does not make shuffling free: 𝓘 cannot detect dispersions that follow the sign of the
+/// error.
 #[test]
 fn informativeness_does_not_bound_what_shuffling_costs() {
-    // |μ − q| does not tell the two dispersions apart …
+    // |μ − q| has the same mean for both dispersions …
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let mut errors = [(0.0, 0.0); 2];
     for _ in 0..4000 {
@@ -225,9 +226,9 @@ fn informativeness_does_not_bound_what_shuffling_costs() {
         }
     }
     let [small, large] = errors.map(|(sum, count)| sum / count);
-    // Uniform on 0.2, some 14 000 each: a standard error of 7e-4.
+    // Uniform with width 0.2, some 14 000 draws each: a standard error of 7e-4.
     assert!((small - large).abs() < 3e-3, "{small} {large}");
-    // … and yet the pairing matters.
+    // … but shuffling them changes the outcome.
     let [coupling, _] = decomposition(signed, 1.0);
     println!("signed: real − shuffled {coupling:?}");
     assert!(coupling.0.abs() > 10.0 * coupling.1, "{coupling:?}");

@@ -1,5 +1,5 @@
-//! Candidates that tie in exact arithmetic tie in floating point, so that a choice follows its
-//! candidates when they are permuted.
+//! Candidates that tie in exact arithmetic also tie in floating point, so a choice does not depend
+//! on the order of the candidates.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -8,13 +8,13 @@ use sk_core::{Aggregator, Batch, Composite, Normalizer, OperatingPoint, ScoreTab
 use sk_normalize::{CandidateBatch, Rank, Robust};
 use sk_select::Champion;
 
-/// A permutation reorders sums of a few numbers of order 1, and the champion's temperature is 8:
-/// what remains of their rounding.
+/// A permutation reorders sums of a few numbers of order 1; the rest is their rounding, divided by
+/// the champion's temperature of 8.
 const TOLERANCE: f64 = 1e-12;
 
 const POINT: OperatingPoint = OperatingPoint::HHH;
 
-/// Every operator that compares candidates in pairs, under the sound convention.
+/// Every operator that compares pairs of candidates, under the sound convention.
 fn aggregators() -> Vec<(&'static str, Box<dyn Aggregator>)> {
     let entry = || Entry::sound(POINT.alpha).unwrap();
     vec![
@@ -27,7 +27,7 @@ fn aggregators() -> Vec<(&'static str, Box<dyn Aggregator>)> {
     ]
 }
 
-/// The champion's distribution over candidates with these composites.
+/// The champion's distribution over candidates with these composites and fluency.
 fn champion(aggregator: &dyn Aggregator, mu: &[f64], sigma: &[f64], fluency: &[f64]) -> Vec<f64> {
     let batch = Batch::new(mu, sigma).unwrap().with_fluency(fluency).unwrap();
     let (mut ratings, mut probabilities) = (vec![f64::NAN; mu.len()], vec![f64::NAN; mu.len()]);
@@ -36,9 +36,9 @@ fn champion(aggregator: &dyn Aggregator, mu: &[f64], sigma: &[f64], fluency: &[f
     probabilities
 }
 
-/// N = 2, ℓ against μ at α = ½: both candidates enter with 0, so the ratings tie and μ alone
-/// decides. With z(μ) = ±1/√2 and w_blade = 1 and T = 8 the first of two, which has the lower μ,
-/// has 1/(1 + e^(w_blade·√2/T)).
+/// N = 2, with ℓ opposed to μ at α = ½: both candidates enter the rating with 0, so the ratings tie
+/// and μ alone decides. The candidate with the lower μ has the probability 1/(1 +
+/// e^(w_blade·√2/T)), since z(μ) = ±1/√2.
 #[test]
 fn opposing_fluency_leaves_the_choice_to_the_scores() {
     let lower = 1.0 / (1.0 + (POINT.w_blade * 2f64.sqrt() / POINT.temperature).exp());
@@ -52,7 +52,7 @@ fn opposing_fluency_leaves_the_choice_to_the_scores() {
     }
 }
 
-/// One candidate against three alike, with a fluency that undoes the difference.
+/// One candidate against three equal ones, with a fluency that cancels the difference.
 #[test]
 fn a_group_of_equals_ties_with_the_one_that_fluency_brings_level() {
     let (mu, sigma, fluency) = ([0.2, 0.0, 0.0, 0.0], [0.5; 4], [-1.1, -1.0, -1.0, -1.0]);
@@ -64,8 +64,8 @@ fn a_group_of_equals_ties_with_the_one_that_fluency_brings_level() {
     }
 }
 
-/// A batch in which many candidates tie: a few distinct rows, repeated, with blades and a fluency
-/// that oppose or repeat each other, and a permutation of it.
+/// A batch in which many candidates tie, and a permutation of it: a few distinct rows, repeated,
+/// with blades and a fluency that oppose or repeat each other.
 #[derive(Debug, Clone)]
 struct Tied {
     blades: Vec<(Vec<f64>, Vec<f64>)>,
@@ -75,7 +75,7 @@ struct Tied {
 }
 
 fn tied() -> impl Strategy<Value = Tied> {
-    // Few values, which are no dyadic fractions, so that sums round and tie often.
+    // Few values, so that ties are common, and no dyadic fractions, so that sums round.
     let score = || prop::sample::select(vec![-1.1, -0.3, -0.1, 0.0, 0.1, 0.2, 0.3, 0.7]);
     let row =
         (score(), score(), score(), prop::sample::select(vec![0.1, 0.3, 0.5])).prop_map(|(a, b, c, sigma)| [a, b, c, sigma]);
@@ -87,11 +87,11 @@ fn tied() -> impl Strategy<Value = Tied> {
             let [a, b, c, sigma] = std::array::from_fn(column);
             let opposed = |x: &[f64]| x.iter().map(|v| 3.0 - 1.7 * v).collect::<Vec<f64>>();
             let (blades, weights, fluency) = match kind {
-                // A fluency against the only blade.
+                // A fluency opposed to the only blade.
                 0 => (vec![a.clone()], vec![1.0], opposed(&a)),
-                // Two blades against each other.
+                // Two opposed blades.
                 1 => (vec![a.clone(), opposed(&a)], vec![0.5, 0.5], c),
-                // Three blades that say the same of rows in another order.
+                // Three blades with equal weights.
                 2 => (vec![a.clone(), b.clone(), c.clone()], vec![1.0 / 3.0; 3], opposed(&b)),
                 _ => (vec![a.clone(), b, opposed(&a)], vec![0.4, 0.2, 0.4], c),
             };

@@ -1,5 +1,5 @@
-//! The tournament: what the `sound` convention repairs, what it does not, and how it stands to the
-//! exact operator.
+//! The tournament: what the `sound` convention repairs, what it does not, and how its ratings
+//! compare with the exact operator.
 
 use proptest::prelude::*;
 use rand::seq::SliceRandom;
@@ -30,7 +30,7 @@ fn bracket<F: Real>(tournament: &SwissElo, players: &[Player<F>]) -> Bracket<F> 
     tournament.bracket(&Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency))
 }
 
-/// Who met whom, round after round.
+/// The pairs that played, round by round.
 fn path<F>(bracket: &Bracket<F>) -> Vec<(usize, usize)> {
     bracket.rounds.iter().flat_map(|round| round.matches.iter().map(|m| (m.i, m.j))).collect()
 }
@@ -48,7 +48,7 @@ fn sound() -> SwissElo {
     SwissElo::sound(ROUNDS, ALPHA).unwrap()
 }
 
-/// Players from a small grid, so that ties of every kind are common, and from a continuum.
+/// Players from a small grid, so that ties of every kind are common, and from a continuous range.
 fn players() -> impl Strategy<Value = Vec<Player>> {
     let grid = (0i32..3, 0i32..2, 0i32..2).prop_map(|(m, s, l)| (f64::from(m), f64::from(s), f64::from(l)));
     let line = (-3.0f64..3.0, 0.0f64..2.0, -4.0f64..0.0);
@@ -69,7 +69,7 @@ proptest! {
         let permuted: Vec<Player> = order.iter().map(|&i| players[i]).collect();
         let ratings = rate(&tournament, &players);
         let expected: Vec<f64> = order.iter().map(|&i| ratings[i]).collect();
-        // To the last bit: all arithmetic is done in the canonical order.
+        // Equal bit for bit, because all arithmetic runs in the canonical order.
         prop_assert_eq!(rate(&tournament, &permuted), expected);
     }
 
@@ -89,13 +89,13 @@ proptest! {
 
     #[test]
     fn shifting_and_rescaling_scores_changes_nothing(players in players(), exponent in -20i32..20, shift in -8i32..8) {
-        // A power of two and, on a grid of 2^-20, a small integer: exact in floating point.
+        // Exact in floating point: a power of two, and a small integer on a grid of 2^-20.
         let grid = |x: f64| (x * 1_048_576.0).round() / 1_048_576.0;
         let players: Vec<Player> = players.into_iter().map(|(m, s, l)| (grid(m), grid(s), grid(l))).collect();
         let a = 2f64.powi(exponent);
         let moved: Vec<Player> = players.iter().map(|&(m, s, l)| (a * (m + f64::from(shift)), a * s, l)).collect();
-        // Means round differently after the shift; a rating moves by K times that. A pair that is
-        // tied but for rounding may be paired otherwise, so such batches are left out.
+        // Means round differently after the shift, and K magnifies the difference in a rating.
+        // Rounding may also change the pairing of near-ties; such batches are skipped.
         let (before, after) = (bracket(&sound(), &players), bracket(&sound(), &moved));
         prop_assume!(path(&before) == path(&after));
         for (x, y) in before.ratings.iter().zip(&after.ratings) {
@@ -110,7 +110,7 @@ proptest! {
         let record = bracket(&tournament, &players);
         let n = players.len();
         prop_assert_eq!(&rate(&tournament, &players), &record.ratings);
-        // What one gains the other loses; rounding of n·R additions to 1500.
+        // A match moves rating points from one player to the other; n·R additions to 1500 round.
         prop_assert!((record.ratings.iter().sum::<f64>() - n as f64 * START).abs() < 1e-8);
         prop_assert_eq!(record.rounds.len(), rounds);
         let mut met = std::collections::HashSet::new();
@@ -131,17 +131,18 @@ proptest! {
 
     #[test]
     fn single_precision_follows_double(players in proptest::collection::vec((-3000i32..3000, 0.1f64..2.0, -4000i32..0), 1..9)) {
-        // Thousandths: a spread that the rounding of its scores is a fraction of would be magnified
-        // with it.
+        // Scores are multiples of 0.001: a spread close to the rounding of its scores would magnify
+        // that rounding.
         let players: Vec<Player> = players.into_iter().map(|(m, s, l)| (f64::from(m) / 1000.0, s, f64::from(l) / 1000.0)).collect();
         let narrow: Vec<Player<f32>> = players.iter().map(|&(m, s, l)| (m as f32, s as f32, l as f32)).collect();
         let widened: Vec<Player> = narrow.iter().map(|&(m, s, l)| (m.into(), s.into(), l.into())).collect();
         let (single, double) = (bracket(&sound(), &narrow), bracket(&sound(), &widened));
-        // Ratings that differ by less than single precision can tell may be paired otherwise.
+        // Ratings that are equal in single precision may lead to other pairings; such batches are
+        // skipped.
         prop_assume!(path(&single) == path(&double));
         for (a, b) in single.ratings.iter().zip(&double.ratings) {
-            // 1500 is known to 1e-4 in single precision, and rounded at each of five rounds;
-            // z-scores to 1e-4 at the smallest spread.
+            // In single precision 1500 is accurate to 1e-4 and rounded in each of five rounds;
+            // z-scores are accurate to 1e-4 at the smallest spread.
             prop_assert!((f64::from(*a) - b).abs() < 0.05, "{a} {b}");
         }
     }
@@ -168,7 +169,7 @@ fn impossible_parameters_are_refused() {
     for (k_max, k_min) in [(0.0, 0.0), (10.0, 20.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0), (10.0, 0.0), (10.0, f64::NAN)] {
         assert!(sound().with_schedule(k_max, k_min).is_err(), "{k_max} {k_min}");
     }
-    // The first that is wrong is the one that is named.
+    // The error names the first wrong value.
     for (k_max, k_min, named) in
         [(0.0, 0.0, "k_max is 0"), (-1.0, -2.0, "k_max is -1"), (10.0, 0.0, "k_min is 0"), (10.0, 11.0, "k_min is 11")]
     {
@@ -194,19 +195,19 @@ fn scores_without_spread_leave_the_match_to_fluency() {
     assert!(ratings[0] > ratings[1] && ratings[1] > ratings[2], "{ratings:?}");
 }
 
-/// A table too large for the stack goes the same way.
+/// A table that is too large for the stack gives correct results too.
 #[test]
 fn large_batches_are_ordered_by_a_long_tournament() {
     let n = 200;
     let players: Vec<Player> = (0..n).map(|i| (f64::from(i), 0.0, f64::from(i))).collect();
     let ratings = rate(&SwissElo::sound(12, ALPHA).unwrap(), &players);
-    // Certain matches between distinct strengths: the best half must end above the worst half on
-    // average.
+    // Matches without uncertainty between distinct strengths: on average the best half must end
+    // above the worst half.
     let mean = |r: &[f64]| r.iter().sum::<f64>() / r.len() as f64;
     assert!(mean(&ratings[100..]) > mean(&ratings[..100]) + 10.0);
 }
 
-/// How often permuting the candidates changes who wins, over random batches of seven.
+/// The share of random batches of seven in which permuting the candidates changes the winner.
 fn share_of_changed_winners(tournament: &SwissElo) -> f64 {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let batches = 2000;
@@ -226,8 +227,8 @@ fn seeding_by_input_order_makes_the_winner_depend_on_it() {
     let share = share_of_changed_winners(&by_index);
     assert!((0.1..0.4).contains(&share), "{share}");
     assert_eq!(share_of_changed_winners(&sound()), 0.0);
-    // Seeded by score, the published runs depend on the order of the input only where scores are
-    // tied.
+    // The published runs seed by score, so they depend on the order of the input only if scores
+    // tie.
     assert_eq!(share_of_changed_winners(&SwissElo::paper(ROUNDS, ALPHA).unwrap()), 0.0);
     let players = |tied: [Player; 2]| [(2.0, 0.5, -2.0), tied[0], tied[1], (0.0, 0.5, -2.0)];
     let (a, b) = ((1.0, 0.1, -1.0), (1.0, 0.9, -3.0));
@@ -249,11 +250,11 @@ fn it_remains_a_tournament() {
         demoted += i32::from(rate(&sound(), &players)[0] < ratings[0]);
     }
     let share = |count: i32| f64::from(count) / f64::from(batches);
-    // It usually crowns the candidate that the exact operator rates first, and raising a score
-    // sometimes lowers the rating (A4).
+    // Usually the winner is the candidate that the exact operator rates highest. Sometimes a higher
+    // score lowers the rating (A4).
     assert!((0.7..0.95).contains(&share(agree)), "{}", share(agree));
     assert!((0.01..0.25).contains(&share(demoted)), "{}", share(demoted));
-    // 15 of the 21 pairs are played.
+    // 15 of the 21 pairs play.
     let record = bracket(&sound(), &random_players(&mut rng, 7));
     assert_eq!(record.rounds.iter().map(|r| r.matches.len()).sum::<usize>(), 15);
 }

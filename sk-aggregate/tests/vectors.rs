@@ -1,5 +1,5 @@
-//! Many values at once against one at a time: links and spreads against 40 digits and their own
-//! scalar methods, round robins against [`RoundRobin::rate_pair_by_pair`].
+//! Vectors of values against single values: links and spreads against 40 digits and their scalar
+//! methods, round robins against [`RoundRobin::rate_pair_by_pair`].
 
 mod reference;
 
@@ -11,12 +11,13 @@ use reference::{STUDENT, table};
 use sk_aggregate::{Asinh, Identity, Link, PNorm, Probit, RoundRobin, Spread};
 use sk_core::{Aggregator, Batch, Real};
 
-/// What `Link::apply` and `Spread::apply` promise, relative to the exact value: some ten roundings,
-/// none of them magnified. The largest seen is 9e-16.
+/// The relative error that `Link::apply` and `Spread::apply` guarantee: some ten roundings, none of
+/// them magnified. The largest observed is 9e-16.
 const ELEMENTARY: f64 = 2e-15;
 
-/// One term of a rating, relative: g and s each within the above of exact on either path, and |u·g′(u)| ≤ |g(u)| for every link here, so
-/// that an error of u is not magnified. Sums of N terms add N roundings, in either order.
+/// The relative tolerance of a rating. On either path, g and s are within `link` of the exact
+/// values, and |u·g′(u)| ≤ |g(u)| for every link here, so an error of u is not magnified. A sum of
+/// N terms adds N roundings, in any order.
 fn rating_tolerance(n: usize, link: f64) -> f64 {
     3.0 * link + 2.0 * n as f64 * f64::EPSILON
 }
@@ -47,8 +48,8 @@ fn links_of_many_values_agree_with_forty_digits() {
     }
 }
 
-/// Densely, where the table is sparse: every link against its scalar self, over sixty decades and
-/// where it bends. Lengths that are no multiple of a vector are among them.
+/// A dense comparison where the table is sparse: every link against its scalar method, over sixty
+/// decades and where it bends. Some lengths are not multiples of the vector length.
 #[test]
 fn links_of_many_values_agree_with_one_at_a_time() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -63,7 +64,7 @@ fn links_of_many_values_agree_with_one_at_a_time() {
             let mut g = u.clone();
             link.apply(&mut g);
             for (g, u) in g.into_iter().zip(u) {
-                // The scalar link is itself only so good.
+                // The scalar link has an error too.
                 let error = (g / link.g(u) - 1.0).abs();
                 assert!(error <= 2.0 * tolerance, "{name}: g({u:e}) = {g:e}, one at a time {:e}: {error:e}", link.g(u));
                 worst = worst.max(error);
@@ -87,7 +88,7 @@ fn the_ends_of_the_range() {
             assert!(same, "{name} at {u:e}: {g:e} and {one:e}");
         }
     }
-    // Bounded links saturate exactly, so that certainty counts alike on either path.
+    // Bounded links saturate exactly, so that certain comparisons have equal values on both paths.
     for (name, link, _) in links::<f64>().into_iter().take(4) {
         let mut g = [40.0];
         link.apply(&mut g);
@@ -116,7 +117,8 @@ fn rate<F: Real>(member: &RoundRobin<&dyn Link<F>, PNorm>, mu: &[F], sigma: &[F]
     (fast, slow)
 }
 
-/// Fails unless every rating is within the tolerance of the sum of the magnitudes of its terms.
+/// Fails unless the error of every rating is within the tolerance times the sum of its terms'
+/// magnitudes.
 fn compare(name: &str, link: &dyn Link, spread: PNorm, tolerance: f64, mu: &[f64], sigma: &[f64]) -> Result<(), TestCaseError> {
     let n = mu.len();
     let (fast, slow) = rate(&RoundRobin::new(link, spread), mu, sigma);
@@ -124,14 +126,14 @@ fn compare(name: &str, link: &dyn Link, spread: PNorm, tolerance: f64, mu: &[f64
     for i in 0..n {
         let term = |j: usize| {
             let s = spread.s(sigma[i] / 4.0, sigma[j] / 4.0);
-            // A quarter of the smallest difference vanishes, and counts on no spread.
+            // A quarter of the smallest difference underflows, but it counts if the spread is zero.
             let delta = (mu[i] / 4.0 - mu[j] / 4.0).abs().max(5e-324);
             if mu[i] == mu[j] { 0.0 } else { link.g((delta / s).min(limit)) }
         };
         let scale: f64 = (0..n).filter(|&j| j != i).map(term).sum();
         let error = (fast[i] - slow[i]).abs();
-        // Quarters of the smallest numbers are not exact; such terms are below 1e-300, or there is
-        // no spread.
+        // A quarter of the smallest numbers is not exact. Such terms are below 1e-300, or their
+        // spread is zero.
         let allowed = rating_tolerance(n, tolerance) * scale + 1e-300;
         prop_assert!(error <= allowed, "{name}, p = {}: rating {i} is {:e}, pair by pair {:e}", spread.p(), fast[i], slow[i]);
     }
@@ -139,7 +141,7 @@ fn compare(name: &str, link: &dyn Link, spread: PNorm, tolerance: f64, mu: &[f64
 }
 
 /// Scores and dispersions with ties, zeros, thirty decades, the ends of the range, and differences
-/// that saturate.
+/// at which links saturate.
 fn hard() -> impl Strategy<Value = (f64, f64)> {
     let mu = prop_oneof![
         4 => -2.0f64..2.0,
@@ -188,7 +190,7 @@ proptest! {
             for (name, link, _) in links::<f32>() {
                 let (fast, slow) = rate(&RoundRobin::new(&*link, spread), &mu, &sigma);
                 for (a, b) in fast.iter().zip(&slow) {
-                    // Forty terms of order 1 to 10, each known to a few units in the last place.
+                    // Forty terms of order 1 to 10, each accurate to a few units in the last place.
                     prop_assert!((a - b).abs() <= 2e-4, "{name}: {a} {b}");
                 }
             }
@@ -209,8 +211,8 @@ proptest! {
     }
 }
 
-/// The smallest of scores and of differences decide which way, on no spread: ½ to the higher, by
-/// either path and in either precision.
+/// With a spread of zero, even the smallest scores and differences decide: the higher score gets ½,
+/// on either path and in either precision.
 #[test]
 fn the_smallest_scores_win() {
     for p in [1.0, 2.0, 3.0, f64::INFINITY] {
@@ -222,7 +224,7 @@ fn the_smallest_scores_win() {
     }
 }
 
-/// Differences of the smallest number, on some spread and on none, in one batch.
+/// Differences equal to the smallest number, with a positive and with a zero spread, in one batch.
 #[test]
 fn the_smallest_scores_agree_with_pair_by_pair() {
     let sigma =
@@ -232,8 +234,8 @@ fn the_smallest_scores_agree_with_pair_by_pair() {
     compare_all(players).unwrap();
 }
 
-/// Batches of one block and of many, of an even and an odd number of them, and past the length from
-/// which rounds are shared.
+/// Batches of one block and of many blocks, of an even and an odd number of them, and longer than
+/// the length from which threads share the rounds.
 #[test]
 fn large_batches_agree_with_pair_by_pair() {
     for n in [127, 128, 129, 256, 300, 511, 1100] {
@@ -246,7 +248,7 @@ fn large_batches_agree_with_pair_by_pair() {
     }
 }
 
-/// Somebody else's link and spread, of one method each, take the same path.
+/// A third-party link and spread with one method each take the same path.
 #[test]
 fn one_method_is_enough() {
     struct Softsign;
@@ -273,7 +275,7 @@ fn one_method_is_enough() {
     }
 }
 
-/// The same bits on one thread, on three, and without any.
+/// The same bits with one thread, with three, and without a thread pool.
 #[cfg(feature = "parallel")]
 #[test]
 fn ratings_do_not_depend_on_the_number_of_threads() {

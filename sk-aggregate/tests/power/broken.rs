@@ -1,5 +1,5 @@
-//! Operators that break one axiom. All are built on asinh over the Euclidean spread, which breaks
-//! none, unless their line says otherwise.
+//! Operators that each break one axiom. Unless stated otherwise, they modify asinh over the
+//! Euclidean spread, which breaks none.
 
 use sk_aggregate::axioms::Axiom::{self, A0, A1, A2, A3, A3Prime, A4, A5, A5Prime, A6, A7, A8};
 use sk_aggregate::{Kernel, Pairwise, RoundRobin};
@@ -8,7 +8,7 @@ use sk_core::{Aggregator, Batch};
 pub(crate) struct Broken {
     pub(crate) axiom: Axiom,
     pub(crate) how: &'static str,
-    /// What cannot be kept while breaking the axiom like this.
+    /// The axioms that must break together with this one.
     pub(crate) also: &'static [Axiom],
     pub(crate) operator: Box<dyn Aggregator>,
 }
@@ -31,7 +31,7 @@ impl<F: Fn((f64, f64), (f64, f64)) -> f64 + Send + Sync> Kernel for Scored<F> {
     }
 }
 
-/// A kernel of Δ and s₂ that meets two certain candidates as it meets others.
+/// A kernel of Δ and s₂ without an exception for two certain candidates.
 struct Bare<F>(F);
 
 impl<F: Fn(f64, f64) -> f64 + Send + Sync> Kernel for Bare<F> {
@@ -40,8 +40,8 @@ impl<F: Fn(f64, f64) -> f64 + Send + Sync> Kernel for Bare<F> {
     }
 }
 
-/// What the earlier of two candidates in the batch gets; the later gets the opposite. Two certain
-/// candidates draw.
+/// A kernel for the earlier of two candidates in the batch; the later one gets the opposite. Two
+/// certain candidates draw.
 struct Ordered<F>(F);
 
 impl<F: Fn(f64, f64, f64) -> f64 + Send + Sync> Aggregator for Ordered<F> {
@@ -60,7 +60,7 @@ impl<F: Fn(f64, f64, f64) -> f64 + Send + Sync> Aggregator for Ordered<F> {
     }
 }
 
-/// Any function of a batch and the ratings of a sound operator.
+/// Edits the ratings of a sound operator by any function of the batch.
 struct Spoiled<F>(F);
 
 impl<F: Fn(&Batch<'_>, &mut [f64]) + Send + Sync> Aggregator for Spoiled<F> {
@@ -70,7 +70,7 @@ impl<F: Fn(&Batch<'_>, &mut [f64]) + Send + Sync> Aggregator for Spoiled<F> {
     }
 }
 
-/// One operator below five candidates, another from there on.
+/// One operator below five candidates, and another from five on.
 struct FromFive<S, B>(S, B);
 
 impl<S: Aggregator, B: Aggregator> Aggregator for FromFive<S, B> {
@@ -93,7 +93,7 @@ fn link(g: impl Fn(f64) -> f64 + Send + Sync + 'static) -> Box<dyn Aggregator> {
     delta(move |d, a, b| g(d / a.hypot(b)))
 }
 
-/// Δ′/s₂ for scores seen through `f`.
+/// asinh((f(μ_i) − f(μ_j))/s₂).
 fn seen(f: impl Fn(f64) -> f64 + Send + Sync + 'static) -> Box<dyn Aggregator> {
     Box::new(Pairwise(Scored(move |own: (f64, f64), rival: (f64, f64)| ((f(own.0) - f(rival.0)) / own.1.hypot(rival.1)).asinh())))
 }
@@ -114,7 +114,7 @@ fn certain(a: f64, b: f64) -> bool {
     a == 0.0 || b == 0.0
 }
 
-/// g with its part beyond |u| = 6 replaced: asinh(6) + tail(|u| − 6).
+/// asinh with its part beyond |u| = 6 replaced by asinh(6) + tail(|u| − 6).
 fn tail(tail: impl Fn(f64) -> f64 + Send + Sync + 'static) -> Box<dyn Aggregator> {
     link(move |u| if u.abs() <= 6.0 { u.asinh() } else { u.signum() * (6f64.asinh() + tail(u.abs() - 6.0)) })
 }
@@ -230,7 +230,7 @@ pub(crate) fn all() -> Vec<Broken> {
 
     add(A5, &[], "the probit link", Box::new(RoundRobin::thurstone()));
     add(A5, &[], "past |u| = 6 the link grows more slowly than log u, by 1e-6", {
-        // g′ falls like u^−1.000001 from where it is at 6.
+        // From |u| = 6 on, g′ falls like u^−1.000001.
         const POWER: f64 = 1e-6;
         let slope = 1.0 / 37f64.sqrt();
         tail(move |over| slope * 6.0 / POWER * -((-POWER * ((over + 6.0) / 6.0).ln()).exp_m1()))

@@ -1,6 +1,6 @@
-//! The power of the axiom kit: operators that are broken on purpose, each in one axiom and as few
-//! others as can be, are caught from any of twenty seeds; sound operators pass a hundred thousand
-//! cases.
+//! The power of the axiom kit. Operators that are broken on purpose, each in one axiom and as few
+//! others as possible, are caught from each of twenty seeds. Sound operators pass a hundred
+//! thousand cases.
 
 mod broken;
 
@@ -12,7 +12,7 @@ use broken::{Broken, all};
 
 const SEEDS: std::ops::Range<u64> = 0..20;
 
-/// How many cases each seed takes to catch `broken`; panics where one does not.
+/// The number of cases that each seed needs to catch `broken`. Panics if a seed does not.
 fn cases_needed(broken: &Broken) -> Vec<usize> {
     let needed = |seed| match check(broken.axiom, &*broken.operator, DEFAULT_CASES, seed) {
         Verdict::Violated { found_after, .. } => found_after,
@@ -21,8 +21,8 @@ fn cases_needed(broken: &Broken) -> Vec<usize> {
     SEEDS.map(needed).collect()
 }
 
-/// The power of the kit as a table, which `report.txt` keeps: how many cases it took, and what was
-/// found.
+/// Compares the power of the kit with the table in `report.txt`: the number of cases, and the
+/// counterexamples.
 #[test]
 fn every_broken_operator_is_caught_from_every_seed() {
     let seeds = SEEDS.end - SEEDS.start;
@@ -37,12 +37,13 @@ fn every_broken_operator_is_caught_from_every_seed() {
         let Verdict::Violated { counterexample, violation, .. } = check(broken.axiom, &*broken.operator, DEFAULT_CASES, 0) else {
             panic!("{} {} was caught from seed 0 a moment ago", broken.axiom, broken.how);
         };
-        // Digits that no other mathematical library changes: a difference that is rounding is none.
+        // Print only digits that do not depend on the mathematical library; a difference of
+        // rounding size is zero.
         let (left, right) = (violation.left, violation.right);
         let by = if violation.difference().abs() < 1e-12 * left.abs() { 0.0 } else { violation.difference() };
         report += &format!("{:22}{}: {left:.3e} against {right:.3e}, by {by:.1e}\n", "", violation.reason);
         report += &format!("{:22}at {counterexample}\n", "");
-        // Shrinking must not lose the violation.
+        // The shrunk case must still violate the law.
         assert!(broken.axiom.law(&*broken.operator, &counterexample).is_err());
     }
     println!("{report}");
@@ -53,7 +54,8 @@ fn every_broken_operator_is_caught_from_every_seed() {
     assert_eq!(report.lines().count(), kept.lines().count());
 }
 
-/// Alone, but for A3: what changes the ranking changes the ratings.
+/// Three operators for each axiom break it alone. Those of A3 break A3′ too, since a change of the
+/// ranking is a change of the ratings.
 #[test]
 fn three_for_each_axiom_break_it_alone() {
     for axiom in Axiom::ALL {
@@ -62,7 +64,7 @@ fn three_for_each_axiom_break_it_alone() {
     }
 }
 
-/// A broken operator breaks its own axiom and those that it must break with it, and no other.
+/// A broken operator breaks its own axiom, the axioms in `also`, and no other.
 #[test]
 fn what_is_broken_is_what_is_said() {
     let mut wrong = Vec::new();
@@ -79,7 +81,7 @@ fn what_is_broken_is_what_is_said() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// An operator, its name and the axioms it breaks.
+/// The name of an operator, the operator, and the axioms that it breaks.
 type Member = (&'static str, Box<dyn Aggregator>, &'static [Axiom]);
 
 fn sound() -> Vec<Member> {

@@ -16,7 +16,8 @@ ARGUMENTS = [
 ]
 
 
-# From many degrees of freedom on by quadrature, since the series of the incomplete beta function then has too many terms.
+# From this many degrees of freedom on, use quadrature: the series of the incomplete beta function
+# would have too many terms.
 MANY = 50
 
 
@@ -30,11 +31,11 @@ def student(nu):
         )
 
     def many(u):
-        # Past 40 the tails hold less than 1e-37.
+        # Beyond 40, the tails hold less than 1e-37.
         with mp.workdps(60 + int(mp.log10(nu))):
             density = mp.exp(mp.loggamma((nu + 1) / 2) - mp.loggamma(nu / 2)) / mp.sqrt(nu * mp.pi)
             end = min(u, mp.mpf(40))
-            # In parts of `end`, since the quadrature stops at an absolute error.
+            # Integrate over parts of `end`, since the quadrature stops at an absolute error.
             points = [k / end for k in range(41) if k < end] + [mp.mpf(1)]
             return density * end * mp.quad(lambda part: mp.exp(-(nu + 1) / 2 * mp.log1p((part * end) ** 2 / nu)), points)
 
@@ -46,7 +47,7 @@ STUDENTS = [
     "1e300",
 ]
 
-# Where the elementary links bend, densely.
+# A dense grid where the elementary links bend.
 GRID = [k / 32 for k in range(1, 289)]
 
 LINKS = {
@@ -60,7 +61,8 @@ LINKS = {
 }
 
 
-# Below so many degrees of freedom g is computed in two ways, and least exactly just above where the second begins.
+# Below this many degrees of freedom, g has one formula for small u and another for large u. It is
+# least accurate just above the switch.
 FRACTION = 20
 
 

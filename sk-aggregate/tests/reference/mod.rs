@@ -1,16 +1,16 @@
-//! The links of `links.json` and their values to 40 digits.
+//! The links of `links.json`, with values to 40 digits.
 
 use std::collections::BTreeMap;
 
 use sk_aggregate::{Asinh, Laplace, Link, Logistic, Probit, SignedLog, StudentT, Tanh};
 use sk_core::Real;
 
-/// What Student's t may be off by, relative: of the fewest degrees of freedom a small g is what a
-/// tail leaves of ½.
+/// The largest relative error of Student's t. With few degrees of freedom, a small g is ½ minus a
+/// tail.
 pub(crate) const STUDENT: f64 = 2e-14;
 
-/// Degrees of freedom of the table, the fewest among them, and on either side of where the
-/// continued fraction ends.
+/// The degrees of freedom in the table. They include the smallest that is allowed, and values on
+/// both sides of the end of the continued fraction.
 const STUDENTS: [(&str, f64); 21] = [
     ("student_0.1", 0.1),
     ("student_0.3", 0.3),
@@ -35,7 +35,7 @@ const STUDENTS: [(&str, f64); 21] = [
     ("student_1e300", 1e300),
 ];
 
-/// (u, g(u)) of each link, by name.
+/// The pairs (u, g(u)) of each link, by name.
 pub(crate) fn table() -> BTreeMap<String, Vec<(f64, f64)>> {
     serde_json::from_str(include_str!("links.json")).expect("the reference is a table of pairs")
 }
@@ -44,8 +44,8 @@ pub(crate) fn student(nu: f64) -> StudentT {
     StudentT::new(nu).expect("positive and finite")
 }
 
-/// Every link of the table by its name there, and how far it may be from the table, relative:
-/// `elementary` for those made of one elementary function.
+/// Every link of the table: its name there, the link, and its largest relative error; `elementary`
+/// is that of links with one elementary function.
 pub(crate) fn links<F: Real>(elementary: f64) -> Vec<(&'static str, Box<dyn Link<F>>, f64)> {
     let mut links: Vec<(&'static str, Box<dyn Link<F>>, f64)> = vec![
         ("probit", Box::new(Probit), elementary),
