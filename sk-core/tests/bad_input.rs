@@ -1,8 +1,8 @@
-//! Numbers that are not scores or weights are refused where they enter, with the index at fault.
+//! Numbers that are not valid scores or weights are refused on entry, with the index of the fault.
 
 use sk_core::{Batch, Score, ScoreError, ScoreTable, Simplex, SimplexError};
 
-/// Not finite, the three ways.
+/// The three kinds of numbers that are not finite.
 const NOT_FINITE: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 fn said(error: impl std::error::Error) -> String {
@@ -38,7 +38,7 @@ fn a_batch_says_whose_fluency_is_at_fault() {
     assert_eq!(batch.with_fluency(&[-1.0, -2.0]).unwrap().fluency(), Some(&[-1.0, -2.0][..]));
 }
 
-/// What is trusted is not looked at where speed counts, and is where faults are looked for.
+/// Trusted values are checked in debug builds only.
 #[cfg(debug_assertions)]
 #[test]
 fn trust_is_checked_in_debug_builds() {
@@ -131,7 +131,7 @@ fn weights_off_the_simplex_are_refused() {
     assert_eq!(said(Simplex::new([0.5, 0.25]).unwrap_err()), "weights sum to 0.75; they must sum to 1");
     let zero = Simplex::normalized([0.0, 0.0]).unwrap_err();
     assert_eq!(said(zero), "weights sum to 0; they must sum to a positive number");
-    // A hair off is read as one, and divided out.
+    // A sum within 1e-6 of 1 is accepted, and the weights are divided by it.
     assert!(Simplex::new([0.5, 0.5 + 2e-6]).is_err());
     assert_eq!(Simplex::new([0.5, 0.5 + 9e-7]).unwrap().as_slice(), Simplex::normalized([0.5, 0.5 + 9e-7]).unwrap().as_slice());
 }

@@ -12,12 +12,12 @@ use sk_core::{
     Selector, Simplex, SpanEnd, SpecHandle, TokenId,
 };
 
-/// What the slots were asked to do.
+/// The calls that the slots received.
 #[derive(Debug, Default)]
 struct Counts {
     proposals: AtomicUsize,
     readings: AtomicUsize,
-    /// Tokens of candidates read, once per policy: the NKL of the proposition.
+    /// Candidate tokens read, counted once per policy: the product NKL of the proposition.
     scored: AtomicUsize,
     blades: AtomicUsize,
     ratings: AtomicUsize,
@@ -29,7 +29,7 @@ impl Counts {
     }
 }
 
-/// `n` candidates of `length` tokens.
+/// Proposes `n` candidates of `length` tokens.
 struct Drafts {
     n: usize,
     length: usize,
@@ -129,8 +129,8 @@ fn step(scheme: &mut Scheme) {
     scheme.step(&mut context, 0, 1000, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
 }
 
-/// N·(K + 1)·L tokens scored: K blades, and the backbone that all of them are measured against,
-/// once.
+/// A step scores N·(K + 1)·L tokens: under K blades, and once under the backbone to which all of
+/// them are compared.
 #[test]
 fn a_step_scores_every_candidate_once_under_every_blade() {
     for (n, length, blades) in [(1, 1, 1), (7, 12, 3), (16, 5, 8), (3, 40, 2)] {
@@ -140,8 +140,8 @@ fn a_step_scores_every_candidate_once_under_every_blade() {
     }
 }
 
-/// An edit copies K pointers whatever N, L and the models are: it asks nothing of any slot, and
-/// what stays seated is the same object.
+/// An edit copies K pointers, whatever N, L and the models are. It calls no slot, and the blades
+/// that stay seated are the same objects.
 #[test]
 fn an_edit_asks_nothing_of_any_slot_and_moves_no_blade() {
     for (n, length) in [(1, 1), (64, 1000)] {
@@ -157,7 +157,7 @@ fn an_edit_asks_nothing_of_any_slot_and_moves_no_blade() {
         assert!((0..3).all(|k| same(k, (&reweighted, k))));
         assert!(same(0, (&swapped, 0)) && !same(1, (&swapped, 1)) && same(2, (&swapped, 2)));
         assert!(same(0, (&seated, 0)) && same(2, (&seated, 2)));
-        // The next step pays for the blades that count now, and only for them.
+        // The next step evaluates only the blades that now have a positive weight.
         step(&mut scheme);
         assert_eq!(counts.take(), [1, 1, n * 3 * length, 2, 1]);
     }

@@ -1,10 +1,10 @@
-//! The paper map, the deviations and the theory of the book name items and tests as `path::name`:
-//! each must exist.
+//! The paper map, the deviations and the theory of the book name items and tests as `path::name`.
+//! Each of them must exist.
 
 use std::fs;
 use std::path::Path;
 
-/// The quoted code of a Markdown text.
+/// The inline code of a Markdown text.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -33,7 +33,7 @@ fn every_item_and_test_of_the_paper_map_exists() {
         }
     }
     assert!(missing.is_empty(), "not found:\n{}", missing.join("\n"));
-    // A map of which nothing was read would pass as well.
+    // Without this check, a map from which no names are read would pass.
     assert!(checked > 100, "{checked}");
 }
 

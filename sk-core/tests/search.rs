@@ -1,4 +1,4 @@
-//! Steps that score less than all of their candidates, and steps that draft twice.
+//! Steps that score only some of their candidates, and steps that draft twice.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use sk_core::{
     Search, Seat, Selector, Settled, Simplex, SpanEnd, SpecHandle, StepTrace, TokenId, Waves,
 };
 
-/// What the slots were asked, in order.
+/// The calls that the slots received, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// Proposes given spans.
@@ -32,7 +32,7 @@ impl Proposal for Spans {
     }
 }
 
-/// Reads a token's log-probability as minus its value.
+/// A backbone whose log-probability of a token is minus its id.
 struct Digital(Log);
 
 impl Backbone for Digital {
@@ -54,7 +54,7 @@ impl Backbone for Digital {
     }
 }
 
-/// μ is the mean log-probability, and must be read for exactly the tokens of the candidate.
+/// μ is the mean log-probability. Requires a reading of exactly the candidate's tokens.
 struct Mean;
 
 impl Blade for Mean {
@@ -73,7 +73,7 @@ impl Blade for Mean {
     }
 }
 
-/// One blade as it is, rated as it is.
+/// One blade without normalisation; the rating is its μ.
 struct Plain;
 
 impl Normalizer for Plain {
@@ -99,7 +99,7 @@ impl Selector for Exponential {
     }
 }
 
-/// The highest rating.
+/// Chooses the highest rating.
 struct Highest;
 
 impl Selector for Highest {
@@ -114,7 +114,8 @@ fn spans(spans: &[&[TokenId]]) -> Vec<Vec<TokenId>> {
     spans.iter().map(|span| span.to_vec()).collect()
 }
 
-/// A step over `drafted`, with `fallback` where a choice is below a threshold, and the log of it.
+/// Makes a step over `drafted`, with a fallback if the choice is below a threshold. Returns the
+/// trace and the log of calls.
 fn step(
     drafted: &[&[TokenId]],
     search: Search,
@@ -159,7 +160,7 @@ fn waves(first: usize, size: usize, settled: Settled) -> Search {
     Search::Waves(Waves::new(count(first), count(size), settled).unwrap())
 }
 
-/// Means 3, 1, 2 and 0.5; of the first token 0, 1, 2 and 0.
+/// −μ is 3, 1, 2 and 0.5; by the first token alone it is 0, 1, 2 and 0.
 const FOUR: [&[TokenId]; 4] = [&[0, 6], &[1, 1, 1], &[2, 2], &[0, 1]];
 
 #[test]
@@ -168,7 +169,7 @@ fn a_race_that_drops_nobody_chooses_as_a_step_that_scores_everything() {
     let (raced, log) = step(&FOUR, race(1, 1.0), None, Exponential);
     assert_eq!((full.decision, full.candidates), (raced.decision, raced.candidates));
     assert_eq!(log[..2], ["read [1, 1, 1, 1]", "read [2, 3, 2, 2]"]);
-    // Nothing is longer than the first tokens: one reading.
+    // If no candidate is longer than the first tokens, there is one reading.
     let (short, log) = step(&FOUR, race(3, 0.1), None, Exponential);
     assert_eq!(short.decision.probabilities.iter().filter(|&&p| p > 0.0).count(), 4);
     assert_eq!(log[0], "read [2, 3, 2, 2]");
@@ -176,13 +177,14 @@ fn a_race_that_drops_nobody_chooses_as_a_step_that_scores_everything() {
 
 #[test]
 fn a_race_drops_the_unlikely_and_keeps_them_in_the_batch() {
-    // By first tokens: 1, e⁻¹, e⁻² and 1 over their sum, 2.503: the equals hold 0.799, with the second 0.946.
+    // By first tokens the weights are 1, e⁻¹, e⁻² and 1, with the sum 2.503. The two equal
+    // candidates hold 0.799, with the second candidate 0.946.
     let (trace, log) = step(&FOUR, race(1, 0.9), None, Exponential);
     let scored: Vec<Option<usize>> = trace.candidates.iter().map(|candidate| candidate.scored).collect();
     assert_eq!(scored, [None, None, Some(1), None]);
     assert_eq!(log[..2], ["read [1, 1, 1, 1]", "read [2, 3, 2]"]);
     assert_eq!((trace.scored_tokens(), trace.drafted_tokens()), (2 + 3 + 1 + 2, 9));
-    // The dropped one has the score of its first token and no chance.
+    // The dropped candidate has the score of its first token and a probability of zero.
     assert_eq!(trace.decision.mu, [-3.0, -1.0, -2.0, -0.5]);
     let weights = [(-3.0f64).exp(), (-1.0f64).exp(), 0.0, (-0.5f64).exp()];
     let sum: f64 = weights.iter().sum();
@@ -190,7 +192,7 @@ fn a_race_drops_the_unlikely_and_keeps_them_in_the_batch() {
         // A few roundings of numbers below one.
         assert!((p - weight / sum).abs() < 1e-15, "{p}");
     }
-    // The backbone keeps the row of its last reading, the proposal the candidate.
+    // The backbone commits a row of its last reading, the proposal commits a candidate.
     let survivors = [0, 1, 3];
     let row = survivors.iter().position(|&i| i == trace.decision.chosen).unwrap();
     assert_eq!(log[2..], [format!("backbone keeps {row}"), format!("proposal keeps {}", trace.decision.chosen)]);
@@ -198,7 +200,8 @@ fn a_race_drops_the_unlikely_and_keeps_them_in_the_batch() {
 
 #[test]
 fn a_race_whose_survivors_fall_behind_is_won_by_the_best_of_them() {
-    // The first leads after one token and ends last; the second was dropped, and looks better than it.
+    // The first candidate leads after one token and is worse when read whole. The second was
+    // dropped with a better score.
     let (trace, _) = step(&[&[0, 9], &[1, 0]], race(1, 0.5), None, Highest);
     assert_eq!(trace.decision.mu, [-4.5, -1.0]);
     assert_eq!(trace.decision.probabilities, [1.0, 0.0]);
@@ -212,7 +215,7 @@ fn waves_end_when_the_choice_is_settled() {
     assert_eq!((tokens(&trace.candidates), tokens(&trace.unscored)), (vec![4, 1], vec![5, 0, 2]));
     assert_eq!((trace.decision.mu, trace.decision.chosen), (vec![-4.0, -1.0], 1));
 
-    // Nobody is good enough before the last wave, whose reading does not hold the winner.
+    // No candidate reaches the score, and the winner is not in the last reading.
     let (trace, log) = step(&[&[4], &[1], &[5], &[3], &[2]], waves(2, 2, Settled::Score(-0.5)), None, Highest);
     assert_eq!(log, ["read [1, 1]", "read [1, 1]", "read [1]", "proposal keeps 1"]);
     assert_eq!((trace.decision.chosen, trace.unscored.len()), (1, 0));

@@ -1,4 +1,4 @@
-//! Standardisation at the edges of floating point and of its own thresholds.
+//! Standardisation at the limits of floating point and at its own thresholds.
 
 use sk_core::{Deviation, Moments, Real, Standardize};
 
@@ -22,7 +22,7 @@ fn assert_close(got: &[f64], expected: &[f64], tolerance: f64) {
 fn no_magnitude_is_too_large_or_too_small() {
     let pair = [-0.5f64.sqrt(), 0.5f64.sqrt()];
     for size in [f64::MAX, 1e300, 1.0, 1e-300, f64::MIN_POSITIVE, 5e-324] {
-        // Subnormal numbers have one digit, and these two values are exact.
+        // Subnormal numbers have few digits, but these two values are exact.
         assert_close(&z(Standardize::EXACT, &[0.0, size]), &pair, 1e-12);
     }
     for size in [f32::MAX, 1e30, 1.0, 1e-30, f32::MIN_POSITIVE, 1e-45] {
@@ -36,7 +36,7 @@ fn moments_are_in_the_units_of_the_values() {
     for size in [1e-200, 3e-7, 1.0, 4e9, 1e200] {
         let moments = Moments::of(&[10.0 * size, 20.0 * size, 30.0 * size], Deviation::Sample);
         assert_close(&[moments.mean() / size, moments.std() / size], &[20.0, 10.0], 1e-12);
-        // σ of 5 sizes over a standard deviation of 10 and an ε of 30.
+        // In units of `size`: a σ of 5 over a standard deviation of 10 and an ε of 30.
         assert_close(&[rule(Deviation::Sample, 30.0 * size, 0.0).rescale(&moments, 5.0 * size)], &[0.125], 1e-12);
         assert_close(&[rule(Deviation::Sample, 30.0 * size, 0.0).apply(&moments, 40.0 * size)], &[0.5], 1e-12);
     }
@@ -53,7 +53,7 @@ fn a_batch_of_one_has_no_deviation() {
 
 #[test]
 fn the_two_divisors_by_hand() {
-    // Squared deviations 4 1 0 1 4.
+    // Squared deviations: 4, 1, 0, 1, 4.
     let values = [1.0, 2.0, 3.0, 4.0, 5.0];
     assert_close(&[Moments::of(&values, Deviation::Sample).std()], &[2.5f64.sqrt()], 1e-12);
     assert_close(&[Moments::of(&values, Deviation::Population).std()], &[2f64.sqrt()], 1e-12);
@@ -62,8 +62,8 @@ fn the_two_divisors_by_hand() {
 #[test]
 fn spread_is_told_from_rounding_at_any_size() {
     assert_eq!(z(Standardize::EXACT, &[0.0; 3]), [0.0; 3]);
-    // Two of 16 or of 1024 neighbouring numbers apart, against a threshold of 4 units in the last
-    // place of the largest.
+    // The values are 1, 16 or 1024 units in the last place apart. The threshold is 4 units in the
+    // last place of the largest value.
     for size in [2f64.powi(-600), 2f64.powi(-40), 1.0, 2f64.powi(40), 2f64.powi(600)] {
         for (apart, spread) in [(1.0, false), (16.0, true), (1024.0, true)] {
             let values = [size, size * (1.0 + apart * f64::EPSILON)];

@@ -37,14 +37,14 @@ impl Proposal for Digits {
     }
 }
 
-/// [`First`], that looks at a blade besides.
+/// [`First`] applied to the scores of one blade.
 struct LookingAt(&'static str);
 
 impl Selector for LookingAt {
     fn distribution(&self, ratings: &[f64], batch: &Batch<'_>, probabilities: &mut [f64]) {
         let table = batch.blades().unwrap();
         assert_eq!(table.candidates(), ratings.len());
-        // By name, whatever else was read.
+        // Finds the blade by name, among all that were read.
         First.distribution(table.mu(table.find(self.0).unwrap()), batch, probabilities);
     }
     fn blades(&self) -> Vec<Arc<str>> {
@@ -52,7 +52,8 @@ impl Selector for LookingAt {
     }
 }
 
-/// Reads a token's log-probability as minus its value, and remembers what it was asked.
+/// A backbone whose log-probability of a token is minus its id. It records the policies of each
+/// read.
 #[derive(Default)]
 struct Digital {
     asked: Arc<std::sync::Mutex<Vec<Vec<Policy>>>>,
@@ -74,7 +75,7 @@ impl Backbone for Digital {
     }
 }
 
-/// μ = sign · mean log-probability under the variant of the blade's name.
+/// μ = sign · mean log-probability under the variant with the blade's name.
 struct Mean {
     name: &'static str,
     sign: f64,
@@ -181,7 +182,7 @@ fn the_winner_is_appended_and_the_trace_says_why() {
     assert_eq!((trace.step, trace.chosen()), (0, &trace.candidates[trace.decision.chosen]));
 }
 
-/// Another way to choose from the candidates of [`scheme`]: by the blade `name`, with `selector`.
+/// An arm over the candidates of [`scheme`], with the blade `name` alone and with `selector`.
 fn arm(name: &'static str, sign: f64, selector: impl Selector + 'static) -> Arm {
     let seats = vec![Seat::new(name, Arc::new(Mean { name, sign }))];
     Arm {
@@ -195,7 +196,7 @@ fn arm(name: &'static str, sign: f64, selector: impl Selector + 'static) -> Arm 
     }
 }
 
-/// All alike.
+/// The uniform distribution.
 struct Even;
 
 impl Selector for Even {
@@ -219,7 +220,7 @@ fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
     let (alone, without, _) = run(Vec::new());
     let (together, with, asked) = run(vec![arm("large", -1.0, First), arm("small", 1.0, Even)]);
     assert_eq!(alone, together);
-    // One reading per step, under what anybody looks at.
+    // One reading per step, with every policy that any arm needs.
     assert_eq!(
         asked,
         [
@@ -237,7 +238,7 @@ fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
         let means: Vec<f64> = with.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
         assert_eq!((largest.name.as_str(), &largest.decision.mu), ("by large", &means));
         assert_eq!(means[largest.decision.chosen], means.iter().copied().fold(0.0, f64::max));
-        // The same distribution draws the same candidate: there is one uniform number.
+        // Equal distributions draw the same candidate, because all arms share one uniform number.
         assert_eq!((even.decision.chosen, &even.decision.probabilities), (with.decision.chosen, &with.decision.probabilities));
     }
     assert_eq!([with[0].position, with[1].position], [2, 2 + with[0].chosen().tokens.len()]);
@@ -279,13 +280,14 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     let (mut scheme, asked) = scheme(6);
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(8);
-    // Through a box and an `Arc`, as schemes hold their slots.
+    // In a `Box` and an `Arc`, as schemes hold their slots.
     scheme.arm.selector = Arc::new(Box::new(LookingAt("large")));
     let trace = scheme.step(&mut context, 0, 10, &mut rng).unwrap();
     let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
     assert_eq!(means[trace.decision.chosen], means.iter().copied().fold(0.0, f64::max));
     assert_eq!(trace.decision.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
-    // A normaliser may do more with a row than weigh it, so it sees those that count and no others.
+    // A normaliser sees only the rows of blades with a positive weight, because it may do more with
+    // a row than weigh it.
     struct Rows;
     impl Normalizer for Rows {
         fn combine(&self, scores: &ScoreTable, weights: &Simplex, out: &mut Composite) {
@@ -378,7 +380,7 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
         scheme.arm.selector = Arc::new(Fixed(probabilities.to_vec()));
         scheme.step(&mut Context::new([1]).unwrap(), 0, 10, &mut ChaCha8Rng::seed_from_u64(9))
     };
-    // Five roundings are allowed for five candidates.
+    // The tolerance is one rounding of 1e-9 per candidate, so 5e-9 here.
     for off in [0.0, 4e-9, -4e-9] {
         assert!(step(&[0.2, 0.2, 0.2, 0.2, 0.2 + off]).is_ok(), "{off}");
     }
@@ -390,7 +392,7 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
     assert!(matches!(step(&[0.5, 0.5 + 1e-9, -1e-9]), Err(StepError::Distribution { index: 2, .. })));
 }
 
-/// What a slot of one's own may return by mistake, a quotient of zeros for one.
+/// Values that a custom slot may return by mistake, for example 0/0.
 #[test]
 fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
     struct Nowhere(usize, usize);
@@ -422,7 +424,7 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
     }
     let error = refused(&|scheme| scheme.arm.normalizer = Arc::new(Nowhere(0, 1)));
     assert_eq!(error, "the normaliser's composites cannot be used: 4 composite scores for 3 scores");
-    // Scores from elsewhere, as a trace has them.
+    // Scores from another source, such as a trace.
     let (scheme, _) = scheme(3);
     let table = ScoreTable::new([([0.0, 0.0], [0.1; 2])]).unwrap();
     let decide = |weights: &[f64], fluency: Option<&[f64]>| {
@@ -442,7 +444,7 @@ fn a_generation_without_a_limit_ends_with_its_text() {
     assert_eq!((finish, context.response().last()), (Finish::EndOfText, Some(&END)));
 }
 
-/// A backbone is told of the winner of what it read, and of nothing else.
+/// A backbone receives a commit for its own readings only.
 #[test]
 fn a_backbone_that_was_not_asked_is_not_told() {
     struct Told(Digital, Arc<std::sync::Mutex<Vec<usize>>>);

@@ -1,4 +1,4 @@
-//! Small values, field by field.
+//! Small value types, field by field.
 
 use std::sync::Arc;
 
@@ -64,13 +64,13 @@ fn candidates_keep_their_order() {
     assert_eq!((candidates.len(), candidates.as_slice()), (3, &all[..]));
     assert!(candidates.iter().eq(&all) && (&candidates).into_iter().eq(&all));
     assert_eq!(candidates[1], all[1]);
-    // Log-probabilities round to a hair above zero, and no further.
+    // Rounding may lift a log-probability slightly above zero; more is refused.
     assert!(Candidates::new(vec![candidate(1, 1e-3)]).is_ok());
     let positive = Candidates::new(vec![candidate(8, -1.0), candidate(9, 2e-3)]).unwrap_err();
     assert!(matches!(positive, CandidatesError::LogProb { index: 1, position: 0, token: 9, .. }));
     let infinite = Candidates::new(vec![candidate(1, f32::INFINITY)]).unwrap_err();
     assert_eq!(infinite.to_string(), "token 1 at position 0 of candidate 0 has log-probability inf");
-    // A token that a truncation of another model excludes is impossible, not wrong.
+    // Another model's truncation may exclude a token, so −∞ is a valid log-probability.
     assert!(Candidates::new(vec![candidate(1, f32::NEG_INFINITY)]).is_ok());
 }
 
@@ -87,6 +87,6 @@ fn a_seat_shows_its_name() {
     let seat = Seat::new("calm", Arc::new(Silent));
     assert_eq!(format!("{seat:?}"), "Seat(\"calm\")");
     assert_eq!(&**seat.name(), "calm");
-    // A blade that says nothing of policies reads none.
+    // By default, a blade reads no policies.
     assert_eq!(seat.blade().policies(), []);
 }

@@ -1,5 +1,5 @@
-//! An allocator that counts, for tests of what allocates nothing. A test binary that includes this
-//! module runs on it.
+//! An allocator that counts, for tests that a function allocates nothing. A test binary that
+//! includes this module uses it for all allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,11 +15,11 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -27,14 +27,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `work` allocates. A buffer that grows counts too: growing is allocating anew here.
+/// The number of allocations that `work` makes. Growing a buffer counts, because the default
+/// `realloc` allocates.
 pub(crate) fn allocations(mut work: impl FnMut()) -> usize {
     let before = ALLOCATIONS.get();
     work();
     ALLOCATIONS.get() - before
 }
 
-/// Fails when `work` allocates the second time.
+/// Fails if a second run of `work` allocates.
 pub(crate) fn warm(what: &str, mut work: impl FnMut()) {
     work();
     assert_eq!(allocations(work), 0, "{what}");
