@@ -1,4 +1,4 @@
-//! What a digest depends on.
+//! The inputs of a digest.
 
 use sk_scheme::{SHIPPED, Shipped};
 
@@ -6,7 +6,7 @@ use sk_scheme::{SHIPPED, Shipped};
 fn digests_stay_as_they_are() {
     let mut spec = Shipped::named("swiss-knife").unwrap().spec().unwrap();
     ["helpful", "honest"].iter().for_each(|name| spec.seat(name));
-    // Another digest is another version of the canonical form, and makes sweeps start again.
+    // A new digest means a new version of the canonical form, and makes sweeps start again.
     assert_eq!(spec.digest(), "7e19814548a54b8875604e4d070132395b680dfc908c196c3ca02c89e3bf8480");
 }
 

@@ -1,4 +1,4 @@
-//! A scheme runs on any engine: here on one of three tokens, without tensors.
+//! A scheme runs on any engine; here on one with three tokens and no tensors.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sk_core::{
 };
 use sk_scheme::{SchemeError, SchemeSpec, Shipped};
 
-/// Token 0 is "a", 1 is "\n\n" and 2 ends a response. Variant k likes token k.
+/// Token 0 is "a", 1 is "\n\n", and 2 ends a response. Variant k prefers token k.
 struct Toy;
 
 struct ToyBackbone;
@@ -85,11 +85,11 @@ fn a_scheme_is_built_on_an_engine() {
     assert!(!steps.is_empty());
     for step in &steps {
         assert_eq!((step.candidates.len(), step.blades.len()), (7, 2));
-        // A blank line ends a span, and only the last token can be one.
+        // A blank line ends a span, so only the last token can be one.
         assert!(step.candidates.iter().all(|c| !c.tokens[..c.tokens.len() - 1].contains(&1)));
         assert!(step.fluency.is_some() && (step.decision.probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
     }
-    // The same spec as data is the same scheme.
+    // The spec read back from JSON gives the same scheme.
     let copy: SchemeSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
     let mut again = copy.build(&Toy).unwrap();
     let mut context = Context::new([0]).unwrap();

@@ -1,4 +1,4 @@
-//! Numbers are declared once, and what is declared is what holds.
+//! Each parameter is declared once, and its declared range is enforced.
 
 use sk_core::OperatingPoint;
 use sk_scheme::parameters::{self, ALL, Parameter};
@@ -47,7 +47,7 @@ fn ranges_are_those_of_the_operators() {
     for parameter in ALL.iter().filter(|parameter| parameter.option.is_some()) {
         let range = parameter.range;
         let inside = if range.open { 0.5 } else { range.least };
-        // The temperature of a softmax is above zero.
+        // The temperature of a softmax must be positive.
         let inside = if parameter.name == "temperature" { 1.0 } else { inside };
         let found = set(parameter, inside).unwrap().unwrap_or_else(|error| panic!("{}: {error}", parameter.name));
         assert!(parameter.name == "beta" || found == Some(inside), "{}: {found:?}", parameter.name);

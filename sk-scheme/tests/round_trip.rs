@@ -1,5 +1,5 @@
-//! A scheme of any kind is the same after a round trip through TOML and JSON, and what is no scheme
-//! is refused.
+//! A scheme of any kind is unchanged by a round trip through TOML and JSON, and invalid schemes are
+//! refused.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use sk_scheme::*;
 
-/// Any number in a range, and its ends.
+/// Numbers in a range, including its ends.
 fn within(low: f64, high: f64) -> impl Strategy<Value = f64> {
     prop_oneof![low..high, Just(low), Just(high)]
 }
@@ -119,7 +119,7 @@ fn blade(name: String) -> impl Strategy<Value = BladeSpec> {
     })
 }
 
-/// Blades in no order of their names.
+/// Blades that are not sorted by name.
 fn blades() -> impl Strategy<Value = (Vec<BladeSpec>, Option<BladeSpec>, Option<String>)> {
     let named = (blade("z".into()).boxed(), blade("a.b".into()).boxed(), blade("m\"n".into()).boxed(), 0usize..4)
         .prop_map(|(z, a, m, count)| [z, a, m].into_iter().take(count).collect());
@@ -255,7 +255,7 @@ fn scheme() -> impl Strategy<Value = SchemeSpec> {
     let weights = option::of(
         vec(0.0..9.0, 2).prop_map(|weights| ["z", "a.b"].into_iter().map(str::to_owned).zip(weights).collect::<NamedWeights>()),
     );
-    // Boxed, since the strategies of all slots side by side do not fit onto the stack of a test.
+    // Boxed, because the strategies of all slots together do not fit on the stack of a test.
     let slots = (
         proposal().boxed(),
         granularity().boxed(),
@@ -268,7 +268,8 @@ fn scheme() -> impl Strategy<Value = SchemeSpec> {
     (about, base, weights, slots).prop_map(|(about, base, weights, slots)| {
         let (proposal, granularity, (search, fallback, weighting), (blades, template, fluency), normalizer, aggregator, selector) = slots;
         let granularity = if proposal.draft().is_none() { GranularitySpec::Token } else { granularity };
-        // The tokens of a vocabulary are not searched, and a dual needs the threshold of a gate.
+        // A search needs a proposal that drafts, not a vocabulary. A dual weighting needs the
+        // threshold of a gate.
         let (search, fallback) = if proposal.draft().is_none() { Default::default() } else { (search, fallback) };
         let is_gated = selector.gates.iter().any(|gate| matches!(gate.on, GateOn::Blade { .. }));
         let weighting = match weighting {
@@ -309,7 +310,7 @@ proptest! {
 
 #[test]
 fn every_kind_has_a_case() {
-    // What the strategies above do not make is not tested: a new kind is to be added there.
+    // Only kinds that the strategies above generate are tested, so a new kind must be added there.
     let slots = ["proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
     let kinds = slots.map(|slot| {
         let schema = json_schema();

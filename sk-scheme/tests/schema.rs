@@ -1,10 +1,10 @@
-//! The JSON Schema of scheme files accepts those that ship and refuses slips.
+//! The JSON Schema of scheme files accepts the shipped ones and refuses mistakes.
 
 use serde_json::{Value, json};
 use sk_scheme::{SHIPPED, SchemeSpec, json_schema};
 
 /// Whether an instance is valid under the keywords that the schema uses. The crate `jsonschema`
-/// would ask other features of dependencies of Burn, which would then be built twice.
+/// would enable other features of Burn's dependencies, so Burn would be built twice.
 fn is_valid(schema: &Value, instance: &Value) -> bool {
     let keywords = match schema {
         Value::Bool(open) => return *open,
