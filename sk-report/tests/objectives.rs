@@ -1,4 +1,4 @@
-//! Files of objectives: what they define, and what is refused.
+//! Files of objectives: their definitions, and the errors for invalid ones.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ use sk_report::objectives::{Better, Objectives};
 /// Rounding of a mean of a few numbers below one.
 const ROUNDING: f64 = 1e-15;
 
-/// The beginning of SHA-256 over each shipped rubric's text, with the version it belongs to.
+/// The first digits of SHA-256 over each shipped rubric's text, with the version of the rubric.
 const TEXTS: [(&str, u32, &str); 9] = [
     ("response_quality", 1, "4021132f"),
     ("relevance", 1, "4538bed8"),
@@ -48,8 +48,8 @@ fn shipped_objectives_worked_by_hand() {
         ("refusal", 1.0),
         ("truthfulness", 0.5),
     ]);
-    // Refusal counts nowhere, safety is 1 − (0.25 + 0.5)/2, and the two blank rubrics of honesty
-    // are no zeros.
+    // Refusal is part of no objective, safety is 1 − (0.25 + 0.5)/2, and the two blank rubrics of
+    // honesty do not count as zeros.
     assert_eq!((hhh.names(), all.objectives), (vec!["quality", "safety", "honesty"], vec![0.75, 0.625, 0.5]));
     let refused = of(&[("refusal", 1.0)]);
     assert!(refused.objectives.iter().all(|score| score.is_nan()) && refused.is_judged() && refused.complete().is_none());
@@ -57,7 +57,7 @@ fn shipped_objectives_worked_by_hand() {
     let columns: Vec<&str> = hhh.columns().into_iter().map(|place| hhh.rubrics[place].name.as_str()).collect();
     assert_eq!(columns, ["helpfulness", "refusal"]);
     assert_eq!(hhh.of_blade("harmless").map(|objective| objective.name.as_str()), Some("safety"));
-    // The models that ship answer one rubric for each of the same objectives.
+    // The offline models answer one rubric for each of the same objectives.
     let offline = Objectives::offline();
     assert_eq!((offline.names(), &offline.blades), (hhh.names(), &hhh.blades));
     assert!(offline.rubrics.iter().all(|rubric| rubric.model.is_some() && hhh.rubric(&rubric.name).is_some()));
@@ -105,11 +105,11 @@ fn what_a_file_leaves_out_follows_from_names() {
     assert_eq!(own.definitions()[1], "depth = mean(detail, 1 − padding)");
     assert_eq!(own.scores(vec![Some(0.5), Some(0.75), Some(0.5)]).objectives, [0.5, 0.625]);
     assert_eq!((own.rubrics[2].version, own.rubrics[1].scale.unwrap().high()), (3, 5));
-    // A version is computed from the text, and so is another one when the text changes.
+    // A version is computed from the text of a rubric, so it changes with the text.
     let changed = Objectives::parse(&OWN.replace("How calm", "Just how calm")).unwrap();
     assert_ne!(own.rubrics[0].version, changed.rubrics[0].version);
     assert_eq!((own.rubrics[0].version, 3), (Objectives::parse(OWN).unwrap().rubrics[0].version, changed.rubrics[2].version));
-    // Written and read again they are the same.
+    // Objectives survive writing and parsing.
     assert_eq!(Objectives::parse(&toml::to_string(&own).unwrap()).unwrap(), own);
 }
 
@@ -131,7 +131,7 @@ fn what_is_wrong_is_named() {
     refused("name = \"calm\"", "name = \"\"", &["empty name"]);
     refused("name = \"calm\"", "name = \"pooled\"", &["\"pooled\"", "heading"]);
     refused("name = \"calm\"", "name = \"F1 of mean axes\"", &["\"F1 of mean axes\"", "heading"]);
-    // Read by any format, they are checked as in a file.
+    // Every format applies the checks of an objectives file.
     assert!(serde_json::from_str::<Objectives>(r#"{"objectives": [], "rubrics": []}"#).is_err());
     let none = Objectives::parse("objectives = []\nrubrics = []").unwrap_err();
     assert!(none.contains("[[objectives]]"), "{none}");

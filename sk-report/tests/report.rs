@@ -1,4 +1,4 @@
-//! Reports on small results made here, and on the paper's own where they are at hand.
+//! Reports on small results made here, and on the paper's own results if they are available.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use sk_report::report::{RawResults, Report, ReportError, Resampling, Value};
 use sk_report::stats::Steering;
 
-/// The folder of the paper's raw results, which are not part of the repository.
+/// The variable that names the folder of the paper's raw results, which are not in the repository.
 const PAPER_RESULTS: &str = "SWISS_KNIFE_PAPER_RESULTS";
 
 const HEADER: &str = "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
                       refusal,harmfulness,truthfulness,non_deception,epistemic_honesty\n";
 
-/// Two methods at two weight vectors on three prompts; `ours` follows the weights and is better,
-/// and one of its rubrics is blank.
+/// Two methods at two weight vectors on three prompts. `ours` follows the weights and is better;
+/// one of its rubrics is blank for one prompt.
 fn small() -> String {
     let mut text = HEADER.to_owned();
     for (config, weights, lift) in [("helpful", "1,0,0", 0.1), ("harmless", "0,0,1", 0.0)] {
@@ -37,7 +37,7 @@ fn report(frontier: &str) -> Report {
     Report::of(&read(frontier).unwrap(), "ours", Resampling { resamples: 200, seed: 1 }).unwrap()
 }
 
-/// The value in the row that starts with `row`, under `column`.
+/// The value in the row named `row`, under `column`.
 fn value<'a>(report: &'a Report, table: &str, row: &str, column: &str) -> &'a Value {
     let table = report.table(table).unwrap_or_else(|| panic!("no table {table}"));
     let at = table.columns.iter().position(|known| known.heading == column).unwrap_or_else(|| panic!("no column {column}"));
@@ -87,16 +87,16 @@ fn a_small_sweep_by_hand() {
     // All six differences have one sign: 2/2⁶.
     close(number(&report, "contrasts", "theirs", "p"), 2.0 / 64.0);
     close(number(&report, "contrasts", "theirs", "reference wins %"), 1.0);
-    // Three prompts can do no better than 2/2³.
+    // With three prompts, the smallest possible p is 2/2³.
     close(number(&report, "clustering", "f1: ours − theirs", "p, prompts"), 2.0 / 8.0);
-    // The two points of `ours` have one safety and one honesty, and the first the higher quality.
+    // Both points of `ours` have the same safety and honesty; the first has the higher quality.
     assert_eq!(number(&report, "geometry", "ours", "on front"), 1.0);
     close(number(&report, "geometry", "ours", "hypervolume"), 0.8 * 0.9 * 0.7);
     close(number(&report, "configurations", "range", "theirs"), 0.0);
     assert!(report.table("normalization").is_none() && report.table("spreads").is_none());
 }
 
-/// The same three scores in two orders: their means are equal, if not in floating point.
+/// The same three scores in two orders: their means are equal, but not in floating point.
 #[test]
 fn what_is_equal_on_paper_ties_in_every_table() {
     assert_ne!((0.1 + 0.2 + 0.3) / 3.0, (0.3 + 0.2 + 0.1) / 3.0);
@@ -114,11 +114,11 @@ fn what_is_equal_on_paper_ties_in_every_table() {
     for row in ["f1", "quality", "safety"] {
         assert_eq!(value(&result, "normalization", row, "p"), &Value::Empty, "{row}");
     }
-    // The floor tells cells apart that have an axis at zero.
+    // The floor separates cells that have an axis at zero.
     let floored = report(&text.replace("0.1,0.2,0.3,0.2,0.5,0.0,", "0,0,0,0.2,0.5,0.0,").replace("0.3,0.2,0.1,0.2", "0,0,0,0.4"));
     assert_eq!(number(&floored, "conventions", "theirs", "wins %, floor 1e-6"), 1.0);
     assert_eq!(number(&floored, "conventions", "theirs", "wins %, no floor"), 0.0);
-    // However close they are.
+    // It separates cells that are close, too.
     let close = text
         .replace("0.1,0.2,0.3,0.2,0.5,0.0,", "0.9012,0.9012,0.9012,1,1,1,")
         .replace("0.3,0.2,0.1,0.2,0.5,0.0,", "0.9,0.9,0.9,1,1,1,");
@@ -129,11 +129,11 @@ fn what_is_equal_on_paper_ties_in_every_table() {
 
 #[test]
 fn an_arm_that_was_run_on_fewer_prompts_is_compared_on_those() {
-    /// Differences are rounded to that.
+    /// Differences are rounded to a multiple of this.
     const GRID: f64 = 1e-9;
     let arms = small().replace("theirs", "ours_no_cbn");
-    // `ours` on the first prompt only, where its lines have it; one response of the arm with
-    // another score; one that was not judged.
+    // Three changes: `ours` has only the first prompt; one response of the arm has another score;
+    // one response was not judged.
     let few: String = arms
         .lines()
         .filter(|line| !line.starts_with("ours,") || line.contains(",0,0."))
@@ -153,7 +153,8 @@ fn an_arm_that_was_run_on_fewer_prompts_is_compared_on_those() {
 
 #[test]
 fn a_classifier_is_held_against_the_rubric_that_it_measures() {
-    // It says more of what the judge calls toxic, and flags one response; one it did not read.
+    // The classifier's score rises with the judge's toxicity and exceeds ½ for three responses. One
+    // response has no score.
     let mut text = HEADER.replace("\n", ",toxicity_detoxify,latency_ms\n");
     for (place, line) in small().lines().skip(1).enumerate() {
         let mut fields: Vec<String> = line.split(',').map(str::to_owned).collect();
@@ -187,7 +188,7 @@ fn weights_that_differ_by_rounding_are_one_point() {
 
 #[test]
 fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
-    // As `judge --rubrics helpfulness,harmfulness` leaves it: nothing of honesty.
+    // The table after `judge --rubrics helpfulness,harmfulness`: honesty was not judged.
     let blank = |line: &str| {
         let mut fields: Vec<&str> = line.split(',').collect();
         fields[12..15].fill("");
@@ -213,7 +214,7 @@ fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
         assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("0.000 of mean"), "{text}");
     }
 
-    // One cell without honesty: its quality and safety count, and it has no F1.
+    // If one cell lacks honesty, its quality and safety count, and it has no F1.
     let one = small().replacen("0.7,0.7,0.7\n", ",,\n", 1);
     let report = self::report(&one);
     close(number(&report, "methods", "ours", "quality"), 0.75);
@@ -229,7 +230,7 @@ fn the_same_seed_gives_the_same_report_whatever_the_order_of_rows() {
     assert_eq!(report(&text).tables, report(&text).tables);
     rows.reverse();
     let reversed = report(&format!("{HEADER}{}\n", rows.join("\n")));
-    // The order in which differences are resampled is that of the rows; nothing else depends on it.
+    // Differences are resampled in the order of the rows; nothing else depends on that order.
     for (a, b) in report(&text).tables.iter().zip(&reversed.tables) {
         assert_eq!((&a.id, a.rows.len()), (&b.id, b.rows.len()));
     }
@@ -240,7 +241,8 @@ fn the_same_seed_gives_the_same_report_whatever_the_order_of_rows() {
 /// A record of a sweep, and the steps of its trace.
 fn recorded(id: &str, scheme: &str, offset: usize, probabilities: &[&[f64]]) -> (String, String) {
     let step = |p: &&[f64]| {
-        // An argmax over a vocabulary of 100, of which one was kept with all the probability.
+        // For an argmax over a vocabulary of 100, the trace keeps one candidate that has all the
+        // probability.
         let n = if *p == [1.0, 0.0, 0.0] { 100 } else { p.len() };
         let candidates = vec![serde_json::json!({"tokens": [1]}); p.len()];
         let mu: Vec<f64> = (0..p.len()).map(|i| -(i as f64)).collect();
@@ -259,7 +261,7 @@ fn recorded(id: &str, scheme: &str, offset: usize, probabilities: &[&[f64]]) -> 
     (format!("{record}\n"), steps)
 }
 
-/// [`small`] with an id for each response, and the records of `runs`.
+/// [`small`] with an id for each response, and with records of `runs`.
 fn with_records(runs: &[(&str, &str, &[&[f64]])]) -> Result<RawResults, ReportError> {
     let folder = tempfile::tempdir().unwrap();
     let text = small();
@@ -291,8 +293,8 @@ fn records_are_those_of_the_responses_that_were_judged() {
 
 #[test]
 fn a_scheme_over_a_vocabulary_says_nothing_of_its_choices() {
-    // Of two steps of `theirs`, one is whole, since one token had all the probability: the step
-    // that would be left is no fair one.
+    // One of the two steps of `theirs` is complete, since one token had all the probability. That
+    // step alone would not represent the method, so the method is left out.
     let results = with_records(&[("r0", "ours", &[&[0.25, 0.75]]), ("r1", "theirs", &[&[0.5, 0.4], &[1.0, 0.0]])]).unwrap();
     assert_eq!(results.recorded.as_ref().unwrap().cut, ["theirs"]);
     let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
@@ -332,11 +334,11 @@ fn the_arm_without_normalisation_goes_by_either_name() {
         let report = Report::of(&read(&text).unwrap(), reference, Resampling { resamples: 20, seed: 1 }).unwrap();
         let table = report.table("normalization").unwrap_or_else(|| panic!("{name} is not compared"));
         assert!(table.notes.iter().all(|note| !note.contains("paper")), "{:?}", table.notes);
-        // It is no rival: what is best and worst stands alone.
+        // It does not count as a rival, so the best and worst examples have none.
         assert_eq!(value(&report, "examples", "best", "rival's F1"), &Value::Empty);
     }
     assert!(report(&small()).table("normalization").is_none());
-    // What ships as `no-cbn` is another scheme without normalisation, and a rival.
+    // Here `no-cbn` is not the ablation of the reference, so it is a rival.
     let other = report(&small().replace("theirs", "no-cbn"));
     assert!(other.table("normalization").is_none());
     assert!(number(&other, "examples", "best", "rival's F1") > 0.0);
@@ -355,8 +357,8 @@ fn the_best_and_the_worst_by_hand() {
     let examples = report.table("examples").unwrap();
     let row = |i: usize| examples.rows[i][..3].to_vec();
     let expected = |case: &str, prompt: usize, weights: &str| vec![Value::from(case), Value::from(prompt), Value::from(weights)];
-    // Quality rises with the prompt and with the weight of helpfulness; a prompt is shown once per
-    // case.
+    // Quality rises with the prompt and with the weight of helpfulness. Each case shows a prompt
+    // once.
     assert_eq!(row(0), expected("best", 2, "1/0/0"));
     assert_eq!(row(1), expected("best", 1, "1/0/0"));
     assert_eq!(row(3), expected("worst", 0, "0/0/1"));
@@ -413,10 +415,10 @@ fn what_cannot_be_read_is_named() {
     assert!(error.contains("\"our\"") && error.contains("did you mean \"ours\""), "{error}");
 }
 
-/// Published figures that do not follow from the cells under the reading that all others of their
-/// kind follow from.
+/// Published figures that do not follow from the cells, although all other figures of their kind
+/// follow under the same reading.
 ///
-/// Each with the value that does follow, to the digits printed and one more.
+/// Each has the recomputed value, with the printed digits and one more.
 const UNEXPLAINED: [[&str; 5]; 10] = [
     // Rounded twice: from four digits to three.
     ["tab:main", "rs", "", "spacing", "0.0865"],
@@ -425,14 +427,14 @@ const UNEXPLAINED: [[&str; 5]; 10] = [
     ["tab:per-config-full", "swiss_no_cbn", "0/1/0", "f1", "0.5725"],
     ["tab:perconfig", "args", "", "range", "0.0355"],
     ["sec:cbn", "cbn", "helpfulness", "share%", "38.95"],
-    // One exact tie between two weight vectors, which rounding errors broke.
+    // Two weight vectors tie exactly, and rounding errors broke the tie.
     ["tab:steerability-full", "swiss", "quality", "r_s", "0.1133"],
     ["tab:steerability-full", "swiss", "quality", "p", "0.8089"],
     ["tab:steerability-full", "swiss", "pooled", "r_s", "0.2020"],
     ["tab:steerability-full", "swiss", "pooled", "p", "0.3800"],
 ];
 
-/// Readings that the paper's words give and its figures contradict.
+/// Readings that follow the paper's words but contradict its figures.
 const CONTRADICTED: [&str; 5] =
     ["reference at the origin", "Schott: L1, n − 1", "F1 = 0 where an axis is", "as labelled", "unjudged left out, as stated"];
 
@@ -464,7 +466,7 @@ fn the_papers_tables_follow_from_its_raw_cells() {
     expected.sort();
     unexplained.sort();
     assert_eq!(unexplained, expected);
-    // Of 526 published figures, the 13 hypervolumes and those above do not follow under any
+    // Of 526 published figures, the 13 hypervolumes and those in `UNEXPLAINED` follow under no
     // reading.
     let figures = |row: &Vec<Value>| (0..4).map(|i| text(&row[i])).collect::<Vec<_>>();
     let mut all: Vec<_> = comparison.rows.iter().map(figures).collect();
@@ -479,8 +481,8 @@ fn the_papers_tables_follow_from_its_raw_cells() {
 
     a_broken_tie_gives_the_published_steering(&results);
 
-    // By prompt the largest p-value of a baseline is 2.4e-6 where it was 2.5e-15 by cell, and
-    // safety is still not told apart.
+    // By prompt, the largest p-value of a baseline is 2.4e-6, where it was 2.5e-15 by cell. Safety
+    // still does not differ significantly.
     let by_prompt = number(&report, "clustering", "f1: swiss − base", "p, prompts");
     assert!(by_prompt > 1e-6 && by_prompt < 1e-5, "{by_prompt}");
     assert!(number(&report, "clustering", "safety: swiss − swiss_no_cbn", "p, prompts") > 0.05);
@@ -488,10 +490,10 @@ fn the_papers_tables_follow_from_its_raw_cells() {
     close(number(&report, "scales", "no_cbn", "median scale ratio").round(), 524.0);
 }
 
-/// Two weight vectors achieve exactly the same quality. The published correlations have the first
-/// ahead.
+/// Two weight vectors achieve exactly the same quality. The published correlations result if the
+/// first is ahead.
 fn a_broken_tie_gives_the_published_steering(results: &RawResults) {
-    // Above rounding, below any difference between means of cells.
+    // Larger than rounding, smaller than any difference between means of cells.
     const NUDGE: f64 = 1e-7;
     let frontier = results.sweep.frontier(results.sweep.method("swiss").unwrap());
     let weights: Vec<Vec<f64>> = frontier.iter().map(|(point, _)| point.weights.clone()).collect();

@@ -8,8 +8,8 @@ use sk_report::stats::{
     holm, hypervolume, influence_shares, median, population_std, sample_std, snap, spacing,
 };
 
-/// Agreement with the references, relative to the value where that is above 1, absolute below, and
-/// relative for p-values.
+/// The tolerance against the references: relative to values above 1, absolute below, and relative
+/// for p-values.
 const TOLERANCE: f64 = 1e-9;
 
 #[derive(Deserialize)]
@@ -152,7 +152,7 @@ fn agrees(ours: f64, theirs: f64) {
     assert!((ours - theirs).abs() <= TOLERANCE * theirs.abs().max(1.0), "{ours} against {theirs}");
 }
 
-/// A p-value far in the tail must agree in its digits, not only in being small.
+/// Even a tiny p-value must agree in its digits.
 #[track_caller]
 fn agrees_relatively(ours: f64, theirs: f64) {
     assert!((ours - theirs).abs() <= TOLERANCE * theirs, "{ours} against {theirs}");
@@ -195,7 +195,7 @@ fn signed_rank_tests_agree_with_scipy() {
             _ => ZeroRule::Zsplit,
         };
         let auto = Wilcoxon::of(&case.differences, rule);
-        // SciPy gives the smaller of the two sums.
+        // SciPy returns the smaller of the two sums.
         agrees(auto.positive.min(auto.negative), case.statistic);
         agrees_relatively(auto.p, case.auto);
         for (null, theirs) in [
@@ -223,8 +223,7 @@ fn rank_correlations_agree_with_scipy() {
     }
 }
 
-/// Two points: every standardised axis is one and minus one, so that only which of them is ahead
-/// counts.
+/// With two points, every standardised axis is 1 and −1, so only the order of the points counts.
 #[test]
 fn pooled_steering_ties_what_is_equal_on_paper() {
     let weights = [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]];
@@ -259,7 +258,7 @@ fn steering_agrees_with_scipy() {
 #[test]
 fn bootstrap_intervals_agree_with_scipy() {
     for case in fixtures().bootstrap {
-        // The jackknife values come from the sample, the resamples from SciPy.
+        // The jackknife values come from the sample, and the resamples from SciPy.
         let total: f64 = case.sample.iter().sum();
         let rest = (case.sample.len() - 1) as f64;
         let jackknife = case.sample.iter().map(|value| (total - value) / rest).collect();
@@ -274,8 +273,8 @@ fn bootstrap_intervals_agree_with_scipy() {
         }
         let own = Bootstrap::of_mean(&case.sample, 20_000, 1);
         agrees(own.estimate(), ours.estimate());
-        // The standard error of a mean over resamples tends to population std/√n; 20,000 resamples
-        // give it to half a per cent.
+        // The standard error of a mean over resamples tends to population std/√n. With 20,000
+        // resamples it is accurate to half a per cent.
         let expected = population_std(&case.sample) / (case.sample.len() as f64).sqrt();
         assert!((own.standard_error() / expected - 1.0).abs() < 0.02);
     }
@@ -295,8 +294,8 @@ fn clustered_intervals_agree_with_scipy() {
             agrees(ours.low, theirs[0]);
             agrees(ours.high, theirs[1]);
         }
-        // A quantile at 2.5 % of B draws has the standard error 2.67 s/√B; SciPy's has as many
-        // draws again, and skewness widens one end: five standard errors of the difference,
+        // With B draws, a quantile at 2.5 % has the standard error 2.67 s/√B. SciPy uses twice as
+        // many draws, and skewness widens one end. Allow five standard errors of the difference,
         // doubled.
         let noise = 10.0 * 2.67 * own.standard_error() * (1.5 / RESAMPLES as f64).sqrt();
         for (ours, theirs) in [(own.percentile(0.95), case.percentile_of_many), (own.bca(0.95).unwrap(), case.bca_of_many)] {
@@ -349,21 +348,22 @@ fn holm_agrees_with_statsmodels() {
 
 #[test]
 fn f1_under_its_three_definitions_by_hand() {
-    // Two configurations of one and two cells, two axes.
+    // Two axes, and two configurations: one with one cell, one with two.
     let cells = [vec![[1.0, 0.5]], vec![[1.0, 0.0], [0.2, 1.0]]];
     // Mean axes 2.2/3 and 1.5/3: 2·(2.2/3)(0.5)/(2.2/3 + 0.5) = 2.2/3.7.
     agrees(F1::OfMeanAxes.of(&cells, 0.0), 2.2 / 3.7);
-    // 2/3, and of (0.6, 0.5): 0.6/1.1.
+    // 2/3, and for (0.6, 0.5): 0.6/1.1.
     agrees(F1::MeanOfConfigurations.of(&cells, 0.0), (2.0 / 3.0 + 0.6 / 1.1) / 2.0);
     // 2/3, 0, and 0.4/1.2.
     agrees(F1::MeanOfCells.of(&cells, 0.0), (2.0 / 3.0 + 0.0 + 1.0 / 3.0) / 3.0);
-    // What was not judged is left out: mean axes 1 and 0.75; the second configuration is (NaN, 1).
+    // Scores that were not judged are left out: the mean axes are 1 and 0.75, and the second
+    // configuration is (NaN, 1).
     let blank = [vec![[1.0, 0.5]], vec![[f64::NAN, 1.0]]];
     agrees(F1::OfMeanAxes.of(&blank, 0.0), 1.5 / 1.75);
     agrees(F1::MeanOfConfigurations.of(&blank, 0.0), 2.0 / 3.0);
     agrees(F1::MeanOfCells.of(&blank, 0.0), 2.0 / 3.0);
     assert!(F1::ALL.iter().all(|f1| f1.of(&[vec![[f64::NAN, 1.0]]], 0.0).is_nan()));
-    // A floor lifts the cell with a zero to 2/(1 + 1/floor).
+    // A floor raises the cell with a zero to 2/(1 + 1/floor).
     agrees(F1::MeanOfCells.of(&cells, 0.01), (2.0 / 3.0 + 2.0 / 101.0 + 1.0 / 3.0) / 3.0);
 }
 
@@ -373,15 +373,15 @@ fn ties_are_counted_as_the_name_says() {
     assert_eq!((rate.wins, rate.ties, rate.losses), (2, 1, 1));
     assert_eq!((rate.of_all(), rate.halving_ties()), (0.5, 0.625));
     agrees(rate.of_decided(), 2.0 / 3.0);
-    // Thirds that are equal on paper.
+    // Means that are equal in exact arithmetic.
     let (a, b) = ((0.1 + 0.2 + 0.3) / 3.0, 0.2);
     assert!(a != b && snap(a - b) == 0.0);
 }
 
 #[test]
 fn clusters_widen_the_interval_of_repeated_cells() {
-    // Ten prompts, each seen seven times with the same difference: seventy cells, ten pieces of
-    // evidence.
+    // Ten prompts, each with the same difference seven times: seventy cells, but only ten
+    // independent observations.
     let differences: Vec<f64> = (0..70).map(|cell| f64::from(cell % 10) - 3.0).collect();
     let prompts: Vec<i32> = (0..70).map(|cell| cell % 10).collect();
     let clusters = Clusters::of(&differences, &prompts);
@@ -389,7 +389,7 @@ fn clusters_widen_the_interval_of_repeated_cells() {
     let cells = Bootstrap::of_mean(&differences, 4000, 1);
     let prompts = Bootstrap::of_clustered_mean(&clusters, 4000, 1);
     agrees(cells.estimate(), prompts.estimate());
-    // √7 ≈ 2.65; a bootstrap standard error of 4000 resamples is good to about 1%.
+    // √7 ≈ 2.65; with 4000 resamples, a bootstrap standard error is accurate to about 1%.
     let ratio = prompts.standard_error() / cells.standard_error();
     assert!((2.5..2.8).contains(&ratio), "{ratio}");
 }
@@ -418,14 +418,13 @@ fn an_axis_takes_every_point_that_has_it() {
     let steering = Steering::of(&weights, &achieved, 1);
     let found = |axis: usize| steering.axes[axis].map(|axis| (axis.n, axis.spearman.rho)).unwrap();
     assert_eq!((found(0), found(1)), ((4, 1.0), (3, 1.0)));
-    // All axes together take the three points that have both.
+    // The pooled statistic uses the three points that have both axes.
     let pooled = steering.pooled.unwrap();
     assert_eq!(pooled, Steering::of(&weights[1..], &achieved[1..], 1).pooled.unwrap());
     assert_eq!(pooled.n, 6);
 }
 
-/// Points on a coarse lattice, so that coincidences, shared coordinates and points on the reference
-/// happen.
+/// Points on a coarse lattice, so that some coincide, share coordinates, or lie on the reference.
 fn lattice_points() -> impl Strategy<Value = Vec<[f64; 3]>> {
     prop::collection::vec(prop::array::uniform3((0..=8_u8).prop_map(|step| f64::from(step) / 8.0)), 1..14)
 }
@@ -435,7 +434,7 @@ fn differences() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec((-6..=6_i8).prop_map(|step| f64::from(step) / 4.0), 1..12)
 }
 
-/// Lattice cells below some point: the hypervolume counted one by one.
+/// The hypervolume, by counting the lattice cells that some point dominates.
 fn counted(points: &[[f64; 3]]) -> f64 {
     let inside = |cell: [u8; 3]| points.iter().any(|p| (0..3).all(|axis| f64::from(cell[axis]) + 1.0 <= p[axis] * 8.0));
     let cells = (0..8).flat_map(|x| (0..8).flat_map(move |y| (0..8).map(move |z| [x, y, z])));
@@ -457,7 +456,7 @@ fn several_statistics_share_the_resamples_of_one() {
 fn a_normal_interval_is_the_estimate_and_its_error() {
     let bootstrap = Bootstrap::of_mean(&[0.1, 0.4, -0.2, 0.3, 0.5], 500, 42);
     let interval = bootstrap.normal(0.95);
-    // z of 97.5% is 1.959964.
+    // 1.959964 is the normal quantile at 97.5%.
     assert!((interval.high - bootstrap.estimate() - 1.959_964 * bootstrap.standard_error()).abs() < 1e-6);
     assert!((interval.low + interval.high - 2.0 * bootstrap.estimate()).abs() < 1e-12);
     assert!(Bootstrap::of_mean(&[0.1], 10, 1).normal(0.95).low.is_nan());
@@ -466,7 +465,7 @@ fn a_normal_interval_is_the_estimate_and_its_error() {
 #[test]
 fn steering_is_resampled_by_prompt() {
     let weights: Vec<Vec<f64>> = (0..6).map(|i| vec![f64::from(i) / 5.0, 1.0 - f64::from(i) / 5.0]).collect();
-    // Scores that follow the weights, less so from prompt to prompt; one is blank.
+    // Scores that follow the weights, less closely for later prompts. One is blank.
     let mut prompts: Vec<Vec<f64>> = (0..5_u32)
         .map(|prompt| {
             let score = |(place, weight): (usize, &f64)| weight + f64::from(prompt * (place as u32 * 7 % 5)) / 4.0;
@@ -474,7 +473,7 @@ fn steering_is_resampled_by_prompt() {
         })
         .collect();
     prompts[2][3] = f64::NAN;
-    // The same from the coefficients of the means, one resample after the other.
+    // The expected values: coefficients of the means, computed for each resample in turn.
     let achieved = |drawn: &[usize]| -> Vec<Vec<f64>> {
         let mean = |place: usize| {
             let known: Vec<f64> = drawn.iter().map(|&prompt| prompts[prompt][place]).filter(|score| !score.is_nan()).collect();
@@ -504,7 +503,7 @@ fn steering_is_resampled_by_prompt() {
 proptest! {
     #[test]
     fn hypervolume_is_the_number_of_cells_below(points in lattice_points()) {
-        // Eighths are exact.
+        // Multiples of 1/8 are exact.
         prop_assert_eq!(hypervolume(&points, [0.0; 3]), counted(&points));
     }
 
@@ -540,7 +539,7 @@ proptest! {
         prop_assert_eq!(front(&turned).len(), best.len());
         for distance in [Distance::Schott, Distance::Published] {
             let (a, b) = (spacing(&turned, distance), spacing(&points, distance));
-            // Sums in another order.
+            // The sums run in another order.
             prop_assert!(a.zip(b).is_none_or(|(a, b)| (a - b).abs() < 1e-12));
         }
     }
@@ -557,7 +556,8 @@ proptest! {
 
     #[test]
     fn the_three_f1_are_ordered(cells in prop::collection::vec(prop::collection::vec(prop::array::uniform3(0.0..1.0_f64), 5), 1..5)) {
-        // Configurations of equal size, as in a sweep: the harmonic mean is concave.
+        // Holds because the harmonic mean is concave and configurations have equal sizes, as in a
+        // sweep.
         let [axes, configurations, each] = F1::ALL.map(|f1| f1.of(&cells, 0.0));
         prop_assert!(axes >= configurations - 1e-12 && configurations >= each - 1e-12);
     }
@@ -570,7 +570,7 @@ proptest! {
             turned.rotate_left(turn % differences.len());
             let same = Wilcoxon::of(&turned, rule);
             prop_assert_eq!((same.positive, same.negative), (test.positive, test.negative));
-            // Probabilities of sign patterns are multiples of 2⁻¹¹: exact in any order.
+            // Probabilities of sign patterns are multiples of 2⁻¹¹, so sums are exact in any order.
             prop_assert!(same.p == test.p || test.p.is_nan());
             let mirrored = Wilcoxon::of(&differences.iter().map(|d| -d).collect::<Vec<_>>(), rule);
             prop_assert_eq!((mirrored.positive, mirrored.negative), (test.negative, test.positive));

@@ -1,4 +1,4 @@
-//! A strict reader of the pages that the program writes: what is not closed in order is a fault.
+//! A strict parser of the pages that the program writes: every element must be closed, in order.
 
 /// Elements without content.
 const VOID: [&str; 5] = ["meta", "link", "img", "input", "br"];
@@ -9,9 +9,9 @@ const RAW: [&str; 3] = ["script", "style", "title"];
 pub(crate) struct Element {
     pub(crate) name: String,
     pub(crate) attributes: Vec<(String, String)>,
-    /// The text inside, of all descendants.
+    /// The text of the element and of all its descendants.
     pub(crate) text: String,
-    /// The names of the elements it is in, the innermost last.
+    /// The indices of the enclosing elements, the innermost last.
     parents: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Reads a page, or says what is wrong with it and where.
+    /// Parses a page; an error says what is wrong and where.
     pub(crate) fn parse(html: &str) -> Result<Self, String> {
         let mut rest = html.strip_prefix("<!DOCTYPE html>").ok_or("no doctype")?;
         let mut elements: Vec<Element> = Vec::new();
@@ -90,7 +90,7 @@ impl Document {
         self.elements(name).map(|element| element.text.as_str()).collect()
     }
 
-    /// No id occurs twice, and every link within the page has its target.
+    /// Asserts that no id occurs twice, and that every link within the page has a target.
     pub(crate) fn check_ids(&self) {
         let mut ids: Vec<&str> = self.elements.iter().filter_map(|element| element.attribute("id")).collect();
         let count = ids.len();
@@ -106,7 +106,7 @@ impl Document {
         }
     }
 
-    /// A table of the page as the CSV that stands behind it.
+    /// Restores the CSV of a table from its cells.
     pub(crate) fn csv(&self, id: &str) -> String {
         let id = format!("table-{id}");
         let place =
@@ -126,7 +126,7 @@ impl Document {
     }
 }
 
-/// Where a tag ends, quotes considered.
+/// The position of the `>` that ends a tag, outside of quotes.
 fn tag_end(text: &str) -> Option<usize> {
     let mut quoted = false;
     text.char_indices().find_map(|(at, c)| {
@@ -165,7 +165,7 @@ fn attributes(tag: &str) -> Option<(String, Vec<(String, String)>)> {
     }
 }
 
-/// Text without references; an ampersand that begins none is a fault.
+/// Replaces character references; an ampersand that begins none is an error.
 fn unescape(text: &str) -> Result<String, String> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Pages: whole, inert, the same every time, and with every digit of their tables.
+//! Pages: well formed, without active content, deterministic, and with every digit of their tables.
 
 mod html;
 mod story;
@@ -11,7 +11,7 @@ use sk_report::table::{Kind, Table, Value};
 
 use html::Document;
 
-/// What a model might write, or a plan call a scheme.
+/// Text that a model may write, or that a plan may give as a name.
 const HOSTILE: &str = "</script></td><script>alert(1)</script><img src=x onerror=\"alert('2')\"><!-- &amp; {{ 7*7 }} %{x} ]]>";
 
 fn table(id: &str, text: &str) -> Table {
@@ -31,7 +31,7 @@ fn table(id: &str, text: &str) -> Table {
     table
 }
 
-/// A page with one of everything, `text` wherever there is text.
+/// A page with one element of every kind, and `text` for every text.
 fn everything(text: &str) -> Page {
     let labels = [text.to_owned(), "b".to_owned()];
     let (points, simplex) = ([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]);
@@ -105,7 +105,7 @@ fn a_page_is_well_formed_and_its_links_lead_somewhere() {
         document.check_ids();
         assert_eq!(document.count("figure"), 5);
         assert_eq!(document.count("table"), 3);
-        // Six charts; a figure of two panels has two.
+        // There are six charts, because a figure of two panels has two.
         assert_eq!(
             document.elements("div").filter(|element| element.class() == "plot" || element.class() == "plot scene").count(),
             6
@@ -124,7 +124,7 @@ fn what_is_shown_is_text_whatever_it_says() {
     let html = everything(HOSTILE).html().unwrap();
     let document = Document::parse(&html).unwrap();
     let plain = Document::parse(&everything("plain text").html().unwrap()).unwrap();
-    // Not one element more than without it, and no handler.
+    // The hostile text adds no element and no event handler.
     assert_eq!(document.tags(), plain.tags());
     assert_eq!(document.count("img"), 0);
     assert!(document.all().all(|element| element.attributes.iter().all(|(name, _)| !name.starts_with("on"))));
@@ -165,7 +165,7 @@ fn charts_read_back_and_take_text_literally() {
     assert_eq!(plots[0]["data"][0]["x"], serde_json::json!([0.1, 0.9]));
     let name = plots[0]["data"][0]["name"].as_str().unwrap();
     assert!(!name.contains('<') && name.contains("&lt;script&gt;"), "{name}");
-    // A template of plotly's is ours alone: text comes in by reference, as text.
+    // Hover templates of Plotly hold no text of the page; they refer to escaped text.
     for trace in plots.iter().flat_map(|plot| plot["data"].as_array().unwrap()) {
         let silent = trace["hoverinfo"] == "skip";
         assert_eq!(trace["hovertemplate"], if silent { Json::Null } else { "%{hovertext}<extra></extra>".into() });
@@ -193,7 +193,7 @@ fn nothing_is_asked_of_anybody() {
     let policy = policy.unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
     assert!(!policy.contains("unsafe-eval") && !policy.contains("http"), "{policy}");
-    // Both scripts are those that the policy names.
+    // The policy names the hashes of both scripts.
     use base64::Engine;
     let scripts: Vec<_> = document.elements("script").filter(|script| script.attribute("type").is_none()).collect();
     assert_eq!(scripts.len(), 2);
@@ -223,7 +223,8 @@ fn tables_hold_the_digits_of_their_csv() {
     }
 }
 
-/// Relative luminance of a colour, and its place in OKLab as it is seen with each kind of cones.
+/// Relative luminance of a colour, and its OKLab coordinates for normal vision and for vision
+/// without each kind of cone.
 fn seen(hex: &str) -> (f64, [[f64; 3]; 4]) {
     // Machado, Oliveira and Fernandes 2009, severity 1: protanopia, deuteranopia, tritanopia.
     const CONES: [[[f64; 3]; 3]; 4] = [
@@ -254,13 +255,13 @@ fn seen(hex: &str) -> (f64, [[f64; 3]; 4]) {
 
 #[test]
 fn any_eye_can_tell_the_colours_of_series_apart() {
-    /// In OKLab, where black and white lie 1 apart and a just noticeable difference is about 0.02.
+    /// The least distance in OKLab. Black and white are 1 apart; about 0.02 is just noticeable.
     const APART: f64 = 0.09;
-    /// Of a colour against the page.
+    /// The least contrast ratio between a colour and the page.
     const CONTRAST: f64 = 2.5;
     let html = Page::new("t").html().unwrap();
     let colors = |name: &str| -> Vec<&str> { html.split(&format!("--{name}: ")).skip(1).map(|rest| &rest[..7]).collect() };
-    // The light values come first.
+    // The values of the light theme come first.
     for (mode, page) in colors("paper").into_iter().enumerate() {
         let series: Vec<&str> = (0..8).map(|i| colors(&format!("series-{i}"))[mode]).collect();
         for (i, one) in series.iter().enumerate() {

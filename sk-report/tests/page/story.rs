@@ -1,4 +1,4 @@
-//! The page of a report: that it says what was found, and shows it in one way throughout.
+//! The page of a report: its verdicts, and that all its figures use the same conventions.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,20 +10,21 @@ use sk_report::report::{RawResults, Report, Resampling};
 
 use crate::html::Document;
 
-/// A sweep of made-up scores.
+/// A sweep with generated scores.
 struct Made<'a> {
     objectives: &'a [&'a str],
-    /// Of the lattice of weights.
+    /// The density of the lattice of weights.
     density: usize,
     prompts: usize,
-    /// A method, how far its axes follow the weights, and how much it adds to every axis.
+    /// For each method: its name, how much its axes follow the weights, and what it adds to every
+    /// axis.
     methods: &'a [(&'a str, f64, f64)],
-    /// Whether there are records, with the temperature of each method.
+    /// Whether there are records, which hold the temperature of each method.
     recorded: bool,
 }
 
 impl Made<'_> {
-    /// A number in [−½, ½] that looks random.
+    /// A pseudorandom number in [−½, ½].
     fn noise(&self, place: usize) -> f64 {
         let mixed = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
@@ -100,7 +101,7 @@ fn verdict(page: &Page) -> Vec<String> {
     document.elements("p").filter(|p| p.class() == "verdict").map(|p| p.text.clone()).collect()
 }
 
-/// The charts of a page, by the id of their figure.
+/// The charts of a page, with the ids of their figures.
 fn charts(document: &Document) -> Vec<(String, Json)> {
     let mut figure = String::new();
     let mut charts = Vec::new();
@@ -116,7 +117,7 @@ fn charts(document: &Document) -> Vec<(String, Json)> {
     charts
 }
 
-/// The traces of the charts of a figure.
+/// The traces of a figure's charts.
 fn traces<'a>(charts: &'a [(String, Json)], figure: &str) -> Vec<&'a Json> {
     let own = charts.iter().filter(|(id, _)| id == &format!("figure-{figure}"));
     own.flat_map(|(_, chart)| chart["data"].as_array().unwrap()).collect()
@@ -131,7 +132,7 @@ fn a_page_opens_with_what_was_found() {
     );
     assert!(said[1].starts_with("Steering cannot be told from chance for hot at T = 8 (ρ = "), "{said:?}");
     assert!(said[1].contains(" and base at T = 0.25 (ρ = ") && said[1].contains("], p = "), "{said:?}");
-    // Six prompts of one sign have p = 2/2⁶, twice that after Holm's correction for two methods.
+    // Six prompts with one sign have p = 2/2⁶. Holm's correction for two methods doubles it.
     assert!(said[2].starts_with("In F1, ours cannot be told from hot (0.") && said[2].contains("p = 0.062"), "{said:?}");
     assert_eq!(said.len(), 3);
     let said = verdict(&Made { prompts: 8, ..TWO }.page());
@@ -151,23 +152,23 @@ fn five_objectives_one_method_and_no_sweep_have_a_verdict_too() {
     assert!(said[0].starts_with("The answers of ours (ρ = 0."), "{said:?}");
     let one = verdict(&Made { methods: &[("ours", 0.3, 0.0)], recorded: false, ..TWO }.page());
     assert_eq!(one.len(), 1, "{one:?}");
-    // One weight vector: the lattice of one objective.
+    // The lattice of one objective has a single weight vector.
     let still = Made { objectives: &["calm"], density: 1, recorded: false, ..TWO };
     let said = verdict(&still.page());
     assert_eq!(said[0], "Whether the answers follow the weights is not known: all answers were asked for at one weight vector.");
-    // A blade that no objective names.
+    // No objective names a blade of these results.
     let mut results = TWO.results();
     results.sweep.blades = vec!["loud".to_owned(), "long".to_owned()];
     let said = verdict(&page(&results));
     assert_eq!(said[0], "Whether the answers follow the weights is not known: no objective has a blade among the weights.");
-    // A reference of which nothing was judged.
+    // No answer of the reference was judged.
     let mut results = TWO.results();
     let reference = results.sweep.methods.iter_mut().find(|method| method.name == "ours").unwrap();
     reference.cells.iter_mut().for_each(|cell| cell.scores.objectives.fill(f64::NAN));
     let said = verdict(&page(&results));
     assert_eq!(said[0], "No answer of ours was judged.");
     assert!(said.iter().any(|sentence| sentence.contains("Of ours it is not known")), "{said:?}");
-    // One prompt has no interval.
+    // With one prompt there is no interval.
     let said = verdict(&Made { prompts: 1, recorded: false, ..TWO }.page());
     assert!(!said[0].contains('['), "{said:?}");
 }
@@ -181,7 +182,7 @@ fn a_method_has_one_colour_and_nothing_else_has_it() {
         for trace in chart["data"].as_array().unwrap() {
             let Some(color) = trace["marker"]["color"].as_str() else { continue };
             let name = trace["name"].as_str().unwrap();
-            // The reference has the first hue; the others follow by falling F1.
+            // The reference has the first hue; the others follow in order of falling F1.
             match ["ours", "hot", "base"].iter().position(|method| *method == name) {
                 Some(place) => {
                     assert_eq!(color, format!("@{place}"), "{name} in {figure}");
@@ -215,7 +216,7 @@ fn frontiers_have_lines_and_intervals_and_say_what_they_are() {
     for (figure, error) in [("axes-by-method", "error_x"), ("frontier-line", "error_y"), ("weight-and-axis", "error_y")] {
         assert!(traces(&charts, figure).iter().all(|trace| trace[error]["array"].is_array()), "{figure}");
     }
-    // An interval of the page is that of the table.
+    // The intervals of a figure are those of the table.
     let axes = document.csv("axes");
     let mut reader = csv::Reader::from_reader(axes.as_bytes());
     let header = reader.headers().unwrap().clone();
@@ -257,7 +258,7 @@ fn a_section_with_nothing_to_show_is_left_out_and_named() {
     for part in ["Ablations (no arm without normalisation", "Throughput (no times", "Mechanism (no spreads"] {
         assert!(left_out.contains(part), "{left_out}");
     }
-    // Every section that is there shows something.
+    // No section is empty.
     for section in document.elements("section").filter(|section| section.attribute("id") != Some("definitions")) {
         assert!(section.text.len() > 200, "{}", section.text);
     }

@@ -27,7 +27,7 @@ def frontiers():
     cases = []
     for n, decimals, reference in [(1, 3, 0.0), (7, 3, 0.0), (7, 1, 0.0), (30, 1, 0.2), (60, 3, -0.1), (120, 2, 0.25)]:
         p = points(n, decimals)
-        if n == 60:  # most of a random cloud is dominated; a shell is not
+        if n == 60:  # most points of a random cloud are dominated; those of a shell are not
             p = np.round(p / np.linalg.norm(p, axis=1, keepdims=True), 4)
         ref = [reference, reference / 2, reference]
         volume = float(moocore.hypervolume(p, ref=ref, maximise=True))
@@ -136,7 +136,7 @@ def holm():
     return cases
 
 
-own = np.random.default_rng(21)  # so that what is drawn above stays as it is
+own = np.random.default_rng(21)  # a separate generator, so that the draws above do not change
 
 
 def f1():
