@@ -1,7 +1,6 @@
-//! An operator of one's own in a crate of one's own, which depends on `sk-core` and `sk-aggregate`
-//! and on nothing else.
+//! A custom operator in a crate of its own, which depends on `sk-core` and `sk-aggregate` only.
 //!
-//! Its tests are one line for each operator, and say which axioms it keeps and which it breaks.
+//! Its tests have one line per operator, which declares the axioms that the operator breaks.
 
 use sk_aggregate::{Kernel, Link, Spread};
 use sk_core::{Aggregator, Batch};
@@ -16,7 +15,7 @@ impl Link for Algebraic {
     }
 }
 
-/// s(a, b) = (√a + √b)²: a spread beyond the p-norms with p ≥ 1, that of p = ½.
+/// s(a, b) = (√a + √b)²: the p-norm with p = ½, outside the p-norms with p ≥ 1.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HalfNorm;
 
@@ -26,8 +25,8 @@ impl Spread for HalfNorm {
     }
 }
 
-/// ψ = Δ/(1 + σ_i + σ_j): differences in units of their own and of the dispersions at once, so that
-/// scale matters.
+/// ψ = Δ/(1 + σ_i + σ_j): the fixed unit 1 beside the dispersions makes the ratings depend on
+/// scale.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Damped;
 
@@ -37,8 +36,8 @@ impl Kernel for Damped {
     }
 }
 
-/// R_i = how many candidates have a lower score, the earlier of two equals counted as the lower: an
-/// operator without a kernel, and one that looks at the order of its input.
+/// R_i is the number of candidates with a lower score; of two equal candidates, the earlier counts
+/// as lower. This operator has no kernel, and it depends on the order of its input.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place;
 
@@ -63,7 +62,7 @@ mod tests {
     axioms!(damped => Pairwise(Damped), fails A3 A3Prime);
     axioms!(place => Place, fails A1 A4 A5 A5Prime);
 
-    /// Operators that are known at run time alone.
+    /// Operators that are known at run time only.
     fn by_name(name: &str) -> Box<dyn Aggregator> {
         match name {
             "algebraic" => Box::new(RoundRobin::new(Algebraic, HalfNorm)),

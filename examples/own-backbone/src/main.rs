@@ -1,8 +1,8 @@
-//! A backbone of one's own: letters with the frequencies of pairs in a text. No tensors, and every
-//! scheme that ships runs on it.
+//! A custom backbone: a model of letter pairs, without tensors. Shipped schemes over drafted spans
+//! run on it.
 //!
-//! The model is a table of log π(next | last) over 27 characters. A policy variant is a table of
-//! another text, so that a blade is a taste in letters.
+//! The model is a table of log π(next | last) over 27 characters. A policy variant is the table of
+//! another text, so a blade is a preference for certain letters.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,7 +17,7 @@ use sk_core::{
 };
 use sk_scheme::Shipped;
 
-/// What this program changes of the scheme that ships as `softmax-mu`.
+/// The changes to the shipped scheme `softmax-mu`.
 const CHANGES: &str = r#"
 [granularity]
 kind = "fixed-length"
@@ -30,7 +30,7 @@ candidates = 16
 temperature = 0.05
 "#;
 
-/// The tokens: token i is the i-th byte.
+/// The tokens: token i is byte i of this text.
 const ALPHABET: &[u8; 27] = b"abcdefghijklmnopqrstuvwxyz ";
 
 /// log π(next | last).
@@ -38,8 +38,8 @@ const ALPHABET: &[u8; 27] = b"abcdefghijklmnopqrstuvwxyz ";
 struct Pairs([[f32; ALPHABET.len()]; ALPHABET.len()]);
 
 impl Pairs {
-    /// The relative frequencies of pairs in `text`, with one pair more in each row that is spread
-    /// as the letters of the text are.
+    /// Counts the pairs in `text`. Each row also gets the frequencies of the letters in the text
+    /// plus 0.01 per letter, so no probability is zero.
     fn of(text: &str) -> Self {
         let tokens = tokens(text);
         let mut letters = [0.01; ALPHABET.len()];
@@ -53,7 +53,7 @@ impl Pairs {
         Self(counts)
     }
 
-    /// What a backbone has to report of `candidate` after `last`.
+    /// The reading of `candidate` after the token `last`.
     fn read(&self, last: TokenId, candidate: &Candidate) -> Reading {
         let before = std::iter::once(&last).chain(&candidate.tokens);
         let rows = before.zip(&candidate.tokens).map(|(&last, &next)| (&self.0[last as usize], next));

@@ -12,7 +12,7 @@ use sk_models::engine::AdapterRack;
 use sk_models::local::{ModelOptions, Models};
 use sk_scheme::{SchemeSpec, Shipped};
 
-/// What this program changes of the scheme that ships as `swiss-knife`.
+/// The changes to the shipped scheme `swiss-knife`.
 const CHANGES: &str = r#"
 [proposal]
 candidates = 5
@@ -23,7 +23,7 @@ temperature = 1
 
 fn main() -> Result<(), Box<dyn Error>> {
     let shipped = assets::embedded().ok_or("this build holds no model")?;
-    // No directory or hub id: the model that ships.
+    // Without a directory or hub id, this opens the model that ships.
     let models = Models::open(&ModelOptions::default(), &mut ())?;
     let adapters = AdapterRack::default();
     for name in shipped.blades() {
