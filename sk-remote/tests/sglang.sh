@@ -1,5 +1,5 @@
 #!/bin/sh
-# Serves the model that ships with SGLang on this machine's CPU, and compares 50 steps of it with the
+# Serves the model that ships with SGLang on this machine's CPU, and compares 50 steps with the
 # engine of this repository, as vllm.sh does.
 #
 #     sk-remote/tests/sglang.sh FOLDER
@@ -11,8 +11,8 @@ set -eu
 version=0.5.23
 . "$(dirname "$0")/steps.sh"
 
-# Most of what the package requires is for GPUs: install what it imports on a CPU, in the versions
-# that it names, but for torch, which is that of vllm.sh.
+# Most requirements of the package are for GPUs. Install only what it imports on a CPU, in the
+# versions that it pins; torch is the version of vllm.sh.
 if [ ! -e "$folder/venv/installed" ]; then
     python3 -m venv "$folder/venv"
     "$folder/venv/bin/pip" install -q torch==2.13.0 torchvision==0.28.0 transformers==5.19.0 tokenizers==0.23.2 \
@@ -21,11 +21,12 @@ if [ ! -e "$folder/venv/installed" ]; then
         pyzmq requests setproctitle uvicorn uvloop
     "$folder/venv/bin/pip" install -q --no-deps "sglang==$version"
     site=$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    # Adapters pin memory even on a CPU, which needs the driver of a GPU
+    # Adapters use pinned memory even on a CPU, which needs a GPU driver
     # (https://github.com/sgl-project/sglang/issues/31894).
     sed -i 's/pin_memory=True/pin_memory=False/; s/\.pin_memory()//' \
         "$site/sglang/srt/lora/layers.py" "$site/sglang/srt/lora/backend/torch_backend.py"
-    # Kernels for CPUs are not on PyPI. SGLang imports these, and calls none for this model.
+    # The CPU kernels are not on PyPI. SGLang imports these functions, but calls none of them for
+    # this model.
     mkdir -p "$site/sgl_kernel"
     cat > "$site/sgl_kernel/__init__.py" <<'PYTHON'
 def refuse(*_, **__):

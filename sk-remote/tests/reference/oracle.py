@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 URL, ASSETS = sys.argv[1], Path(sys.argv[2])
 PROMPT = "\n\nHuman: What should I do before I lend my bicycle to a friend?\n\nAssistant: First, check the brakes and"
-# float32 on both sides, in other orders of summation.
+# Both sides compute in float32, with sums in different orders.
 TOLERANCE = 1e-4
 
 

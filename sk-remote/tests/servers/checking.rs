@@ -1,4 +1,4 @@
-//! What the check at the start finds out, and what it refuses, with both numbers.
+//! What the check at the start detects and refuses. Its errors hold both numbers.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn servers_that_agree_pass() {
             assert_eq!((server.role, &server.address), ("backbone", &fake.url));
             assert_eq!((server.tokenizer, server.limit), (TokenizerCheck::Same, Some(MODEL_LENGTH)));
             assert_eq!(server.noise, 0.0);
-            // As its documentation says.
+            // The number of requests that the documentation states.
             let stated = if kind == Kind::Sglang { 9 + 2 } else { 9 + 3 * 2 };
             assert_eq!(fake.seen().len(), stated, "{kind:?}");
         }
@@ -39,8 +39,8 @@ fn servers_that_agree_pass() {
 fn a_server_that_mixes_up_adapters_in_batches_is_refused() {
     for kind in KINDS {
         let servers = start(kind, 1);
-        // As the CPU build of vLLM: rows of the base model take another adapter's weights, but only
-        // in company.
+        // A fault of the CPU build of vLLM: rows of the base model use another adapter's weights,
+        // but only in a batch with other rows.
         servers[0].behave(|seen, _| {
             let rows = seen.body["prompt"].as_array().or(seen.body["input_ids"].as_array()).map_or(0, Vec::len);
             let mixed = Arc::new(move |_, adapter: Option<&str>| {
@@ -143,7 +143,7 @@ fn weights_that_change_after_the_check_are_noticed_in_the_same_step() {
         };
         assert_eq!(policy, "adapter \"lora-helpful\"");
         assert!(expected != got);
-        // The others are as they were.
+        // The other policies still work.
         let mut generation = generation(&engine);
         generation.backbone.read(&CONTEXT, &candidates(&SPANS), &[Policy::Backbone, variant("honest")]).unwrap();
     }

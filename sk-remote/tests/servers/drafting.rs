@@ -1,4 +1,5 @@
-//! Candidates are drawn by seed, cut by ρ, and carry the model's own log-probabilities.
+//! Candidates are drawn from a seed, cut where the granularity ρ ends a span, and carry the model's
+//! own log-probabilities.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -30,7 +31,7 @@ fn with(sampled: Drafting, keep: bool, most: usize) -> Drafting {
     }
 }
 
-/// Each log-probability is the model's own, before temperature.
+/// Checks that each log-probability is the model's own, before temperature.
 fn assert_untempered(candidates: &Candidates) {
     for candidate in candidates {
         assert_eq!(candidate.log_probs, model::reading(None, &CONTEXT, &candidate.tokens).log_probs);
@@ -50,7 +51,7 @@ fn candidates_carry_the_models_own_log_probabilities() {
                     servers[0].behave(|_, _| Act::Serve);
                     let candidates = propose(&engine, &sampled(5, sampling), &Response, 9, 1);
                     assert_untempered(&candidates);
-                    // Read back unless it is known that there is no need.
+                    // Drafts are read back, unless the check has shown that this is not needed.
                     let is_read = servers[0].seen().iter().any(fake::Seen::reads);
                     assert_eq!(is_read, is_altered && (tempered || !is_checked), "{kind:?} {temperature} {is_checked}");
                 }
@@ -74,7 +75,7 @@ fn spans_end_where_the_rule_the_limit_or_the_text_does() {
                 SpanEnd::Limit => panic!("{candidate:?}"),
             }
         }
-        // The first piece has 32 tokens: these spans take three.
+        // A span is drafted in pieces. The first has 32 tokens, so these spans take three pieces.
         let long = propose(&engine, &sampled(12, plain()), &Response, 150, 4);
         assert!(long.iter().any(|candidate| candidate.end == SpanEnd::EndOfText && candidate.tokens.len() > 32), "{kind:?}");
         assert!(long.iter().all(|candidate| candidate.end != SpanEnd::Limit || candidate.tokens.len() == 150));
@@ -157,7 +158,8 @@ fn what_cannot_be_drafted_is_refused_by_name() {
     assert!(servers[0].seen().is_empty());
 }
 
-/// The `count` likeliest next tokens by the model itself, by id, and the sum of their probabilities.
+/// The `count` most probable next tokens of the model, in order of their ids, and the sum of their
+/// probabilities.
 fn likeliest(count: usize) -> (Vec<(TokenId, f32)>, f32) {
     let log_probs = model::State::new(None).after(&CONTEXT).log_probs(1.0);
     let mut all: Vec<(TokenId, f32)> = (0..).zip(log_probs).collect();
@@ -195,7 +197,7 @@ fn of_a_vocabulary_the_likeliest_tokens_are_candidates_renormalised() {
         let uniform = -(plausible.len() as f32).ln();
         same(&candidates, &plausible.iter().map(|(token, _)| (*token, uniform)).collect::<Vec<_>>());
         assert!(candidates.len() < 20 && candidates.head() == Some(candidates.len()));
-        // The drafter is the backbone here, and so are its numbers.
+        // The drafter is the backbone here, so the numbers are the same.
         same(&propose(&engine, Prior::Drafter, VocabularyHead::ALL), &{
             let (all, mass) = likeliest(20);
             all.iter().map(|(token, log_prob)| (*token, log_prob - mass.ln())).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! A server that answers as vLLM or SGLang do, and misbehaves on request.
+//! A server that answers like vLLM or SGLang, and misbehaves on request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,10 +15,10 @@ use sk_remote::Kind;
 use crate::VOCABULARY;
 use crate::model::{State, top, uniform};
 
-/// Tokens of a context and its continuation that the server holds.
+/// The most tokens of a context and its continuation.
 pub(crate) const MODEL_LENGTH: usize = 4096;
 
-/// A request as the server saw it.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) path: String,
@@ -27,18 +27,18 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether spans are read, and not drafted or read ahead.
+    /// Whether the request reads spans, as opposed to drafting or reading ahead.
     pub(crate) fn reads(&self) -> bool {
         self.body.get("prompt_logprobs").is_some() || self.body["logprob_start_len"].is_array()
     }
 
-    /// Whether spans are drafted.
+    /// Whether the request drafts spans.
     pub(crate) fn drafts(&self) -> bool {
         self.path != "/tokenize" && !self.reads() && self.body.pointer("/stop_token_ids").is_some()
             || self.body.pointer("/sampling_params/0").is_some()
     }
 
-    /// The adapters of its rows, as names.
+    /// The names of the adapters of its rows.
     pub(crate) fn adapters(&self) -> Vec<String> {
         let name = |value: &Value| value.as_str().unwrap_or("").to_owned();
         match &self.body["lora_path"] {
@@ -48,63 +48,63 @@ impl Seen {
     }
 }
 
-/// A mistake in the numbers of a row.
+/// A fault in the numbers of a row.
 #[derive(Debug, Clone)]
 pub(crate) enum Mistake {
-    /// Those of another adapter.
+    /// The numbers of another adapter.
     Adapter(Option<&'static str>),
-    /// Those of a context that was there before.
+    /// The numbers of one position earlier.
     Stale,
 }
 
 type Alteration = Arc<dyn Fn(&mut Value) + Send + Sync>;
 type Mistaken = Arc<dyn Fn(usize, Option<&str>) -> Option<Mistake> + Send + Sync>;
 
-/// What the server does with a request.
+/// How the server handles a request.
 #[derive(Clone)]
 pub(crate) enum Act {
-    /// Answers.
+    /// Answer.
     Serve,
-    /// Waits, then answers.
+    /// Wait, then answer.
     Slow(Duration),
-    /// A status, with `Retry-After` if given, and a body.
+    /// Answer with a status, a `Retry-After` if given, and a body.
     Status(u16, Option<&'static str>, &'static str),
-    /// A status and a body that the test made.
+    /// Answer with a status and a body that the test supplies.
     Say(u16, String),
-    /// Says nothing for a while, and closes.
+    /// Send nothing for a while, then close.
     Hang(Duration),
-    /// Closes at once.
+    /// Close at once.
     Close,
-    /// Announces a whole body, sends half of it, and closes.
+    /// Announce the whole body, send half of it, and close.
     Cut,
-    /// Answers with another text in the place of one.
+    /// Answer with the first text replaced by the second.
     Replace(&'static str, &'static str),
-    /// Answers, with something changed.
+    /// Answer with a changed body.
     Alter(Alteration),
-    /// Answers with mistakes in the rows chosen by their place and adapter.
+    /// Answer with faults in rows that are selected by index and adapter.
     Mistake(Mistaken),
-    /// Closes, and is gone until told to come back.
+    /// Close, and answer nothing until revived.
     Die,
 }
 
 type Behaviour = Box<dyn FnMut(&Seen, usize) -> Act + Send>;
 
-/// How a server is set up.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) kind: Kind,
-    /// Adapters by name, each with the name that its numbers come from.
+    /// Adapters by name. The value names the adapter whose numbers are used.
     pub(crate) adapters: BTreeMap<String, Option<String>>,
-    /// Whether log-probabilities of drafted tokens are after temperature.
+    /// Whether the log-probabilities of drafted tokens include the temperature.
     pub(crate) tempered: bool,
-    /// Whether `/tokenize` is there.
+    /// Whether `/tokenize` exists.
     pub(crate) tokenizes: bool,
-    /// Whether an answer is kept, and sent again to the same request without looking at it.
+    /// Whether answers are stored, and sent again for an identical request without parsing it.
     pub(crate) remembers: bool,
 }
 
 impl Setup {
-    /// A server with adapters, each with numbers of its own.
+    /// A server with these adapters; each has numbers of its own.
     pub(crate) fn new(kind: Kind, adapters: &[&str]) -> Self {
         let adapters = adapters.iter().map(|name| ((*name).to_owned(), Some((*name).to_owned()))).collect();
         Self { kind, adapters, tempered: false, tokenizes: true, remembers: false }
@@ -122,14 +122,14 @@ struct Inner {
     dead: AtomicBool,
 }
 
-/// A running server. Its threads end with the test.
+/// A running server. Its threads run until the test process ends.
 pub(crate) struct Fake {
     pub(crate) url: String,
     inner: Arc<Inner>,
 }
 
 impl Fake {
-    /// Serves on a free port and behaves.
+    /// Starts a server that behaves, on a free port.
     pub(crate) fn start(setup: Setup) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -158,7 +158,8 @@ impl Fake {
         Self { url, inner }
     }
 
-    /// Sets what the server does with each request and its number, from 0.
+    /// Sets how the server handles each request; the argument is the request and its number, from
+    /// 0.
     pub(crate) fn behave(&self, behaviour: impl FnMut(&Seen, usize) -> Act + Send + 'static) {
         *self.inner.behaviour.lock().unwrap() = Box::new(behaviour);
         self.inner.seen.lock().unwrap().clear();
@@ -174,7 +175,7 @@ impl Fake {
         self.inner.seen.lock().unwrap().clone()
     }
 
-    /// Connections so far.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.inner.connections.load(Ordering::SeqCst)
     }
@@ -184,7 +185,7 @@ impl Fake {
         self.inner.most.load(Ordering::SeqCst)
     }
 
-    /// Brings a dead server back.
+    /// Makes a dead server answer again.
     pub(crate) fn revive(&self) {
         self.inner.dead.store(false, Ordering::SeqCst);
     }
@@ -216,8 +217,8 @@ fn serve(inner: &Inner, stream: &TcpStream) {
     }
 }
 
-/// Does what is asked; returns whether the connection stays open. The request counts as under way
-/// until its answer is ready to be sent: the client may ask again at once.
+/// Handles a request; returns whether the connection stays open. The request stops counting before
+/// its answer is sent, because the client may send the next one at once.
 fn perform(inner: &Inner, stream: &TcpStream, seen: &Seen, bytes: Vec<u8>, act: Act) -> bool {
     let done = || inner.now.fetch_sub(1, Ordering::SeqCst);
     let setup = inner.setup.lock().unwrap().clone();
@@ -280,11 +281,11 @@ fn send(mut stream: &TcpStream, status: u16, retry_after: Option<&str>, body: &s
     let retry_after = retry_after.map(|value| format!("retry-after: {value}\r\n")).unwrap_or_default();
     let head =
         format!("HTTP/1.1 {status} Whatever\r\ncontent-type: application/json\r\n{retry_after}content-length: {length}\r\n\r\n");
-    // The client may have gone away, as some of the tests want it to.
+    // Some tests make the client close the connection first.
     stream.write_all((head + body).as_bytes()).is_ok()
 }
 
-/// Path, authorization and body of the next request; none if the connection is closed.
+/// Path, authorization and body of the next request; `None` if the connection is closed.
 fn read(reader: &mut BufReader<&TcpStream>) -> Option<(String, Option<String>, Vec<u8>)> {
     let mut first = String::new();
     reader.read_line(&mut first).ok().filter(|&length| length > 0)?;
@@ -358,8 +359,8 @@ fn ids(value: &Value) -> Vec<TokenId> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as TokenId).collect()
 }
 
-/// The next-token log-probabilities after the first `from` tokens, after one more, and so on, with
-/// the mistakes of the row.
+/// The next-token log-probabilities after `from` tokens, after one more, and so on, with the row's
+/// fault if it has one.
 fn distributions(
     setup: &Setup,
     mistake: Option<&Mistake>,
@@ -403,10 +404,10 @@ fn vllm_read(setup: &Setup, body: &Value, adapter: Option<&str>, mistaken: &Mist
     json!({"id": "cmpl-1", "object": "text_completion", "choices": prompts.iter().enumerate().map(row).collect::<Vec<_>>()})
 }
 
-/// Draws a row: its tokens and log-probabilities, and whether it was stopped.
+/// Draws a row. Returns its tokens, their log-probabilities, and whether it was stopped.
 ///
-/// SGLang ignores all stop tokens where it is to ignore the model's own, and has the numbers of a
-/// token after the mask of those that may not come first.
+/// If SGLang is told to ignore the model's own stop tokens, it ignores all of them. Its
+/// log-probability of a token is computed after masking the tokens that may not come first.
 fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &str, seed: u64) -> (Vec<TokenId>, Vec<f32>, bool) {
     let temperature = params["temperature"].as_f64().unwrap();
     let (most, least) = (params[most].as_u64().unwrap() as usize, params[least].as_u64().unwrap() as usize);
@@ -442,7 +443,7 @@ fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &s
     (tokens, values, false)
 }
 
-/// The `count` likeliest next tokens, which servers do not sort.
+/// The `count` most probable next tokens. Servers do not sort them, so these are in reverse order.
 fn likeliest(prompt: &[TokenId], count: u64) -> Vec<(TokenId, f32)> {
     let log_probs = State::new(None).after(prompt).log_probs(1.0);
     let mut all: Vec<(TokenId, f32)> = (0..).zip(log_probs).collect();
@@ -479,7 +480,7 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
         if seen.reads() {
             let start = body["logprob_start_len"][index].as_u64().unwrap() as usize;
             let mistake = mistaken(index, adapter);
-            // The last of the vocabulary comes back as the first.
+            // SGLang echoes the last token of the vocabulary as token 0.
             let echo = |token: TokenId| if token < VOCABULARY - 1 { token } else { 0 };
             let mut own = vec![json!([null, echo(tokens[start]), null])];
             let mut tops = vec![Value::Null];
@@ -508,7 +509,7 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
 }
 
 impl Fake {
-    /// Whether it answers as vLLM does.
+    /// Whether it answers like vLLM.
     pub(crate) fn is_vllm(&self) -> bool {
         self.inner.setup.lock().unwrap().kind == Kind::Vllm
     }

@@ -1,5 +1,5 @@
-//! Servers that fail and servers that lie: a typed error or a successful retry, never a wrong
-//! number.
+//! Servers that fail or send wrong numbers: the outcome is a typed error or a successful retry,
+//! never a wrong number.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn altered(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Act {
     Act::Alter(Arc::new(change))
 }
 
-/// The rows of an answer of either kind.
+/// The rows of an answer, for either kind of server.
 fn rows(answer: &mut Value) -> &mut Vec<Value> {
     let rows = if answer.is_array() { answer } else { &mut answer["choices"] };
     rows.as_array_mut().unwrap()
@@ -41,12 +41,12 @@ fn set_value(answer: &mut Value, value: &Value) {
     }
 }
 
-/// One row has the numbers of something else.
+/// Answers with a fault in one row.
 fn mistaken(mistake: Mistake, row: usize) -> Act {
     Act::Mistake(Arc::new(move |place, _| (place == row).then(|| mistake.clone())))
 }
 
-/// Every fault that concerns one answer, and what it is called.
+/// Every fault of a single answer: its name, how the server behaves, and the expected error.
 fn all_faults() -> Vec<(&'static str, Act, IsExpected)> {
     let answer: IsExpected = |fault| matches!(fault, Fault::Answer(_));
     let body: IsExpected = |fault| matches!(fault, Fault::Body { .. });
@@ -94,7 +94,7 @@ fn all_faults() -> Vec<(&'static str, Act, IsExpected)> {
             "swapped rows",
             altered(|answer| {
                 rows(answer).swap(0, 1);
-                // Rows of vLLM have an index, which is what they go by.
+                // vLLM identifies rows by an index, so renumber them.
                 for (index, row) in rows(answer).iter_mut().enumerate().filter(|(_, row)| row.get("index").is_some()) {
                     row["index"] = json!(index);
                 }
@@ -278,14 +278,14 @@ fn a_server_that_dies_in_mid_step_costs_a_retry_and_is_used_again() {
         let before = engine.traffic();
         read();
         assert!(engine.traffic().since(before).retries >= 1);
-        // Set aside: the next step goes by it.
+        // The server is set aside, so the next step does not use it.
         let before = engine.traffic();
         read();
         assert_eq!(engine.traffic().since(before).retries, 0, "{kind:?}");
         servers[1].revive();
         servers[1].behave(|_, _| Act::Serve);
         std::thread::sleep(Duration::from_millis(250));
-        // A new generation finds it the least busy.
+        // For a new generation, the revived server is the least busy.
         for _ in 0..2 {
             assert_right(&crate::read(&engine).unwrap());
         }
@@ -333,12 +333,12 @@ fn a_server_that_failed_is_not_asked_for_a_while() {
         assert_right(&read(&engine).unwrap());
         let asked = servers[0].seen().len();
         assert!(asked > 0);
-        // Other generations know too.
+        // Other generations avoid it too.
         for _ in 0..3 {
             assert_right(&read(&engine).unwrap());
         }
         assert_eq!(servers[0].seen().len(), asked, "{kind:?}");
-        // Where no other is left, it is asked all the same.
+        // If no other server is left, it is used again.
         servers[0].behave(|_, _| Act::Serve);
         servers[1].behave(|_, _| Act::Die);
         assert_right(&read(&engine).unwrap());

@@ -1,5 +1,5 @@
-//! The crate against servers of the tests: what they say when they behave, and what becomes of a
-//! step when they do not.
+//! The crate against test servers: its results if they behave, and the outcome of a step if they do
+//! not.
 
 mod checking;
 mod drafting;
@@ -21,13 +21,13 @@ use sk_remote::{Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Retry, Ro
 
 const KINDS: [Kind; 2] = [Kind::Vllm, Kind::Sglang];
 
-/// Tokens of the vocabulary.
+/// The size of the vocabulary.
 const VOCABULARY: TokenId = 48;
 
-/// The adapters of most tests: blades of the same names, with a prefix on the servers.
+/// The adapters of most tests. Blades have the same names without the prefix `lora-`.
 const ADAPTERS: [&str; 2] = ["lora-helpful", "lora-honest"];
 
-/// A text to check servers with.
+/// The text that the check tokenizes.
 const TEXT: &str = "a text of forty bytes and a little more.";
 
 /// The token that ends a response.
@@ -37,7 +37,7 @@ fn start(kind: Kind, count: usize) -> Vec<Fake> {
     (0..count).map(|_| Fake::start(Setup::new(kind, &ADAPTERS))).collect()
 }
 
-/// Retries as in production, a hundred times faster.
+/// The retries of production, with pauses a hundred times shorter.
 fn quick() -> Retry {
     Retry {
         attempts: 4,
@@ -70,7 +70,7 @@ fn engine(servers: &[Fake]) -> RemoteEngine {
     RemoteEngine::new(options(servers)).unwrap()
 }
 
-/// An engine whose servers were checked.
+/// An engine that has checked its servers.
 fn checked(servers: &[Fake]) -> RemoteEngine {
     let engine = engine(servers);
     check(&engine).unwrap();
@@ -81,7 +81,7 @@ fn check(engine: &RemoteEngine) -> Result<sk_remote::CheckReport, RemoteError> {
     engine.check(&Probe { tokens: &fake::tokenize(TEXT), text: Some(TEXT) })
 }
 
-/// A blade that scores nothing: no test here asks it.
+/// A blade that no test calls.
 struct Silent;
 
 impl Blade for Silent {
@@ -136,7 +136,7 @@ fn read(engine: &RemoteEngine) -> Result<Readings, BoxError> {
     generation(engine).backbone.read(&CONTEXT, &candidates(&SPANS), &policies())
 }
 
-/// Checks that each reading is what the model says, to the bit.
+/// Checks that each reading equals the model's, bit for bit.
 fn assert_exact(readings: &Readings, context: &[TokenId], spans: &[&[TokenId]], policies: &[(Policy, Option<&str>)]) {
     assert_eq!(readings.policies().count(), policies.len());
     for (policy, adapter) in policies {
@@ -152,7 +152,7 @@ fn assert_right(readings: &Readings) {
     assert_exact(readings, &CONTEXT, &SPANS, &named);
 }
 
-/// The error of this crate in an error of a slot.
+/// Extracts this crate's error from the error of a slot.
 fn typed(error: BoxError) -> RemoteError {
     *error.downcast().unwrap()
 }

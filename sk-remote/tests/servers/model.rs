@@ -1,11 +1,11 @@
-//! A language model small enough to know by heart: log-probabilities from a hash of everything
-//! before a token, and of the adapter.
+//! A tiny language model that tests can compute themselves: its log-probabilities are a hash of all
+//! tokens before and of the adapter.
 
 use sk_core::{Reading, TokenId};
 
 use crate::VOCABULARY;
 
-/// What the next token depends on.
+/// A hash of everything that the next token depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State(u64);
 
@@ -21,7 +21,7 @@ impl State {
         Self(tokens.iter().fold(self.0, |hash, &token| mix(hash.wrapping_mul(31) ^ u64::from(token))))
     }
 
-    /// log π(v | …) in nats for each token v, of logits in [−3, 3) over a temperature.
+    /// log π(v | …) in nats for each token v, from logits in [−3, 3) divided by a temperature.
     pub(crate) fn log_probs(self, temperature: f64) -> Vec<f32> {
         let logit = |token| (mix(self.0 ^ mix(token)) >> 11) as f64 / (1_u64 << 53) as f64 * 6.0 - 3.0;
         let logits: Vec<f64> = (0..u64::from(VOCABULARY)).map(|token| logit(token) / temperature).collect();
@@ -30,7 +30,7 @@ impl State {
     }
 }
 
-/// SplitMix64's finisher.
+/// The output function of SplitMix64.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,18 +38,18 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// The likeliest token; of equals, the lower id.
+/// The most probable token; of equals, the lower id.
 pub(crate) fn top(log_probs: &[f32]) -> (TokenId, f32) {
     let better = |best: (TokenId, f32), next: (TokenId, f32)| if next.1 > best.1 { next } else { best };
     (0..).zip(log_probs.iter().copied()).fold((0, f32::NEG_INFINITY), better)
 }
 
-/// A uniform number of a seed.
+/// A uniform number for a seed and a position.
 pub(crate) fn uniform(seed: u64, position: usize) -> f64 {
     (mix(mix(seed) ^ position as u64) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// What a reading of the span must be.
+/// The correct reading of a span.
 pub(crate) fn reading(adapter: Option<&str>, context: &[TokenId], span: &[TokenId]) -> Reading {
     let mut state = State::new(adapter).after(context);
     let mut reading = Reading::default();

@@ -1,4 +1,4 @@
-//! Readings are the model's numbers, however many servers, rows and policies there are.
+//! Readings equal the model's numbers, for any number of servers, rows and policies.
 
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ fn a_key_is_sent_and_never_shown() {
 
 #[test]
 fn a_generation_that_is_over_leaves_its_servers() {
-    // With lanes counted down, each generation finds the same least busy server.
+    // A finished generation releases its lanes, so each new one finds the same least busy server.
     let servers = start(Kind::Sglang, 2);
     let engine = engine(&servers);
     for _ in 0..6 {
@@ -171,7 +171,7 @@ fn a_generation_that_is_over_leaves_its_servers() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Readings equal the model's numbers to the bit, whatever the servers, rows and policies.
+    /// Readings equal the model's numbers bit for bit, for any servers, rows and policies.
     #[test]
     fn readings_do_not_depend_on_servers_or_rows(
         is_vllm: bool,

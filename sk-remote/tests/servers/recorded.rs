@@ -1,4 +1,4 @@
-//! Answers of real servers, recorded, and what is read from them.
+//! Recorded answers of real servers, and the values that the crate reads from them.
 //!
 //! To record them again, serve the model that ships with its three adapters as the page "Models
 //! behind a server" of the book says, and run
@@ -25,16 +25,16 @@ use crate::*;
 /// The environment variable with the role of the server to record.
 const VARIABLE: &str = "SK_REMOTE";
 
-/// The adapters, named as their blades.
+/// The adapters, which have the names of their blades.
 const BLADES: [&str; 3] = ["helpful", "honest", "harmless"];
 
-/// The token that ends a text of the model that ships, the last of its vocabulary.
+/// The end-of-text token of the model that ships, which is the last of its vocabulary.
 const END_OF_TEXT: TokenId = 4095;
 
-/// A prompt of the shipped model.
+/// A prompt for the model that ships.
 const PROMPT: &str = "\n\nHuman: How do I clean my bicycle?\n\nAssistant: Use warm water";
 
-/// A request, and what the server answered.
+/// A request and the server's answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Exchange {
     path: String,
@@ -43,14 +43,14 @@ struct Exchange {
     answer: Value,
 }
 
-/// All of them, and the tokens of the prompt by the tokenizer of the model.
+/// All exchanges, and the prompt's tokens by the model's tokenizer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Recording {
     tokens: Vec<TokenId>,
     exchanges: Vec<Exchange>,
 }
 
-/// The file of a kind of server, by the version that was recorded.
+/// The recording of a kind of server; its name has the server's version.
 fn file(kind: Kind) -> PathBuf {
     let name = match kind {
         Kind::Vllm => "vllm-0.32.json",
@@ -59,7 +59,7 @@ fn file(kind: Kind) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// The role of a server that answers from a recording, or records.
+/// The role of a server that replays a recording or makes one.
 fn role(kind: Kind, server: &Fake) -> Role {
     match kind {
         Kind::Vllm => format!("vllm+{}#base", server.url),
@@ -69,8 +69,8 @@ fn role(kind: Kind, server: &Fake) -> Role {
     .unwrap()
 }
 
-/// Checks the server, drafts three spans and reads them under all policies. Those of SGLang are long
-/// enough to end.
+/// Checks the server, drafts three spans, and reads them under all policies. For SGLang, spans are
+/// long enough to reach an end of text.
 fn talk(kind: Kind, server: &Fake, tokens: &[TokenId]) -> (CheckReport, Candidates, Readings) {
     let (most, end_of_text) = match kind {
         Kind::Vllm => (4, vec![]),
@@ -93,7 +93,7 @@ fn all() -> Vec<Policy> {
     std::iter::once(Policy::Backbone).chain(BLADES.map(variant)).collect()
 }
 
-/// log π(y_t) and log π(argmax) of a token of a row, found by hand in the answers under a policy.
+/// log π(y_t) and log π(argmax) at a position of a row, looked up directly in the recorded answers.
 fn found(kind: Kind, recording: &Recording, policy: &Policy, row: usize, place: usize, token: TokenId) -> (f32, f32) {
     let number = |value: &Value| value.as_f64().unwrap() as f32;
     let adapter = if let Policy::Variant(name) = policy { Some(&**name) } else { None };
@@ -110,7 +110,7 @@ fn found(kind: Kind, recording: &Recording, policy: &Policy, row: usize, place: 
             (number(&entry[&token.to_string()]["logprob"]), most)
         }
         Kind::Sglang => {
-            // The last request reads everything: the rows of each policy one after the other.
+            // The last request reads all rows, policy by policy.
             let Exchange { request, answer, .. } = recording.exchanges.last().unwrap();
             let adapters = request["lora_path"].as_array().unwrap();
             let first = adapters.iter().position(|name| name.as_str() == adapter).unwrap();
@@ -149,11 +149,11 @@ fn recorded_answers_are_read_as_the_server_meant_them() {
                 }
             }
         }
-        // Drafted at temperature 1 and top-p 0.95, the tokens have the numbers with which they are read.
+        // At temperature 1 and top-p 0.95, drafting and reading give the tokens the same numbers.
         for (candidate, reading) in candidates.iter().zip(readings.get(&Policy::Backbone).unwrap()) {
             assert!(candidate.log_probs.iter().zip(&reading.log_probs).all(|(a, b)| (a - b).abs() < 1e-4));
         }
-        // SGLang echoes this token, the last of the vocabulary, as 0.
+        // SGLang echoes this token as 0, because it is the last of the vocabulary.
         let has_ended = candidates.iter().any(|candidate| candidate.tokens.last() == Some(&END_OF_TEXT));
         assert_eq!(has_ended, kind == Kind::Sglang);
     }
@@ -191,14 +191,14 @@ fn record() {
         Act::Say(status, text)
     });
     talk(kind, &proxy, &tokens);
-    // One exchange a line keeps differences readable and the file small.
+    // One exchange per line keeps diffs readable and the file small.
     let lines: Vec<String> =
         recording.lock().unwrap().exchanges.iter().map(|exchange| serde_json::to_string(exchange).unwrap()).collect();
     let tokens = serde_json::to_string(&tokens).unwrap();
     std::fs::write(file(kind), format!("{{\"tokens\":{tokens},\"exchanges\":[\n{}\n]}}\n", lines.join(",\n"))).unwrap();
 }
 
-/// Drops what tells of the machine and the moment.
+/// Removes fields that depend on the machine or the time.
 fn forget_place(answer: &mut Value) {
     for model in answer.get_mut("data").and_then(Value::as_array_mut).into_iter().flatten() {
         for field in ["root", "permission", "created"] {
@@ -213,7 +213,7 @@ fn forget_place(answer: &mut Value) {
     }
     if let Some(answer) = answer.as_object_mut() {
         ["id", "created", "system_fingerprint"].map(|field| answer.remove(field)).into_iter().for_each(drop);
-        // What SGLang says of itself names its folders.
+        // SGLang's description of itself contains paths.
         if answer.contains_key("max_req_input_len") {
             answer.retain(|name, _| ["context_length", "max_req_input_len"].contains(&name.as_str()));
         }

@@ -1,4 +1,4 @@
-//! Whole steps: propose, read, choose, commit.
+//! Whole steps: propose, read, choose and commit.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -15,8 +15,8 @@ pub(crate) fn draft(engine: &RemoteEngine, seed: u64) -> Result<Candidates, BoxE
     generation(engine).proposal.propose(request, &mut rng)
 }
 
-/// Generates by the paper's rule with equal weights: the candidate whose adapters gain most over the
-/// backbone wins. Checks each number on the way.
+/// Generates by the paper's rule with equal weights: the candidate with the largest gain of its
+/// adapters over the backbone is chosen. Checks every number.
 fn generate(engine: &RemoteEngine, sampling: Sampling, steps: usize) -> Vec<TokenId> {
     let mut generation = engine.start(&sampled(5, sampling), &spec()).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(7);
@@ -36,7 +36,7 @@ fn generate(engine: &RemoteEngine, sampling: Sampling, steps: usize) -> Vec<Toke
         };
         let gain = |row: usize| mean(&named[1].0, row) + mean(&named[2].0, row) - 2.0 * mean(&named[0].0, row);
         let best = (0..candidates.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b))).unwrap();
-        // The draw that a scheme makes comes from the same generator.
+        // A scheme would use this draw of the same generator to choose.
         let _: f64 = rng.random();
         generation.backbone.commit(best).unwrap();
         generation.proposal.commit(best).unwrap();
@@ -106,7 +106,7 @@ fn users_do_not_wait_for_each_other() {
             scope.spawn(|| assert_right(&read(&engine).unwrap()));
         }
     });
-    // One after the other, eight users would take 800 ms.
+    // One after another, eight users would take 800 ms.
     assert!(start.elapsed() < std::time::Duration::from_millis(700), "{:?}", start.elapsed());
     assert!(servers[0].most_at_once() > 3);
 }
