@@ -25,7 +25,7 @@ fn the_quietest_published_blade_keeps_a_twelfth() {
     let even = Simplex::uniform(3).unwrap();
     let shares = influence_shares(&Raw::default(), &scores, &even);
     assert!(close(&shares, &[50.0 / 93.0, 35.0 / 93.0, 8.0 / 93.0]), "{shares:?}");
-    // The paper gives 52.2%, 39.0% and 8.9%: medians over batches of shares rather than shares of
+    // The paper gives 52.2%, 39.0% and 8.9%: medians of the shares of each batch, not shares of the
     // medians.
     for (share, published) in shares.iter().zip([0.522, 0.390, 0.089]) {
         assert!((share - published).abs() < 0.02, "{share} {published}");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sk_core::{Composite, Normalizer, ScoreTable, Simplex};
 use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust, influence_shares};
 
-/// Rounding of a standardised score, when its blade was moved by up to a thousand times its spread.
+/// Rounding of a standardised score whose blade was moved by up to a thousand times its spread.
 const TOLERANCE: f64 = 1e-9;
 
 /// Scores and dispersions of one blade.
@@ -24,8 +24,8 @@ fn close(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= TOLERANCE * scale)
 }
 
-/// Scores of K blades on a grid of thousandths, so that ties and blades without spread occur and
-/// spreads are not tiny; weights.
+/// Scores of K blades as multiples of 0.001, so that ties and blades without spread occur and no
+/// spread is tiny; and weights.
 fn tables() -> impl Strategy<Value = (Rows, Vec<f64>)> {
     (1usize..5, 1usize..9).prop_flat_map(|(k, n)| {
         let score = prop_oneof![4 => -2000i32..2000, 1 => Just(0i32)].prop_map(|x| f64::from(x) / 1000.0);
@@ -34,7 +34,7 @@ fn tables() -> impl Strategy<Value = (Rows, Vec<f64>)> {
     })
 }
 
-/// An element of G per blade: scale over six decades, offset up to a thousand.
+/// One element of G per blade: a scale over six decades, an offset up to a thousand.
 fn moved() -> impl Strategy<Value = ((Rows, Vec<f64>), Rows)> {
     tables().prop_flat_map(|(rows, weights)| {
         let k = rows.len();
@@ -78,7 +78,7 @@ proptest! {
         (mu, decade, b) in (vec(-2000i32..2000, 2..40), -3.0f64..3.0, -1000.0f64..1000.0), single in any::<bool>(),
     ) {
         let mu: Vec<f64> = mu.into_iter().map(|x| f64::from(x) / 1000.0).collect();
-        // The same blade with its sign turned, in units of its own.
+        // The same blade with the opposite sign, another scale and another offset.
         let against: Vec<f64> = mu.iter().map(|x| 10f64.powf(decade) * (b - x)).collect();
         let sigma = vec![1.0; mu.len()];
         let rows = [(mu, sigma.clone()), (against, sigma)];
@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     fn the_published_epsilon_breaks_invariance_by_no_more_than_its_share(((rows, weights), moved) in moved()) {
-        // (std + ε)⁻¹ differs from std⁻¹ by the factor std/(std + ε) ≥ 1 − ε/std.
+        // (std + ε)⁻¹ is std⁻¹ times std/(std + ε), and this factor is at least 1 − ε/std.
         let spread = |rows: &Rows| {
             let spreads = rows.iter().map(|(mu, _)| sk_core::Moments::of(mu, sk_core::Deviation::Sample).std());
             spreads.filter(|s| *s > 0.0).fold(f64::INFINITY, f64::min)
@@ -127,7 +127,8 @@ proptest! {
 
     #[test]
     fn without_normalisation_a_blade_counts_for_its_spread(((rows, weights), moved) in moved()) {
-        // Raw weights w̃_k / a_k on the moved table rank as w̃_k does on the first (`thm:cbn` iii).
+        // Raw weights w̃_k / a_k on the moved table give the order that w̃_k gives on the first
+        // (`thm:cbn` iii).
         let first = combine(&Raw::default(), &rows, &weights);
         let ratio = |k: usize| {
             let spread = |rows: &Rows| sk_core::Moments::of(&rows[k].0, sk_core::Deviation::Sample).std();
@@ -138,8 +139,8 @@ proptest! {
         let adjusted: Vec<f64> = weights.iter().zip(&scales).map(|(w, a)| w / a).collect();
         let second = combine(&Raw::default(), &moved, &adjusted);
         let gap = |mu: &[f64], i: usize, j: usize| mu[i] - mu[j];
-        // Composites agree up to one positive factor; offsets of up to a thousand spreads cost the
-        // other digits.
+        // Composites are equal up to one positive factor. Offsets of up to a thousand spreads lose
+        // the other digits.
         let total: f64 = weights.iter().sum::<f64>() / adjusted.iter().sum::<f64>();
         for i in 1..first.mu.len() {
             let (a, b) = (gap(&first.mu, i, 0), gap(&second.mu, i, 0) / total);
@@ -163,8 +164,8 @@ proptest! {
 
     #[test]
     fn linear_propagation_is_the_upper_bound((rows, weights) in tables(), loadings in vec(-1.0f64..1.0, 4)) {
-        // One common factor: ρ_kl = c_k c_l off the diagonal is positive semidefinite for any
-        // loadings.
+        // One common factor: with ρ_kl = c_k c_l off the diagonal, the matrix is positive
+        // semidefinite for any loadings.
         let k = rows.len();
         let entry = |i: usize, j: usize| if i == j { 1.0 } else { loadings[i] * loadings[j] };
         let matrix: Vec<Vec<f64>> = (0..k).map(|i| (0..k).map(|j| entry(i, j)).collect()).collect();
@@ -187,7 +188,8 @@ proptest! {
         let single = combine(&CandidateBatch::sound(), &rows32, &narrow(&weights));
         let scale = double.mu.iter().chain(&double.sigma).fold(1.0f64, |m, x| m.max(x.abs()));
         for (a, b) in double.mu.iter().chain(&double.sigma).zip(single.mu.iter().chain(&single.sigma)) {
-            // Scores of order 1 known to 1e-7, spreads of 3e-4 and more: a relative error of 1e-3.
+            // Scores of order 1 are accurate to 1e-7 and spreads are at least 3e-4: a relative
+            // error of 1e-3.
             prop_assert!((a - f64::from(*b)).abs() < 2e-3 * scale, "{a} {b}");
         }
     }

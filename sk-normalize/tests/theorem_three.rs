@@ -1,5 +1,5 @@
-//! `thm:cbn` (i) to (iii) and `prop:cov`, on random point clouds and on errors whose joint
-//! distribution is known exactly.
+//! `thm:cbn` (i) to (iii) and `prop:cov`, on random points and on errors with a known joint
+//! distribution.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,14 +20,14 @@ fn std(values: &[f64]) -> f64 {
     Moments::of(values, Deviation::Sample).std()
 }
 
-/// Whoever is within rounding of the highest.
+/// All candidates within rounding of the highest.
 fn winners(mu: &[f64]) -> Vec<usize> {
     let best = mu.iter().fold(f64::NEG_INFINITY, |m, &x| m.max(x));
     let scale = mu.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     (0..mu.len()).filter(|&i| mu[i] >= best - TOLERANCE * scale).collect()
 }
 
-/// K blades of very different scale and offset on N candidates, without ties.
+/// K blades with very different scales and offsets on N candidates, without ties.
 fn clouds(blades: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Vec<f64>>> {
     (blades, 3usize..10).prop_flat_map(|(k, n)| {
         let scale = (-2.0f64..2.0, -5.0f64..5.0).prop_map(|(decade, offset)| (10f64.powf(decade), offset));
@@ -40,9 +40,9 @@ fn clouds(blades: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Vec<f64>>
     })
 }
 
-/// The vertices of the convex hull of the plane that are best for some direction of the open
-/// positive quadrant, each with the weights of such a direction: an upper hull from right to left
-/// by orientation, without any weighted sum.
+/// The vertices of a convex hull in the plane that are best for some direction of the open positive
+/// quadrant, each with the weights of such a direction. Computed as an upper hull from right to
+/// left by orientation, without any weighted sum.
 fn pareto_hull(x: &[f64], y: &[f64]) -> Vec<(usize, [f64; 2])> {
     let mut order: Vec<usize> = (0..x.len()).collect();
     order.sort_by(|&a, &b| x[b].total_cmp(&x[a]).then(y[b].total_cmp(&y[a])));
@@ -58,10 +58,10 @@ fn pareto_hull(x: &[f64], y: &[f64]) -> Vec<(usize, [f64; 2])> {
         }
         hull.push(i);
     }
-    // From the right end up to the highest point: beyond it both coordinates fall.
+    // From the right end up to the highest point. Beyond it, both coordinates fall.
     let top = (0..hull.len()).max_by(|&a, &b| y[hull[a]].total_cmp(&y[hull[b]])).unwrap();
     let front = &hull[..=top];
-    // The normal of each edge, between the axes at the ends.
+    // The normals of the edges, and the axes at both ends.
     let mut normals = vec![[1.0, 0.0]];
     normals.extend(front.windows(2).map(|e| {
         let normal = [y[e[1]] - y[e[0]], x[e[0]] - x[e[1]]];
@@ -73,9 +73,9 @@ fn pareto_hull(x: &[f64], y: &[f64]) -> Vec<(usize, [f64; 2])> {
     front.iter().enumerate().map(|(k, &i)| (i, between(k))).collect()
 }
 
-/// The weights on the simplex of three blades under which candidate `i` is among the best: the
-/// vertices of that polygon, none where there is no such weight. A vertex is where two of the
-/// constraints w·(p_i − p_j) ≥ 0 and w_k ≥ 0 hold with equality.
+/// The weights on the simplex of three blades for which candidate `i` is among the best, as the
+/// vertices of that polygon; empty if there are none. At a vertex, two of the constraints w·(p_i −
+/// p_j) ≥ 0 and w_k ≥ 0 are equalities.
 fn polygon(blades: &[Vec<f64>], i: usize) -> Vec<[f64; 3]> {
     let mut constraints: Vec<[f64; 3]> = vec![[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
     for j in (0..blades[0].len()).filter(|&j| j != i) {
@@ -86,7 +86,7 @@ fn polygon(blades: &[Vec<f64>], i: usize) -> Vec<[f64; 3]> {
     let mut vertices = Vec::new();
     for (m, a) in constraints.iter().enumerate() {
         for b in &constraints[..m] {
-            // Both equalities at once: the direction orthogonal to the two, in units of its sum.
+            // Both equalities hold in the direction orthogonal to the two, normalised to the sum 1.
             let cross = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
             let sum: f64 = cross.iter().sum();
             let w = cross.map(|x| x / sum);
@@ -100,7 +100,7 @@ fn polygon(blades: &[Vec<f64>], i: usize) -> Vec<[f64; 3]> {
 }
 
 proptest! {
-    /// (i) Raw gaps are those of the canonical blades with coefficients w_k·std(μ^(k)).
+    /// (i) Raw gaps are gaps of the canonical blades with the coefficients w_k·std(μ^(k)).
     #[test]
     fn raw_coefficients_are_weights_times_spreads(blades in clouds(1..5), raw in vec(0.01f64..1.0, 4)) {
         let weights = Simplex::normalized(&raw[..blades.len()]).unwrap();
@@ -118,8 +118,8 @@ proptest! {
         }
     }
 
-    /// (ii) as ε → 0: the violation of invariance is of order ε, and a blade without spread counts
-    /// nothing at every element of G.
+    /// (ii) as ε → 0: invariance is violated by a term of order ε, and a blade without spread
+    /// counts nothing under every element of G.
     #[test]
     fn invariance_is_reached_as_epsilon_vanishes(
         blades in clouds(2..4), group in vec((-1.5f64..1.5, -3.0f64..3.0), 4), raw in vec(0.01f64..1.0, 4), constant in -5.0f64..5.0,
@@ -131,14 +131,13 @@ proptest! {
         for epsilon in [1e-2, 1e-4, 1e-6, 0.0] {
             let rule = CandidateBatch { standardize: Standardize::new(Deviation::Sample, epsilon, 0.0).unwrap(), ..CandidateBatch::sound() };
             let (before, after) = (composite(&rule, &blades, weights).mu, composite(&rule, &moved, weights).mu);
-            // |x̂|·(1 − std/(std + ε)), and no standardised score of N is above √N.
+            // The error is |x̂|·(1 − std/(std + ε)), and no standardised score of N is above √N.
             let allowed = 2.0 * (before.len() as f64).sqrt() * epsilon / spread + 1e-7;
             for (a, b) in before.iter().zip(&after) {
                 prop_assert!((a - b).abs() <= allowed, "ε = {epsilon}: {a} {b}");
             }
         }
-        // The degenerate blade: alone it gives zeros, beside others it takes its weight and nothing
-        // else.
+        // A blade without spread has zero scores, but it keeps its share of the weights.
         let n = blades[0].len();
         for b in [constant, 0.0, 1e6 * constant] {
             let mut with = blades.clone();
@@ -152,14 +151,14 @@ proptest! {
         }
     }
 
-    /// (iii) for three blades: a candidate that is best for some weights, found without a
-    /// normaliser, is selected raw by weights inside that polygon and after CBN by their preimage;
-    /// one that is best for none is selected by nobody's weights, raw or normalised.
+    /// (iii) for three blades. The polygons are found without a normaliser. A candidate with a
+    /// polygon is selected after CBN by weights inside it, and raw by their preimage. A candidate
+    /// without one is selected by no weights, raw or normalised.
     #[test]
     fn three_blades_select_the_same_candidates_raw_and_normalised(blades in clouds(3..4), drawn in vec(vec(0.001f64..1.0, 3), 40)) {
         let spreads: Vec<f64> = blades.iter().map(|row| std(row)).collect();
-        // In units of their spreads, so that no polygon is thin for its blades' scales alone; the
-        // candidates selected are the same.
+        // Blades in units of their spreads, so that no polygon is thin only because of a scale. The
+        // selected candidates are the same.
         let canonical: Vec<Vec<f64>> = blades.iter().zip(&spreads).map(|(row, s)| row.iter().map(|x| x / s).collect()).collect();
         let polygons: Vec<Vec<[f64; 3]>> = (0..blades[0].len()).map(|i| polygon(&canonical, i)).collect();
         prop_assert!(polygons.iter().any(|vertices| !vertices.is_empty()));
@@ -178,15 +177,15 @@ proptest! {
         }
     }
 
-    /// (iii) in the plane: every vertex of the Pareto hull is selected by some weights, raw and
-    /// normalised, and nobody off it ever is.
+    /// (iii) in the plane: some weights select each vertex of the Pareto hull, raw and normalised,
+    /// and no weights select only points off it.
     #[test]
     fn the_pareto_hull_is_what_can_be_selected(blades in clouds(2..3)) {
         let front = pareto_hull(&blades[0], &blades[1]);
         let spreads = [std(&blades[0]), std(&blades[1])];
         for &(vertex, w) in &front {
             prop_assert!(winners(&composite(&Raw::default(), &blades, &w).mu).contains(&vertex), "{vertex} {w:?}");
-            // The normalised weights of the same point: w̃_k ∝ w_k·std(μ^(k)).
+            // The normalised weights for the same vertex: w̃_k ∝ w_k·std(μ^(k)).
             let tilde = [w[0] * spreads[0], w[1] * spreads[1]];
             prop_assert!(winners(&composite(&CandidateBatch::sound(), &blades, &tilde).mu).contains(&vertex), "{vertex} {tilde:?}");
         }
@@ -198,15 +197,15 @@ proptest! {
         }
     }
 
-    /// (iii) in any dimension: w̃ after CBN and w̃_k/std(μ^(k)) before it order all candidates
-    /// alike.
+    /// (iii) in any dimension: weights w̃ after CBN and w̃_k/std(μ^(k)) before it give the same
+    /// order of all candidates.
     #[test]
     fn preimages_order_candidates_alike(blades in clouds(2..5), tilde in vec(0.01f64..1.0, 4)) {
         let tilde = &tilde[..blades.len()];
         let raw: Vec<f64> = tilde.iter().zip(&blades).map(|(w, row)| w / std(row)).collect();
         let (normalised, unnormalised) = (composite(&CandidateBatch::sound(), &blades, tilde).mu, composite(&Raw::default(), &blades, &raw).mu);
-        // Composites agree up to a positive factor and an offset, so every pair keeps its order
-        // unless it ties to rounding.
+        // Composites are equal up to a positive factor and an offset, so every pair keeps its order
+        // unless it ties up to rounding.
         let scale = unnormalised.iter().fold(0.0f64, |m, x| m.max(x.abs()));
         for i in 0..normalised.len() {
             for j in 0..i {
@@ -216,8 +215,8 @@ proptest! {
         }
     }
 
-    /// Proposition 2 against errors enumerated one by one: X_k = σ_k Σ_m a_km r_m, r uniform on
-    /// {−1, 1}^M and Σ_m a_km² = 1.
+    /// Proposition 2 against an enumeration of all errors: X_k = σ_k Σ_m a_km r_m, with r uniform
+    /// on {−1, 1}^M and Σ_m a_km² = 1.
     #[test]
     fn dispersions_are_those_of_an_enumerated_joint_distribution(
         loadings in vec(vec(-1.0f64..1.0, 4), 1..4), sigma in vec(0.01f64..5.0, 3), raw in vec(0.01f64..1.0, 3),
@@ -246,7 +245,7 @@ proptest! {
         };
         let full = propagated(Propagation::Correlated(Correlation::new(&matrix).unwrap()));
         prop_assert!((full - truth).abs() <= 1e-7 * sigma[0].max(1.0), "{full} {truth}");
-        // The linear rule is the bound, attained only where all errors are one.
+        // The linear rule is an upper bound, which is attained only if all errors are equal.
         let linear = propagated(Propagation::Linear);
         prop_assert!(truth <= linear * (1.0 + TOLERANCE));
         let comonotone = matrix.iter().flatten().all(|r| *r > 1.0 - 1e-6);
@@ -256,11 +255,12 @@ proptest! {
     }
 }
 
-/// (iii), the bias: weights drawn evenly for raw blades give the blade of the larger spread most of
-/// the say.
+/// (iii), the bias: with uniformly drawn weights on raw blades, the blade with the larger spread
+/// decides most choices.
 #[test]
 fn even_raw_weights_favour_the_blade_of_larger_spread() {
-    // Opposed blades, one a hundred times as wide: who prefers which is decided by w̃₀ against w̃₁.
+    // Two opposed blades, one a hundred times as wide as the other: the larger of w̃₀ and w̃₁
+    // decides.
     let blades = vec![vec![100.0, 0.0, -100.0], vec![-1.0, 0.0, 1.0]];
     let share = |normalizer: &dyn Normalizer| {
         let prefers = |step: &u32| {
@@ -269,7 +269,7 @@ fn even_raw_weights_favour_the_blade_of_larger_spread() {
         };
         (1..1000).filter(prefers).count() as f64 / 999.0
     };
-    // By hand: 100 w > 1 − w from w = 1/101 on; w > ½ after normalisation.
+    // By hand: raw, 100 w > 1 − w for w > 1/101; normalised, w > ½.
     assert!((share(&Raw::default()) - 100.0 / 101.0).abs() < 2e-3, "{}", share(&Raw::default()));
     assert!((share(&CandidateBatch::sound()) - 0.5).abs() < 2e-3);
 }

@@ -1,14 +1,14 @@
-//! Rules for **w** against brute force.
+//! Rules for the weights **w**, against brute force.
 
 use proptest::prelude::*;
 use sk_core::{ScoreTable, Weighting};
 use sk_normalize::{Dual, MaxMin};
 
-/// Points of a grid on each side of the simplex, or between a multiplier and its limit.
+/// Steps of a grid along each side of the simplex, and from 0 to the limit of a multiplier.
 const GRID: usize = 60;
 
-/// A minimum on the grid may lie below what a search with a gap of 1e-9 finds by the gap and a few
-/// roundings; the objective is of order one.
+/// A grid point may be better than the found minimum by the search's gap of 1e-9 and some
+/// roundings. The objective is of order one.
 const GAP: f64 = 1e-7;
 
 fn table(rows: &[Vec<f64>]) -> ScoreTable {
@@ -30,7 +30,7 @@ fn scores(blades: usize) -> impl Strategy<Value = Vec<Vec<f64>>> {
     (1usize..9).prop_flat_map(move |n| prop::collection::vec(prop::collection::vec(-2.0..2.0, n), blades))
 }
 
-/// Holds the weights of [`MaxMin`] against every point of a grid.
+/// Compares the weights of [`MaxMin`] with every point of a grid.
 fn no_worse_on_a_grid(rows: &[Vec<f64>], temperature: f64) -> Result<(), TestCaseError> {
     let mut weights = [f64::NAN; 3];
     MaxMin::new(temperature).unwrap().weigh(&table(rows), &[0.2, 0.3, 0.5], &mut weights);
@@ -81,7 +81,7 @@ proptest! {
         let table = table(&rows).with_names(names).unwrap();
         let rule = Dual::new(temperature, LIMIT, vec![("first".into(), thresholds[0]), ("second".into(), thresholds[1])]).unwrap();
         let mut weights = [f64::NAN; 3];
-        // What is asked for a constraint does not count.
+        // The requested weights of constraints have no effect.
         rule.weigh(&table, &[0.5, 0.3, 0.2], &mut weights);
         prop_assert_eq!(weights[0], 1.0);
         let dual = |first: f64, second: f64| {
@@ -101,12 +101,12 @@ proptest! {
 
 #[test]
 fn the_worst_served_objective_has_the_weight() {
-    // The second blade is never above the first.
+    // The second blade never scores higher than the first.
     let rows = [vec![1.0, 2.0, 3.0], vec![0.0, -1.0, 1.0]];
     let mut weights = [f64::NAN; 2];
     MaxMin::new(0.1).unwrap().weigh(&table(&rows), &[0.9, 0.1], &mut weights);
     assert_eq!(weights, [0.0, 1.0]);
-    // Two blades that mirror each other share it.
+    // Two blades that mirror each other share the weight.
     let rows = [vec![1.0, 0.0], vec![0.0, 1.0]];
     MaxMin::new(0.1).unwrap().weigh(&table(&rows), &[0.9, 0.1], &mut weights);
     assert!((weights[0] - 0.5).abs() < 1e-9);

@@ -1,16 +1,16 @@
-//! Each normaliser on batches small enough to do by hand.
+//! Each normaliser on batches that are small enough to work out by hand.
 
 use sk_core::{Composite, Deviation, Normalizer, ScoreTable, Simplex, Standardize};
 use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust};
 
-/// Rounding of a handful of operations on values of order 1.
+/// Rounding of some operations on values of order 1.
 const TOLERANCE: f64 = 1e-12;
 
 type Rows = Vec<(Vec<f64>, Vec<f64>)>;
 
 fn combine(normalizer: &dyn Normalizer, rows: &Rows, weights: &[f64]) -> Composite {
     let scores = ScoreTable::new(rows.iter().map(|(mu, sigma)| (mu, sigma))).unwrap();
-    // A stale buffer of another size: all of it must be overwritten.
+    // A stale buffer of another size. All of it must be overwritten.
     let mut out = Composite { mu: vec![f64::NAN; 9], sigma: vec![f64::NAN] };
     normalizer.combine(&scores, &Simplex::new(weights).unwrap(), &mut out);
     out
@@ -22,8 +22,8 @@ fn assert_close(got: &[f64], expected: &[f64]) {
     assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < TOLERANCE), "{got:?} is not {expected:?}");
 }
 
-/// Blade 0: mean 2, sample std 1, σ of sample std 1. Blade 1: mean 10, sample std 6, σ of sample
-/// std 2.
+/// Blade 0: μ has mean 2 and sample std 1, σ has sample std 1. Blade 1: μ has mean 10 and sample
+/// std 6, σ has sample std 2.
 fn rows() -> Rows {
     vec![(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0]), (vec![16.0, 10.0, 4.0], vec![2.0, 4.0, 6.0])]
 }
@@ -37,7 +37,7 @@ fn cbn_in_each_convention() {
     // σ̂ in units of μ: (1 2 3) and (1/3 2/3 1).
     assert_close(&sound.sigma, &[0.75 + 0.25 / 3.0, 1.5 + 0.5 / 3.0, 2.25 + 0.25]);
 
-    // In its own units: (1 2 3) twice; and ε = 1e-6 in each divisor.
+    // σ̂ in units of its own spread: (1 2 3) for both; and ε = 1e-6 in each divisor.
     let paper = combine(&CandidateBatch::paper(), &rows(), &w);
     let e = 1e-6;
     let mu = 0.75 / (1.0 + e) - 0.25 * 6.0 / (6.0 + e);
@@ -70,20 +70,20 @@ fn a_blade_without_spread_contributes_nothing_when_epsilon_is_zero() {
         assert_close(&out.mu, &[-0.5, 0.0, 0.5]);
         assert_close(&out.sigma, &[0.5, 1.0, 1.5]);
     }
-    // As published, a constant σ is divided by ε alone.
+    // In the published convention, a constant σ is divided by ε alone.
     let paper = combine(&CandidateBatch::paper(), &rows, &[0.5, 0.5]);
     assert!(paper.sigma[0] > 1e5, "{:?}", paper.sigma);
 }
 
 #[test]
 fn rounding_is_no_opinion() {
-    // A blade that says the same of all, give or take the last digit.
+    // A blade that scores all candidates equally, up to the last digit.
     let rows = vec![(vec![1.0, 1.0 + f64::EPSILON, 1.0], vec![0.3; 3]), (vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])];
     for normalizer in [&CandidateBatch::sound() as &dyn Normalizer, &Robust::default()] {
         let out = combine(normalizer, &rows, &[1.0, 0.0]);
         assert_eq!((out.mu, out.sigma), (vec![0.0; 3], vec![0.0; 3]));
     }
-    // Nor are ranks of it, or the spread of those that tie beside one that does not.
+    // The same holds for its ranks, and for near-ties beside a candidate that differs.
     let out = combine(&Rank::default(), &rows, &[1.0, 0.0]);
     assert_eq!((out.mu, out.sigma), (vec![0.0; 3], vec![0.0; 3]));
     let (tied, healthy) = ([0.3, 0.3, 0.9], (vec![3.0, 1.0, 2.0], vec![0.1; 3]));
@@ -97,8 +97,8 @@ fn rounding_is_no_opinion() {
             assert!(found.iter().any(|value| *value != found[0]));
         }
     }
-    // 0.1 + 0.2 is not 0.3: what two blades leave of each other is no difference either, where
-    // there is more of them it is.
+    // 0.1 + 0.2 is not 0.3. If two blades cancel up to rounding, the rest counts as no difference;
+    // a larger rest counts.
     let against = |last: f64| vec![(vec![0.1, 0.2, 0.7], vec![0.0; 3]), (vec![-0.3, -0.6, last], vec![0.0; 3])];
     let composite = |last: f64| combine(&CandidateBatch::sound(), &against(last), &[0.5, 0.5]).mu;
     assert!(composite(-2.1).windows(2).all(|pair| pair[0] == pair[1]), "{:?}", composite(-2.1));
@@ -155,11 +155,11 @@ fn dispersions_propagate_by_the_correlation_of_errors() {
     assert_eq!(sigma(Propagation::Independent), 5.0);
     assert_close(&[correlated(1.0), correlated(0.0), correlated(-1.0)], &[7.0, 5.0, 1.0]);
     assert_close(&[correlated(0.5)], &[37f64.sqrt()]);
-    // A matrix for another number of blades says nothing: the upper bound is used.
+    // A matrix for another number of blades is ignored, and the upper bound is used.
     assert_eq!(sigma(Propagation::Correlated(Correlation::new(&[[1.0]]).unwrap())), 7.0);
 }
 
-/// w_k σ_k = 3 and 4 for "calm" and "kind", 5 for "new".
+/// w_k σ_k is 3 for "calm", 4 for "kind" and 5 for "new".
 #[test]
 fn correlations_follow_the_names_of_blades() {
     let blade = |name: &'static str| match name {
@@ -173,20 +173,20 @@ fn correlations_follow_the_names_of_blades() {
         let table = ScoreTable::new(blades.iter().map(|(_, sigma)| ([0.0], [*sigma]))).unwrap();
         let table = table.with_names(blades.iter().map(|(name, _)| *name)).unwrap();
         let mut out = Composite::default();
-        // Weights of one half each, whatever their sum.
+        // Scales the result as if every weight were one half.
         let share = Simplex::uniform(names.len()).unwrap();
         Raw { propagation: propagation.clone() }.combine(&table, &share, &mut out);
         out.sigma[0] * names.len() as f64 / 2.0
     };
-    // 9 + 16 − 12, in either order.
+    // 9 + 16 − 12, in either order of the blades.
     assert_close(&[sigma(&["calm", "kind"]), sigma(&["kind", "calm"])], &[13f64.sqrt(); 2]);
-    // One of the two left alone, as when the other has weight zero.
+    // Only one blade of the pair, as when the other has weight zero.
     assert_close(&[sigma(&["calm"]), sigma(&["kind"])], &[3.0, 4.0]);
-    // A blade of which nothing is known adds its whole dispersion to that of each other: 13 + 25 +
-    // 2·5·3 + 2·5·4.
+    // A blade without known correlations adds linearly to each of the others: 13 + 25 + 2·5·3 +
+    // 2·5·4.
     assert_close(&[sigma(&["calm", "new", "kind"])], &[108f64.sqrt()]);
     assert_close(&[sigma(&["new", "calm"])], &[8.0]);
-    // A table without names says nothing about whose scores it holds.
+    // Without names in the table, no correlation applies.
     assert_close(
         &[combine(&Raw { propagation: propagation.clone() }, &vec![(vec![0.0], vec![6.0]), (vec![0.0], vec![8.0])], &[0.5, 0.5])
             .sigma[0]],
