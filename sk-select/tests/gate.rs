@@ -32,9 +32,9 @@ fn what_a_blade_puts_below_its_threshold_cannot_be_drawn() {
     assert_eq!(select(&harmless(-0.5), &batch), [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(select(&harmless(-0.2), &batch), [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(select(&harmless(0.0), &batch), [0.0, 0.0, 1.0, 0.0]);
-    // κ = 1: −1, −0.7, 0, −0.6.
+    // With κ = 1 the values are −1, −0.7, 0 and −0.6.
     assert_eq!(select(&gate("harmless", 1.0, -0.65, Fallback::Best, Argmax), &batch), [0.0, 0.0, 1.0, 0.0]);
-    // Nobody: the least harmful, or as if there were no gate.
+    // If no candidate passes: the least harmful one, or the choice without the gate.
     assert_eq!(select(&harmless(0.5), &batch), [0.0, 0.0, 0.0, 1.0]);
     assert_eq!(select(&gate("harmless", 0.0, 0.5, Fallback::Open, Argmax), &batch), [1.0, 0.0, 0.0, 0.0]);
 }
@@ -45,8 +45,8 @@ fn a_boundary_that_cannot_be_checked_is_closed() {
     let without = Batch::trusted(&MU, &SIGMA);
     let batches = [without, without.with_blades(&table)];
     for batch in batches {
-        // The threshold is as low as can be, and candidate 0 would win at the other fallback too:
-        // tell the two apart by the inner rule.
+        // Even the lowest threshold does not open the gate. Candidate 0 would win under the other
+        // fallback too, so the inner softmax distinguishes the two.
         let closed = select(&gate("honest", 0.0, f64::NEG_INFINITY, Fallback::Best, Softmax::new(1.0).unwrap()), &batch);
         assert_eq!(closed, [1.0, 0.0, 0.0, 0.0]);
     }
@@ -59,7 +59,7 @@ fn gates_nest_and_the_inner_one_sees_those_that_passed() {
     let champion = Champion::sound(&OperatingPoint::HHH).unwrap();
     let inner = gate("helpful", 0.0, 0.5, Fallback::Best, champion);
     let p = select(&gate("harmless", 0.0, -0.5, Fallback::Best, inner), &batch);
-    // Harmless enough: 1, 2, 3. Helpful enough of those: 1, 2.
+    // 1, 2 and 3 are harmless enough. Of those, 1 and 2 are helpful enough.
     let alone = {
         let mut p = [f64::NAN; 2];
         champion.distribution(&RATINGS[1..3], &Batch::trusted(&MU[1..3], &SIGMA[1..3]), &mut p);

@@ -18,14 +18,14 @@ fn permutations(n: usize) -> Vec<Vec<usize>> {
     permutations(n - 1).into_iter().flat_map(insert).collect()
 }
 
-/// Place by place, as the model is defined.
+/// The definition of the model: the product over places.
 fn by_definition(worths: &[f64], ranking: &[usize]) -> f64 {
     (0..ranking.len()).map(|k| worths[ranking[k]] / ranking[k..].iter().map(|&i| worths[i]).sum::<f64>()).product()
 }
 
 #[test]
 fn probabilities_by_hand() {
-    // Worths 1, 2, 3 at T = 2 in logarithms doubled: P(2, 1, 0) = 3/6 · 2/3.
+    // At T = 2 these ratings have the worths 1, 2 and 3, so P(2, 1, 0) = 3/6 · 2/3.
     let ratings = [0.0, 2.0 * 2f64.ln(), 2.0 * 3f64.ln()];
     let model = PlackettLuce::new(2.0).unwrap();
     assert!((model.log_probability(&ratings, &[2, 1, 0]) - (1.0f64 / 3.0).ln()).abs() < TOLERANCE);
@@ -61,7 +61,7 @@ fn equal_ratings_are_ordered_by_chance_at_any_temperature() {
         let model = PlackettLuce::new(temperature).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(6);
         let first = (0..1000).filter(|_| model.draw(&[rating, rating], &mut rng) == [0, 1]).count();
-        // Six standard errors of a fair coin thrown a thousand times are 95.
+        // 95 is six standard errors of a fair coin thrown a thousand times.
         assert!((405..=595).contains(&first), "T = {temperature}: {first}");
     }
     let cold = PlackettLuce::new(1e-300).unwrap();
@@ -73,10 +73,9 @@ fn extreme_ratings_have_a_probability() {
     let model = PlackettLuce::new(0.5).unwrap();
     assert_eq!(model.log_probability(&[1e4, 0.0, -1e4], &[0, 1, 2]), 0.0);
     let reversed = model.log_probability(&[1e4, 0.0, -1e4], &[2, 1, 0]);
-    // Last first: 4e4 against the best, then 2e4.
+    // The last candidate comes first: −4e4 against the best, then −2e4.
     assert!((reversed + 6e4).abs() < 1e-9, "{reversed}");
-    // Differences over T that no number holds: what is certain has probability 1, and what is not
-    // none that can be told from 0.
+    // Differences over T overflow: certain rankings have probability 1, and all others have 0.
     let cold = PlackettLuce::new(1e-300).unwrap();
     assert_eq!(cold.log_probability(&[-1e300], &[0]), 0.0);
     let ratings = [0.0, -1e300, 1e300, 0.0];
@@ -124,7 +123,7 @@ proptest! {
             firsts[ranking[0]] += p;
         }
         prop_assert!((total - 1.0).abs() < 1e-10);
-        // The first place alone is the softmax, which is the rule's distribution.
+        // The marginal of the first place is the softmax, which is the distribution of the rule.
         let (zeros, mut softmax, mut rule) = (vec![0.0; ratings.len()], vec![f64::NAN; ratings.len()], vec![f64::NAN; ratings.len()]);
         let batch = Batch::trusted(&zeros, &zeros);
         Softmax::new(temperature).unwrap().distribution(&ratings, &batch, &mut softmax);

@@ -1,4 +1,4 @@
-//! Each rule by hand, and what holds of all of them.
+//! Each rule worked out by hand, and properties of all rules.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn select(rule: &dyn Selector, ratings: &[f64], batch: &Batch<'_>) -> Vec<f64> {
     probabilities
 }
 
-/// Of ratings alone.
+/// The distribution for ratings alone, with all scores zero.
 fn of_ratings(rule: &dyn Selector, ratings: &[f64]) -> Vec<f64> {
     let zeros = vec![0.0; ratings.len()];
     select(rule, ratings, &Batch::trusted(&zeros, &zeros))
@@ -36,7 +36,7 @@ fn argmax_takes_the_lowest_index_of_equals() {
 #[test]
 fn epsilon_is_shared_by_all() {
     let rule = EpsilonArgmax::new(0.2).unwrap();
-    // .2/4 each, and .8 more for the first of the highest.
+    // .2/4 for each, and .8 more for the first of the highest.
     assert_close(&of_ratings(&rule, &[1.0, 3.0, 3.0, 2.0]), &[0.05, 0.85, 0.05, 0.05]);
     assert_eq!(of_ratings(&rule, &[-5.0]), [1.0]);
     let ratings = [1.0, 3.0, 3.0, 2.0];
@@ -50,7 +50,7 @@ fn softmax_by_hand() {
     assert_close(&of_ratings(&Softmax::new(1.0).unwrap(), &ratings), &[1.0 / 6.0, 2.0 / 6.0, 3.0 / 6.0]);
     // T = ½ squares the odds.
     assert_close(&of_ratings(&Softmax::new(0.5).unwrap(), &ratings), &[1.0 / 14.0, 4.0 / 14.0, 9.0 / 14.0]);
-    // Neither huge ratings nor a tiny temperature overflow, and ties keep sharing.
+    // Neither huge ratings nor a tiny temperature overflow, and ties still share.
     assert_eq!(of_ratings(&Softmax::new(1e-300).unwrap(), &[1e300, 1e300, -1e300]), [0.5, 0.5, 0.0]);
 }
 
@@ -64,17 +64,17 @@ fn top_k_and_nucleus_renormalise_what_they_keep() {
     assert_close(&of_ratings(&Nucleus::new(0.65, softmax).unwrap(), &ratings), &[0.0, 0.0, 3.0 / 7.0, 4.0 / 7.0]);
     assert_close(&of_ratings(&Nucleus::new(0.39, softmax).unwrap(), &ratings), &[0.0, 0.0, 0.0, 1.0]);
     assert_close(&of_ratings(&Nucleus::new(1.0, softmax).unwrap(), &ratings), &[0.1, 0.2, 0.3, 0.4]);
-    // Equals are kept from the lowest index.
+    // Of equal ratings, the lowest indices are kept.
     assert_close(&of_ratings(&TopK::new(2, Uniform).unwrap(), &[0.0; 4]), &[0.5, 0.5, 0.0, 0.0]);
-    // A mass that is reached exactly is reached.
+    // A mass that is reached exactly counts as reached.
     assert_close(&of_ratings(&Nucleus::new(0.5, Uniform).unwrap(), &[0.0; 4]), &[0.5, 0.5, 0.0, 0.0]);
     assert_close(&of_ratings(&Nucleus::new(0.6, Uniform).unwrap(), &[0.0; 4]), &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]);
-    // So is one that additions miss by their rounding.
+    // So does a mass that the sum misses by rounding.
     for (mass, candidates, kept) in [(0.5, 12, 6), (0.8, 10, 8), (0.9, 10, 9), (1.0, 10, 10), (0.3, 10, 3), (0.31, 10, 4)] {
         let held = of_ratings(&Nucleus::new(mass, Uniform).unwrap(), &vec![0.0; candidates]);
         assert_eq!(held.iter().filter(|&&p| p > 0.0).count(), kept, "{mass} of {candidates}");
     }
-    // In f32 too, where additions over a vocabulary would be off by a hundredth.
+    // In f32 too, where a plain sum over a vocabulary would be off by a hundredth.
     let candidates = 160_000;
     let (scores, mut held) = (vec![0.0f32; candidates], vec![f32::NAN; candidates]);
     Nucleus::new(0.95, Uniform).unwrap().distribution(&scores, &Batch::trusted(&scores, &scores), &mut held);
@@ -91,11 +91,11 @@ fn champion_by_hand() {
     let total: f64 = logits.iter().map(|l| l.exp()).sum();
     let batch = Batch::trusted(&mu, &sigma);
     assert_close(&select(&Champion::sound(&point).unwrap(), &ratings, &batch), &logits.map(|l| l.exp() / total));
-    // ε = 1e-6 shrinks all three alike.
+    // ε = 1e-6 shrinks all three by the same factor.
     let total: f64 = logits.iter().map(|l| (l / (1.0 + 1e-6)).exp()).sum();
     let paper = select(&Champion::paper(&point).unwrap(), &ratings, &batch);
     assert_close(&paper, &logits.map(|l| (l / (1.0 + 1e-6)).exp() / total));
-    // Without standardisation the ratings enter as they are.
+    // Without standardisation the ratings enter unchanged.
     let plain = select(&Champion::new(&point, None).unwrap(), &[3.0, 2.0, 1.0], &batch);
     let logits = [0.5 * 3.0 + 1.5 * -0.2, 0.5 * 2.0 + 1.5 * (1.0 - 0.4), 0.5 + 1.5 * (-1.0 - 0.6)].map(|l: f64| l / 2.0);
     let total: f64 = logits.iter().map(|l| l.exp()).sum();
@@ -131,10 +131,10 @@ fn gates_restrict_the_inner_rule_to_those_that_pass() {
     assert_eq!(through(gate(Criterion::LowerBound { kappa: 1.0 }, 1.2, Fallback::Best)), 1);
     assert_eq!(through(gate(Criterion::Fluency, -1.5, Fallback::Best)), 0);
     assert_eq!(through(gate(Criterion::Rating, f64::NEG_INFINITY, Fallback::Best)), 3);
-    // Nobody passes.
+    // No candidate passes.
     assert_eq!(through(gate(Criterion::Score, 9.0, Fallback::Best)), 0);
     assert_eq!(through(gate(Criterion::Score, 9.0, Fallback::Open)), 3);
-    // No fluency blade: nothing to hold against anyone.
+    // Without a fluency blade, the gate excludes no candidate.
     let gate = gate(Criterion::Fluency, 0.0, Fallback::Best);
     assert_eq!(select(&gate, &ratings, &Batch::trusted(&mu, &sigma)), [0.0, 0.0, 0.0, 1.0]);
 }
@@ -148,8 +148,8 @@ fn a_gate_shows_its_inner_rule_the_passing_candidates_alone() {
     assert_eq!(select(&gated, &ratings, &Batch::trusted(&mu, &sigma)), [alone[0], alone[1], 0.0]);
 }
 
-/// By hand: the differences are 0 and −2 where they overflow, and at temperatures that single
-/// precision does not have.
+/// By hand: the logits differ by 0 and by −2, where the difference of the ratings overflows, and at
+/// temperatures outside the range of single precision.
 #[test]
 fn softmax_has_no_largest_rating_and_no_least_temperature() {
     let two = 1.0 / (1.0 + (-2f64).exp());
@@ -167,14 +167,14 @@ fn softmax_has_no_largest_rating_and_no_least_temperature() {
     assert_eq!(single(1e60, [f32::MAX, f32::MIN]), [0.5, 0.5]);
 }
 
-/// Logits of 1.7e308 and more: where w_tour·R + w_blade·(μ − λσ) overflows, its difference over T
-/// decides all the same.
+/// If w_tour·R + w_blade·(μ − λσ) overflows, the differences divided by T still give the right
+/// distribution.
 #[test]
 fn a_plain_champion_has_no_largest_score() {
     let point = OperatingPoint { temperature: 1e308, w_tour: 1.0, w_blade: 3.0, lambda: 1.0, ..OperatingPoint::HHH };
     let champion = |temperature: f64| Champion::new(&OperatingPoint { temperature, ..point }, None).unwrap();
     let batch = Batch::trusted(&[1e308, 1e308, -1e308], &[0.0, 1e308, 1e308]);
-    // In units of 1e308: 1 + 3, 1 + 3 − 3 and −1 − 3 − 3.
+    // The logits in units of 1e308: 1 + 3, 1 + 3 − 3 and −1 − 3 − 3.
     let logits = [4.0f64, 1.0, -7.0];
     let total: f64 = logits.iter().map(|l| l.exp()).sum();
     assert_close(&select(&champion(1e308), &[1e308, 1e308, -1e308], &batch), &logits.map(|l| l.exp() / total));
@@ -249,7 +249,7 @@ proptest! {
 
     #[test]
     fn the_origin_of_ratings_does_not_matter([ratings, mu, sigma, fluency] in batches(), shift in -64i32..64) {
-        // A shift of a multiple of 2^-40 on a grid of 2^-40 is exact.
+        // Shifting multiples of 2^-20 by an integer is exact.
         let grid = |r: f64| (r * 1e6).round() / 1_048_576.0;
         let ratings: Vec<f64> = ratings.into_iter().map(grid).collect();
         let moved: Vec<f64> = ratings.iter().map(|r| r + f64::from(shift)).collect();
@@ -284,7 +284,7 @@ proptest! {
         let p = of_ratings(&Softmax::new(0.01).unwrap(), &ratings);
         for (p, r) in p.iter().zip(&ratings) {
             let expected = if *r == best { 1.0 / ties } else { 0.0 };
-            // The runner-up is at least one unit, a hundred temperatures, below.
+            // The second highest is at least one unit lower, which is a hundred temperatures.
             prop_assert!((p - expected).abs() < 1e-9);
         }
     }
