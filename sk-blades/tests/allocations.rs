@@ -1,5 +1,5 @@
-//! Scoring a batch allocates nothing once a thread has scored one of its size: every blade that
-//! ships, under every dispersion.
+//! Once a thread has scored a batch of a given size, scoring another one allocates nothing: for
+//! every blade that ships, with every dispersion.
 
 #[path = "../../sk-core/tests/counting/mod.rs"]
 mod counting;

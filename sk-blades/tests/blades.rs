@@ -1,4 +1,4 @@
-//! Each blade against its formula, alone and on random readings.
+//! Each blade against its formula, on single cases and on random readings.
 
 use proptest::prelude::*;
 use sk_blades::{
@@ -9,7 +9,7 @@ use sk_core::{
     Blade, BoxError, Candidate, Candidates, Divergence, Observation, Policy, Reading, Readings, Score, ScoreError, SpanEnd,
 };
 
-/// Rounding of sums over at most 40 tokens in `f64`.
+/// Rounding of sums in `f64` over at most 40 tokens.
 const TOLERANCE: f64 = 1e-12;
 const BETA: f64 = 0.1;
 
@@ -17,8 +17,8 @@ fn variant(name: &str) -> Policy {
     Policy::Variant(name.into())
 }
 
-/// log-probabilities of one candidate: under the proposal, the backbone, two adapters; and the
-/// min-entropies of the first adapter.
+/// The log-probabilities of one candidate under the proposal, the backbone and two adapters, and
+/// the min-entropies under the first adapter.
 type Row = (Vec<f32>, Vec<f32>, Vec<f32>, Vec<f32>, Vec<f32>);
 
 fn step(rows: &[Row]) -> (Candidates, Readings) {
@@ -55,7 +55,7 @@ fn worked_by_hand() {
     let (candidates, readings) = step(&rows);
     let score = |blade: &dyn Blade| scores(blade, &candidates, &readings).unwrap()[0];
     let reward = |dispersion| ImplicitReward::new("honest", BETA, dispersion).unwrap();
-    // What the blade says is said by the proposal, whatever was there before.
+    // An ingredient acts through the proposal, so its own score is zero and overwrites the buffer.
     assert_eq!(score(&Ingredient), (0.0, 0.0));
     // log-ratios .5 and 1.5: mean 1, sample std √.5, standard error √.25.
     assert!(close(score(&reward(Dispersion::MinEntropy)), (0.1, 0.625)));
@@ -69,12 +69,12 @@ fn worked_by_hand() {
     assert_eq!(reward(Dispersion::ZERO).beta(), BETA);
     // Rewards .1 and −.05: mean .025, sample std .15/√2.
     assert!(close(score(&Ensemble::new(["honest", "honest-2"], BETA).unwrap()), (0.025, 0.15 / 2f64.sqrt())));
-    // One of them twice: mean .05, deviations .05 .05 −.1, sample variance .015/2.
+    // With one of them twice: mean .05, deviations .05 .05 −.1, sample variance .015/2.
     assert!(close(score(&Ensemble::new(["honest", "honest-2", "honest"], BETA).unwrap()), (0.05, 0.0075f64.sqrt())));
 }
 
-/// Log-ratios of ½ and 1½, whose mean under the reverse KL divergence is 1; under the forward one
-/// f′ is −e^−u.
+/// Log-ratios of ½ and 1½. Their mean for the reverse KL divergence is 1. For the forward one, f′
+/// is −e^−u.
 #[test]
 fn ratios_of_a_divergence_worked_by_hand() {
     let rows = [(vec![-1.0, -3.0], vec![-2.0, -2.0], vec![-1.5, -0.5], vec![-2.5, -2.5], vec![0.25, 1.0])];
@@ -89,8 +89,8 @@ fn head(name: &str) -> Policy {
     Policy::Head(name.into())
 }
 
-/// Two candidates of two tokens and one token; the heads "kind" and "fair" read off each what is
-/// given.
+/// Two candidates, of two tokens and of one token, with the given values of the heads "kind" and
+/// "fair".
 fn headed(kind: [&[f32]; 2], fair: [&[f32]; 2]) -> (Candidates, Readings) {
     let row = |p: &[f32]| -> Row { (p.to_vec(), p.to_vec(), p.to_vec(), p.to_vec(), vec![0.5; p.len()]) };
     let (candidates, mut readings) = step(&[row(&[-1.0, -2.0]), row(&[-0.5])]);
@@ -103,11 +103,11 @@ fn headed(kind: [&[f32]; 2], fair: [&[f32]; 2]) -> (Candidates, Readings) {
 
 #[test]
 fn heads_worked_by_hand() {
-    // Odds of 3 to 1 and 1 to 4 after the last token; what the head said before does not count.
+    // Odds of 3 to 1 and 1 to 4 after the last token; earlier values of the head do not count.
     let (three, quarter) = (3f32.ln(), 0.25f32.ln());
     let (candidates, readings) = headed([&[-9.0, three], &[quarter]], [&[0.0, 1.5], &[-2.0]]);
     let all = |blade: &dyn Blade| scores(blade, &candidates, &readings).unwrap();
-    // The values of a head are f32, of magnitude about one.
+    // The values of a head are f32 of order one.
     let near = |got: (f64, f64), expected: (f64, f64)| {
         assert!((got.0 - expected.0).abs() < 1e-6 && (got.1 - expected.1).abs() < 1e-6, "{got:?} against {expected:?}");
     };
@@ -119,7 +119,7 @@ fn heads_worked_by_hand() {
     near(all(&kind(LabelSpread::Constant(2.0)))[1], (0.2f64.ln(), 2.0));
     assert_eq!(all(&RewardHead::new("fair")), [(1.5, 0.0), (-2.0, 0.0)]);
 
-    // ARGS: log π_B is −3 and −.5, the reward 1.5 and −2.
+    // ARGS: log π_B is −3 and −.5, and the reward is 1.5 and −2.
     let args = |lambda, length| Guided::new(RewardHead::new("fair"), lambda, length).unwrap();
     assert_eq!(all(&args(2.0, Length::Summed)), [(0.0, 0.0), (-4.5, 0.0)]);
     assert_eq!(all(&args(2.0, Length::PerToken)), [(1.5, 0.0), (-4.5, 0.0)]);
@@ -127,7 +127,7 @@ fn heads_worked_by_hand() {
     let fudge = Guided::new(kind(LabelSpread::Bernoulli), 2.0, Length::Summed).unwrap();
     near(all(&fudge)[1], (-0.5 + 2.0 * 0.2f64.ln(), 0.8));
     assert_eq!(fudge.lambda(), 2.0);
-    // The implicit reward of the variants is nothing here, for they are the backbone.
+    // The implicit reward is zero here, because the variants equal the backbone.
     let implicit = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
     assert_eq!(all(&Guided::new(implicit, 3.0, Length::Summed).unwrap()), [(-3.0, 1.5), (-0.5, 1.5)]);
 }
@@ -160,7 +160,7 @@ fn heads_that_were_not_read_or_not_to_the_end_are_named() {
         error(&RewardHead::new("fair"), &candidates, &readings),
         BladeError::Score(ScoreError::Mu { candidate: 1, .. })
     ));
-    // A head predicts no token, so its readings are no log-probabilities.
+    // A head has values, not log-probabilities.
     let likelihood = Likelihood::new(head("kind"), Dispersion::ZERO).unwrap();
     assert!(matches!(error(&likelihood, &candidates, &readings), BladeError::Tokens { quantity: "the log-probability", .. }));
 }
@@ -206,7 +206,7 @@ fn bad_readings_name_the_policy_and_the_candidate() {
     assert_eq!(error(&reward, &candidates, &short), tokens("the log-probability"));
     let short = damage(|r| r.min_entropy.truncate(1));
     assert_eq!(error(&reward, &candidates, &short), tokens("the min-entropy"));
-    // Min-entropies that are not read need not be there.
+    // Min-entropies may be missing if the blade does not read them.
     let plain = ImplicitReward::new("honest", BETA, Dispersion::ZERO).unwrap();
     assert!(scores(&plain, &candidates, &short).is_ok());
 

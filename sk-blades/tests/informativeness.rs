@@ -1,4 +1,4 @@
-//! 𝓘(σ) against values by hand and from scipy, its invariances, and the three arms real, shuffled
+//! 𝓘(σ) against values by hand and from SciPy, its invariances, and the three arms: real, shuffled
 //! and zero.
 
 use proptest::collection::vec;
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use sk_blades::{Ablated, DispersionArm, InformativenessError, informativeness, spearman};
 use sk_core::{Blade, BoxError, Candidate, Candidates, Observation, Policy, Readings, Score, ScoreTable, SpanEnd};
 
-/// Rounding of one quotient of sums of half-integers, which are exact.
+/// Rounding of one quotient; its sums of half-integers are exact.
 const ROUNDING: f64 = 1e-14;
 
 #[test]
@@ -20,19 +20,19 @@ fn by_hand_and_as_scipy_has_it() {
     assert!((r(&[0.1, 0.2, 0.3, 0.4], &[0.1, 0.5, 0.2, 1.0]) - 0.8).abs() < ROUNDING);
     // Ranks 1½ 1½ 3 against 1 2 3, centred: −½ −½ 1 and −1 0 1, so 1.5/√(1.5 · 2).
     assert!((r(&[4.0, 4.0, 5.0], &[1.0, 2.0, 3.0]) - 0.75f64.sqrt()).abs() < ROUNDING);
-    // Both zeros are one value.
+    // 0 and −0 are equal.
     assert_eq!(r(&[0.0, -0.0, 1.0], &[3.0, 3.0, 4.0]), 1.0);
-    // scipy.stats.spearmanr 1.17.1, ties in one sample and in both.
+    // From scipy.stats.spearmanr 1.17.1, with ties in one sample and in both.
     let x = [0.7, 0.1, 0.4, 0.4, 2.5, 0.1, 1.3, 0.9];
     assert!((r(&x, &[3.0, 1.0, 1.0, 2.5, 2.5, 2.0, 0.5, 9.0]) - 0.237_804_878_048_780_48).abs() < ROUNDING);
     let x = [1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 4.0];
     assert!((r(&x, &[2.0, 7.0, 1.0, 8.0, 2.0, 8.0, 1.0, 8.0, 2.0, 8.0]) - 0.406_666_666_666_666_73).abs() < ROUNDING);
-    // |μ − q| = .19 .2 .75 1.3 .05 1.4 .5, and scipy again.
+    // |μ − q| = .19 .2 .75 1.3 .05 1.4 .5; the expected value is from SciPy.
     let mu = [0.31, -1.2, 0.05, 2.4, -0.6, 1.0, 1.75];
     let quality = [0.5, -1.0, 0.8, 1.1, -0.55, -0.4, 1.25];
     let sigma = [0.3, 0.45, 1.2, 0.6, 0.1, 0.2, 0.9];
     assert!((informativeness(&mu, &quality, &sigma).unwrap() - SCIPY).abs() < ROUNDING);
-    // A dispersion of zero is one.
+    // A dispersion of zero is valid.
     assert_eq!(informativeness(&[1.0, 3.0], &[1.0, 1.0], &[0.0, 2.0]), Ok(1.0));
 }
 
@@ -68,7 +68,7 @@ fn what_has_no_rank_correlation_is_refused_by_name() {
     assert_eq!(spearman(&[1.0], &[1.0, 2.0]), Err(Length { quantity: "the second sample", got: 2, expected: 1 }));
 }
 
-/// Few levels, so that ties are common.
+/// Samples with few levels, so that ties are common.
 fn samples() -> impl Strategy<Value = (Vec<f64>, Vec<f64>)> {
     (2usize..12).prop_flat_map(|n| {
         let level = || (0u8..6).prop_map(|level| f64::from(level) / 4.0);
@@ -77,7 +77,8 @@ fn samples() -> impl Strategy<Value = (Vec<f64>, Vec<f64>)> {
 }
 
 proptest! {
-    /// Ranks alone count: a rising map of either sample changes nothing, a falling one the sign.
+    /// Only ranks count: an increasing map of either sample changes nothing, a decreasing one
+    /// changes the sign.
     #[test]
     fn monotone_maps_leave_it_and_reversals_turn_it((x, y) in samples()) {
         let Ok(r) = spearman(&x, &y) else { return Ok(()) };
@@ -94,8 +95,7 @@ proptest! {
         prop_assert_eq!(spearman(&x, &x), Ok(1.0));
     }
 
-    /// Which candidate is called which does not matter, nor the unit of σ, nor the sign of an
-    /// error.
+    /// The order of the candidates, the unit of σ and the signs of the errors do not matter.
     #[test]
     fn informativeness_is_of_pairs_of_magnitudes((sigma, error) in samples(), turn in 0usize..12, flips in vec(any::<bool>(), 12)) {
         let quality: Vec<f64> = error.iter().map(|e| e * 8.0 - 3.0).collect();
@@ -113,8 +113,8 @@ proptest! {
         prop_assert_eq!(informativeness(&mu, &quality, &in_another_unit), Ok(value));
     }
 
-    /// Real keeps a table, zero keeps its scores, shuffled keeps the multiset and moves all blades
-    /// alike.
+    /// The arm `real` keeps a table. `zero` keeps its scores. `shuffled` keeps the multiset of
+    /// dispersions, and permutes all blades in the same way.
     #[test]
     fn arms_touch_dispersions_alone(n in 1usize..9, blades in 1usize..4, seed in any::<u64>(), named in any::<bool>()) {
         let row = |k: usize| ((0..n).map(|i| (k * n + i) as f64).collect::<Vec<_>>(), (0..n).map(|i| (10 * k + i) as f64).collect::<Vec<_>>());
@@ -191,7 +191,7 @@ fn a_blade_under_an_arm_is_shuffled_anew_at_each_step_and_again_alike() {
     assert_eq!(sigma_at(&blade(DispersionArm::Zero, 1), 5), [0.0; 7]);
     let shuffled = |seed, context| sigma_at(&blade(DispersionArm::Shuffled, seed), context);
     assert_eq!(shuffled(1, 5), shuffled(1, 5));
-    // Of 5040 permutations, two that agree by chance are not expected among these.
+    // With 5040 permutations, a chance agreement between these is not expected.
     assert!(shuffled(1, 5) != plain && shuffled(1, 5) != shuffled(1, 6) && shuffled(1, 5) != shuffled(2, 5));
     let mut sorted = shuffled(1, 5);
     sorted.sort_by(f64::total_cmp);
@@ -199,9 +199,9 @@ fn a_blade_under_an_arm_is_shuffled_anew_at_each_step_and_again_alike() {
     assert_eq!(blade(DispersionArm::Shuffled, 1).policies(), [Policy::Backbone]);
 }
 
-/// The worlds of the decomposition: a dispersion that is the scale of the error informs, one drawn
-/// apart does not, and one that goes with the sign of an error of constant size does not either,
-/// for all that it moves the choice.
+/// The worlds of the decomposition. A dispersion equal to the scale of the error is informative. An
+/// independent one is not. One that follows the sign of the error is not either, although it moves
+/// the choice.
 #[test]
 fn informativeness_in_worlds_where_it_is_known() {
     const CANDIDATES: usize = 20_000;
