@@ -4,8 +4,8 @@
 #
 #     sk-remote/tests/sglang.sh FOLDER
 #
-# FOLDER gets a Python environment (6 GB, once) and the model. Linux, Python 3.11 to 3.13 and pip are
-# needed.
+# FOLDER gets a Python environment (6 GB, once) and the model. Needs Linux, Python 3.11 to 3.13 and
+# pip.
 set -eu
 
 version=0.5.23

@@ -5,7 +5,7 @@
 #
 #     sk-remote/tests/vllm.sh FOLDER
 #
-# FOLDER gets a Python environment (6 GB, once) and the model. Python 3.10 to 3.13 and pip are needed.
+# FOLDER gets a Python environment (6 GB, once) and the model. Needs Python 3.10 to 3.13 and pip.
 set -eu
 
 version=0.32.0

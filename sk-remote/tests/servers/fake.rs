@@ -158,8 +158,7 @@ impl Fake {
         Self { url, inner }
     }
 
-    /// Sets how the server handles each request; the argument is the request and its number, from
-    /// 0.
+    /// Sets how the server handles each request, given the request and its number, from 0.
     pub(crate) fn behave(&self, behaviour: impl FnMut(&Seen, usize) -> Act + Send + 'static) {
         *self.inner.behaviour.lock().unwrap() = Box::new(behaviour);
         self.inner.seen.lock().unwrap().clear();

@@ -1,7 +1,7 @@
 // Differences between colours, for normal vision and for vision without one kind of cone.
 
-// Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency, 2009, at severity 1.0.
-// The matrices are for linear RGB.
+// Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision
+// Deficiency, 2009, at severity 1.0. The matrices are for linear RGB.
 const VISIONS = {
   'all cones': [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
   protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
