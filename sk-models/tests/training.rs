@@ -531,7 +531,7 @@ fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
     for error in [lm, dpo] {
         let message = error.to_string();
         assert!(
-            matches!(error, TrainError::Checkpoint { .. }) && message.contains("3 steps") && message.contains("--steps 2"),
+            matches!(error, TrainError::Checkpoint { .. }) && message.contains("step 3") && message.contains("--steps 2"),
             "{message}"
         );
     }

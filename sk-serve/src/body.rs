@@ -82,7 +82,7 @@ mod tests {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(read::<Value>(nested(8).as_bytes(), 8).is_ok());
         let error = read::<Value>(nested(9).as_bytes(), 8).unwrap_err();
-        assert!(error.contains("9 deep") && error.contains("at most 8"), "{error}");
+        assert!(error.contains("9 levels deep") && error.contains("limit of this server is 8"), "{error}");
         // The depth is counted without recursion, so the stack does not overflow.
         assert!(read::<Value>(nested(1 << 20).as_bytes(), 8).is_err());
     }

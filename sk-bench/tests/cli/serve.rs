@@ -732,10 +732,10 @@ fn requests_have_limits() {
     let header = format!("X-Long: {}\r\n", "x".repeat(800));
     assert_eq!(server.ask("GET", "/health", &header, &Value::Null).0, 431);
     let deep = server.chat(&hello(&json!({"metadata": [[[[[1]]]]]})));
-    assert!(deep.0 == 400 && deep.2.contains("6 deep"), "{}", deep.2);
+    assert!(deep.0 == 400 && deep.2.contains("6 levels deep"), "{}", deep.2);
     let header = "X-Swiss-Knife: [[[[[[1]]]]]]\r\n";
     let deep = server.ask("POST", "/v1/chat/completions", header, &hello(&json!({})));
-    assert!(deep.0 == 400 && deep.2.contains("6 deep"), "{}", deep.2);
+    assert!(deep.0 == 400 && deep.2.contains("6 levels deep"), "{}", deep.2);
     let prompt = |length: usize| json!({"prompt": "x".repeat(length), "max_tokens": 2});
     let long = server.ask("POST", "/v1/completions", "", &prompt(61));
     assert_eq!((long.0, long.json()["error"]["code"].as_str()), (400, Some("context_length_exceeded")), "{}", long.2);

@@ -99,7 +99,7 @@ fn a_lost_line_an_edited_score_and_a_second_process_are_noticed() {
         open(&path, 3, "s").unwrap_err().to_string()
     };
     let lost: String = lines.iter().enumerate().filter(|(i, _)| *i != 2).map(|(_, line)| format!("{line}\n")).collect();
-    assert!(says(lost).contains("trial 3 of \"calm\" follows 2 others"));
+    assert!(says(lost).contains("expected trial 2 of \"calm\", found trial 3"));
     // An edited score changes the points that the search proposes after it.
     let mut record: TrialRecord = serde_json::from_str(lines[10]).unwrap();
     record.scores.insert("calm".to_owned(), 9.0);

@@ -173,7 +173,7 @@ fn all_objectives_are_searched_together() {
 fn prompts_of_the_evaluation_are_refused() {
     let bench = Bench::tiny(PLAN);
     fs::write(bench.path("later.jsonl"), "{\"id\":\"x\",\"prompt\":\"WHY is  the sky blue?\"}\n").unwrap();
-    assert_refused(&bench.run(&["--quiet"]), &["1 of the 2 prompts", "\"sky\"", "\"x\""]);
+    assert_refused(&bench.run(&["--quiet"]), &["1 of the 2 tuning prompts", "\"sky\"", "\"x\""]);
     assert!(!bench.path("plan.jsonl").exists(), "nothing was begun");
     let bench = Bench::tiny(&format!("{PLAN}\n[objectives.helpful]\nprompts = \"humour\"\n"));
     assert_refused(&bench.run(&["--quiet"]), &["no prompt has the label axis = \"humour\"", "helpfulness, honesty"]);
