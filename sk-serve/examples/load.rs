@@ -29,7 +29,7 @@ use sk_models::engine::AdapterRack;
 use sk_models::local::{ModelOptions, Models};
 use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
-use sk_serve::{Access, Limits, Parts, Server, Service};
+use sk_serve::{Access, Limits, Parts, Server, Service, limit_arenas};
 
 /// Numbers of concurrent clients, unless an option says otherwise.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
@@ -325,6 +325,7 @@ impl Options {
 }
 
 fn main() -> Result<(), Failure> {
+    limit_arenas();
     let Options { precision, clients, time, memory: file, shapes } = Options::read(std::env::args().skip(1))?;
     let engine = Loaded::open(&precision, &shapes)?;
     let most = clients.iter().copied().max().unwrap_or(1);

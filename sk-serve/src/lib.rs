@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod arenas;
 mod body;
 mod completions;
 mod connections;
@@ -17,6 +18,7 @@ mod server;
 mod service;
 mod step;
 
+pub use arenas::limit_arenas;
 pub use axum::http::HeaderValue;
 pub use error::ApiError;
 pub use routes::Access;
