@@ -19,9 +19,9 @@ use sk_report::settings::beside;
 /// The sections of a plan.
 const SECTIONS: [&str; 6] = ["sweep", "model", "schemes", "weights", "prompts", "generation"];
 /// Maximum number of lattice points. A larger number is assumed to be a mistake.
-const MOST_POINTS: f64 = 1e5;
+const MOST_POINTS: f64 = 1e4;
 /// Maximum size of all weight vectors in bytes. Each vector holds the names of its blades.
-const MOST_BYTES: f64 = 1e8;
+const MOST_BYTES: f64 = 1e7;
 /// Default seed of prompt samples and of responses.
 const SEED: u64 = 42;
 /// Default maximum number of tokens of a response.

@@ -65,7 +65,7 @@ fn weights_of_a_blade_that_nobody_seats_are_refused() {
         refused(&format!("{before}[weights]\n{weights}\n[prompts]{after}"), &["\"helpfull\"", "did you mean \"helpful\"?"]);
     }
     let many = "kind = \"lattice\"\ndensity = 9223372036854775807";
-    refused(&format!("{before}[weights]\n{many}\n[prompts]{after}"), &["at most 100000 points"]);
+    refused(&format!("{before}[weights]\n{many}\n[prompts]{after}"), &["at most 10000 points"]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     let weights = |text: &str, parts: &[&str]| refused(&format!("[schemes.mod]\n[weights]\n{text}\n"), parts);
     weights("kind = \"latice\"", &["plan.toml:3:", "unknown kind of weights", "\"lattice\""]);
     weights("kind = \"lattice\"", &["plan.toml:2:", "density"]);
-    weights("kind = \"lattice\"\ndensity = 100000", &["plan.toml:2:", "100000 points"]);
+    weights("kind = \"lattice\"\ndensity = 100000", &["plan.toml:2:", "10000 points"]);
     weights("kind = \"listed\"", &["plan.toml:2:", "at least one weight vector"]);
     weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "entry 1 of list", "\"helpful\" is -1"]);
     weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list"]);
