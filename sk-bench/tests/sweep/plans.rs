@@ -66,6 +66,13 @@ fn weights_of_a_blade_that_nobody_seats_are_refused() {
     }
     let many = "kind = \"lattice\"\ndensity = 9223372036854775807";
     refused(&format!("{before}[weights]\n{many}\n[prompts]{after}"), &["at most 10000 points"]);
+    // 9,001 vectors with a name of 6,000 bytes, and the 2,001,000 points of 2,000 blades.
+    let long = format!("kind = \"lattice\"\ndensity = 9000\nblades = [\"{}\", \"safe\"]", "x".repeat(6000));
+    let names: Vec<String> = (0..2000).map(|name| format!("\"b{name}\"")).collect();
+    let many = format!("kind = \"paper\"\nblades = [{}]", names.join(", "));
+    for (weights, count) in [(long, "9001 weight vectors"), (many, "2001001 weight vectors")] {
+        refused(&format!("{before}[weights]\n{weights}\n[prompts]{after}"), &[count, "name fewer blades or points"]);
+    }
 }
 
 #[test]

@@ -65,9 +65,11 @@ pub(super) struct BenchReport {
     pub(super) later_steps: Option<Figure>,
     /// Median seconds of each part of a steered run.
     pub(super) steered_seconds: Seconds,
-    /// Rate of steered over frozen generation, both including the prefill.
+    /// Tokens per second of steered generation, divided by those of frozen generation; both include
+    /// the prefill.
     pub(super) steered_over_frozen: Spread,
-    /// Rate of steps after the first over frozen generation, both without the prefill.
+    /// Tokens per second of the steps after the first, divided by those of frozen generation; both
+    /// exclude the prefill.
     pub(super) later_steps_over_frozen: Option<Spread>,
     /// Concurrent generations, if requested.
     pub(super) generations: Option<Generations>,

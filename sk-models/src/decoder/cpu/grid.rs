@@ -188,3 +188,22 @@ impl<T: Number> DerefMut for Slab<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_that_shrinks_has_no_rows_of_before() {
+        let mut grid = Grid::of_rows(&[1.0; 6], 2);
+        grid.reshape(2, 2);
+        grid.rows_mut().enumerate().for_each(|(row, values)| values[..2].fill(row as f32));
+        assert_eq!((grid.rows(), grid.rows_mut().count(), grid.pieces_mut(8).count()), (2, 2, 1));
+        assert_eq!(grid.to_values(2), [0.0, 0.0, 1.0, 1.0]);
+        let joined = Grid::join([&grid, &grid].into_iter()).into_owned();
+        assert_eq!(joined.to_values(2), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+        let split = joined.split(&[1, 3]);
+        assert_eq!(split.iter().map(Grid::rows).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(split[1].to_values(2), [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+    }
+}
