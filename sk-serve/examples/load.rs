@@ -7,9 +7,10 @@
 //!
 //! For 1, 4, 16 and 64 clients, or the number given by `--clients`, it takes nine turns of each
 //! side: the engine (a steering thread per client, without HTTP) and the server (streams over
-//! loopback), with the same requests. Then the server runs for as long as its nine turns took, and
-//! every fifth request hangs up after its first chunk. A turn takes 12 seconds unless `--seconds`
-//! says otherwise. `--memory` names a file for the memory of the process, second by second.
+//! loopback), with the same requests. Then the server runs for as long as its turns took, and every
+//! fifth request hangs up after its first chunk. `--turns` sets the number of turns, and `--seconds`
+//! how long a turn starts requests, 12 seconds by default. `--memory` names a file for the memory of
+//! the process and of its keys and values, second by second.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sk_models::assets;
-use sk_models::decoder::Stop;
+use sk_models::decoder::{Decoder, Stop};
 use sk_models::device::DeviceName;
 use sk_models::dialogue::{Framing, Session, SessionError, tokens_of};
 use sk_models::engine::AdapterRack;
@@ -34,7 +35,7 @@ use sk_serve::{Access, Limits, Parts, Server, Service, limit_arenas};
 /// Numbers of concurrent clients, unless an option says otherwise.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
 
-/// Turns of each side; odd, for a median.
+/// Turns of each side, unless an option says otherwise; odd, for a median.
 const TURNS: u32 = 9;
 
 /// Seconds during which a turn starts requests, unless an option says otherwise.
@@ -121,6 +122,10 @@ impl Loaded {
             rack.insert(name, models.adapter(name, &shipped.blade(name).display().to_string(), &mut ())?);
         }
         Ok(Self { models, rack, shipped: true })
+    }
+
+    fn decoders(&self) -> [Arc<Decoder>; 2] {
+        [Arc::clone(&self.models.backbone), Arc::clone(&self.models.drafter)]
     }
 
     fn scheme(&self, asked: Asked) -> Result<SchemeSpec, Failure> {
@@ -250,16 +255,27 @@ fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     Ok(address)
 }
 
-/// Samples of the memory of the process, one per second.
+/// Samples of memory, one per second.
 struct Memory {
     start: Instant,
-    samples: Mutex<Vec<(f64, f64)>>,
+    models: Vec<Arc<Decoder>>,
+    samples: Mutex<Vec<Sample>>,
+}
+
+/// The memory at a moment, in MB.
+struct Sample {
+    seconds: f64,
+    /// Of the process.
+    resident: f64,
+    /// Of shared prefixes and of all other keys and values, in both copies of the models.
+    prefixes: f64,
+    contexts: f64,
 }
 
 impl Memory {
     /// Starts sampling on a new thread.
-    fn watch() -> Arc<Self> {
-        let memory = Arc::new(Self { start: Instant::now(), samples: Mutex::default() });
+    fn watch(models: Vec<Arc<Decoder>>) -> Arc<Self> {
+        let memory = Arc::new(Self { start: Instant::now(), models, samples: Mutex::default() });
         let own = Arc::clone(&memory);
         thread::spawn(move || {
             loop {
@@ -271,12 +287,18 @@ impl Memory {
     }
 
     fn sample(&self) -> f64 {
-        let held = resident();
-        self.lock().push((self.start.elapsed().as_secs_f64(), held));
-        held
+        let megabytes = |bytes: fn(&Decoder) -> usize| self.models.iter().map(|model| bytes(model) as f64 / 1e6).sum();
+        let resident = resident();
+        self.lock().push(Sample {
+            seconds: self.start.elapsed().as_secs_f64(),
+            resident,
+            prefixes: megabytes(Decoder::shared_bytes),
+            contexts: megabytes(Decoder::held_bytes),
+        });
+        resident
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(f64, f64)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Sample>> {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -284,13 +306,20 @@ impl Memory {
     fn since(&self, moment: Instant) -> String {
         let now = self.sample();
         let from = (moment - self.start).as_secs_f64();
-        let most = self.lock().iter().filter(|(at, _)| *at >= from).map(|(_, held)| *held).fold(now, f64::max);
+        let most = self.lock().iter().filter(|at| at.seconds >= from).map(|at| at.resident).fold(now, f64::max);
         format!("{most:.0}, {now:.0}")
     }
 
     fn write(&self, path: &str) -> io::Result<()> {
-        let lines = self.lock().iter().map(|(at, held)| format!("{at:.1},{held:.1}\n")).collect::<String>();
-        std::fs::write(path, format!("seconds,megabytes\n{lines}"))
+        let lines = self.lock().iter().map(Sample::line).collect::<String>();
+        std::fs::write(path, format!("seconds,resident,prefixes,contexts\n{lines}"))
+    }
+}
+
+impl Sample {
+    fn line(&self) -> String {
+        let Self { seconds, resident, prefixes, contexts } = self;
+        format!("{seconds:.1},{resident:.1},{prefixes:.1},{contexts:.1}\n")
     }
 }
 
@@ -298,6 +327,8 @@ impl Memory {
 struct Options {
     precision: String,
     clients: Vec<usize>,
+    /// Turns of each side.
+    turns: u32,
     /// How long a turn starts requests.
     time: Duration,
     /// The file for the samples of memory.
@@ -307,14 +338,15 @@ struct Options {
 
 impl Options {
     fn read(mut args: impl Iterator<Item = String>) -> Result<Self, Failure> {
-        const USAGE: &str =
-            "usage: load PRECISION [--clients N] [--seconds N] [--memory FILE] [BACKBONE/config.json DRAFTER/config.json]";
+        const USAGE: &str = "usage: load PRECISION [--clients N] [--turns N] [--seconds N] [--memory FILE] \
+                             [BACKBONE/config.json DRAFTER/config.json]";
         let precision = args.next().ok_or(USAGE)?;
         let time = Duration::from_secs(SECONDS);
-        let mut options = Self { precision, clients: CLIENTS.to_vec(), time, memory: None, shapes: Vec::new() };
+        let mut options = Self { precision, clients: CLIENTS.to_vec(), turns: TURNS, time, memory: None, shapes: Vec::new() };
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--clients" => options.clients = vec![args.next().ok_or(USAGE)?.parse()?],
+                "--turns" => options.turns = args.next().ok_or(USAGE)?.parse()?,
                 "--seconds" => options.time = Duration::from_secs(args.next().ok_or(USAGE)?.parse()?),
                 "--memory" => options.memory = Some(args.next().ok_or(USAGE)?),
                 _ => options.shapes.push(arg),
@@ -326,12 +358,13 @@ impl Options {
 
 fn main() -> Result<(), Failure> {
     limit_arenas();
-    let Options { precision, clients, time, memory: file, shapes } = Options::read(std::env::args().skip(1))?;
+    let Options { precision, clients, turns, time, memory: file, shapes } = Options::read(std::env::args().skip(1))?;
     let engine = Loaded::open(&precision, &shapes)?;
     let most = clients.iter().copied().max().unwrap_or(1);
-    let url = format!("http://{}/v1/chat/completions", serve(Loaded::open(&precision, &shapes)?, most)?);
+    let served = Loaded::open(&precision, &shapes)?;
+    let memory = Memory::watch([engine.decoders(), served.decoders()].concat());
+    let url = format!("http://{}/v1/chat/completions", serve(served, most)?);
     let agent: ureq::Agent = ureq::Agent::config_builder().max_idle_connections_per_host(most).build().into();
-    let memory = Memory::watch();
     println!(
         "| clients | tokens/s, engine | server | ratio | to the first span | between spans | memory, MB: most, at the end |"
     );
@@ -339,7 +372,7 @@ fn main() -> Result<(), Failure> {
     for clients in clients {
         let (mut rates, mut ratios, mut seen) = ([Vec::new(), Vec::new()], Vec::new(), [Seen::default(), Seen::default()]);
         let start = Instant::now();
-        for _ in 0..TURNS {
+        for _ in 0..turns {
             let (alone, rate_alone) = turn(clients, time, |asked| engine.answer(asked))?;
             let (served, rate_served) = turn(clients, time, |asked| ask(&agent, &url, asked, true))?;
             rates[0].push(rate_alone / 1e3);
@@ -356,7 +389,7 @@ fn main() -> Result<(), Failure> {
             "| {clients} | {alone:.1} | {served:.1} | {ratio:.3} | {first}; {served_first} | {between}; {served_between} | {held} |"
         );
         let start = Instant::now();
-        let (seen, rate) = turn(clients, time * TURNS, |asked| ask(&agent, &url, asked, asked.0 % HANG_UPS != 0))?;
+        let (seen, rate) = turn(clients, time * turns, |asked| ask(&agent, &url, asked, asked.0 % HANG_UPS != 0))?;
         let [first, between] = latencies(seen);
         let held = memory.since(start);
         println!("| {clients}, every fifth hangs up | | {rate:.1} | | {first} | {between} | {held} |");
