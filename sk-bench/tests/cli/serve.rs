@@ -642,7 +642,8 @@ fn the_page_loads_nothing_from_elsewhere() {
 
 #[test]
 fn an_answer_ends_with_its_client() {
-    let server = Server::start(&["--span-tokens", "2", "--concurrent", "4"]);
+    // Many candidates, so that an answer takes far longer than it takes to hang up.
+    let server = Server::start(&["--span-tokens", "2", "--n", "48", "--concurrent", "4"]);
     for stream in [true, false] {
         let body = hello(&json!({"stream": stream, "max_tokens": 440, "n": 4}));
         let connection = server.send("POST", "/v1/chat/completions", "", &body.to_string());
