@@ -15,6 +15,7 @@
 use std::error::Error;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,8 +36,8 @@ use sk_serve::{Access, Limits, Parts, Server, Service, limit_arenas};
 /// Numbers of concurrent clients, unless an option says otherwise.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
 
-/// Turns of each side, unless an option says otherwise; odd, for a median.
-const TURNS: u32 = 9;
+/// Turns of each side by default. The number is odd, so that the median is one of the turns.
+const TURNS: NonZeroU32 = NonZeroU32::new(9).unwrap();
 
 /// Seconds during which a turn starts requests, unless an option says otherwise.
 const SECONDS: u64 = 12;
@@ -262,13 +263,14 @@ struct Memory {
     samples: Mutex<Vec<Sample>>,
 }
 
-/// The memory at a moment, in MB.
+/// Memory in MB at a moment. Keys and values are of both copies of the models.
 struct Sample {
     seconds: f64,
-    /// Of the process.
+    /// Resident memory of the process.
     resident: f64,
-    /// Of shared prefixes and of all other keys and values, in both copies of the models.
+    /// Keys and values that the prefix trees hold.
     prefixes: f64,
+    /// Keys and values of the requests under way.
     contexts: f64,
 }
 
@@ -328,7 +330,7 @@ struct Options {
     precision: String,
     clients: Vec<usize>,
     /// Turns of each side.
-    turns: u32,
+    turns: NonZeroU32,
     /// How long a turn starts requests.
     time: Duration,
     /// The file for the samples of memory.
@@ -372,7 +374,7 @@ fn main() -> Result<(), Failure> {
     for clients in clients {
         let (mut rates, mut ratios, mut seen) = ([Vec::new(), Vec::new()], Vec::new(), [Seen::default(), Seen::default()]);
         let start = Instant::now();
-        for _ in 0..turns {
+        for _ in 0..turns.get() {
             let (alone, rate_alone) = turn(clients, time, |asked| engine.answer(asked))?;
             let (served, rate_served) = turn(clients, time, |asked| ask(&agent, &url, asked, true))?;
             rates[0].push(rate_alone / 1e3);
@@ -389,7 +391,7 @@ fn main() -> Result<(), Failure> {
             "| {clients} | {alone:.1} | {served:.1} | {ratio:.3} | {first}; {served_first} | {between}; {served_between} | {held} |"
         );
         let start = Instant::now();
-        let (seen, rate) = turn(clients, time * turns, |asked| ask(&agent, &url, asked, asked.0 % HANG_UPS != 0))?;
+        let (seen, rate) = turn(clients, time * turns.get(), |asked| ask(&agent, &url, asked, asked.0 % HANG_UPS != 0))?;
         let [first, between] = latencies(seen);
         let held = memory.since(start);
         println!("| {clients}, every fifth hangs up | | {rate:.1} | | {first} | {between} | {held} |");
