@@ -71,17 +71,13 @@ impl Block {
         Place { start: self.values[column.min(self.values.len())..].as_ptr(), stride: width.next_multiple_of(WIDTH) }
     }
 
-    /// Returns a copy of `count` positions from the `first`-th on, which begins a panel.
-    fn piece(&self, first: usize, count: usize, width: usize) -> Self {
+    /// Returns the keys and values of `count` positions from the `first`-th on, which begins a
+    /// panel.
+    fn slices(&self, first: usize, count: usize, width: usize) -> Slices<'_> {
         let (panel, stride) = (width * WIDTH, width.next_multiple_of(WIDTH));
-        let copy = |from: &[f32]| {
-            let mut to = Numbers::default();
-            to.append(from);
-            to
-        };
-        Self {
-            keys: copy(&self.keys[first / WIDTH * panel..][..count.div_ceil(WIDTH) * panel]),
-            values: copy(&self.values[first * stride..][..count * stride]),
+        Slices {
+            keys: &self.keys[first / WIDTH * panel..][..count.div_ceil(WIDTH) * panel],
+            values: &self.values[first * stride..][..count * stride],
         }
     }
 
@@ -91,10 +87,10 @@ impl Block {
         self.values.reserve(count * width.next_multiple_of(WIDTH));
     }
 
-    /// Appends the first `tokens` positions of another block after the `length` positions of this
-    /// one.
-    fn adopt(&mut self, length: usize, other: &Self, tokens: usize, width: usize) {
-        self.values.append(&other.values[..tokens * width.next_multiple_of(WIDTH)]);
+    /// Appends `tokens` positions, the first of which begins a panel, after the `length` positions
+    /// of this block.
+    fn adopt(&mut self, length: usize, other: Slices<'_>, tokens: usize, width: usize) {
+        self.values.append(other.values);
         // Panels that are whole in both blocks.
         let whole = if length.is_multiple_of(WIDTH) { tokens / WIDTH } else { 0 };
         self.keys.append(&other.keys[..whole * width * WIDTH]);
@@ -111,6 +107,32 @@ impl Block {
             }
             done += count;
         }
+    }
+}
+
+/// The keys and values of consecutive positions of a [`Block`].
+#[derive(Clone, Copy)]
+struct Slices<'a> {
+    keys: &'a [f32],
+    values: &'a [f32],
+}
+
+/// Keys and values of consecutive tokens of one sequence. They are one allocation: many small ones
+/// that live long would fragment the memory between the short-lived ones of requests.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// Per layer and head: keys, then values.
+    numbers: Numbers,
+    /// Numbers of the keys of a head, and of its values.
+    sizes: [usize; 2],
+}
+
+impl Piece {
+    /// Returns the keys and values of the `index`-th head, counted through all layers.
+    fn slices(&self, index: usize) -> Slices<'_> {
+        let [keys, values] = self.sizes;
+        let (keys, values) = self.numbers[index * (keys + values)..][..keys + values].split_at(keys);
+        Slices { keys, values }
     }
 }
 
@@ -199,23 +221,28 @@ impl PrefixCache for KvCache {
         for (own, other) in self.layers.iter_mut().zip(&suffix.layers) {
             for (index, block) in own.iter_mut().enumerate() {
                 let (sequence, head) = (index / self.heads, index % self.heads);
-                block.adopt(self.length, &other[(sequence * rows + row) * self.heads + head], tokens, self.width);
+                let slices = other[(sequence * rows + row) * self.heads + head].slices(0, tokens, self.width);
+                block.adopt(self.length, slices, tokens, self.width);
             }
         }
         self.length += tokens;
     }
 
-    type Piece = Self;
+    type Piece = Piece;
 
-    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Self> {
-        let heads = lane * self.heads..(lane + 1) * self.heads;
-        let piece =
-            |blocks: &Vec<Block>| blocks[heads.clone()].iter().map(|block| block.piece(first, count, self.width)).collect();
-        let layers = self.layers.iter().map(piece).collect();
-        Some(Self { layers, heads: self.heads, width: self.width, sequences: 1, length: count })
+    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece> {
+        let sizes = [count.next_multiple_of(WIDTH) * self.width, count * self.width.next_multiple_of(WIDTH)];
+        let mut numbers = Numbers::default();
+        numbers.reserve(self.layers.len() * self.heads * (sizes[0] + sizes[1]));
+        for block in self.layers.iter().flat_map(|blocks| &blocks[lane * self.heads..][..self.heads]) {
+            let Slices { keys, values } = block.slices(first, count, self.width);
+            numbers.append(keys);
+            numbers.append(values);
+        }
+        Some(Piece { numbers, sizes })
     }
 
-    fn paste(&mut self, lanes: &[Vec<&Self>], count: usize) {
+    fn paste(&mut self, lanes: &[Vec<&Piece>], count: usize) {
         let (heads, width, length) = (self.heads, self.width, self.length);
         let pieces = lanes.first().map_or(0, Vec::len);
         let in_layer = self.sequences * heads;
@@ -225,7 +252,7 @@ impl PrefixCache for KvCache {
             // Reserve room for later tokens too, since growing copies the block.
             block.reserve((pieces + pieces / 8 + 1) * count, width);
             for (at, piece) in lanes[lane].iter().enumerate() {
-                block.adopt(length + at * count, &piece.layers[layer][head], count, width);
+                block.adopt(length + at * count, piece.slices(layer * heads + head), count, width);
             }
         });
         self.length += pieces * count;
@@ -330,22 +357,33 @@ mod tests {
         for (length, count) in [(0, 7), (5, 30), (31, 33), (32, 43), (40, 1)] {
             let mut block = tokens.block(0, &[length]);
             let other = tokens.block(length, &[TOKENS]);
-            block.adopt(length, &other, count, D);
+            block.adopt(length, other.slices(0, count, D), count, D);
             same(&block, &tokens.block(0, &[length + count]));
             // Truncated tokens leave no trace.
             block.truncate(length, D);
-            block.adopt(length, &other, count, D);
+            block.adopt(length, other.slices(0, count, D), count, D);
             same(&block, &tokens.block(0, &[length + count]));
         }
     }
 
     #[test]
-    fn a_piece_holds_what_was_there() {
+    fn pieces_paste_what_was_copied() {
         let tokens = Tokens::new();
-        let whole = tokens.block(0, &[TOKENS]);
-        let mut copy = Block::default();
-        copy.adopt(0, &whole.piece(0, WIDTH, D), WIDTH, D);
-        copy.adopt(WIDTH, &whole.piece(WIDTH, WIDTH, D), WIDTH, D);
-        same(&copy, &tokens.block(0, &[2 * WIDTH]));
+        let (heads, width) = (2, D);
+        // Every block of two layers, three sequences and two heads begins with another token.
+        let layers = |end: usize| -> Vec<Vec<Block>> {
+            let blocks: Vec<Block> = (0..12).map(|first| tokens.block(first, &[first + end])).collect();
+            blocks.chunks(6).map(<[Block]>::to_vec).collect()
+        };
+        let whole = KvCache { layers: layers(2 * WIDTH), heads, width, sequences: 3, length: 2 * WIDTH };
+        let pieces = [2, 0].map(|lane| [0, WIDTH].map(|first| whole.copy(lane, first, WIDTH).expect("it can be copied")));
+        let mut copy = KvCache { layers: vec![vec![Block::default(); 4]; 2], heads, width, sequences: 2, length: 0 };
+        copy.paste(&pieces.each_ref().map(|pieces| pieces.iter().collect()), WIDTH);
+        assert_eq!(copy.length, 2 * WIDTH);
+        for (copy, whole) in copy.layers.iter().zip(&whole.layers) {
+            for (copy, whole) in copy.iter().zip([4, 5, 0, 1].map(|at| &whole[at])) {
+                same(copy, whole);
+            }
+        }
     }
 }
