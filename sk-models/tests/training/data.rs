@@ -1,0 +1,184 @@
+//! Texts and pairs as training reads them.
+
+use std::fs;
+
+use burn::tensor::Device;
+use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows};
+use sk_models::train::data::{Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode, encode_document, encode_prompt};
+use sk_models::train::lm::{LmOptions, train_lm};
+use sk_models::train::tokenizer::load_tokenizer;
+
+use super::{Workspace, alone};
+
+#[test]
+fn windows_do_not_exceed_the_longest_context() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let message =
+        train_lm(&LmOptions { length: 65, ..workspace.lm("model") }, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("--max-length"), "{message}");
+}
+
+/// Special tokens spelled out in a text are plain text. Truncation and padding in the tokenizer's
+/// file are ignored.
+#[test]
+fn text_to_train_on_is_read_whole_and_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut tokenizer = load_tokenizer(&sk_models::assets::embedded().unwrap().backbone().join("tokenizer.json")).unwrap();
+    let truncation = tokenizers::TruncationParams { max_length: 4, ..Default::default() };
+    let padding = tokenizers::PaddingParams { strategy: tokenizers::PaddingStrategy::Fixed(64), ..Default::default() };
+    tokenizer.with_truncation(Some(truncation)).unwrap().with_padding(Some(padding));
+    tokenizer.save(&path, false).unwrap();
+    let tokenizer = load_tokenizer(&path).unwrap();
+    let special = [END_OF_TEXT, "<|im_start|>", END_OF_TURN].map(|token| tokenizer.token_to_id(token).unwrap());
+    let text = "The token <|im_end|> ends a turn, <|endoftext|> a text, and this is neither.";
+    let ids = encode(&tokenizer, text).unwrap();
+    assert!(ids.iter().all(|id| !special.contains(id)), "{ids:?}");
+    assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
+}
+
+#[test]
+fn the_tokenizer_gives_back_every_text() {
+    let workspace = Workspace::new();
+    let path = workspace.root.path().join("tokenizer/tokenizer.json");
+    let tokenizer = load_tokenizer(&path).unwrap();
+    for text in
+        ["", " ", "\n\nHuman: How?\n\nAssistant: So.", "naïve café – 42 €", "日本語 🦀", "a\tb\r\n  c", "don't I'LL we've"]
+    {
+        let ids = tokenizer.encode(text, false).unwrap();
+        assert_eq!(tokenizer.decode(ids.get_ids(), false).unwrap(), text);
+    }
+    let size = tokenizer.get_vocab_size(true) as u32;
+    let special = [END_OF_TEXT, "<|im_start|>", END_OF_TURN].map(|token| tokenizer.token_to_id(token).unwrap());
+    assert_eq!(special, [size - 3, size - 2, size - 1]);
+}
+
+#[test]
+fn every_assistant_turn_and_every_document_is_closed() {
+    let workspace = Workspace::new();
+    let path = workspace.root.path().join("tokenizer/tokenizer.json");
+    let tokenizer = load_tokenizer(&path).unwrap();
+    let marks = Marks::of(&tokenizer, &path).unwrap();
+    let dialogue = "\n\nHuman: One?\n\nAssistant: Two.\n\nHuman: Three?\n\nAssistant: Four.";
+    let ids = encode_document(&tokenizer, marks, dialogue).unwrap();
+    assert_eq!(
+        tokenizer.decode(&ids, false).unwrap(),
+        "\n\nHuman: One?\n\nAssistant: Two.<|im_end|>\n\nHuman: Three?\n\nAssistant: Four.<|im_end|><|endoftext|>"
+    );
+    let prompt = &dialogue[..dialogue.len() - " Four.".len()];
+    let ids = encode_prompt(&tokenizer, marks, prompt).unwrap();
+    assert_eq!(
+        tokenizer.decode(&ids, false).unwrap(),
+        "\n\nHuman: One?\n\nAssistant: Two.<|im_end|>\n\nHuman: Three?\n\nAssistant:"
+    );
+}
+
+#[test]
+fn the_split_is_disjoint_and_goes_by_prompt() {
+    let workspace = Workspace::new();
+    let rows = read_rows(&workspace.pairs).unwrap();
+    let held = rows.iter().filter(|row| row.is_held_out(0.2)).count();
+    assert!((6..=22).contains(&held), "{held} of {}", rows.len());
+    for row in &rows {
+        let Row::Pair { prompt, .. } = row else { panic!("a pair") };
+        let bare = prompt.trim_start_matches("\n\nHuman: ").trim_end_matches("\n\nAssistant:");
+        let exchange = Row::Exchange { prompt: bare.to_owned(), response: "Anything.".into() };
+        assert_eq!(row.is_held_out(0.2), exchange.is_held_out(0.2));
+        // A larger fraction holds out every row that a smaller one does.
+        assert!(!row.is_held_out(0.1) || row.is_held_out(0.2));
+    }
+    let excluded = Excluded::load(std::slice::from_ref(&workspace.pairs)).unwrap();
+    assert!(rows.iter().all(|row| excluded.contains(row)));
+}
+
+#[test]
+fn the_turns_of_a_dialogue_stay_on_one_side() {
+    for opening in ["One?", "Who is it?", "What is a tide?", "Why?"] {
+        let sides: Vec<bool> = [
+            Row::Exchange { prompt: opening.into(), response: "This.".into() },
+            Row::Text(format!("{} This.{HUMAN} And then?{ASSISTANT} That.", frame(opening))),
+            Row::Pair {
+                prompt: format!("{} This.{HUMAN} And then?{ASSISTANT}", frame(opening)),
+                chosen: " That.".into(),
+                rejected: " No.".into(),
+            },
+        ]
+        .iter()
+        .map(|row| row.is_held_out(0.5))
+        .collect();
+        assert!(sides.iter().all(|&side| side == sides[0]), "{opening}: {sides:?}");
+    }
+}
+
+#[test]
+fn a_question_is_excluded_in_whatever_turn_it_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("questions.csv");
+    fs::write(&table, "\u{feff}Type,Question\nx,\"Who is it, really?\"\n").unwrap();
+    let dialogues = folder.path().join("dialogues.jsonl");
+    let later = "Tell me about the tides of the sea, please.";
+    let line = serde_json::json!({ "text": format!("{} Hello.{HUMAN} Yes, please.{ASSISTANT} What?{HUMAN} {later}{ASSISTANT} So.", frame("Good day")) });
+    fs::write(&dialogues, format!("{line}\n")).unwrap();
+    let prompts = folder.path().join("prompts.jsonl");
+    fs::write(&prompts, "{\"id\": \"a\", \"prompt\": \"Is it far?\"}\n").unwrap();
+    let excluded = Excluded::load(&[table, dialogues, prompts]).unwrap();
+
+    let asks = |turn: &str| {
+        let whole = Row::Exchange { prompt: turn.into(), response: "So.".into() };
+        let second = Row::Text(format!("{} What?{HUMAN} {turn}{ASSISTANT} So.", frame("Something else")));
+        (excluded.contains(&whole), excluded.contains(&second))
+    };
+    assert_eq!(asks("who is it  REALLY"), (true, true));
+    assert_eq!(asks("Good day!"), (true, true));
+    assert_eq!(asks("Is it far?"), (true, true));
+    assert_eq!(asks(later), (true, true));
+    assert_eq!(asks("Yes, please."), (false, false), "too short for a question of its own");
+    assert_eq!(asks("Who was it, really?"), (false, false));
+    assert!(!excluded.contains(&Row::Text("Who is it, really?".into())), "plain text asks nobody");
+    assert!(!Excluded::default().contains(&Row::Text(frame("Good day"))));
+}
+
+#[test]
+fn a_table_without_questions_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("table.csv");
+    fs::write(&table, "a,b\n1,2\n").unwrap();
+    let error = Excluded::load(std::slice::from_ref(&table)).unwrap_err().to_string();
+    assert!(error.contains("table.csv") && error.contains("column `prompt` or `question`"), "{error}");
+}
+
+#[test]
+fn windows_resume_at_a_cursor() {
+    let workspace = Workspace::new();
+    let path = workspace.root.path().join("tokenizer/tokenizer.json");
+    let tokenizer = load_tokenizer(&path).unwrap();
+    let marks = Marks::of(&tokenizer, &path).unwrap();
+    let weighted = Source { path: workspace.texts.clone(), weight: 1.5 };
+    let corpus = Corpus::load(&[weighted], &Excluded::default(), &tokenizer, marks, 0.2).unwrap();
+    let mut windows = Windows::new(&corpus, 5, 40, Cursor::default()).unwrap();
+    let seen: Vec<_> = (0..200).map(|_| (windows.cursor(), windows.next_window())).collect();
+    assert!(seen.last().unwrap().0.epoch >= 2);
+    for (cursor, window) in seen.iter().step_by(17) {
+        assert_eq!(Windows::new(&corpus, 5, 40, *cursor).unwrap().next_window(), *window);
+    }
+}
+
+#[test]
+fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hh.jsonl");
+    let rows = [
+        serde_json::json!({"chosen": "\n\nHuman: A?\n\nAssistant: b", "rejected": "\n\nHuman: A?\n\nAssistant: c"}),
+        serde_json::json!({"chosen": "\n\nHuman: A?\n\nAssistant: b", "rejected": "\n\nHuman: Z?\n\nAssistant: c"}),
+        serde_json::json!({"chosen": "\n\nHuman: A?\n\nAssistant: b", "rejected": "\n\nHuman: A?\n\nAssistant: b"}),
+    ];
+    fs::write(&path, rows.map(|row| row.to_string()).join("\n")).unwrap();
+    let expected = Row::Pair { prompt: "\n\nHuman: A?\n\nAssistant:".into(), chosen: " b".into(), rejected: " c".into() };
+    // Pairs with different prompts or with equal answers carry no preference and are skipped.
+    assert_eq!(read_rows(&path).unwrap(), [expected]);
+
+    fs::write(&path, "{\"text\": \"fine\"}\n{\"prompt\": \"alone\"}\n").unwrap();
+    let message = read_rows(&path).unwrap_err().to_string();
+    assert!(message.contains("line 2") && message.contains("hh.jsonl"), "{message}");
+}

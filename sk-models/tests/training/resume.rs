@@ -1,0 +1,265 @@
+//! Runs that are interrupted, resumed or refused.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use burn::tensor::Device;
+use sk_models::decoder::Precision as FrozenPrecision;
+use sk_models::head::HeadKind;
+use sk_models::train::TrainError;
+use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo};
+use sk_models::train::head::train_head;
+use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
+use sk_models::train::optimizer::Rule;
+use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
+
+use super::{Workspace, alone, source};
+
+/// Stops a run after its first checkpoint by a panic, as a power failure would.
+fn interrupted(run: impl FnOnce(&mut dyn FnMut(bool))) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut |saved| assert!(!saved, "interrupted here"))));
+    assert!(outcome.is_err(), "the run was not interrupted");
+}
+
+fn interrupted_lm(options: &LmOptions, device: &Device) {
+    interrupted(|stop| {
+        let _ = train_lm(options, device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
+    });
+}
+
+fn interrupted_dpo(options: &DpoOptions, device: &Device) {
+    interrupted(|stop| {
+        let _ = train_dpo(options, device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
+    });
+}
+
+#[test]
+fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    for rule in [Rule::Muon, Rule::Adamw] {
+        let options = |output: &str| {
+            let mut options = workspace.lm(output);
+            options.optimizer.rule = rule;
+            options
+        };
+        let whole = format!("whole-{rule:?}");
+        let parts = format!("parts-{rule:?}");
+        train_lm(&options(&whole), &device, &mut |_| {}).unwrap();
+        interrupted_lm(&options(&parts), &device);
+        let mut resumed = 0;
+        train_lm(&options(&parts), &device, &mut |event| {
+            if let LmEvent::Started { resumed: step, .. } = event {
+                resumed = step;
+            }
+        })
+        .unwrap();
+        assert_eq!(resumed, 3);
+        assert_eq!(
+            workspace.bytes(&format!("{whole}/model.safetensors")),
+            workspace.bytes(&format!("{parts}/model.safetensors"))
+        );
+        assert!(!workspace.root.path().join(&parts).join("checkpoint.safetensors").exists());
+    }
+}
+
+#[test]
+fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let whole = train_dpo(&workspace.dpo("model", "whole"), &device, &mut |_| {}).unwrap();
+    interrupted_dpo(&workspace.dpo("model", "parts"), &device);
+    let parts = train_dpo(&workspace.dpo("model", "parts"), &device, &mut |_| {}).unwrap();
+    assert_eq!(whole, parts);
+    let file = "adapter_model.safetensors";
+    assert_eq!(workspace.bytes(&format!("whole/{file}")), workspace.bytes(&format!("parts/{file}")));
+}
+
+/// A change of an option, and a part of the error when the checkpoint is refused.
+type Change<O> = (fn(&mut O), &'static str);
+
+#[test]
+fn a_language_model_run_does_not_resume_another() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    interrupted_lm(&workspace.lm("run"), &device);
+    let changes: [Change<LmOptions>; 11] = [
+        (|o| o.batch = 4, "--batch 2, not 4"),
+        (|o| o.accumulate = 1, "--accumulate 2, not 1"),
+        (|o| o.length = 32, "--length 24, not 32"),
+        (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
+        (|o| o.floor = 0.2, "--floor 0.1, not 0.2"),
+        (|o| o.optimizer.rule = Rule::Adamw, "--optimizer muon, not adamw"),
+        (|o| o.optimizer.clip = 0.0, "--clip 1, not 0"),
+        (|o| o.held_out = 0.3, "--held-out 0.2, not 0.3"),
+        (|o| o.config.hidden_size = 24, "--hidden 16, not 24"),
+        (|o| o.sources[0].weight = 2.0, "another --data"),
+        (|o| o.exclude = vec![o.sources[0].path.with_file_name("other.jsonl")], "another --exclude"),
+    ];
+    fs::write(workspace.root.path().join("other.jsonl"), "{\"text\": \"nothing of the kind\"}\n").unwrap();
+    for (change, part) in changes {
+        let mut options = workspace.lm("run");
+        change(&mut options);
+        let message = train_lm(&options, &device, &mut |_| {}).unwrap_err().to_string();
+        assert!(message.contains("checkpoint.safetensors") && message.contains(part), "{part}: {message}");
+    }
+    let mut text = fs::read_to_string(&workspace.texts).unwrap();
+    text.push_str("{\"text\": \"one more\"}\n");
+    fs::write(&workspace.texts, text).unwrap();
+    let message = train_lm(&workspace.lm("run"), &device, &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("another --data"), "{message}");
+}
+
+#[test]
+fn a_preference_run_does_not_resume_another() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&LmOptions { seed: 8, ..workspace.lm("other") }, &device, &mut |_| {}).unwrap();
+    interrupted_dpo(&workspace.dpo("model", "run"), &device);
+    let changes: [Change<DpoOptions>; 7] = [
+        (|o| (o.batch, o.accumulate) = (2, 2), "--batch 4, not 2"),
+        (|o| o.precision = FrozenPrecision::Bf16, "--precision the default, not bf16"),
+        (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
+        (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
+        (|o| o.loss.label_smoothing = 0.1, "--label-smoothing 0, not 0.1"),
+        (|o| o.alpha = 8.0, "--alpha 4, not 8"),
+        (|o| o.model = o.model.with_file_name("other"), "another --model"),
+    ];
+    for (change, part) in changes {
+        let mut options = workspace.dpo("model", "run");
+        change(&mut options);
+        let message = train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    // The same number of pairs, with other contents.
+    let pairs = fs::read_to_string(&workspace.pairs).unwrap();
+    fs::write(&workspace.pairs, pairs.replace("both hands", "two hands")).unwrap();
+    let message = train_dpo(&workspace.dpo("model", "run"), &device, &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("another --data"), "{message}");
+    // A larger number of steps continues the same run.
+    fs::write(&workspace.pairs, pairs).unwrap();
+    train_dpo(&DpoOptions { steps: 9, ..workspace.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    interrupted_lm(&workspace.lm("model"), &device);
+    let mut other = workspace.lm("model");
+    other.seed += 1;
+    let error = train_lm(&other, &device, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, TrainError::Checkpoint { .. }), "{error}");
+    assert!(error.to_string().contains("checkpoint.safetensors"), "{error}");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_wherever_it_is_damaged() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    let options = workspace.lm("model");
+    interrupted_lm(&options, &device);
+    let path = workspace.root.path().join("model/checkpoint.safetensors");
+    let whole = fs::read(&path).unwrap();
+    // Damage in the header, in the progress record, in the first tensor and in the last tensor.
+    for place in [4, 40, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        let error = train_lm(&options, &device, &mut |_| {}).unwrap_err();
+        assert!(matches!(error, TrainError::Checkpoint { .. }), "byte {place}: {error}");
+    }
+    fs::write(&path, &whole).unwrap();
+    train_lm(&options, &device, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    interrupted_lm(&workspace.lm("run"), &device);
+    interrupted_dpo(&workspace.dpo("model", "blade"), &device);
+    let lm = train_lm(&LmOptions { steps: 2, ..workspace.lm("run") }, &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&DpoOptions { steps: 2, ..workspace.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    for error in [lm, dpo] {
+        let message = error.to_string();
+        assert!(
+            matches!(error, TrainError::Checkpoint { .. }) && message.contains("step 3") && message.contains("--steps 2"),
+            "{message}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn two_runs_do_not_share_a_folder() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    let options = workspace.lm("model");
+    let mut busy = None;
+    train_lm(&options, &device, &mut |event| {
+        if let LmEvent::Started { .. } = event {
+            busy = Some(train_lm(&options, &device, &mut |_| {}).unwrap_err());
+        }
+    })
+    .unwrap();
+    assert!(matches!(busy, Some(TrainError::Busy { .. })), "{busy:?}");
+    // A failed run removes the folder that it created.
+    let mut wrong = workspace.lm("other");
+    wrong.tokenizer = workspace.root.path().join("nowhere");
+    train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
+    assert!(!workspace.root.path().join("other").exists());
+    // It keeps a folder that existed before.
+    fs::create_dir(workspace.root.path().join("other")).unwrap();
+    train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
+    assert!(workspace.root.path().join("other").exists());
+}
+
+#[test]
+fn what_a_run_ended_with_is_not_overwritten() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_dpo(&workspace.dpo("model", "blade"), &device, &mut |_| {}).unwrap();
+    let files = ["model/model.safetensors", "blade/adapter_model.safetensors"];
+    let before = files.map(|file| workspace.bytes(file));
+    let lm = train_lm(&LmOptions { seed: 8, ..workspace.lm("model") }, &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&DpoOptions { seed: 8, ..workspace.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    for (error, file) in [lm, dpo].into_iter().zip(files) {
+        assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains(file), "{error}");
+    }
+    assert_eq!(files.map(|file| workspace.bytes(file)), before);
+    let head = workspace.head(HeadKind::Reward, "model", "head");
+    train_head(&head, &device, &mut |_| {}).unwrap();
+    let error = train_head(&head, &device, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("head/head.safetensors"), "{error}");
+    // The folder holds a model with another tokenizer.
+    let tokenizer = TokenizerOptions {
+        sources: vec![source(&workspace.texts)],
+        exclude: Vec::new(),
+        vocab_size: 300,
+        output: workspace.root.path().join("model"),
+        held_out: 0.2,
+        max_length: 64,
+    };
+    let error = train_tokenizer(&tokenizer).unwrap_err();
+    assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("model/tokenizer.json"), "{error}");
+    // A model in shards is found too.
+    let directory = workspace.root.path().join("shards");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("model.safetensors.index.json"), "{}").unwrap();
+    let error = train_lm(&workspace.lm("shards"), &device, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("model.safetensors.index.json"), "{error}");
+}
