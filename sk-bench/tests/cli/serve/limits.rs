@@ -1,0 +1,192 @@
+//! Limits: of memory, size, time and the number of requests.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{LONG_ANSWERS, PATIENCE, Reply, Server, hello, text};
+use crate::common::{copy_of, edit_json, models};
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_is_not_there_is_refused_and_the_server_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", folder.path());
+    edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(1_000_000_000));
+    let command = format!(
+        "ulimit -v 8000000; exec {} serve --port 0 --memory 1000000 --max-new-tokens 1000000000 --concurrent 2 --device cpu --backbone {} --blade helpful={}",
+        env!("CARGO_BIN_EXE_swiss-knife"),
+        backbone.display(),
+        models().join("blades/helpful").display()
+    );
+    let server = Server::of(Command::new("sh").args(["-c", &command]));
+    let ask = |tokens: u64| server.chat(&json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": tokens}));
+    for tokens in [50_000_000, 900_000_000] {
+        let Reply(status, _, body) = ask(tokens);
+        assert!(status == 400 && body.contains("this server gives all answers"), "{status}: {body}");
+    }
+    assert_eq!(ask(4).0, 200);
+}
+
+#[test]
+fn more_tokens_than_an_answer_may_have_are_refused() {
+    let server = Server::start(&["--max-new-tokens", "20"]);
+    for field in ["max_tokens", "max_completion_tokens"] {
+        let refused = server.chat(&hello(&json!({"max_tokens": null, field: 21})));
+        assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some(field)), "{}", refused.2);
+        assert!(refused.2.contains("at most 20 tokens"), "{}", refused.2);
+    }
+    let all = server.chat(&hello(&json!({"max_tokens": null}))).json();
+    assert_eq!(all["usage"]["completion_tokens"], 20);
+}
+
+#[test]
+fn what_an_answer_may_need_is_counted_without_wrapping() {
+    let server = Server::start(&["--max-candidates", "18446744073709551615"]);
+    // Multiplied by the bytes of a token, this is a multiple of 2⁶⁴.
+    let wide = json!({"swiss_knife": {"set": ["proposal.candidates=144115188075855872"]}, "max_tokens": 128});
+    let reply = server.chat(&hello(&wide));
+    assert_eq!(reply.0, 400, "{}", reply.2);
+    assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
+}
+
+#[test]
+fn requests_have_limits() {
+    let server = Server::start(&["--max-body", "600", "--max-header", "700", "--max-depth", "5", "--max-prompt-tokens", "60"]);
+    let long = hello(&json!({"user": "x".repeat(600)}));
+    assert_eq!(server.chat(&long).json()["error"]["code"], "request_too_large");
+    let header = format!("X-Long: {}\r\n", "x".repeat(800));
+    assert_eq!(server.ask("GET", "/health", &header, &Value::Null).0, 431);
+    let deep = server.chat(&hello(&json!({"metadata": [[[[[1]]]]]})));
+    assert!(deep.0 == 400 && deep.2.contains("6 levels deep"), "{}", deep.2);
+    let header = "X-Swiss-Knife: [[[[[[1]]]]]]\r\n";
+    let deep = server.ask("POST", "/v1/chat/completions", header, &hello(&json!({})));
+    assert!(deep.0 == 400 && deep.2.contains("6 levels deep"), "{}", deep.2);
+    let prompt = |length: usize| json!({"prompt": "x".repeat(length), "max_tokens": 2});
+    let long = server.ask("POST", "/v1/completions", "", &prompt(61));
+    assert_eq!((long.0, long.json()["error"]["code"].as_str()), (400, Some("context_length_exceeded")), "{}", long.2);
+    assert_eq!(server.ask("POST", "/v1/completions", "", &prompt(60)).0, 200);
+}
+
+#[test]
+fn too_many_requests_are_told_to_come_back() {
+    let server = Server::start(&["--concurrent", "1", "--waiting", "1", "--span-tokens", "2"]);
+    let replies: Vec<Reply> = thread::scope(|scope| {
+        let ask = |seed: usize| {
+            let server = &server;
+            scope.spawn(move || server.chat(&hello(&json!({"max_tokens": 300, "seed": seed}))))
+        };
+        let clients: Vec<_> = (0..8).map(ask).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let refused: Vec<&Reply> = replies.iter().filter(|reply| reply.0 == 429).collect();
+    assert!(!refused.is_empty() && refused.len() < 8, "{} of 8 refused", refused.len());
+    assert!(refused[0].1.contains("retry-after: 1") && refused[0].json()["error"]["type"] == "rate_limit_error");
+    // A request that can never fit is refused with 400, not with 429.
+    let small = Server::start(&["--memory", "0"]);
+    assert_eq!(small.chat(&hello(&json!({}))).0, 400);
+    // An answer that exceeds the time-out ends with the step it has reached.
+    let hasty = Server::start(&["--timeout", "0", "--span-tokens", "4"]).chat(&hello(&json!({}))).json();
+    assert_eq!((&hasty["choices"][0]["finish_reason"], &hasty["usage"]["swiss_knife"]["steps"]), (&json!("length"), &json!(1)));
+}
+
+#[test]
+fn an_answer_ends_with_its_client() {
+    // Many candidates, so that an answer takes far longer than it takes to hang up.
+    let server = Server::start(&["--span-tokens", "2", "--n", "48", "--concurrent", "4"]);
+    for stream in [true, false] {
+        let body = hello(&json!({"stream": stream, "max_tokens": 440, "n": 4}));
+        let connection = server.send("POST", "/v1/chat/completions", "", &body.to_string());
+        let start = Instant::now();
+        while server.metric("swiss_knife_answers_under_way") < 1.0 {
+            assert!(start.elapsed() < PATIENCE);
+        }
+        drop(connection);
+        while server.metric("swiss_knife_answers_under_way") > 0.0 {
+            assert!(start.elapsed() < PATIENCE, "still under way");
+        }
+    }
+    assert!(server.metric("swiss_knife_answers_total{outcome=\"hung_up\"}") >= 2.0);
+    assert_eq!(server.metric("swiss_knife_answers_total{outcome=\"complete\"}"), 0.0);
+    // None of the eight answers ran to its end.
+    assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
+    assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
+}
+
+#[test]
+fn whoever_is_too_slow_is_cut_off() {
+    let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "1"]].concat());
+    let start = Instant::now();
+    for half in ["", "POST /v1/chat/completions HTTP/1.1\r\nHost: te"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(half.as_bytes()).unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        assert!(text.is_empty() || text.contains("408"), "{text}");
+    }
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 408"), "{text}");
+    assert!(start.elapsed() > Duration::from_secs(1) && start.elapsed() < PATIENCE);
+    // A client that reads nothing is cut off, and its slot becomes free.
+    let mut reader = server.send_and_take_nothing();
+    server.until(|server| server.metric("swiss_knife_answers_under_way") == 0.0);
+    thread::sleep(Duration::from_secs(2));
+    let mut rest = Vec::new();
+    let _ = reader.read_to_end(&mut rest);
+    assert!(!String::from_utf8_lossy(&rest).contains("[DONE]"));
+}
+
+#[test]
+fn nobody_holds_up_the_end_of_the_server() {
+    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "2"]].concat());
+    let mut half = TcpStream::connect(&server.address).unwrap();
+    half.write_all(b"GET /health HTTP/1.1\r\nHost: te").unwrap();
+    let _reader = server.send_and_take_nothing();
+    let mut answered = server.send("POST", "/v1/chat/completions", "", &hello(&json!({"max_tokens": 200})).to_string());
+    server.until(|server| server.metric("swiss_knife_answers_under_way") > 1.0);
+    server.terminate();
+    // The server closes connections without a request when SIGTERM arrives, so a reply may be
+    // empty.
+    server.until(|server| {
+        let mut text = String::new();
+        let _ = server.send("GET", "/ready", "", "").read_to_string(&mut text);
+        text.starts_with("HTTP/1.1 503")
+    });
+    let refused = server.chat(&hello(&json!({})));
+    assert!(refused.0 == 503 && refused.1.contains("retry-after"), "{}", refused.1);
+    // An answer that is under way ends as usual.
+    let mut text = String::new();
+    answered.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"finish_reason\":"), "{text}");
+    let (status, took) = server.wait();
+    assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
+    // `--drain` limits how long the server waits for answers.
+    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--drain", "1"]].concat());
+    let _reader = server.send_and_take_nothing();
+    server.terminate();
+    let (status, took) = server.wait();
+    assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
+}
+
+#[test]
+fn comments_keep_a_stream_alive_unless_they_are_switched_off() {
+    // A step of two thousand candidates takes a while.
+    let body = hello(&json!({"stream": true, "max_tokens": 400, "swiss_knife": {"set": ["proposal.candidates=2000"]}}));
+    let has_comment = |every: &str| {
+        let server = Server::start(&["--keep-alive", every, "--max-candidates", "2000", "--span-tokens", "400"]);
+        let start = Instant::now();
+        let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+        let found = lines.by_ref().map_while(Result::ok).take_while(|_| start.elapsed() < Duration::from_secs(4));
+        found.into_iter().any(|line| line == ":")
+    };
+    assert!(has_comment("1"));
+    assert!(!has_comment("0"));
+}

@@ -1,0 +1,111 @@
+//! Blades and weights of a request, and changes while it runs.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::{Value, json};
+
+use super::{Server, hello, text};
+use crate::common::models;
+
+#[test]
+fn weights_change_while_it_answers() {
+    let server = Server::start(&["--span-tokens", "4", "--max-candidates", "300"]);
+    // The chunks exceed the socket buffers, so the answer waits for its reader.
+    let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
+        {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
+    let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+    let mut weights = Vec::new();
+    let mut edited = false;
+    while let Some(Ok(line)) = lines.next() {
+        let Some(data) = line.strip_prefix("data: ").filter(|data| *data != "[DONE]") else { continue };
+        let chunk: Value = serde_json::from_str(data).unwrap();
+        if !edited {
+            // The first chunk holds the id.
+            let path = format!("/swiss-knife/generations/{}", chunk["id"].as_str().unwrap());
+            assert_eq!(server.ask("PATCH", &path, "", &json!({"weights": {"kind": 1}})).0, 400);
+            assert_eq!(server.ask("PATCH", &path, "", &json!({"blades": {"kind": "/etc"}})).0, 400);
+            let reply = server.ask("PATCH", &path, "", &json!({"weights": {"honest": 3, "harmless": 1}}));
+            assert_eq!((reply.0, &reply.json()["weights"]["honest"]), (200, &json!(0.75)), "{}", reply.2);
+            edited = true;
+        }
+        if let Some(step) = chunk["swiss_knife"]["step"].as_object() {
+            weights.push(step["weights"].clone());
+        }
+    }
+    assert_eq!(weights[weights.len() - 1], json!({"honest": 0.75, "harmless": 0.25}));
+    assert_eq!(server.ask("GET", "/swiss-knife/generations/chatcmpl-0", "", &Value::Null).0, 404);
+}
+
+#[test]
+fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
+    let server = Server::start(&["--span-tokens", "4", "--max-candidates", "300"]);
+    let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
+        {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
+    let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+    let mut seen = Vec::new();
+    while let Some(Ok(line)) = lines.next() {
+        let Some(data) = line.strip_prefix("data: ").filter(|data| *data != "[DONE]") else { continue };
+        let chunk: Value = serde_json::from_str(data).unwrap();
+        if seen.is_empty() {
+            let path = format!("/swiss-knife/generations/{}", chunk["id"].as_str().unwrap());
+            let long = "Be calm. ".repeat(50);
+            let taken = server.ask("PATCH", &path, "", &json!({"blades": {"calm": format!("instruction:{long}")}}));
+            assert_eq!((taken.0, taken.json()["error"]["param"].as_str()), (400, Some("blades")), "{}", taken.2);
+            let edit = json!({"blades": {"calm": "instruction:Be calm.", "helpful": null}, "weights": {"calm": 1, "honest": 1}});
+            let reply = server.ask("PATCH", &path, "", &edit);
+            assert_eq!((reply.0, &reply.json()["weights"]["calm"]), (200, &json!(0.5)), "{}", reply.2);
+            assert!(reply.json()["weights"].get("helpful").is_none());
+            // An adapter that the server knows can be seated again; any other is refused.
+            let unknown = server.ask("PATCH", &path, "", &json!({"blades": {"kind": "adapter"}}));
+            assert!(unknown.0 == 400 && unknown.2.contains("helpful"), "{}", unknown.2);
+            let again = json!({"blades": {"helpful": "adapter"}, "weights": {"helpful": 1, "honest": 1}});
+            let reply = server.ask("PATCH", &path, "", &again);
+            assert_eq!((reply.0, &reply.json()["weights"]["helpful"]), (200, &json!(0.5)), "{}", reply.2);
+        }
+        let weights = &chunk["swiss_knife"]["step"]["weights"];
+        seen.push(weights.clone());
+    }
+    assert!(!seen.is_empty());
+    assert!(seen.contains(&json!({"helpful": 0.5, "honest": 0.5})), "{seen:?}");
+}
+
+#[test]
+fn certificates_are_at_the_tolerance_that_is_asked_for() {
+    let server = Server::start(&[]);
+    let radius = |more: Value| {
+        // The default scheme, a tournament, has no certificate.
+        let mut steering = json!({"explain": true, "scheme": "softmax-mu"});
+        steering.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let reply = server.chat(&hello(&json!({"swiss_knife": steering}))).json();
+        let certificate = &reply["choices"][0]["swiss_knife"]["steps"][0]["certificate"];
+        (certificate["tolerance"].as_f64().unwrap(), certificate["radius"].as_f64().unwrap())
+    };
+    let (usual, narrow) = (radius(json!({})), radius(json!({"tolerance": 0.05})));
+    assert_eq!((usual.0, narrow.0), (0.1, 0.05));
+    // The radius is proportional to 4 T atanh(τ).
+    let ratio = 0.1_f64.atanh() / 0.05_f64.atanh();
+    assert!((usual.1 / narrow.1 - ratio).abs() < 1e-9, "{usual:?} {narrow:?}");
+}
+
+#[test]
+fn adapters_come_and_go_if_the_operator_allows_it() {
+    let refused = Server::start(&[]);
+    let load = json!({"name": "more", "adapter": "helpful"});
+    assert_eq!(refused.ask("POST", "/swiss-knife/blades", "", &load).0, 403);
+    assert_eq!(refused.ask("DELETE", "/swiss-knife/blades/helpful", "", &Value::Null).0, 403);
+    let server = Server::start(&["--adapters", models().join("blades").to_str().unwrap()]);
+    for adapter in ["../helpful", "/etc", "", ".", "helpful/.."] {
+        assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": adapter})).0, 400, "{adapter}");
+    }
+    assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": "nowhere"})).0, 404);
+    assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "helpful", "adapter": "helpful"})).0, 400);
+    let before = text(&server.chat(&hello(&json!({"swiss_knife": {"weights": {"helpful": 1}}}))));
+    let loaded = server.ask("POST", "/swiss-knife/blades", "", &load);
+    assert_eq!(loaded.0, 201, "{}", loaded.2);
+    let weights = json!({"swiss_knife": {"weights": {"more": 1}}});
+    assert_eq!(text(&server.chat(&hello(&weights))), before);
+    assert!(server.ask("GET", "/swiss-knife/blades", "", &Value::Null).2.contains("\"more\""));
+    assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 204);
+    assert_eq!(server.chat(&hello(&weights)).0, 400);
+    assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 404);
+}
