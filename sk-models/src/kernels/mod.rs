@@ -31,29 +31,11 @@ pub trait FusedOps: Backend {
     /// RMSNorm of `[M, H]` with weights `[H]`.
     fn fused_norm(x: FloatTensor<Self>, w: FloatTensor<Self>, epsilon: f32) -> FloatTensor<Self>;
 
-    /// Gradients of [`fused_norm`](Self::fused_norm) with respect to x and w.
-    fn fused_norm_backward(
-        x: FloatTensor<Self>,
-        w: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        epsilon: f32,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
     /// `silu(gate) ⊙ up`.
     fn fused_swiglu(gate: FloatTensor<Self>, up: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// Gradients of [`fused_swiglu`](Self::fused_swiglu) with respect to gate and up.
-    fn fused_swiglu_backward(
-        gate: FloatTensor<Self>,
-        up: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
     /// `x·W` of `[M, in]` in f32 and a frozen W `[in, out]` in bf16.
     fn fused_product(x: FloatTensor<Self>, w: FloatTensor<Self>) -> FloatTensor<Self>;
-
-    /// The gradient of [`fused_product`](Self::fused_product) with respect to x.
-    fn fused_product_backward(w: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// Causal attention of whole sequences with rotary tables `[S, D]`.
     fn fused_attention(
@@ -64,17 +46,6 @@ pub trait FusedOps: Backend {
         sin: FloatTensor<Self>,
         shape: Shape,
     ) -> FloatTensor<Self>;
-
-    /// Gradients of [`fused_attention`](Self::fused_attention) with respect to q, k and v.
-    fn fused_attention_backward(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        cos: FloatTensor<Self>,
-        sin: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        shape: Shape,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
 /// The values of a contiguous tensor.
@@ -95,57 +66,27 @@ fn tensor_like(values: Vec<f32>, like: &FlexTensor) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, like.shape()))
 }
 
-/// Calls `work` with the memory of a bf16 tensor `[in, out]`, and whether it holds the transpose.
-fn with_stored<R>(w: &FlexTensor, work: impl FnOnce(frozen::Stored<'_>, bool) -> R) -> R {
-    let (input, output) = (w.shape()[0], w.shape()[1]);
-    let by_columns = w.transpose(0, 1).is_contiguous();
-    let lain = if by_columns { w.clone() } else { w.to_contiguous() };
-    let (rows, columns) = if by_columns { (output, input) } else { (input, output) };
-    let start = lain.layout().start_offset();
-    let values = &lain.storage::<bf16>()[start..start + rows * columns];
-    work(frozen::Stored { values, rows, columns }, by_columns)
-}
-
 impl FusedOps for Flex {
     fn fused_norm(x: FlexTensor, w: FlexTensor, epsilon: f32) -> FlexTensor {
         let y = norm::forward(Values::of(&x).slice(), Values::of(&w).slice(), epsilon);
         tensor_like(y, &x)
     }
 
-    fn fused_norm_backward(x: FlexTensor, w: FlexTensor, grad: FlexTensor, epsilon: f32) -> (FlexTensor, FlexTensor) {
-        let (dx, dw) = norm::backward(Values::of(&x).slice(), Values::of(&w).slice(), Values::of(&grad).slice(), epsilon);
-        (tensor_like(dx, &x), tensor_like(dw, &w))
-    }
-
     fn fused_swiglu(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
         tensor_like(swiglu::forward(Values::of(&gate).slice(), Values::of(&up).slice()), &gate)
     }
 
-    fn fused_swiglu_backward(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> (FlexTensor, FlexTensor) {
-        let (dgate, dup) = swiglu::backward(Values::of(&gate).slice(), Values::of(&up).slice(), Values::of(&grad).slice());
-        (tensor_like(dgate, &gate), tensor_like(dup, &up))
-    }
-
     fn fused_product(x: FlexTensor, w: FlexTensor) -> FlexTensor {
+        let (input, output) = (w.shape()[0], w.shape()[1]);
+        // The memory may hold the transpose.
+        let is_transposed = w.transpose(0, 1).is_contiguous();
+        let (rows, columns) = if is_transposed { (output, input) } else { (input, output) };
+        let w = if is_transposed { w } else { w.to_contiguous() };
+        let start = w.layout().start_offset();
+        let stored = frozen::Stored { values: &w.storage::<bf16>()[start..start + rows * columns], rows, columns };
         let values = Values::of(&x);
-        let y = with_stored(
-            &w,
-            |stored, transposed| {
-                if transposed { stored.times_transposed(values.slice()) } else { stored.times(values.slice()) }
-            },
-        );
-        FlexTensor::from_data(TensorData::new(y, [x.shape()[0], w.shape()[1]]))
-    }
-
-    fn fused_product_backward(w: FlexTensor, grad: FlexTensor) -> FlexTensor {
-        let values = Values::of(&grad);
-        let dx = with_stored(
-            &w,
-            |stored, transposed| {
-                if transposed { stored.times(values.slice()) } else { stored.times_transposed(values.slice()) }
-            },
-        );
-        FlexTensor::from_data(TensorData::new(dx, [grad.shape()[0], w.shape()[0]]))
+        let y = if is_transposed { stored.times_transposed(values.slice()) } else { stored.times(values.slice()) };
+        FlexTensor::from_data(TensorData::new(y, [x.shape()[0], output]))
     }
 
     fn fused_attention(
@@ -165,27 +106,6 @@ impl FusedOps for Flex {
             shape,
         );
         tensor_like(out, &q)
-    }
-
-    fn fused_attention_backward(
-        q: FlexTensor,
-        k: FlexTensor,
-        v: FlexTensor,
-        cos: FlexTensor,
-        sin: FlexTensor,
-        grad: FlexTensor,
-        shape: Shape,
-    ) -> (FlexTensor, FlexTensor, FlexTensor) {
-        let (cos, sin) = (Values::of(&cos), Values::of(&sin));
-        let (dq, dk, dv) = attention::backward(
-            Values::of(&q).slice(),
-            Values::of(&k).slice(),
-            Values::of(&v).slice(),
-            Values::of(&grad).slice(),
-            (cos.slice(), sin.slice()),
-            shape,
-        );
-        (tensor_like(dq, &q), tensor_like(dk, &k), tensor_like(dv, &v))
     }
 }
 
