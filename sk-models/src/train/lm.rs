@@ -226,18 +226,14 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     config.pad_token_id = Some(marks.end_of_text);
     let held = config.num_hidden_layers;
     if let Some(kept) = options.keep_layers {
-        if !(1..=held).contains(&kept) {
-            let value = format!("{kept} and the model to continue from has {held}");
-            return Err(TrainError::Setting { name: "layers", value, reason: "keep at least one and at most all" });
-        }
+        let value = format!("{kept} and the model to continue from has {held}");
+        TrainError::check("layers", value, (1..=held).contains(&kept), "keep at least one and at most all")?;
         config.num_hidden_layers = kept;
     }
     config.validate("model shape")?;
-    if options.length > config.max_position_embeddings {
-        let value = format!("{} and the model's longest context is {}", options.length, config.max_position_embeddings);
-        return Err(TrainError::Setting { name: "length", value, reason: "shorten the windows or raise --max-length" });
-    }
-    files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
+    let longest = config.max_position_embeddings;
+    let value = format!("{} and the model's longest context is {longest}", options.length);
+    TrainError::check("length", value, options.length <= longest, "shorten the windows or raise --max-length")?;
 
     let excluded = Excluded::load(&options.exclude)?;
     let corpus = Corpus::load(&options.sources, &excluded, &tokenizer, marks, options.held_out)?;
@@ -377,8 +373,8 @@ fn held_out_loss(model: &Qwen2, windows: &[Vec<u32>], batch: usize) -> f64 {
 fn copy_tokenizer(from: &Path, to: &Path) -> Result<(), TrainError> {
     for name in ["tokenizer.json", "tokenizer_config.json"] {
         let (source, target) = (from.join(name), to.join(name));
-        if source.exists() && source != target {
-            let bytes = std::fs::read(&source).map_err(|error| TrainError::io(&source, error))?;
+        if files::is_file(&source) && source != target {
+            let bytes = files::read(&source).map_err(|error| TrainError::io(&source, error))?;
             files::write_atomically(&target, &bytes).map_err(|error| TrainError::io(&target, error))?;
         }
     }

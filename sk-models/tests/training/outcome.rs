@@ -164,6 +164,19 @@ fn a_run_continues_from_another_models_weights() {
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
 }
 
+#[cfg(feature = "embedded-model")]
+#[test]
+fn a_run_takes_its_tokenizer_from_the_model_that_ships() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let options = LmOptions { tokenizer: "embedded:backbone".into(), ..workspace.lm("model") };
+    train_lm(&options, &Device::flex(), &mut |_| {}).unwrap();
+    let shipped = Checkpoint::from_directory(&options.tokenizer).unwrap();
+    let own = Checkpoint::from_directory(&options.output).unwrap();
+    let text = "How do I open the door?";
+    assert_eq!(own.tokenizer().encode(text).unwrap(), shipped.tokenizer().encode(text).unwrap());
+}
+
 #[test]
 fn a_run_keeps_some_layers_of_another_model() {
     let _alone = alone();
