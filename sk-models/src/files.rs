@@ -181,11 +181,6 @@ pub(crate) fn is_dir(path: &Path) -> bool {
     assets::is_dir(path) || path.is_dir()
 }
 
-/// Creates a directory and its parents.
-pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,11 +80,6 @@ impl Drafter {
         Ok(())
     }
 
-    /// Returns the settings. Changes take effect at the next step.
-    pub fn config_mut(&mut self) -> &mut DrafterConfig {
-        &mut self.config
-    }
-
     fn draft(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
         self.last = None;
         let context = request.context;

@@ -1,6 +1,6 @@
 //! Heads on disk: `head_config.json` and `head.safetensors`.
 
-use std::{io, path::Path};
+use std::{fs, io, path::Path};
 
 use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, Checkpo
 ///
 /// If the directory or a file cannot be written. Each file is complete or unchanged.
 pub fn save_head(head: &Head, directory: &Path) -> Result<(), CheckpointError> {
-    files::create_dir(directory).map_err(|source| io_error("create", directory, source))?;
+    fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
     let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
     let (weight, bias) = (bytes(&head.weight), bytes(&[head.bias]));
     let view = |shape, bytes| TensorView::new(Dtype::F32, vec![shape], bytes);
@@ -90,8 +90,6 @@ pub fn save_head(head: &Head, directory: &Path) -> Result<(), CheckpointError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn config(hidden_size: usize) -> Qwen2Config {

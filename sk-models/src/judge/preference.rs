@@ -1,5 +1,6 @@
 //! A preference model, which scores a response on one axis.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -136,7 +137,7 @@ impl PreferenceModel {
     ///
     /// If the directory or a file cannot be written. Each file is complete or unchanged.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
-        files::create_dir(directory).map_err(|source| io_error("create", directory, source))?;
+        fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
         let Weights { words, manner, length, mean } = &self.weights;
         let halves: Vec<u8> = words.iter().flat_map(|&w| f16::from_f32(w).to_le_bytes()).collect();
         let floats = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
@@ -163,8 +164,6 @@ impl PreferenceModel {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn model() -> PreferenceModel {

@@ -32,7 +32,6 @@ use super::{
 use crate::{
     config::Qwen2Config,
     device::{free_memory, is_processor},
-    files,
     hf::{self, Checkpoint},
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
     model::Qwen2,
@@ -339,7 +338,6 @@ pub fn train_dpo(
     if let Some(free) = free.filter(|&free| memory > free) {
         return Err(TrainError::Memory { needed: memory as f64 / 1e9, free: free as f64 / 1e9 });
     }
-    files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
     let plain = checkpoint.frozen(device, options.precision)?;
 
     let graph = device.clone().autodiff();

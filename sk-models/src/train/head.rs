@@ -195,10 +195,8 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
     let all = train.len();
     train.shuffle(&mut ChaCha8Rng::seed_from_u64(options.seed));
     train.truncate(options.affordable(&train, width));
-    if train.is_empty() {
-        let (value, reason) = (format!("{} bytes", options.memory), "must hold the hidden states of one pair");
-        return Err(TrainError::Setting { name: "memory", value, reason });
-    }
+    let memory = format!("{} bytes", options.memory);
+    TrainError::check("memory", memory, !train.is_empty(), "must hold the hidden states of one pair")?;
     report(HeadEvent::Started { width, pairs: train.len(), left_out: all - train.len(), held_out: held_out.len() });
 
     let total = 2 * (train.len() + held_out.len());

@@ -305,7 +305,7 @@ pub(crate) fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32
 ///
 /// If a file cannot be written.
 pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: Precision) -> Result<(), TrainError> {
-    files::create_dir(directory).map_err(|source| TrainError::io(directory, source))?;
+    fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
     let write = |name: &str, text: &str| {
         let path = directory.join(name);
         files::write_atomically(&path, text.as_bytes()).map_err(|source| TrainError::io(&path, source))

@@ -61,22 +61,13 @@ pub struct TokenizerOptions {
 pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainError> {
     /// 256 bytes and three special tokens.
     const SMALLEST: usize = 259;
-    if options.vocab_size < SMALLEST {
-        return Err(TrainError::Setting {
-            name: "vocab-size",
-            value: options.vocab_size.to_string(),
-            reason: "must be at least 259, for 256 bytes and three special tokens",
-        });
-    }
+    let TokenizerOptions { vocab_size, held_out, max_length, .. } = *options;
+    let smallest = "must be at least 259, for 256 bytes and three special tokens";
+    TrainError::check("vocab-size", vocab_size, vocab_size >= SMALLEST, smallest)?;
+    TrainError::check_number("held-out", held_out, true)?;
+    TrainError::check("held-out", held_out, held_out < 1.0, "must leave something to train on")?;
+    TrainError::check_counts(&[("max-length", max_length as u64)])?;
     let _output = Output::claim(&options.output, None, &["tokenizer.json"])?;
-    TrainError::check_number("held-out", options.held_out, true)?;
-    if options.held_out == 1.0 {
-        return Err(TrainError::Setting { name: "held-out", value: "1".into(), reason: "must leave something to train on" });
-    }
-    if options.max_length == 0 {
-        let reason = "must be at least one";
-        return Err(TrainError::Setting { name: "max-length", value: "0".into(), reason });
-    }
     let refuse = |error: tokenizers::Error| TrainError::Tokenizer {
         path: options.output.display().to_string(),
         reason: error.to_string(),
@@ -85,7 +76,7 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
     let mut documents = Vec::new();
     for source in &options.sources {
         for row in read_rows(&source.path)? {
-            if !row.is_held_out(options.held_out) && !excluded.contains(&row) {
+            if !row.is_held_out(held_out) && !excluded.contains(&row) {
                 documents.push(row.document());
             }
         }
@@ -98,7 +89,7 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
     let bytes = ByteLevel::new(false, false, false);
     let mut trainer = BpeTrainerBuilder::new()
         .show_progress(false)
-        .vocab_size(options.vocab_size - 3)
+        .vocab_size(vocab_size - 3)
         .min_frequency(2)
         .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
         .build();
@@ -115,7 +106,6 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
     built.add_special_tokens(special).map_err(refuse)?;
     let text = built.to_string(true).map_err(refuse)?;
 
-    files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
     write(&options.output.join("tokenizer.json"), text.as_bytes())?;
     let config = json!({
         "tokenizer_class": "Qwen2Tokenizer",
@@ -127,7 +117,7 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
         "add_bos_token": false,
         "clean_up_tokenization_spaces": false,
         "split_special_tokens": false,
-        "model_max_length": options.max_length,
+        "model_max_length": max_length,
         "chat_template": CHAT_TEMPLATE,
     });
     let config = serde_json::to_string_pretty(&config).expect("plain JSON always serialises") + "\n";
