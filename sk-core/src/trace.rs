@@ -117,7 +117,7 @@ impl CandidateTrace {
 }
 
 /// The scores of one blade in a step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreTrace {
     /// The blade.
     pub name: String,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sk_blades::spearman;
-use sk_core::{Deviation, Moments};
+use sk_core::{Deviation, Moments, ScoreTrace};
 use sk_report::lines::{json_fault, numbered_lines};
 use sk_report::objectives::Better;
 use sk_report::record::{SweepRecord, read_records, traces_beside};
@@ -29,21 +29,13 @@ struct StepLine {
     /// Number of candidates of the step, including those that were not recorded.
     n: usize,
     candidates: Vec<Text>,
-    blades: Vec<BladeScores>,
+    blades: Vec<ScoreTrace>,
     chosen: usize,
 }
 
 #[derive(Deserialize)]
 struct Text {
     text: String,
-}
-
-/// The scores that a blade gave to the candidates of a step.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct BladeScores {
-    name: String,
-    mu: Vec<f64>,
-    sigma: Vec<f64>,
 }
 
 /// The candidates of a step.
@@ -53,7 +45,7 @@ pub struct StepCandidates {
     prompt_id: String,
     /// The positions of its candidates among the responses.
     responses: std::ops::Range<usize>,
-    blades: Vec<BladeScores>,
+    blades: Vec<ScoreTrace>,
 }
 
 /// Reads the candidates of the steps of a sweep. Each candidate becomes a response: the text so
@@ -217,7 +209,7 @@ fn of_blade<'r>(blade: &str, rubrics: &BTreeSet<&'r str>, objectives: &Objective
 }
 
 /// Returns r_s(μ, q) and r_s(σ, |μ̂ − q̂|), if none of the four is constant.
-fn ranks(blade: &BladeScores, quality: &[f64]) -> Option<(f64, f64)> {
+fn ranks(blade: &ScoreTrace, quality: &[f64]) -> Option<(f64, f64)> {
     let (mu, standard) = (standardized(&blade.mu)?, standardized(quality)?);
     let error: Vec<f64> = mu.iter().zip(&standard).map(|(mu, quality)| (mu - quality).abs()).collect();
     Some((spearman(&blade.mu, quality).ok()?, spearman(&blade.sigma, &error).ok()?))
@@ -232,8 +224,8 @@ fn standardized(values: &[f64]) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    fn scores(mu: [f64; 4], sigma: [f64; 4]) -> BladeScores {
-        BladeScores { name: "b".to_owned(), mu: mu.to_vec(), sigma: sigma.to_vec() }
+    fn scores(mu: [f64; 4], sigma: [f64; 4]) -> ScoreTrace {
+        ScoreTrace { name: "b".to_owned(), weight: 1.0, mu: mu.to_vec(), sigma: sigma.to_vec() }
     }
 
     #[test]

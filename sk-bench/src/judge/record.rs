@@ -160,16 +160,6 @@ pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
         .collect()
 }
 
-/// The key that identifies a judgement.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct JudgedKey {
-    id: String,
-    rubric: String,
-    version: u32,
-    pass: u32,
-    judge: Identity,
-}
-
 impl Judged {
     /// The record of a verdict.
     pub fn new(
@@ -203,28 +193,6 @@ impl Judged {
             abstention,
             reply,
             seconds,
-        }
-    }
-
-    pub(super) fn key(&self) -> JudgedKey {
-        JudgedKey {
-            id: self.id.clone(),
-            rubric: self.rubric.clone(),
-            version: self.rubric_version,
-            pass: self.pass,
-            judge: self.judge.clone(),
-        }
-    }
-}
-
-impl JudgedKey {
-    pub(super) fn of(response: &Response, question: &Question<'_>, judge: &Identity) -> Self {
-        Self {
-            id: response.id.clone(),
-            rubric: question.rubric.name.clone(),
-            version: question.rubric.version,
-            pass: question.pass,
-            judge: judge.clone(),
         }
     }
 }

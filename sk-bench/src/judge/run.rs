@@ -1,13 +1,12 @@
 //! The main loop of judging.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use super::record::JudgedKey;
 use crate::interrupt;
 
 use super::{Journal, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
@@ -84,26 +83,29 @@ pub fn judge_all(
     let identity = judge.identity();
     let questions = questions(panel);
     check_texts(panel, journal, &earlier)?;
-    let wanted: HashSet<JudgedKey> =
-        questions.iter().map(|(response, question)| JudgedKey::of(response, question, identity)).collect();
+    // The place of each question, by response, rubric, its version, and pass.
+    let places: HashMap<(&str, &str, u32, u32), usize> = questions
+        .iter()
+        .enumerate()
+        .map(|(place, (response, Question { rubric, pass, .. }))| {
+            ((response.id.as_str(), rubric.name.as_str(), rubric.version, *pass), place)
+        })
+        .collect();
+    let mut done = vec![false; questions.len()];
     let mut records: Vec<Judged> = Vec::new();
-    let mut done: HashSet<JudgedKey> = HashSet::new();
     for record in earlier {
-        let key = record.key();
+        let place = places.get(&(record.id.as_str(), record.rubric.as_str(), record.rubric_version, record.pass));
         // A record without a score and without an abstention is not an answer.
-        if record.score.is_none() && record.abstention.is_none() {
-            continue;
-        }
-        if wanted.contains(&key) && done.insert(key) {
+        let answers = record.judge == *identity && (record.score.is_some() || record.abstention.is_some());
+        if let Some(&place) = place
+            && answers
+            && !std::mem::replace(&mut done[place], true)
+        {
             records.push(record);
         }
     }
-    let resumed = records.len();
-    let total = wanted.len();
-    let open: Vec<(&Response, Question<'_>)> = questions
-        .into_iter()
-        .filter(|(response, question)| !done.contains(&JudgedKey::of(response, question, identity)))
-        .collect();
+    let (resumed, total) = (records.len(), places.len());
+    let open: Vec<_> = questions.into_iter().zip(done).filter(|(_, done)| !done).map(|(question, _)| question).collect();
     watch.begin(total, resumed);
 
     let (next, failures, in_a_row) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));

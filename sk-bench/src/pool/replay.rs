@@ -32,7 +32,7 @@ struct RecordedStep {
     step: usize,
     position: Option<usize>,
     candidates: Vec<RecordedCandidate>,
-    blades: Vec<RecordedBlade>,
+    blades: Vec<ScoreTrace>,
     fluency: Option<Vec<f64>>,
     mu: Vec<f64>,
     sigma: Vec<f64>,
@@ -49,14 +49,6 @@ struct RecordedCandidate {
     tokens: Vec<TokenId>,
     end: SpanEnd,
     scored: Option<usize>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RecordedBlade {
-    name: String,
-    weight: f64,
-    mu: Vec<f64>,
-    sigma: Vec<f64>,
 }
 
 impl Recording {
@@ -162,7 +154,7 @@ impl RecordedStep {
         if self.blades.is_empty() {
             return Err("the step has no scores of blades".to_owned());
         }
-        if let Some(RecordedBlade { name, weight, .. }) = self.blades.iter().find(|blade| blade.weight < 0.0) {
+        if let Some(ScoreTrace { name, weight, .. }) = self.blades.iter().find(|blade| blade.weight < 0.0) {
             return Err(format!("blade \"{name}\" has the weight {weight}; weights are not negative"));
         }
         let table = ScoreTable::new(self.blades.iter().map(|blade| (&blade.mu, &blade.sigma)));
@@ -179,19 +171,13 @@ impl RecordedStep {
     }
 
     fn trace(&self) -> StepTrace {
-        let blade = |blade: &RecordedBlade| ScoreTrace {
-            name: blade.name.clone(),
-            weight: blade.weight,
-            mu: blade.mu.clone(),
-            sigma: blade.sigma.clone(),
-        };
         let candidate = |c: &RecordedCandidate| CandidateTrace { tokens: c.tokens.clone(), end: c.end, scored: c.scored };
         StepTrace {
             step: self.step,
             position: self.position.unwrap_or_default(),
             candidates: self.candidates.iter().map(candidate).collect(),
             unscored: Vec::new(),
-            blades: self.blades.iter().map(blade).collect(),
+            blades: self.blades.clone(),
             fluency: self.fluency.clone(),
             decision: Decision {
                 weights: Vec::new(),
