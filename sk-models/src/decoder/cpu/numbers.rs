@@ -2,20 +2,22 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// Numbers in a [`Line`].
-pub(super) const LINE: usize = 16;
-
-/// A cache line.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C, align(64))]
-struct Line([f32; LINE]);
+/// Numbers in a cache line.
+const LINE: usize = 16;
 
 /// Numbers in whole cache lines, which grow as a `Vec` does.
 ///
 /// An unaligned vector of sixteen numbers lies across two cache lines and takes two loads. This
 /// matters because every query reads each row of keys.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Numbers(Vec<Line>);
+///
+/// The allocation itself is not aligned: of aligned blocks that come and go, glibc 2.36 leaves gaps
+/// that no later aligned block of this size fits.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    memory: Vec<f32>,
+    /// The index of the first number, which begins a cache line.
+    start: usize,
+}
 
 impl Numbers {
     /// Returns `count` zeros.
@@ -27,42 +29,58 @@ impl Numbers {
 
     /// Resizes to `count` numbers; new ones are zero.
     pub(crate) fn resize(&mut self, count: usize) {
-        self.0.resize(Self::lines(count), Line::default());
+        check(count);
+        self.reserve(count.saturating_sub(self.len()));
+        self.memory.resize(self.start + count, 0.0);
     }
 
     /// Grows to at least `count` numbers.
     pub(crate) fn reach(&mut self, count: usize) {
-        let lines = count.div_ceil(LINE);
-        if self.0.len() < lines {
-            self.0.resize(lines, Line::default());
+        if self.len() < count {
+            self.resize(count.next_multiple_of(LINE));
         }
     }
 
     /// Keeps the first `count` numbers.
     pub(crate) fn truncate(&mut self, count: usize) {
-        self.0.truncate(Self::lines(count));
+        check(count);
+        self.memory.truncate(self.start + count);
     }
 
     /// Reserves room for `count` more.
     pub(crate) fn reserve(&mut self, count: usize) {
-        self.0.reserve(Self::lines(count));
+        let needed = self.len() + count;
+        if needed > self.capacity() {
+            let mut memory = Vec::<f32>::with_capacity(needed.max(2 * self.capacity()) + LINE - 1);
+            let start = memory.as_ptr().align_offset(LINE * size_of::<f32>());
+            memory.resize(start, 0.0);
+            memory.extend_from_slice(self);
+            *self = Self { memory, start };
+        }
     }
 
     /// Returns how many numbers fit without growing.
     pub(crate) fn capacity(&self) -> usize {
-        self.0.capacity() * LINE
+        self.memory.capacity() - self.start
     }
 
     /// Appends numbers, which must be whole lines.
     pub(crate) fn append(&mut self, others: &[f32]) {
-        let (lines, rest) = others.as_chunks();
-        assert!(rest.is_empty(), "{} numbers are no whole lines", others.len());
-        self.0.extend(lines.iter().map(|&line| Line(line)));
+        check(others.len());
+        self.reserve(others.len());
+        self.memory.extend_from_slice(others);
     }
+}
 
-    fn lines(count: usize) -> usize {
-        assert!(count.is_multiple_of(LINE), "{count} numbers are no whole lines");
-        count / LINE
+fn check(count: usize) {
+    assert!(count.is_multiple_of(LINE), "{count} numbers are no whole lines");
+}
+
+impl Clone for Numbers {
+    fn clone(&self) -> Self {
+        let mut numbers = Self::default();
+        numbers.append(self);
+        numbers
     }
 }
 
@@ -70,15 +88,13 @@ impl Deref for Numbers {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: a line is sixteen numbers and nothing else.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * LINE) }
+        &self.memory[self.start..]
     }
 }
 
 impl DerefMut for Numbers {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above, and borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * LINE) }
+        &mut self.memory[self.start..]
     }
 }
 
