@@ -22,15 +22,11 @@ const BIAS: u64 = 1023;
 #[inline(always)]
 pub(crate) fn polynomial<const N: usize>(c: &[f64; N], x: f64) -> f64 {
     let square = x * x;
-    let (mut even, mut odd) = (0.0, 0.0);
-    let mut k = N;
-    while k > 0 {
-        k -= 1;
-        if k.is_multiple_of(2) {
-            even = even * square + c[k];
-        } else {
-            odd = odd * square + c[k];
-        }
+    let (pairs, last) = c.as_chunks();
+    let (mut even, mut odd) = (last.first().copied().unwrap_or(0.0), 0.0);
+    for &[first, second] in pairs.iter().rev() {
+        even = even * square + first;
+        odd = odd * square + second;
     }
     even + x * odd
 }
