@@ -1,11 +1,8 @@
 //! A byte-level BPE tokenizer: text to token ids, token ids to bytes.
 
-use std::{collections::HashMap, fmt, path::Path};
+use std::{collections::HashMap, path::Path};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use tokenizers::{DecoderWrapper, Tokenizer as Inner};
 
@@ -56,54 +53,25 @@ struct ModelPart {
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
     #[serde(default)]
-    vocab: LongestName,
+    vocab: HashMap<String, IgnoredAny>,
     #[serde(default)]
-    merges: LongestMerge,
+    merges: Vec<Merge>,
 }
 
-/// Bytes of the longest token of a vocabulary.
-#[derive(Default)]
-struct LongestName(usize);
-
-impl<'de> Deserialize<'de> for LongestName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl<'de> Visitor<'de> for Names {
-            type Value = LongestName;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("ids by token")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LongestName, A::Error> {
-                let mut longest = 0;
-                while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
-                    longest = longest.max(name.len());
-                }
-                Ok(LongestName(longest))
-            }
-        }
-        deserializer.deserialize_map(Names)
-    }
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a merge: two tokens, or a text of two tokens")]
+enum Merge {
+    Pair(String, String),
+    Text(String),
 }
 
-/// Bytes of the longest token that a merge makes.
-#[derive(Default)]
-struct LongestMerge(usize);
-
-impl<'de> Deserialize<'de> for LongestMerge {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected a merge: two tokens, or a text of two tokens")]
-        enum Merge {
-            Pair(String, String),
-            Text(String),
+impl Merge {
+    /// Returns the length in bytes of the token that it makes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Pair(left, right) => left.len() + right.len(),
+            Self::Text(text) => text.len().saturating_sub(1),
         }
-        let bytes = |merge: &Merge| match merge {
-            Merge::Pair(left, right) => left.len() + right.len(),
-            Merge::Text(text) => text.len().saturating_sub(1),
-        };
-        Ok(Self(Vec::<Merge>::deserialize(deserializer)?.iter().map(bytes).max().unwrap_or(0)))
     }
 }
 
@@ -126,7 +94,8 @@ impl Parts {
             }
         }
         // The library joins the tokens of a merge in a buffer of the length of the longest token.
-        if model.merges.0 > model.vocab.0 {
+        let longest = model.vocab.keys().map(String::len).max();
+        if model.merges.iter().map(Merge::bytes).max() > longest {
             return Err("one of its merges makes a token that is not in the vocabulary".to_owned());
         }
         let byte_level = |part: &Value| part["type"] == "ByteLevel";
