@@ -49,16 +49,6 @@ pub enum CheckpointError {
         /// The index.
         path: PathBuf,
     },
-    /// A tensor in the wrong shard, or in two shards.
-    #[error("{}: tensor `{name}` should be in {}, or is in both; download the index and the shards again", path.display(), other.display())]
-    Misplaced {
-        /// The shard that holds it.
-        path: PathBuf,
-        /// Its name.
-        name: String,
-        /// The shard that the index names, or that also holds the tensor.
-        other: PathBuf,
-    },
     /// A file that is truncated or not in safetensors format.
     #[error("{}: not a complete safetensors file ({bytes} bytes): {source}", path.display())]
     Safetensors {
@@ -69,39 +59,15 @@ pub enum CheckpointError {
         /// The parser's error.
         source: safetensors::SafeTensorError,
     },
-    /// A missing tensor.
-    #[error("{}: tensor `{name}` is missing; {hint}", path.display())]
-    MissingTensor {
-        /// The file that should hold it.
+    /// A tensor that the model cannot use.
+    #[error("{}: tensor `{name}` {fault}", path.display())]
+    Tensor {
+        /// The file that holds it or should hold it.
         path: PathBuf,
         /// Its name.
         name: String,
-        /// A hint on what to check.
-        hint: &'static str,
-    },
-    /// A tensor that the model does not use.
-    #[error("{}: tensor `{name}` belongs to no part of the model; {hint}", path.display())]
-    UnexpectedTensor {
-        /// The file that holds it.
-        path: PathBuf,
-        /// Its name.
-        name: String,
-        /// A hint on what to check.
-        hint: &'static str,
-    },
-    /// A tensor whose shape does not fit the configuration.
-    #[error("{}: tensor `{name}` has shape {found:?} where {expected:?} was expected; {hint}", path.display())]
-    Shape {
-        /// The file that holds it.
-        path: PathBuf,
-        /// Its name.
-        name: String,
-        /// Its shape.
-        found: Vec<usize>,
-        /// The expected shape.
-        expected: Vec<usize>,
-        /// A hint on what to check.
-        hint: &'static str,
+        /// What is wrong with it.
+        fault: TensorFault,
     },
     /// A file that is longer than its header says.
     #[error("{}: the file has {bytes} bytes more than its header says; fetch it again", path.display())]
@@ -117,35 +83,6 @@ pub enum CheckpointError {
         /// The file that is there.
         path: PathBuf,
     },
-    /// A tensor with NaN or infinity in it.
-    #[error("{}: tensor `{name}` holds NaN or infinity; it is damaged, or overflowed where it was made", path.display())]
-    NotFinite {
-        /// The file that holds it.
-        path: PathBuf,
-        /// Its name.
-        name: String,
-    },
-    /// A head that is tied to the embedding and differs from it.
-    #[error(
-        "{}: tensor `{name}` differs from the embedding that config.json ties it to; set `tie_word_embeddings` to false or remove the tensor",
-        path.display()
-    )]
-    Untied {
-        /// The file that holds it.
-        path: PathBuf,
-        /// Its name.
-        name: String,
-    },
-    /// A tensor of a type that is not supported.
-    #[error("{}: tensor `{name}` is of type {dtype}; F32, F16 and BF16 are supported", path.display())]
-    Dtype {
-        /// The file that holds it.
-        path: PathBuf,
-        /// Its name.
-        name: String,
-        /// Its type.
-        dtype: String,
-    },
     /// An adapter setting that is not supported.
     #[error("{}: `{field}` is {value}: {reason}", path.display())]
     Adapter {
@@ -157,14 +94,6 @@ pub enum CheckpointError {
         value: String,
         /// Why it is refused.
         reason: String,
-    },
-    /// A tensor of an adapter that differs from the backbone's own.
-    #[error("{}: tensor `{name}` would replace the backbone's own and differs from it; only low-rank changes are supported", path.display())]
-    Replaces {
-        /// The file that holds it.
-        path: PathBuf,
-        /// Its name.
-        name: String,
     },
     /// A tokenizer with ids that the model has no embedding for.
     #[error("{}: the tokenizer has {tokens} ids and the model embeds {vocab_size}; they do not belong together", directory.display())]
@@ -222,6 +151,50 @@ pub enum CheckpointError {
     /// A hub id that cannot be resolved.
     #[error(transparent)]
     Hub(#[from] HubError),
+}
+
+/// Why a model cannot use a tensor. Hints say what to check.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TensorFault {
+    /// It is in the wrong shard, or in two shards: this is the shard that the index names, or that
+    /// also holds the tensor.
+    #[error("should be in {}, or is in both; download the index and the shards again", .0.display())]
+    Misplaced(PathBuf),
+    /// No file holds it.
+    #[error("is missing; {hint}")]
+    Missing {
+        /// A hint.
+        hint: &'static str,
+    },
+    /// It has no place in the model.
+    #[error("belongs to no part of the model; {hint}")]
+    Unexpected {
+        /// A hint.
+        hint: &'static str,
+    },
+    /// Its shape does not fit the configuration.
+    #[error("has shape {found:?} where {expected:?} was expected; {hint}")]
+    Shape {
+        /// Its shape.
+        found: Vec<usize>,
+        /// The expected shape.
+        expected: Vec<usize>,
+        /// A hint.
+        hint: &'static str,
+    },
+    /// It holds NaN or infinity.
+    #[error("holds NaN or infinity; it is damaged, or overflowed where it was made")]
+    NotFinite,
+    /// It is a head that is tied to the embedding and differs from it.
+    #[error("differs from the embedding that config.json ties it to; set `tie_word_embeddings` to false or remove the tensor")]
+    Untied,
+    /// Its type is not supported.
+    #[error("is of type {0}; F32, F16 and BF16 are supported")]
+    Dtype(String),
+    /// It is a tensor of an adapter that differs from the backbone's own.
+    #[error("would replace the backbone's own and differs from it; only low-rank changes are supported")]
+    Replaces,
 }
 
 /// An I/O error with the file it happened on.

@@ -13,8 +13,8 @@ mod weights;
 
 pub use checkpoint::{Checkpoint, GenerationConfig, resolve};
 pub use digest::digest;
-pub use error::CheckpointError;
 pub(crate) use error::io_error;
+pub use error::{CheckpointError, TensorFault};
 pub(crate) use head::WEIGHTS_FILE as HEAD_WEIGHTS;
 pub use head::{head_kind, load_head, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
 use serde::Deserialize;
 
-use super::error::{CheckpointError, io_error};
+use super::error::{CheckpointError, TensorFault, io_error};
 use crate::files::{self, Contents};
 
 /// The weights of a model in one file.
@@ -150,18 +150,15 @@ impl TensorFiles {
                 let told = weight_map.get(&name).filter(|told| *told != file).map(|told| directory.join(told));
                 let found = place.insert(name.clone(), position).map(|first: usize| shards[first].path.clone());
                 if let Some(other) = told.or(found) {
-                    return Err(CheckpointError::Misplaced { path: shard.path, name, other });
+                    return Err(CheckpointError::Tensor { path: shard.path, name, fault: TensorFault::Misplaced(other) });
                 }
             }
             shards.push(shard);
         }
         // The index may name tensors that no shard holds.
         if let Some((name, file)) = weight_map.iter().find(|(name, _)| !place.contains_key(*name)) {
-            return Err(CheckpointError::MissingTensor {
-                path: directory.join(file),
-                name: name.clone(),
-                hint: "model.safetensors.index.json says it is there",
-            });
+            let fault = TensorFault::Missing { hint: "model.safetensors.index.json says it is there" };
+            return Err(CheckpointError::Tensor { path: directory.join(file), name: name.clone(), fault });
         }
         Ok(Self { shards, place, hint: MODEL_HINT })
     }
@@ -204,11 +201,7 @@ impl TensorFiles {
     pub(super) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> Result<(), CheckpointError> {
         match self.names().find(|name| !known(name)) {
             None => Ok(()),
-            Some(name) => Err(CheckpointError::UnexpectedTensor {
-                path: self.path_of(name).to_owned(),
-                name: name.to_owned(),
-                hint: self.hint,
-            }),
+            Some(name) => Err(self.fault(name, TensorFault::Unexpected { hint: self.hint })),
         }
     }
 
@@ -233,7 +226,7 @@ impl TensorFiles {
         });
         let finite =
             finite.try_reduce(|| true, |a, b| Ok(a & b)).map_err(|source| io_error("read", self.path_of(name), source))?;
-        if finite { Ok(values) } else { Err(self.not_finite(name)) }
+        if finite { Ok(values) } else { Err(self.fault(name, TensorFault::NotFinite)) }
     }
 
     /// Reads a matrix of shape `[rows, columns]` as f32 and transposes it to `[columns, rows]`.
@@ -278,7 +271,7 @@ impl TensorFiles {
             });
             finite &= blocks.reduce(|| true, |a, b| a & b);
         }
-        if finite { Ok(values) } else { Err(self.not_finite(name)) }
+        if finite { Ok(values) } else { Err(self.fault(name, TensorFault::NotFinite)) }
     }
 
     /// Checks that a tensor exists, has the given shape and is of a floating-point type, without
@@ -315,34 +308,23 @@ impl TensorFiles {
         Ok(self.read(name, shape)? == other.read(theirs, shape)?)
     }
 
-    fn not_finite(&self, name: &str) -> CheckpointError {
-        CheckpointError::NotFinite { path: self.path_of(name).to_owned(), name: name.to_owned() }
+    /// Returns the error of a tensor.
+    pub(super) fn fault(&self, name: &str, fault: TensorFault) -> CheckpointError {
+        CheckpointError::Tensor { path: self.path_of(name).to_owned(), name: name.to_owned(), fault }
     }
 
     /// Finds a tensor and checks its shape and type.
     fn find(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, CheckpointError> {
         let shard = self.place.get(name).map(|&position| &self.shards[position]);
         let Some((shard, info)) = shard.and_then(|shard| Some((shard, shard.metadata.info(name)?))) else {
-            return Err(CheckpointError::MissingTensor {
-                path: self.path_of(name).to_owned(),
-                name: name.to_owned(),
-                hint: self.hint,
-            });
+            return Err(self.fault(name, TensorFault::Missing { hint: self.hint }));
         };
         if info.shape != shape {
-            return Err(CheckpointError::Shape {
-                path: shard.path.clone(),
-                name: name.to_owned(),
-                found: info.shape.clone(),
-                expected: shape.to_owned(),
-                hint: self.hint,
-            });
+            let (found, expected) = (info.shape.clone(), shape.to_owned());
+            return Err(self.fault(name, TensorFault::Shape { found, expected, hint: self.hint }));
         }
-        let dtype = Float::new(info.dtype).ok_or_else(|| CheckpointError::Dtype {
-            path: shard.path.clone(),
-            name: name.to_owned(),
-            dtype: format!("{:?}", info.dtype),
-        })?;
+        let unsupported = || self.fault(name, TensorFault::Dtype(format!("{:?}", info.dtype)));
+        let dtype = Float::new(info.dtype).ok_or_else(unsupported)?;
         let (start, _) = info.data_offsets;
         Ok(Stored { contents: &shard.contents, dtype, start: shard.data_start + start })
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{
-    error::CheckpointError,
+    error::{CheckpointError, TensorFault},
     layout::{EMBEDDING, FINAL_NORM, HEAD, has_bias, layer, tensor_shapes},
     safetensors::TensorFiles,
 };
@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
         files.refuse_unknown(|name| known.contains(name) || implied(name))?;
         let shape = [config.vocab_size, config.hidden_size];
         if config.tie_word_embeddings && files.contains(HEAD) && !files.equals(HEAD, &shape, files, EMBEDDING)? {
-            return Err(CheckpointError::Untied { path: files.path_of(HEAD).to_owned(), name: HEAD.to_owned() });
+            return Err(files.fault(HEAD, TensorFault::Untied));
         }
         Ok(Self { config, files, device })
     }

@@ -10,7 +10,7 @@ use crate::{
     device::settled,
     files,
     hf::{
-        error::CheckpointError,
+        error::{CheckpointError, TensorFault},
         layout::{EMBEDDING, HEAD},
         safetensors::{ADAPTER_HINT, TensorFiles},
         weights::transposed,
@@ -92,7 +92,7 @@ fn copied(name: &str, config: &Qwen2Config) -> Option<&'static str> {
 
 /// Checks that a tensor of an adapter equals the backbone's.
 fn check_equal(files: &TensorFiles, name: &str, backbone: &TensorFiles, own: &str) -> Result<(), CheckpointError> {
-    let replaces = || CheckpointError::Replaces { path: files.path_of(name).to_owned(), name: name.to_owned() };
+    let replaces = || files.fault(name, TensorFault::Replaces);
     let shape = backbone.shape(own).ok_or_else(replaces)?;
     if files.shape(name) != Some(shape) || !files.equals(name, shape, backbone, own)? {
         return Err(replaces());
