@@ -10,12 +10,14 @@ const LINE: usize = 16;
 /// An unaligned vector of sixteen numbers lies across two cache lines and takes two loads. This
 /// matters because every query reads each row of keys.
 ///
-/// The allocation itself is not aligned: of aligned blocks that come and go, glibc 2.36 leaves gaps
-/// that no later aligned block of this size fits.
+/// The allocation itself is not aligned, and the numbers begin at its first cache line. glibc 2.36
+/// cannot reuse the memory of a freed aligned block for another one of the same size, so aligned
+/// blocks would fragment the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
+    /// Padding up to the first cache line, then the numbers.
     memory: Vec<f32>,
-    /// The index of the first number, which begins a cache line.
+    /// The index of the first number.
     start: usize,
 }
 
@@ -29,7 +31,7 @@ impl Numbers {
 
     /// Resizes to `count` numbers; new ones are zero.
     pub(crate) fn resize(&mut self, count: usize) {
-        check(count);
+        assert_whole_lines(count);
         self.reserve(count.saturating_sub(self.len()));
         self.memory.resize(self.start + count, 0.0);
     }
@@ -43,7 +45,7 @@ impl Numbers {
 
     /// Keeps the first `count` numbers.
     pub(crate) fn truncate(&mut self, count: usize) {
-        check(count);
+        assert_whole_lines(count);
         self.memory.truncate(self.start + count);
     }
 
@@ -66,13 +68,13 @@ impl Numbers {
 
     /// Appends numbers, which must be whole lines.
     pub(crate) fn append(&mut self, others: &[f32]) {
-        check(others.len());
+        assert_whole_lines(others.len());
         self.reserve(others.len());
         self.memory.extend_from_slice(others);
     }
 }
 
-fn check(count: usize) {
+fn assert_whole_lines(count: usize) {
     assert!(count.is_multiple_of(LINE), "{count} numbers are no whole lines");
 }
 
