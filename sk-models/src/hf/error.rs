@@ -153,24 +153,24 @@ pub enum CheckpointError {
     Hub(#[from] HubError),
 }
 
-/// Why a model cannot use a tensor. Hints say what to check.
+/// Why a model cannot use a tensor.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TensorFault {
-    /// It is in the wrong shard, or in two shards: this is the shard that the index names, or that
-    /// also holds the tensor.
+    /// It is in the wrong shard, or in two shards. The path is that of the shard that the index
+    /// names, or that also holds the tensor.
     #[error("should be in {}, or is in both; download the index and the shards again", .0.display())]
     Misplaced(PathBuf),
     /// No file holds it.
     #[error("is missing; {hint}")]
     Missing {
-        /// A hint.
+        /// What to check.
         hint: &'static str,
     },
     /// It has no place in the model.
     #[error("belongs to no part of the model; {hint}")]
     Unexpected {
-        /// A hint.
+        /// What to check.
         hint: &'static str,
     },
     /// Its shape does not fit the configuration.
@@ -180,7 +180,7 @@ pub enum TensorFault {
         found: Vec<usize>,
         /// The expected shape.
         expected: Vec<usize>,
-        /// A hint.
+        /// What to check.
         hint: &'static str,
     },
     /// It holds NaN or infinity.

@@ -308,7 +308,7 @@ impl TensorFiles {
         Ok(self.read(name, shape)? == other.read(theirs, shape)?)
     }
 
-    /// Returns the error of a tensor.
+    /// Returns an error that names a tensor and its file.
     pub(super) fn fault(&self, name: &str, fault: TensorFault) -> CheckpointError {
         CheckpointError::Tensor { path: self.path_of(name).to_owned(), name: name.to_owned(), fault }
     }
