@@ -4,27 +4,25 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::Client;
 
 use super::kernels::attention::{chunk_kernel, combine_kernel};
-use super::{FEW, cubes, element, empty, launch, units};
+use super::{FEW, LINE, cubes, element, empty, launch, units, vector_of};
 use crate::decoder::gpu::shape::{Heads, Sight};
 
 /// Keys of one cube of [`chunk_kernel`].
 const CHUNK: usize = 32;
 
-/// Returns the room for queries in a cube of [`chunk_kernel`]. It is rounded up, since each size is
-/// compiled as a kernel of its own.
-fn most_queries(number: usize) -> usize {
-    number.next_multiple_of(32)
-}
+/// Queries of one cube of [`chunk_kernel`]. A context has few chunks, so the queries of a head are
+/// divided too, among more of the device's processors.
+const QUERIES: usize = 16;
 
-/// Returns whether a cube has enough shared memory for a chunk of keys and `number` queries.
-fn fits_cube(client: &Client, number: usize, width: usize) -> bool {
-    let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
+/// Returns whether a cube has enough shared memory for a chunk of keys and its queries.
+fn fits_cube(client: &Client, width: usize) -> bool {
+    let numbers = CHUNK * (width + 1) + QUERIES * (CHUNK + 1);
     numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
 }
 
 /// Returns whether [`decode_attention`] supports `places` places in each of `lanes` lanes.
 pub(super) fn decodes(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
-    lanes * places <= FEW && fits_cube(client, heads.queries / heads.keys * places, heads.width)
+    lanes * places <= FEW && fits_cube(client, heads.width)
 }
 
 /// Computes the attention of the queries of a few tokens: one cube per chunk of keys, then a second
@@ -46,12 +44,18 @@ pub(super) fn decode_attention(
     let number = queries.meta.shape()[2];
     let (blocks, chunks) = (lanes * heads.keys, room.div_ceil(CHUNK));
     let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
-    let (count, dim, cube_units) = cubes(&queries, blocks * chunks);
-    launch!(
-        chunk_kernel,
-        queries,
-        (count, dim),
-        [queries, cache, numbers, sums],
+    let (count, dim, cube_units) = cubes(&queries, blocks * chunks * number.div_ceil(QUERIES));
+    let size = vector_of(LINE / queries.dtype.size(), [&queries, &cache], heads.width);
+    let client = queries.client.clone();
+    chunk_kernel::launch(
+        &client,
+        count,
+        dim,
+        size,
+        queries.clone().into_buffer_arg(),
+        cache.clone().into_buffer_arg(),
+        numbers.clone().into_buffer_arg(),
+        sums.clone().into_buffer_arg(),
         at,
         blocks,
         chunks,
@@ -61,7 +65,7 @@ pub(super) fn decode_attention(
         sight.places,
         sight.rows,
         heads.width,
-        most_queries(number),
+        QUERIES,
         CHUNK,
         cube_units as usize,
         element(queries.dtype),

@@ -33,6 +33,9 @@ use products::{few_rows, product, spread};
 /// Units that share a row.
 const UNITS: u32 = 256;
 
+/// Bytes that a unit reads at once.
+const LINE: usize = 16;
+
 /// The steps of a layer.
 #[backend_extension(Cube)]
 pub(crate) trait CubeOps: Backend {
@@ -200,6 +203,20 @@ fn norm(
         [element(change.dtype), element(format)],
     );
     (sum, out)
+}
+
+/// Returns the largest vector of at most `most` numbers that divides `width` and on whose multiples
+/// all tensors begin.
+fn vector_of(most: usize, tensors: [&CubeTensor; 2], width: usize) -> usize {
+    let fits = |size: usize| {
+        width.is_multiple_of(size) && tensors.into_iter().all(|tensor| begins_at(tensor, size * tensor.dtype.size()))
+    };
+    (0..=most.ilog2()).rev().map(|power| 1 << power).find(|&size| fits(size)).unwrap_or(1)
+}
+
+/// Returns whether a tensor begins at a multiple of `bytes` in its buffer.
+fn begins_at(tensor: &CubeTensor, bytes: usize) -> bool {
+    tensor.handle.offset_start.unwrap_or(0).is_multiple_of(bytes as u64)
 }
 
 /// Returns whether attention on this device reads the position of a group of `places` places in

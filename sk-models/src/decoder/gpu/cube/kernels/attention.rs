@@ -138,16 +138,17 @@ pub(in crate::decoder::gpu::cube) fn softmax_kernel<O: Float>(
     }
 }
 
-/// Computes the attention of the queries of a few tokens to the `chunk` keys of a cube: per query,
-/// the largest score, the sum of the exponentials relative to it, and the values weighted by the
-/// exponentials.
+/// Computes the attention of `most` queries of a few tokens to the `chunk` keys of a cube: per
+/// query, the largest score, the sum of the exponentials relative to it, and the values weighted by
+/// the exponentials.
 ///
 /// Queries `[G, Hkv, Q, D]`, keys and values as in a
-/// [`Prefix`](crate::decoder::gpu::cache::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`.
+/// [`Prefix`](crate::decoder::gpu::cache::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`. Queries, keys
+/// and values are read in vectors.
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float>(
-    queries: &[S],
-    cache: &[S],
+pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
+    queries: &[Vector<S, V>],
+    cache: &[Vector<S, V>],
     numbers: &[i32],
     sums: &mut [f32],
     number_of_group: usize,
@@ -164,39 +165,53 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float>(
     #[comptime] units: usize,
     #[define(S)] _format: ElemType,
 ) {
+    let size = V::value();
+    let lines = comptime![width / size];
     // Padded by one, so that neighbours read from different banks.
     let line = comptime![width + 1];
     let score_line = comptime![chunk + 1];
     let mut others = Shared::<[f32]>::new_slice(comptime![chunk * (width + 1)]);
     let mut scores = Shared::<[f32]>::new_slice(comptime![most * (chunk + 1)]);
     let unit = UNIT_POS as usize;
-    let cube = row_of_cube(blocks * chunks);
-    let block = cube / chunks;
-    let first = (cube % chunks) * chunk;
+    let parts = number.div_ceil(most);
+    let cube = row_of_cube(blocks * chunks * parts);
+    let block = cube / (chunks * parts);
+    let first = (cube / parts % chunks) * chunk;
+    let first_query = (cube % parts) * most;
+    let own = min(number - first_query, most);
     let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
     let columns = shared_keys + earlier * group_rows + places;
     // Zero for chunks beyond the present keys.
     let count = min(first + chunk, columns) - min(first, columns);
     let keys = (block / key_heads) * 2 * key_heads + block % key_heads;
-    let key_start = (keys * capacity + first) * width;
-    let value_start = ((keys + key_heads) * capacity + first) * width;
+    let key_start = (keys * capacity + first) * lines;
+    let value_start = ((keys + key_heads) * capacity + first) * lines;
+    let query_start = (block * number + first_query) * lines;
+    let sum_start = (block * chunks + first / chunk) * number + first_query;
 
     let mut i = unit;
-    while i < count * width {
-        others[(i / width) * line + i % width] = f32::cast_from(cache[key_start + i]);
+    while i < count * lines {
+        let read = Vector::<f32, V>::cast_from(cache[key_start + i]);
+        #[unroll]
+        for j in 0..size {
+            others[(i / lines) * line + (i % lines) * size + j] = read.extract(j);
+        }
         i += units;
     }
     sync_cube();
     let mut i = unit;
-    while i < number * chunk {
+    while i < own * chunk {
         let query = i / chunk;
         let key = i % chunk;
         let mut score = f32::min_value();
-        if key < count && sees(first + key, query % places, shared_keys, earlier, group_rows) {
+        if key < count && sees(first + key, (first_query + query) % places, shared_keys, earlier, group_rows) {
             score = 0.0;
-            let start = (block * number + query) * width;
-            for d in 0..width {
-                score += f32::cast_from(queries[start + d]) * others[key * line + d];
+            for l in 0..lines {
+                let read = Vector::<f32, V>::cast_from(queries[query_start + query * lines + l]);
+                #[unroll]
+                for j in 0..size {
+                    score += read.extract(j) * others[key * line + l * size + j];
+                }
             }
         }
         scores[query * score_line + key] = score;
@@ -204,7 +219,7 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float>(
     }
     sync_cube();
     let mut i = unit;
-    while i < number {
+    while i < own {
         let mut largest = f32::min_value();
         for key in 0..chunk {
             largest = max(largest, scores[i * score_line + key]);
@@ -219,26 +234,30 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float>(
             scores[i * score_line + key] = weight;
             total += weight;
         }
-        let at = (cube * number + i) * (width + 2) + width;
+        let at = (sum_start + i) * (width + 2) + width;
         sums[at] = largest;
         sums[at + 1] = total;
         i += units;
     }
     let mut i = unit;
-    while i < count * width {
-        others[(i / width) * line + i % width] = f32::cast_from(cache[value_start + i]);
+    while i < count * lines {
+        let read = Vector::<f32, V>::cast_from(cache[value_start + i]);
+        #[unroll]
+        for j in 0..size {
+            others[(i / lines) * line + (i % lines) * size + j] = read.extract(j);
+        }
         i += units;
     }
     sync_cube();
     let mut i = unit;
-    while i < number * width {
+    while i < own * width {
         let query = i / width;
         let d = i % width;
         let mut mixed = 0.0f32;
         for key in 0..count {
             mixed += scores[query * score_line + key] * others[key * line + d];
         }
-        sums[(cube * number + query) * (width + 2) + d] = mixed;
+        sums[(sum_start + query) * (width + 2) + d] = mixed;
         i += units;
     }
 }
