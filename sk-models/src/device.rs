@@ -187,7 +187,7 @@ impl DeviceName {
 
     /// Opens the device.
     ///
-    /// Compiled and tuned kernels of a GPU are cached in the user's cache folder. All threads of
+    /// Compiled kernels of a GPU are cached in the user's cache folder. All threads of
     /// the process share one queue.
     ///
     /// # Errors

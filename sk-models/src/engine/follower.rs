@@ -25,7 +25,7 @@ const SCORES_ON_GPU: usize = 1 << 28;
 /// in the cache.
 fn chunk_on_gpu(rows: usize, held: usize) -> usize {
     let room = SCORES_ON_GPU / (rows.max(1) * (held + CHUNK_ON_GPU));
-    // A power of two, since kernels are tuned per shape.
+    // A power of two, since some kernels are compiled per shape.
     1 << room.clamp(1, CHUNK_ON_GPU).ilog2()
 }
 

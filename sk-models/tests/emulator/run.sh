@@ -22,9 +22,7 @@ build() { # LIBRARY SOURCE
 build libcuda.so driver.cpp
 build libnvrtc.so nvrtc.cpp
 
-# Timings on the CPU mean nothing, so tune as little as possible. The results of tuning are cached
-# apart from those of a real GPU.
-export CUBECL_AUTOTUNE_LEVEL=minimal
+# Compiled kernels are cached apart from those of a real GPU.
 export LD_LIBRARY_PATH=$EMULATOR/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} CUDA_PATH=$EMULATOR/nvidia
 export XDG_CACHE_HOME=$EMULATOR/cache SWISS_KNIFE_TEST_DEVICE=${SWISS_KNIFE_TEST_DEVICE:-cuda}
 exec "$@"

@@ -48,8 +48,8 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// The number of passes before one is recorded. A recording takes as long as a few passes, and
-/// autotuning must have made its choices.
+/// The number of passes before one is recorded. A recording takes as long as a few passes, and all
+/// kernels must have been compiled.
 const PATIENCE: usize = 4;
 
 /// Passes before the recorded one. They allocate the memory that the recording must find.
