@@ -34,6 +34,7 @@ use sk_core::TokenId;
 
 pub(crate) use cpu::{instructions, products};
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
+pub(crate) use gpu::ops::multiply;
 pub use kv::{Prefix, Suffix};
 pub(crate) use logits::{HostLogits, Logits};
 pub(crate) use prefix_tree::NODE_TOKENS;

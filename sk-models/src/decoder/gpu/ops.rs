@@ -64,7 +64,7 @@ pub(super) struct Place {
 }
 
 /// Computes `x·W`, on a GPU in f32 for few rows, else in the format of W.
-pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
+pub(crate) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
         let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
