@@ -7,8 +7,7 @@ mod common;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use common::{adapter, backbone, device, fixture};
+use common::{Turn, adapter, backbone, device, fixture};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
@@ -23,7 +22,7 @@ use sk_models::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
         VocabularyHead,
     },
-    lora::{AdapterStack, Lanes, LoraAdapter, Merge, MergeError, merge},
+    lora::{LoraAdapter, Merge, MergeError, merge},
     model::Qwen2,
 };
 
@@ -57,7 +56,7 @@ struct Fixture {
     model: Qwen2,
     decoder: Arc<Decoder>,
     adapters: Vec<(String, f64, LoraAdapter)>,
-    device: Device,
+    device: Turn,
 }
 
 impl Fixture {
@@ -91,15 +90,14 @@ impl Fixture {
         std::iter::once(Policy::Backbone).chain(variants).collect()
     }
 
-    /// Logits of the token after the prompt, in one pass without a cache.
+    /// Logits of the token after the prompt.
     fn logits(&self, adapter: &LoraAdapter) -> Vec<f64> {
-        let prompt: Vec<i64> = self.expected.prompt.iter().map(|&t| i64::from(t)).collect();
-        let length = prompt.len();
-        let tokens = Tensor::<2, Int>::from_data(TensorData::new(prompt, [1, length]), &self.device);
-        let stack = AdapterStack::new(&self.model.config, &[Some(adapter)], &self.device).unwrap();
-        let hidden = self.model.forward(tokens, Lanes::of(&stack));
-        let logits = self.model.logits(hidden.slice(length - 1..length), Lanes::of(&stack));
-        logits.into_data().iter::<f32>().map(f64::from).collect()
+        let (last, context) = self.expected.prompt.split_last().unwrap();
+        let seats = self.decoder.seat(&[Some(Arc::new(adapter.clone()))]).unwrap();
+        let mut prefix = self.decoder.prefix(1);
+        self.decoder.prefill(context, &seats, &mut prefix);
+        let states = self.decoder.advance(*last, &seats, &mut prefix);
+        self.decoder.logits(&states, &seats).unwrap().into_iter().map(f64::from).collect()
     }
 }
 

@@ -423,7 +423,7 @@ fn what_is_no_number_is_found_wherever_it_is_looked_at() {
         let head = model.lm_head.take().expect("the head is not tied").into_value();
         let [width, _] = head.dims();
         // For any hidden state, one of the two logits is +∞ or both are NaN.
-        let spoilt = Tensor::from_data(TensorData::new([weight, -weight].repeat(width), [width, 2]), &device);
+        let spoilt = Tensor::from_data(TensorData::new([weight, -weight].repeat(width), [width, 2]), &*device);
         model.lm_head = Some(Param::from_tensor(head.slice_assign([0..width, 5..7], spoilt)));
         Arc::new(Decoder::from(model))
     };

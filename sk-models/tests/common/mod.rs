@@ -2,7 +2,9 @@
 
 #![allow(dead_code)] // each test program uses a part
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::Device;
 use sk_models::{
@@ -21,9 +23,28 @@ fn device_name() -> DeviceName {
     name.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
 }
 
-/// The device under test.
-pub(crate) fn device() -> Device {
-    device_name().open().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
+/// The device under test. On a GPU no other test uses it meanwhile, since nothing else may while a
+/// decoder records a pass.
+pub(crate) struct Turn {
+    device: Device,
+    _turn: Option<MutexGuard<'static, ()>>,
+}
+
+impl Deref for Turn {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// Waits for the device under test.
+pub(crate) fn device() -> Turn {
+    static TURNS: Mutex<()> = Mutex::new(());
+    let name = device_name();
+    // A test that failed leaves nothing that the next one could see.
+    let turn = (name != DeviceName::Cpu).then(|| TURNS.lock().unwrap_or_else(PoisonError::into_inner));
+    Turn { device: name.open().unwrap_or_else(|error| panic!("{VARIABLE}: {error}")), _turn: turn }
 }
 
 /// Whether Burn multiplies f32 in TF32 on the device under test. The trained module then does too;

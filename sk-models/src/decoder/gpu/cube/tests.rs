@@ -2,6 +2,9 @@
 //! `SWISS_KNIFE_TEST_DEVICE` names a GPU.
 
 use std::convert::Infallible;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
@@ -29,10 +32,27 @@ const WHOLE: f32 = 2e-5;
 /// One step of bf16, for a sum in another order that rounds to the other side.
 const HALF: f32 = 1.0 / 128.0;
 
-/// Returns the device under test, or `None` if it is the CPU.
-fn device() -> Option<Device> {
+/// The device under test while no other test uses it: nothing else may while a pass is recorded.
+struct Turn {
+    device: Device,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Turn {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// Waits for the device under test; `None` if it is the CPU.
+fn device() -> Option<Turn> {
+    static TURNS: Mutex<()> = Mutex::new(());
     let name: DeviceName = std::env::var("SWISS_KNIFE_TEST_DEVICE").ok()?.parse().expect("the name of a device");
-    (name != DeviceName::Cpu).then(|| name.open().expect("a device of this machine"))
+    // A test that failed leaves nothing that the next one could see.
+    let turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    (name != DeviceName::Cpu).then(|| Turn { device: name.open().expect("a device of this machine"), _turn: turn })
 }
 
 /// Returns the weight formats that a device supports.
@@ -259,7 +279,7 @@ fn what_wins_goes_to_the_front() {
 #[test]
 fn numbers_are_written_where_others_lie() {
     let Some(device) = device() else { return };
-    let integers = |numbers: [i32; 3]| Tensor::<1, Int>::from_data(TensorData::from(numbers), (&device, DType::I32));
+    let integers = |numbers: [i32; 3]| Tensor::<1, Int>::from_data(TensorData::from(numbers), (&*device, DType::I32));
     let old = integers([1, 2, 3]);
     let held = old.clone();
     let _ = refresh(old, integers([5, -6, 7]));
@@ -414,5 +434,53 @@ fn logits_are_looked_at() {
         for rate in [1.0, 0.7, 1.5] {
             agree("outlines", &device, WHOLE, |device| outline(logits(4, 320, device).reshape([4, 5, 64]), rate));
         }
+    }
+}
+
+/// Prints how long products and attention of the shapes of Qwen2.5-7B and -3B take.
+#[test]
+#[ignore = "a measurement, of a GPU with 4 GB"]
+fn kernels_timed() {
+    const TIMES: u32 = 50;
+    let Some(device) = device() else { return };
+    let half = DType::BF16;
+    let timed = |what: &str, work: &dyn Fn()| {
+        let round = |times: u32| {
+            let start = Instant::now();
+            (0..times).for_each(|_| work());
+            device.sync().expect("the device answers");
+            start.elapsed() / times
+        };
+        round(1);
+        let best = (0..4).map(|_| round(TIMES)).min().expect("four rounds");
+        println!("{what}: {best:.1?}");
+    };
+    for (rows, depth, columns) in
+        [(672, 3584, 37_888), (672, 18_944, 3584), (1, 3584, 37_888), (7, 3584, 37_888), (7, 18_944, 3584), (7, 2048, 22_016)]
+    {
+        let (x, weight) =
+            (numbers([rows, depth], 1, &device).cast(half), numbers([columns, depth], 2, &device).cast(half).transpose());
+        timed(&format!("{rows} rows × [{depth}, {columns}]"), &|| drop(multiply(&x, &weight)));
+    }
+    for (rows, depth, columns) in [(672, 3584, 152_064), (7, 2048, 151_936)] {
+        let (x, head) =
+            (numbers([rows, depth], 1, &device).cast(half), numbers([columns, depth], 2, &device).cast(half).transpose());
+        timed(&format!("{rows} rows × a head [{depth}, {columns}]"), &|| drop(multiply_whole(&x, &head)));
+    }
+    let heads = Heads { queries: 16, keys: 2, width: 128 };
+    for shared in [72, 2184] {
+        let sight = Sight { places: 7, shared, earlier: 7, rows: 7 };
+        let room = sight.keys();
+        let queries = numbers([1, 2, 56, 128], 3, &device).cast(half);
+        let cache = numbers([1, 4, room, 128], 4, &device).cast(half);
+        let place = place(sight, room, &device);
+        timed(&format!("attention of 7 rows, {room} keys"), &|| {
+            drop(attend(queries.clone(), &cache, heads, 1, sight, &place, half));
+        });
+    }
+    for (what, depth, pieces, rank) in [("gate and up", 512, 7, 32), ("down", 512, 37, 16)] {
+        let x = numbers([4, pieces, 168, depth], 5, &device);
+        let first = numbers([4, pieces, depth, rank], 6, &device);
+        timed(&format!("low-rank products of {what}"), &|| drop(product(x.clone(), first.clone())));
     }
 }
