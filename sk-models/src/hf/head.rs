@@ -1,13 +1,13 @@
 //! Heads on disk: `head_config.json` and `head.safetensors`.
 
-use std::{fs, io, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
 use super::{
     error::{CheckpointError, io_error},
     safetensors::TensorFiles,
+    write::{TensorBytes, write_json, write_tensors},
 };
 use crate::{
     config::Qwen2Config,
@@ -73,19 +73,13 @@ pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, Checkpo
 /// If the directory or a file cannot be written. Each file is complete or unchanged.
 pub fn save_head(head: &Head, directory: &Path) -> Result<(), CheckpointError> {
     fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
-    let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
-    let (weight, bias) = (bytes(&head.weight), bytes(&[head.bias]));
-    let view = |shape, bytes| TensorView::new(Dtype::F32, vec![shape], bytes);
-    let path = directory.join(WEIGHTS_FILE);
-    let serialized = view(head.width(), &weight)
-        .and_then(|weight| safetensors::serialize([(WEIGHT, weight), (BIAS, view(1, &bias)?)], None))
-        .map_err(|error| io_error("write", &path, io::Error::other(error)))?;
-    files::write_atomically(&path, &serialized).map_err(|source| io_error("write", &path, source))?;
-
-    let path = directory.join(CONFIG_FILE);
+    let tensors = BTreeMap::from([
+        (WEIGHT.to_owned(), TensorBytes::f32(vec![head.width()], &head.weight)),
+        (BIAS.to_owned(), TensorBytes::f32(vec![1], &[head.bias])),
+    ]);
+    write_tensors(&directory.join(WEIGHTS_FILE), &tensors, None)?;
     let config = HeadConfig { kind: head.kind, attribute: head.attribute.clone() };
-    let text = serde_json::to_string_pretty(&config).expect("plain JSON always serialises");
-    files::write_atomically(&path, (text + "\n").as_bytes()).map_err(|source| io_error("write", &path, source))
+    write_json(&directory.join(CONFIG_FILE), &config)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod peft;
 mod safetensors;
 mod text_files;
 mod weights;
+mod write;
 
 pub use checkpoint::{Checkpoint, GenerationConfig, resolve};
 pub use digest::digest;
@@ -26,3 +27,4 @@ pub(crate) use safetensors::{INDEX_FILE, SINGLE_FILE};
 pub use text_files::TextFiles;
 pub(crate) use text_files::turn_ends;
 pub use weights::load_model;
+pub(crate) use write::{TensorBytes, pytorch, write_json, write_tensors};

@@ -1,18 +1,17 @@
 //! A preference model, which scores a response on one axis.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use half::f16;
-use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
 use super::features::{Features, MANNERS, Splitter};
 use super::short_digest;
 use crate::{
     files,
-    hf::{CheckpointError, TensorFiles, io_error},
+    hf::{CheckpointError, TensorBytes, TensorFiles, io_error, write_json, write_tensors},
 };
 
 /// The description of a model.
@@ -139,26 +138,15 @@ impl PreferenceModel {
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
         let Weights { words, manner, length, mean } = &self.weights;
-        let halves: Vec<u8> = words.iter().flat_map(|&w| f16::from_f32(w).to_le_bytes()).collect();
-        let floats = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
-        let (manner, length, mean) = (floats(manner), floats(&[*length]), floats(&[*mean]));
-        let view = |dtype, count, bytes| TensorView::new(dtype, vec![count], bytes);
-        let path = directory.join(WEIGHTS_FILE);
-        let serialized = || {
-            let tensors = [
-                ("words", view(Dtype::F16, words.len(), &halves)?),
-                ("manner", view(Dtype::F32, MANNERS, &manner)?),
-                ("length", view(Dtype::F32, 1, &length)?),
-                ("mean", view(Dtype::F32, 1, &mean)?),
-            ];
-            safetensors::serialize(tensors, None)
-        };
-        let bytes = serialized().map_err(|error| io_error("write", &path, io::Error::other(error)))?;
-        files::write_atomically(&path, &bytes).map_err(|source| io_error("write", &path, source))?;
-        let path = directory.join(CONFIG_FILE);
+        let tensors = BTreeMap::from([
+            ("words".to_owned(), TensorBytes::f16(vec![words.len()], words)),
+            ("manner".to_owned(), TensorBytes::f32(vec![MANNERS], manner)),
+            ("length".to_owned(), TensorBytes::f32(vec![1], &[*length])),
+            ("mean".to_owned(), TensorBytes::f32(vec![1], &[*mean])),
+        ]);
+        write_tensors(&directory.join(WEIGHTS_FILE), &tensors, None)?;
         let config = Config { attribute: self.attribute.clone(), features: FEATURES, bits: self.bits() };
-        let text = serde_json::to_string_pretty(&config).expect("plain JSON always serialises");
-        files::write_atomically(&path, (text + "\n").as_bytes()).map_err(|source| io_error("write", &path, source))
+        write_json(&directory.join(CONFIG_FILE), &config)
     }
 }
 

@@ -11,12 +11,16 @@ use burn::{
     tensor::{Tensor, TensorData},
 };
 use half::f16;
-use safetensors::{Dtype, SafeTensors, View, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 use super::error::TrainError;
-use crate::{files, hf::SINGLE_FILE, model::Qwen2};
+use crate::{
+    files,
+    hf::{SINGLE_FILE, TensorBytes, pytorch, write_json, write_tensors},
+    model::Qwen2,
+};
 
 /// The type of the numbers in a weight file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -39,56 +43,12 @@ impl Precision {
         }
     }
 
-    fn bytes(self, values: &[f32]) -> (Dtype, Vec<u8>) {
+    fn tensor(self, shape: Vec<usize>, values: &[f32]) -> TensorBytes {
         match self {
-            Self::F16 => (Dtype::F16, values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect()),
-            Self::F32 => (Dtype::F32, values.iter().flat_map(|v| v.to_le_bytes()).collect()),
+            Self::F16 => TensorBytes::f16(shape, values),
+            Self::F32 => TensorBytes::f32(shape, values),
         }
     }
-}
-
-/// A tensor to be stored.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Stored {
-    pub(crate) fn new(precision: Precision, shape: Vec<usize>, values: &[f32]) -> Self {
-        let (dtype, bytes) = precision.bytes(values);
-        Self { dtype, shape, bytes }
-    }
-}
-
-impl View for &Stored {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> std::borrow::Cow<'_, [u8]> {
-        (&self.bytes).into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
-/// Writes a safetensors file. It is complete or absent.
-pub(crate) fn write_safetensors(
-    path: &Path,
-    tensors: &BTreeMap<String, Stored>,
-    metadata: HashMap<String, String>,
-) -> Result<(), TrainError> {
-    let bytes = safetensors::serialize(tensors, Some(metadata))
-        .map_err(|error| TrainError::Weights { path: path.display().to_string(), reason: error.to_string() })?;
-    files::write_atomically(path, &bytes).map_err(|source| TrainError::io(path, source))
 }
 
 /// Returns the values of a stored tensor as f32.
@@ -186,11 +146,12 @@ pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
     for (name, data) in parameters.chain(memory) {
         let shape = data.shape().as_slice().to_vec();
         let values: Vec<f32> = data.iter::<f32>().collect();
-        tensors.insert(name, Stored::new(Precision::F32, shape, &values));
+        tensors.insert(name, TensorBytes::f32(shape, &values));
     }
     let progress = serde_json::to_string(progress).expect("progress is plain data");
     let digest = digest(&progress, tensors.iter().map(|(name, tensor)| (name.as_str(), &tensor.shape[..], &tensor.bytes[..])));
-    write_safetensors(path, &tensors, HashMap::from([(PROGRESS.to_owned(), progress), (DIGEST.to_owned(), digest)]))
+    let metadata = HashMap::from([(PROGRESS.to_owned(), progress), (DIGEST.to_owned(), digest)]);
+    Ok(write_tensors(path, &tensors, Some(metadata))?)
 }
 
 /// SHA-256 over the progress and the tensors of a checkpoint, by name.
@@ -306,16 +267,12 @@ pub(crate) fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32
 /// If a file cannot be written.
 pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: Precision) -> Result<(), TrainError> {
     fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
-    let write = |name: &str, text: &str| {
-        let path = directory.join(name);
-        files::write_atomically(&path, text.as_bytes()).map_err(|source| TrainError::io(&path, source))
-    };
     let config = &model.config;
     let mut tensors = BTreeMap::new();
     for (name, data) in named_parameters(model) {
         let shape = data.shape().as_slice().to_vec();
         let values: Vec<f32> = data.iter::<f32>().collect();
-        let stored = |shape, values: &[f32]| Stored::new(precision, shape, values);
+        let stored = |shape, values: &[f32]| precision.tensor(shape, values);
         match name.as_str() {
             "lm_head" if config.tie_word_embeddings => {}
             "lm_head" => {
@@ -334,15 +291,15 @@ pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: Precision) ->
             }
         }
     }
-    write("config.json", &config.to_json(precision.name()))?;
+    let path = directory.join("config.json");
+    files::write_atomically(&path, config.to_json(precision.name()).as_bytes())
+        .map_err(|source| TrainError::io(&path, source))?;
     let generation = serde_json::json!({
         "bos_token_id": config.bos_token_id,
         "eos_token_id": config.eos_token_ids,
         "pad_token_id": config.pad_token_id,
         "do_sample": true,
     });
-    let generation = serde_json::to_string_pretty(&generation).expect("plain JSON always serialises");
-    write("generation_config.json", &(generation + "\n"))?;
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    write_safetensors(&directory.join(SINGLE_FILE), &tensors, metadata)
+    write_json(&directory.join("generation_config.json"), &generation)?;
+    Ok(write_tensors(&directory.join(SINGLE_FILE), &tensors, pytorch())?)
 }

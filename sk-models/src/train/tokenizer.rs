@@ -24,6 +24,7 @@ use super::{
     state::Output,
 };
 use crate::files;
+use crate::hf::write_json;
 use crate::text::tokenizer::PATTERN;
 
 /// Opens a turn in the ChatML framing.
@@ -106,7 +107,8 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
     built.add_special_tokens(special).map_err(refuse)?;
     let text = built.to_string(true).map_err(refuse)?;
 
-    write(&options.output.join("tokenizer.json"), text.as_bytes())?;
+    let path = options.output.join("tokenizer.json");
+    files::write_atomically(&path, text.as_bytes()).map_err(|source| TrainError::io(&path, source))?;
     let config = json!({
         "tokenizer_class": "Qwen2Tokenizer",
         "eos_token": END_OF_TURN,
@@ -120,9 +122,8 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
         "model_max_length": max_length,
         "chat_template": CHAT_TEMPLATE,
     });
-    let config = serde_json::to_string_pretty(&config).expect("plain JSON always serialises") + "\n";
-    write(&options.output.join("tokenizer_config.json"), config.as_bytes())?;
-    load_tokenizer(&options.output.join("tokenizer.json"))
+    write_json(&options.output.join("tokenizer_config.json"), &config)?;
+    load_tokenizer(&path)
 }
 
 /// Reads a `tokenizer.json`, on disk or inside the program, without truncation, padding and special
@@ -138,8 +139,4 @@ pub fn load_tokenizer(path: &Path) -> Result<Tokenizer, TrainError> {
     tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
     tokenizer.set_encode_special_tokens(true);
     Ok(tokenizer)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
-    files::write_atomically(path, bytes).map_err(|source| TrainError::io(path, source))
 }

@@ -7,14 +7,13 @@ use std::{
 };
 
 use burn::tensor::Tensor;
-use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Map, Value, json};
 
 use super::{CONFIG_FILE, PREFIX, WEIGHTS_FILE, module::Module};
 use crate::{
     config::Qwen2Config,
-    files,
     hf::error::{CheckpointError, io_error},
+    hf::write::{TensorBytes, pytorch, write_json, write_tensors},
     lora::{LoraAdapter, LowRank},
 };
 
@@ -30,7 +29,6 @@ use crate::{
 pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, base: &str, directory: &Path) -> Result<(), CheckpointError> {
     std::fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
     let weights = directory.join(WEIGHTS_FILE);
-    let failed = |source| io_error("write", &weights, source);
 
     let mut tensors = BTreeMap::new();
     let mut changes = Vec::new();
@@ -38,22 +36,13 @@ pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, base: &str, dir
         let Some(change) = change_of(adapter, module) else { continue };
         for (suffix, matrix) in module.suffixes().into_iter().zip([&change.a, &change.b]) {
             let [rows, columns] = matrix.dims();
-            let bytes = transposed_bytes(matrix).map_err(failed)?;
-            tensors.insert(format!("{PREFIX}{}.{suffix}", module.path()), (vec![columns, rows], bytes));
+            let values = transposed(matrix).map_err(|source| io_error("write", &weights, source))?;
+            tensors.insert(format!("{PREFIX}{}.{suffix}", module.path()), TensorBytes::f32(vec![columns, rows], &values));
         }
         changes.push((module, change));
     }
-    let views = tensors
-        .iter()
-        .map(|(name, (shape, bytes))| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
-        .collect::<Result<Vec<_>, _>>()
-        .and_then(|views| safetensors::serialize(views, Some([("format".to_owned(), "pt".to_owned())].into())))
-        .map_err(|error| failed(io::Error::other(error)))?;
-    files::write_atomically(&weights, &views).map_err(failed)?;
-
-    let path = directory.join(CONFIG_FILE);
-    let text = serde_json::to_string_pretty(&settings(&changes, config, base)).expect("plain JSON always serialises");
-    files::write_atomically(&path, (text + "\n").as_bytes()).map_err(|source| io_error("write", &path, source))
+    write_tensors(&weights, &tensors, pytorch())?;
+    write_json(&directory.join(CONFIG_FILE), &settings(&changes, config, base))
 }
 
 fn change_of(adapter: &LoraAdapter, module: Module) -> Option<&LowRank> {
@@ -64,10 +53,10 @@ fn change_of(adapter: &LoraAdapter, module: Module) -> Option<&LowRank> {
     }
 }
 
-/// Returns the transpose of a matrix, row by row in little-endian f32.
-fn transposed_bytes(matrix: &Tensor<2>) -> io::Result<Vec<u8>> {
+/// Returns the transpose of a matrix, row by row.
+fn transposed(matrix: &Tensor<2>) -> io::Result<Vec<f32>> {
     let data = matrix.clone().transpose().try_into_data().map_err(io::Error::other)?;
-    Ok(data.iter::<f32>().flat_map(f32::to_le_bytes).collect())
+    Ok(data.iter::<f32>().collect())
 }
 
 /// The text of `adapter_config.json`.
