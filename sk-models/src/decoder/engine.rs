@@ -20,21 +20,8 @@ use crate::device::DeviceFailure;
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::precision::Precision;
 
-/// An inference engine: a model with weights that are prepared for inference.
-///
-/// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none.
-/// Every lane reads the same rows, each with its own keys and values. Results are bit-identical
-/// whether passes are joined or run one by one.
-pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
-    /// Keys and values of a context, one sequence per lane.
-    type Prefix: PrefixCache;
-    /// Keys and values that rows have added to a prefix.
-    type Suffix: SuffixCache;
-    /// The adapters of the lanes.
-    type Seats: fmt::Debug + Send + Sync + 'static;
-    /// Final-norm states of one pass.
-    type States: fmt::Debug + Send + 'static;
-
+/// The properties of an engine.
+pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
     /// The shape of the model.
     fn config(&self) -> &Qwen2Config;
     /// The device that holds the weights.
@@ -48,6 +35,22 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// Returns whether the keys and values of a token depend neither on the number of tokens in its
     /// pass nor on whether it is read into the prefix or into a suffix.
     fn paces_agree(&self) -> bool;
+}
+
+/// An inference engine: a model with weights that are prepared for inference.
+///
+/// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none.
+/// Every lane reads the same rows, each with its own keys and values. Results are bit-identical
+/// whether passes are joined or run one by one.
+pub(super) trait Engine: EngineProperties + Sized + 'static {
+    /// Keys and values of a context, one sequence per lane.
+    type Prefix: PrefixCache;
+    /// Keys and values that rows have added to a prefix.
+    type Suffix: SuffixCache;
+    /// The adapters of the lanes.
+    type Seats: fmt::Debug + Send + Sync + 'static;
+    /// Final-norm states of one pass.
+    type States: fmt::Debug + Send + 'static;
 
     /// Returns an empty prefix for `lanes` lanes.
     fn prefix(&self, lanes: usize) -> Self::Prefix;
@@ -103,11 +106,8 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     ) -> Result<Vec<f32>, DeviceFailure>;
 }
 
-/// Keys and values of a context, one sequence per lane.
-pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
-    /// Keys and values that rows have added.
-    type Suffix: SuffixCache;
-
+/// The sequences of a context, one per lane.
+pub(super) trait Sequences: Any + fmt::Debug + Send {
     /// The number of tokens held.
     fn len(&self) -> usize;
     /// The number of lanes.
@@ -116,11 +116,18 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
     fn bytes(&self) -> usize;
     /// Keeps the first `length` tokens.
     fn truncate(&mut self, length: usize);
+    /// Keeps the given lanes in the given order; `lanes` is not empty.
+    fn select_lanes(&mut self, lanes: &[usize]);
+}
+
+/// Keys and values of a context, one sequence per lane.
+pub(super) trait PrefixCache: Sequences + Sized {
+    /// Keys and values that rows have added.
+    type Suffix: SuffixCache;
+
     /// Appends, in every lane, the first `tokens` tokens of row `row` of a suffix with the same
     /// lanes.
     fn adopt(&mut self, suffix: &Self::Suffix, row: usize, tokens: usize);
-    /// Keeps the given lanes in the given order; `lanes` is not empty.
-    fn select_lanes(&mut self, lanes: &[usize]);
     /// Appends the lanes of another prefix of the same tokens.
     fn join_lanes(&mut self, other: Self);
 
@@ -135,7 +142,7 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
 }
 
 /// Keys and values that rows have added to a prefix.
-pub(super) trait SuffixCache: fmt::Debug + Send + 'static {
+pub(super) trait SuffixCache: Any + fmt::Debug + Send {
     /// The number of tokens of the longest row.
     fn len(&self) -> usize;
     /// Keeps the given rows of each of `lanes` lanes in the given order. A row may occur more than
@@ -229,21 +236,15 @@ unsafe impl<E: Engine> Job for Head<'_, E> {
 /// # Panics
 ///
 /// Methods panic if a cache, seats or states were made by another kind of engine.
-pub(super) trait AnyEngine: fmt::Debug + Send + Sync {
-    fn config(&self) -> &Qwen2Config;
-    fn device(&self) -> Device;
-    fn precision(&self) -> Precision;
-    fn formats(&self) -> Formats;
-    fn bytes(&self) -> usize;
-    fn paces_agree(&self) -> bool;
+pub(super) trait AnyEngine: EngineProperties {
     fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix>;
-    fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn AnySuffix>;
+    fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn SuffixCache>;
     fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<dyn Any + Send + Sync>, AdapterError>;
     fn forward(
         &self,
         tokens: Vec<&[TokenId]>,
         seats: &dyn Any,
-        cache: Cache<&mut dyn AnyPrefix, &mut dyn AnySuffix>,
+        cache: Cache<&mut dyn AnyPrefix, &mut dyn SuffixCache>,
         states: bool,
         scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send>;
@@ -267,22 +268,11 @@ pub(super) trait AnyEngine: fmt::Debug + Send + Sync {
 }
 
 /// A [`PrefixCache`] with an erased type.
-pub(super) trait AnyPrefix: Any + fmt::Debug + Send {
-    fn len(&self) -> usize;
-    fn lanes(&self) -> usize;
-    fn bytes(&self) -> usize;
-    fn truncate(&mut self, length: usize);
-    fn adopt(&mut self, suffix: &dyn AnySuffix, row: usize, tokens: usize);
-    fn select_lanes(&mut self, lanes: &[usize]);
+pub(super) trait AnyPrefix: Sequences {
+    fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize);
     fn join_lanes(&mut self, other: Box<dyn AnyPrefix>);
     fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece>;
     fn paste(&mut self, lanes: &[Vec<Piece>], count: usize);
-}
-
-/// A [`SuffixCache`] with an erased type.
-pub(super) trait AnySuffix: Any + fmt::Debug + Send {
-    fn len(&self) -> usize;
-    fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool;
 }
 
 /// The panic message of a failed downcast: a value was passed to an engine that did not make it.
@@ -297,23 +287,8 @@ fn of_mut<T: 'static>(value: &mut dyn Any) -> &mut T {
 }
 
 impl<P: PrefixCache> AnyPrefix for P {
-    fn len(&self) -> usize {
-        PrefixCache::len(self)
-    }
-    fn lanes(&self) -> usize {
-        PrefixCache::lanes(self)
-    }
-    fn bytes(&self) -> usize {
-        PrefixCache::bytes(self)
-    }
-    fn truncate(&mut self, length: usize) {
-        PrefixCache::truncate(self, length);
-    }
-    fn adopt(&mut self, suffix: &dyn AnySuffix, row: usize, tokens: usize) {
+    fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize) {
         PrefixCache::adopt(self, of(suffix), row, tokens);
-    }
-    fn select_lanes(&mut self, lanes: &[usize]) {
-        PrefixCache::select_lanes(self, lanes);
     }
     fn join_lanes(&mut self, other: Box<dyn AnyPrefix>) {
         let other: Box<dyn Any> = other;
@@ -328,38 +303,11 @@ impl<P: PrefixCache> AnyPrefix for P {
     }
 }
 
-impl<S: SuffixCache> AnySuffix for S {
-    fn len(&self) -> usize {
-        SuffixCache::len(self)
-    }
-    fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {
-        SuffixCache::select_rows(self, lanes, rows)
-    }
-}
-
 impl<E: Engine> AnyEngine for E {
-    fn config(&self) -> &Qwen2Config {
-        Engine::config(self)
-    }
-    fn device(&self) -> Device {
-        Engine::device(self)
-    }
-    fn precision(&self) -> Precision {
-        Engine::precision(self)
-    }
-    fn formats(&self) -> Formats {
-        Engine::formats(self)
-    }
-    fn bytes(&self) -> usize {
-        Engine::bytes(self)
-    }
-    fn paces_agree(&self) -> bool {
-        Engine::paces_agree(self)
-    }
     fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix> {
         Box::new(Engine::prefix(self, lanes))
     }
-    fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn AnySuffix> {
+    fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn SuffixCache> {
         Box::new(Engine::suffix(self, lanes, rows))
     }
     fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<dyn Any + Send + Sync>, AdapterError> {
@@ -370,7 +318,7 @@ impl<E: Engine> AnyEngine for E {
         &self,
         tokens: Vec<&[TokenId]>,
         seats: &dyn Any,
-        cache: Cache<&mut dyn AnyPrefix, &mut dyn AnySuffix>,
+        cache: Cache<&mut dyn AnyPrefix, &mut dyn SuffixCache>,
         states: bool,
         scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send> {
@@ -379,7 +327,7 @@ impl<E: Engine> AnyEngine for E {
             Cache::Extend { prefix, suffix } => Cache::Extend { prefix: of_mut(prefix), suffix: of_mut(suffix) },
         };
         let lanes = match &cache {
-            Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => PrefixCache::lanes(&**prefix),
+            Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => prefix.lanes(),
         };
         let positions = lanes * tokens.iter().map(|row| row.len()).sum::<usize>();
         let rows = Rows { tokens, seats: of(seats), cache };

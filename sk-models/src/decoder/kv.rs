@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::engine::{AnyPrefix, AnySuffix};
+use super::engine::{AnyPrefix, SuffixCache};
 
 /// Keys and values of a context, one sequence per lane.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Prefix {
 /// lies in the prefix's own buffers.
 #[derive(Debug)]
 pub struct Suffix {
-    pub(super) cache: Box<dyn AnySuffix>,
+    pub(super) cache: Box<dyn SuffixCache>,
     number: u64,
     /// Whether all rows hold the same number of tokens.
     even: bool,
@@ -157,7 +157,7 @@ impl Prefix {
 impl Suffix {
     /// Returns an empty suffix of `rows` rows in each of `lanes` lanes, whose tokens are counted in
     /// `all`.
-    pub(super) fn new(cache: Box<dyn AnySuffix>, [lanes, rows]: [usize; 2], all: &Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(cache: Box<dyn SuffixCache>, [lanes, rows]: [usize; 2], all: &Arc<AtomicUsize>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Self { cache, number: NUMBER.fetch_add(1, Ordering::Relaxed), even: true, lanes, rows, held: Held::new(all) }
     }

@@ -13,7 +13,7 @@ use super::kv::KvCache;
 use super::pace::Pace;
 use super::plan::{Group, Places};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{Engine, Formats, Rows};
+use crate::decoder::engine::{Engine, EngineProperties, Formats, Rows};
 use crate::decoder::logits::{HostLogits, Logits};
 use crate::decoder::scheduler::PassKey;
 use crate::device::DeviceFailure;
@@ -39,12 +39,7 @@ impl<'a> From<Rows<'a, CpuEngine>> for Group<'a> {
     }
 }
 
-impl Engine for CpuEngine {
-    type Prefix = KvCache;
-    type Suffix = KvCache;
-    type Seats = Vec<Option<Arc<PackedAdapter>>>;
-    type States = States;
-
+impl EngineProperties for CpuEngine {
     fn config(&self) -> &Qwen2Config {
         &self.config
     }
@@ -74,6 +69,13 @@ impl Engine for CpuEngine {
         // Tiles and vectors add in different orders, which changes the sums of all but integers.
         self.precision == Precision::Int8 || Tiles::get().is_none()
     }
+}
+
+impl Engine for CpuEngine {
+    type Prefix = KvCache;
+    type Suffix = KvCache;
+    type Seats = Vec<Option<Arc<PackedAdapter>>>;
+    type States = States;
 
     fn prefix(&self, lanes: usize) -> KvCache {
         KvCache::new(&self.config, lanes)
@@ -140,12 +142,7 @@ impl Engine for CpuEngine {
         let mut values = Vec::with_capacity(places.len() * heads.len());
         for place in places {
             let state = states.grid.row(first + place);
-            values.extend(heads.iter().map(|(weight, bias)| {
-                bias + widened(
-                    #[inline(always)]
-                    || dot(weight, &state[..weight.len()]),
-                )
-            }));
+            values.extend(heads.iter().map(|(weight, bias)| bias + widened!(dot(weight, &state[..weight.len()]))));
         }
         Ok(values)
     }

@@ -4,7 +4,7 @@ use super::numbers::Numbers;
 use super::rope::Table;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{PrefixCache, SuffixCache};
+use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
 use crate::team::for_each_mut;
 
 /// Keys and values of one head of one sequence.
@@ -174,15 +174,17 @@ impl KvCache {
     }
 }
 
-impl PrefixCache for KvCache {
-    type Suffix = Self;
-
+impl Sequences for KvCache {
     fn len(&self) -> usize {
         self.length
     }
 
     fn lanes(&self) -> usize {
         self.sequences
+    }
+
+    fn bytes(&self) -> usize {
+        self.layers.iter().flatten().map(|b| size_of_val::<[f32]>(&b.keys) + size_of_val::<[f32]>(&b.values)).sum()
     }
 
     fn truncate(&mut self, length: usize) {
@@ -207,6 +209,10 @@ impl PrefixCache for KvCache {
         }
         self.sequences = sequences.len();
     }
+}
+
+impl PrefixCache for KvCache {
+    type Suffix = Self;
 
     fn join_lanes(&mut self, other: Self) {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
@@ -256,10 +262,6 @@ impl PrefixCache for KvCache {
             }
         });
         self.length += pieces * count;
-    }
-
-    fn bytes(&self) -> usize {
-        self.layers.iter().flatten().map(|b| size_of_val::<[f32]>(&b.keys) + size_of_val::<[f32]>(&b.values)).sum()
     }
 }
 

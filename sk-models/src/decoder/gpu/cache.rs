@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use super::ops::adopt;
 use super::recording::Repeats;
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{PrefixCache, SuffixCache};
+use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
 
 /// The keys and values of the context of each lane. Per layer, one buffer `[G, 2·Hkv, P, D]` with
 /// spare room holds keys before values.
@@ -79,9 +79,7 @@ impl Prefix {
     }
 }
 
-impl PrefixCache for Prefix {
-    type Suffix = Suffix;
-
+impl Sequences for Prefix {
     fn len(&self) -> usize {
         self.length
     }
@@ -99,18 +97,6 @@ impl PrefixCache for Prefix {
         self.length = length;
     }
 
-    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
-        assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
-        let start = self.length;
-        self.length += tokens;
-        if suffix.rows == 1 || tokens == 0 {
-            return;
-        }
-        for buffer in &mut self.layers {
-            buffer.inplace(|buffer| adopt(buffer, start, tokens, suffix.rows, row));
-        }
-    }
-
     fn select_lanes(&mut self, lanes: &[usize]) {
         assert!(!lanes.is_empty(), "a prefix needs at least one lane");
         if lanes.iter().copied().eq(0..self.lanes) {
@@ -123,6 +109,22 @@ impl PrefixCache for Prefix {
             *buffer = buffer.clone().select(0, places);
         }
         self.lanes = lanes.len();
+    }
+}
+
+impl PrefixCache for Prefix {
+    type Suffix = Suffix;
+
+    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+        assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
+        let start = self.length;
+        self.length += tokens;
+        if suffix.rows == 1 || tokens == 0 {
+            return;
+        }
+        for buffer in &mut self.layers {
+            buffer.inplace(|buffer| adopt(buffer, start, tokens, suffix.rows, row));
+        }
     }
 
     fn join_lanes(&mut self, other: Self) {

@@ -12,7 +12,7 @@ use super::group::{Cache, Group, advance};
 use super::recording::{Key, Recording};
 use super::{GpuEngine, Stacked, ops};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{Engine, Formats, Rows};
+use crate::decoder::engine::{Engine, EngineProperties, Formats, Rows};
 use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
 use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
@@ -52,12 +52,7 @@ impl<'a> From<Rows<'a, GpuEngine>> for Group<'a> {
     }
 }
 
-impl Engine for GpuEngine {
-    type Prefix = Prefix;
-    type Suffix = Suffix;
-    type Seats = Seats;
-    type States = States;
-
+impl EngineProperties for GpuEngine {
     fn config(&self) -> &Qwen2Config {
         &self.config
     }
@@ -82,6 +77,13 @@ impl Engine for GpuEngine {
         // Kernels are chosen by the number of rows.
         false
     }
+}
+
+impl Engine for GpuEngine {
+    type Prefix = Prefix;
+    type Suffix = Suffix;
+    type Seats = Seats;
+    type States = States;
 
     fn prefix(&self, lanes: usize) -> Prefix {
         self.prefix_with(lanes, CAPACITY)
@@ -135,7 +137,7 @@ impl Engine for GpuEngine {
         places: &[usize],
         targets: &[TokenId],
     ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
-        let (device, lanes) = (Engine::device(self), seats.lanes());
+        let (device, lanes) = (self.device(), seats.lanes());
         let count = lanes.count();
         let [total, size] = states.values.dims();
         let hidden = states.values.clone().reshape([count, total / count, size]);
@@ -197,7 +199,7 @@ impl GpuEngine {
         if let Some(stack) = known.iter().find(same).and_then(|(_, stack)| stack.upgrade()) {
             return Ok(stack);
         }
-        let device = Engine::device(self);
+        let device = self.device();
         let _paused = pause(&device);
         let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
         let stack = Arc::new(AdapterStack::new(&self.config, &adapters, &device)?);

@@ -5,7 +5,7 @@ use sk_core::TokenId;
 
 use super::cache::{Prefix, Suffix};
 use super::shape::Sight;
-use crate::decoder::engine::{self, PrefixCache, SuffixCache};
+use crate::decoder::engine::{self, Sequences, SuffixCache};
 
 /// Rows to read in every lane of one prefix.
 #[derive(Debug)]

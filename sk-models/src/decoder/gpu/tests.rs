@@ -6,7 +6,7 @@ use sk_core::TokenId;
 use super::cache::Suffix;
 use super::group::Cache;
 use super::*;
-use crate::decoder::engine::{PrefixCache, SuffixCache};
+use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
 use crate::lora::LowRank;
 use crate::model::Qwen2;
 use crate::model::parts::Apart;

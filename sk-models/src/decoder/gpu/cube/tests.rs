@@ -15,7 +15,7 @@ use super::super::ops::{
 };
 use super::super::shape::{Heads, Own, Sight};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::PrefixCache;
+use crate::decoder::engine::{PrefixCache, Sequences};
 use crate::decoder::gpu::GpuEngine;
 use crate::decoder::gpu::cache::Suffix;
 use crate::decoder::gpu::group::{Cache, Group};
