@@ -90,24 +90,21 @@ const PIECE: usize = 512;
 /// Computes `out[i] = e^{(z_i − max)/T}`. Returns max and the sum.
 fn softmax_weights(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
     out.resize(logits.len(), 0.0);
-    widened(
-        #[inline(always)]
-        || {
-            let max = max(logits);
-            let rate = temperature.recip();
-            let mut total = 0.0_f64;
-            for (weights, piece) in out.chunks_mut(PIECE).zip(logits.chunks(PIECE)) {
-                for (weight, z) in weights.iter_mut().zip(piece) {
-                    // An impossible token stays impossible: the fast exponential does not go below
-                    // e^−87.
-                    let value = exp((z - max) * rate);
-                    *weight = if *z == f32::NEG_INFINITY { 0.0 } else { value };
-                }
-                total += f64::from(sum(weights));
+    widened!({
+        let max = max(logits);
+        let rate = temperature.recip();
+        let mut total = 0.0_f64;
+        for (weights, piece) in out.chunks_mut(PIECE).zip(logits.chunks(PIECE)) {
+            for (weight, z) in weights.iter_mut().zip(piece) {
+                // An impossible token stays impossible: the fast exponential does not go below
+                // e^−87.
+                let value = exp((z - max) * rate);
+                *weight = if *z == f32::NEG_INFINITY { 0.0 } else { value };
             }
-            (max, total)
-        },
-    )
+            total += f64::from(sum(weights));
+        }
+        (max, total)
+    })
 }
 
 /// A number of most probable tokens, and their mass.
@@ -170,10 +167,7 @@ impl Buckets {
         self.looked_into = None;
         let mut buckets = [0_u32; SIDE];
         for weights in weights.chunks(SIDE) {
-            widened(
-                #[inline(always)]
-                || buckets.iter_mut().zip(weights).for_each(|(index, weight)| *index = bucket(*weight)),
-            );
+            widened!(buckets.iter_mut().zip(weights).for_each(|(index, weight)| *index = bucket(*weight)));
             for (index, &weight) in buckets.iter().zip(weights) {
                 self.each[*index as usize].take(weight);
             }
@@ -193,10 +187,7 @@ impl Buckets {
         if self.looked_into != Some(index) {
             self.sorted.clear();
             for (own, first) in weights.chunks(SIDE).zip((0..).step_by(SIDE)) {
-                let any = widened(
-                    #[inline(always)]
-                    || own.iter().fold(false, |any, weight| any | (bucket(*weight) == index as u32)),
-                );
+                let any = widened!(own.iter().fold(false, |any, weight| any | (bucket(*weight) == index as u32)));
                 if any {
                     self.sorted.extend(own.iter().copied().zip(first..).filter(|(weight, _)| bucket(*weight) == index as u32));
                 }
@@ -284,21 +275,18 @@ pub(super) fn entropy(logits: &[f32]) -> f64 {
 }
 
 pub(super) fn log_sum_exp(logits: &[f32]) -> f32 {
-    widened(
-        #[inline(always)]
-        || {
-            let max = max(logits);
-            let mut terms = [0.0_f32; PIECE];
-            let mut total = 0.0_f64;
-            for piece in logits.chunks(PIECE) {
-                for (term, z) in terms.iter_mut().zip(piece) {
-                    *term = exp(z - max);
-                }
-                total += f64::from(sum(&terms[..piece.len()]));
+    widened!({
+        let max = max(logits);
+        let mut terms = [0.0_f32; PIECE];
+        let mut total = 0.0_f64;
+        for piece in logits.chunks(PIECE) {
+            for (term, z) in terms.iter_mut().zip(piece) {
+                *term = exp(z - max);
             }
-            max + total.ln() as f32
-        },
-    )
+            total += f64::from(sum(&terms[..piece.len()]));
+        }
+        max + total.ln() as f32
+    })
 }
 
 #[cfg(test)]

@@ -98,16 +98,10 @@ pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]),
             let mut scores = vec![0.0; BLOCK * length];
             for head in 0..heads {
                 let value = (&v[head * width..], key_size, 1);
-                widened(
-                    #[inline(always)]
-                    || rotate(&mut key, &k[head * width..], key_size, tables, width, 1.0),
-                );
+                widened!(rotate(&mut key, &k[head * width..], key_size, tables, width, 1.0));
                 for group in 0..groups {
                     let at = (head * groups + group) * width;
-                    widened(
-                        #[inline(always)]
-                        || rotate(&mut query, &q[at..], query_size, tables, width, scale),
-                    );
+                    widened!(rotate(&mut query, &q[at..], query_size, tables, width, scale));
                     for start in (0..length).step_by(BLOCK) {
                         let seen = (start + BLOCK).min(length);
                         let rows = seen - start;
@@ -119,10 +113,7 @@ pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]),
                             (&key, 1, width),
                             false,
                         );
-                        widened(
-                            #[inline(always)]
-                            || causal_softmax(scores, start, seen),
-                        );
+                        widened!(causal_softmax(scores, start, seen));
                         let out = &mut out[start * query_size + at..];
                         product([rows, width, seen], (out, query_size), (scores, seen, 1), value, false);
                     }
@@ -161,17 +152,11 @@ pub(super) fn backward(
         let mut weights = vec![0.0; BLOCK * length];
         let mut changes = vec![0.0; BLOCK * length];
         for head in 0..heads {
-            widened(
-                #[inline(always)]
-                || rotate(&mut key, &k[head * width..], key_size, tables, width, 1.0),
-            );
+            widened!(rotate(&mut key, &k[head * width..], key_size, tables, width, 1.0));
             key_grad.fill(0.0);
             for group in 0..groups {
                 let at = (head * groups + group) * width;
-                widened(
-                    #[inline(always)]
-                    || rotate(&mut query, &q[at..], query_size, tables, width, scale),
-                );
+                widened!(rotate(&mut query, &q[at..], query_size, tables, width, scale));
                 for start in (0..length).step_by(BLOCK) {
                     let seen = (start + BLOCK).min(length);
                     let rows = seen - start;
@@ -187,18 +172,15 @@ pub(super) fn backward(
                         (&v[head * width..], 1, key_size),
                         false,
                     );
-                    widened(
-                        #[inline(always)]
-                        || {
-                            causal_softmax(weights, start, seen);
-                            for (p, d) in weights.chunks_exact(seen).zip(changes.chunks_exact_mut(seen)) {
-                                let mean = dot(p, d);
-                                for (p, d) in p.iter().zip(d) {
-                                    *d = p * (*d - mean);
-                                }
+                    widened!({
+                        causal_softmax(weights, start, seen);
+                        for (p, d) in weights.chunks_exact(seen).zip(changes.chunks_exact_mut(seen)) {
+                            let mean = dot(p, d);
+                            for (p, d) in p.iter().zip(d) {
+                                *d = p * (*d - mean);
                             }
-                        },
-                    );
+                        }
+                    });
                     product(
                         [seen, width, rows],
                         (&mut dv[head * width..], key_size),
@@ -215,15 +197,9 @@ pub(super) fn backward(
                     );
                     product([seen, width, rows], (&mut key_grad, width), (&*changes, 1, seen), (queries, width, 1), true);
                 }
-                widened(
-                    #[inline(always)]
-                    || rotate_back(&mut dq[at..], &query_grad, query_size, tables, width, scale),
-                );
+                widened!(rotate_back(&mut dq[at..], &query_grad, query_size, tables, width, scale));
             }
-            widened(
-                #[inline(always)]
-                || rotate_back(&mut dk[head * width..], &key_grad, key_size, tables, width, 1.0),
-            );
+            widened!(rotate_back(&mut dk[head * width..], &key_grad, key_size, tables, width, 1.0));
         }
     });
     (dq, dk, dv)

@@ -17,17 +17,14 @@ pub(super) fn forward(x: &[f32], w: &[f32], epsilon: f32) -> Vec<f32> {
     let width = w.len();
     let mut y = vec![0.0; x.len()];
     y.par_chunks_mut(ROWS * width).zip(x.par_chunks(ROWS * width)).for_each(|(y, x)| {
-        widened(
-            #[inline(always)]
-            || {
-                for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                    let scale = inverse_root(x, epsilon);
-                    for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
-                        *y = x * scale * w;
-                    }
+        widened!({
+            for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                let scale = inverse_root(x, epsilon);
+                for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
+                    *y = x * scale * w;
                 }
-            },
-        );
+            }
+        });
     });
     y
 }
@@ -44,23 +41,20 @@ pub(super) fn backward(x: &[f32], w: &[f32], grad: &[f32], epsilon: f32) -> (Vec
         .zip(grad.par_chunks(ROWS * width))
         .map(|((dx, x), grad)| {
             let mut dw = vec![0.0_f32; width];
-            widened(
-                #[inline(always)]
-                || {
-                    for ((dx, x), g) in dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(grad.chunks_exact(width)) {
-                        let scale = inverse_root(x, epsilon);
-                        for ((d, g), w) in dx.iter_mut().zip(g).zip(w) {
-                            *d = g * w;
-                        }
-                        let mean = dot(dx, x) * scale / width as f32;
-                        for (((d, x), g), dw) in dx.iter_mut().zip(x).zip(g).zip(dw.iter_mut()) {
-                            let normal = x * scale;
-                            *d = scale * (*d - normal * mean);
-                            *dw += g * normal;
-                        }
+            widened!({
+                for ((dx, x), g) in dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(grad.chunks_exact(width)) {
+                    let scale = inverse_root(x, epsilon);
+                    for ((d, g), w) in dx.iter_mut().zip(g).zip(w) {
+                        *d = g * w;
                     }
-                },
-            );
+                    let mean = dot(dx, x) * scale / width as f32;
+                    for (((d, x), g), dw) in dx.iter_mut().zip(x).zip(g).zip(dw.iter_mut()) {
+                        let normal = x * scale;
+                        *d = scale * (*d - normal * mean);
+                        *dw += g * normal;
+                    }
+                }
+            });
             dw
         })
         .collect();

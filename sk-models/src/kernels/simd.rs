@@ -1,11 +1,21 @@
 //! Vector loops that the compiler can widen, and the dispatch to the processor's widest vectors.
 
-/// Runs a closure compiled for the widest vectors of this processor.
+/// Evaluates an expression compiled for the widest vectors of this processor.
 ///
-/// The closure must be `#[inline(always)]`, and so must be what it calls: it is compiled once per
-/// instruction set.
+/// The functions that it calls must be `#[inline(always)]`: it is compiled once per instruction set.
+macro_rules! widened {
+    ($work:expr) => {
+        $crate::kernels::simd::with_widest_vectors(
+            #[inline(always)]
+            || $work,
+        )
+    };
+}
+pub(crate) use widened;
+
+/// Runs the closure of [`widened`].
 #[inline]
-pub(crate) fn widened<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn with_widest_vectors<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {

@@ -16,14 +16,11 @@ fn sigmoid(x: f32) -> f32 {
 pub(super) fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
     let mut y = vec![0.0; gate.len()];
     y.par_chunks_mut(BLOCK).zip(gate.par_chunks(BLOCK)).zip(up.par_chunks(BLOCK)).for_each(|((y, gate), up)| {
-        widened(
-            #[inline(always)]
-            || {
-                for ((y, &g), &u) in y.iter_mut().zip(gate).zip(up) {
-                    *y = g * sigmoid(g) * u;
-                }
-            },
-        );
+        widened!({
+            for ((y, &g), &u) in y.iter_mut().zip(gate).zip(up) {
+                *y = g * sigmoid(g) * u;
+            }
+        });
     });
     y
 }
@@ -37,16 +34,13 @@ pub(super) fn backward(gate: &[f32], up: &[f32], grad: &[f32]) -> (Vec<f32>, Vec
         .zip(dup.par_chunks_mut(BLOCK))
         .zip(gate.par_chunks(BLOCK).zip(up.par_chunks(BLOCK)).zip(grad.par_chunks(BLOCK)))
         .for_each(|((dgate, dup), ((gate, up), grad))| {
-            widened(
-                #[inline(always)]
-                || {
-                    for ((((dg, du), &g), &u), &d) in dgate.iter_mut().zip(dup).zip(gate).zip(up).zip(grad) {
-                        let s = sigmoid(g);
-                        *dg = d * u * s * (1.0 + g * (1.0 - s));
-                        *du = d * g * s;
-                    }
-                },
-            );
+            widened!({
+                for ((((dg, du), &g), &u), &d) in dgate.iter_mut().zip(dup).zip(gate).zip(up).zip(grad) {
+                    let s = sigmoid(g);
+                    *dg = d * u * s * (1.0 + g * (1.0 - s));
+                    *du = d * g * s;
+                }
+            });
         });
     (dgate, dup)
 }

@@ -114,10 +114,7 @@ fn read_on_cpu(bytes: usize) -> f64 {
         for_each_mut(black_box(&mut parts), |_, (part, sum)| {
             // Integers, since their sum may be taken in any order and so in any number of
             // registers.
-            *sum = widened(
-                #[inline(always)]
-                || part.iter().fold(0_u64, |sum, &word| sum.wrapping_add(word)),
-            );
+            *sum = widened!(part.iter().fold(0_u64, |sum, &word| sum.wrapping_add(word)));
         });
     })
 }
@@ -130,14 +127,11 @@ fn triad_on_cpu(bytes: usize) -> f64 {
     let mut parts: Vec<_> = a.chunks_mut(block).zip(b.chunks(block)).zip(c.chunks(block)).collect();
     rate(3 * length * size_of::<f64>(), BYTES_TIMED.div_ceil(bytes), || {
         for_each_mut(black_box(&mut parts), |_, ((a, b), c)| {
-            widened(
-                #[inline(always)]
-                || {
-                    for ((a, b), c) in a.iter_mut().zip(*b).zip(*c) {
-                        *a = b + 3.0 * c;
-                    }
-                },
-            );
+            widened!({
+                for ((a, b), c) in a.iter_mut().zip(*b).zip(*c) {
+                    *a = b + 3.0 * c;
+                }
+            });
         });
     })
 }

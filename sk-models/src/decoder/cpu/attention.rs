@@ -58,10 +58,7 @@ fn append_span(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, (span
         let line = projected.row(plan.grid_row(span, step));
         (&line[keys + at..][..heads.width], &line[values + at..][..heads.width])
     };
-    widened(
-        #[inline(always)]
-        || block.extend([span.earlier, span.length, heads.width], (table, span.position), token),
-    );
+    widened!(block.extend([span.earlier, span.length, heads.width], (table, span.position), token));
 }
 
 #[derive(Default)]
@@ -201,15 +198,12 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             let mixed = &mut scratch.mixed[..count * padded];
             let totals = &mut scratch.totals[..count];
 
-            widened(
-                #[inline(always)]
-                || {
-                    for (index, span, step, group) in each() {
-                        let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
-                        table.rotate(span.position + step, x, scale, &mut queries[index * width..][..width]);
-                    }
-                },
-            );
+            widened!({
+                for (index, span, step, group) in each() {
+                    let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
+                    table.rotate(span.position + step, x, scale, &mut queries[index * width..][..width]);
+                }
+            });
             let query = |first: usize| Place { start: queries[first * width..].as_ptr(), stride: width };
             let score = scores.as_mut_ptr();
             // SAFETY: queries, scores and outputs have `count` rows; a block has panels for its
@@ -235,10 +229,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 // Mask the keys that fill the last vector but are not attended to.
                 scores[visible..visible.next_multiple_of(LANES)].fill(f32::NEG_INFINITY);
                 let (seen, _) = scores[..visible.next_multiple_of(LANES)].as_chunks_mut();
-                totals[index] = widened(
-                    #[inline(always)]
-                    || exponentiate(seen),
-                );
+                totals[index] = widened!(exponentiate(seen));
                 scores[visible..].fill(0.0);
             }
             let weights = |first: usize, column: usize| Place { start: scores[first * line + column..].as_ptr(), stride: line };

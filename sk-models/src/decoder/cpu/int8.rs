@@ -164,22 +164,19 @@ impl Bytes {
             let ahead = if eighth < 8 { bytes.as_ptr().wrapping_add((8 + eighth) * self.size / 8).cast() } else { a };
             // SAFETY: the panel and the rows have the same number of blocks.
             unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], some, &mut sums) };
-            widened(
-                #[inline(always)]
-                || {
-                    let pairs = sums.0[0].iter().zip(&sums.0[1]);
-                    for (place, (high, low)) in pairs.take(rows - row).enumerate() {
-                        let scale = x.scales[first + row + place];
-                        // SAFETY: the caller's promise.
-                        let out = unsafe { &mut *c.start.add((row + place) * c.stride).cast::<[f32; WIDTH]>() };
-                        for column in 0..WIDTH {
-                            let before = if add { out[column] } else { 0.0 };
-                            let upper = (high[column] - 128 * shifts[column]) as f32;
-                            out[column] = upper.mul_add(256.0, low[column] as f32) * (scales[column] * scale) + before;
-                        }
+            widened!({
+                let pairs = sums.0[0].iter().zip(&sums.0[1]);
+                for (place, (high, low)) in pairs.take(rows - row).enumerate() {
+                    let scale = x.scales[first + row + place];
+                    // SAFETY: the caller's promise.
+                    let out = unsafe { &mut *c.start.add((row + place) * c.stride).cast::<[f32; WIDTH]>() };
+                    for column in 0..WIDTH {
+                        let before = if add { out[column] } else { 0.0 };
+                        let upper = (high[column] - 128 * shifts[column]) as f32;
+                        out[column] = upper.mul_add(256.0, low[column] as f32) * (scales[column] * scale) + before;
                     }
-                },
-            );
+                }
+            });
         }
     }
 }
@@ -219,10 +216,7 @@ impl Quantized {
         for_each_mut(&mut parts, |strip, (bytes, scales)| {
             for (row, scale) in scales.iter_mut().enumerate() {
                 let x = &grid.row(strip * ROWS + row)[..width];
-                *scale = widened(
-                    #[inline(always)]
-                    || quantize(x, &mut bytes[row * 2 * QUAD..]),
-                );
+                *scale = widened!(quantize(x, &mut bytes[row * 2 * QUAD..]));
             }
         });
     }
@@ -243,25 +237,22 @@ impl Quantized {
         let tiles = self.lines.chunks_exact_mut((blocks * 2 * HEIGHT).max(1));
         let mut parts: Vec<_> = tiles.zip(self.scales.chunks_mut(HEIGHT)).collect();
         for_each_mut(&mut parts, |index, (lines, scales)| {
-            widened(
-                #[inline(always)]
-                || {
-                    for (place, scale) in scales.iter_mut().enumerate() {
-                        let x = &grid.row(index * HEIGHT + place)[..width];
-                        let (rate, found) = range(x);
-                        *scale = found;
-                        for (block, x) in x.chunks(DEPTH).enumerate() {
-                            let (mut upper, mut lower) = ([0_u8; DEPTH], [0_u8; DEPTH]);
-                            for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
-                                let shifted = shifted(*x, rate);
-                                (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
-                            }
-                            lines[block * 2 * HEIGHT + place] = Line::from(upper);
-                            lines[(block * 2 + 1) * HEIGHT + place] = Line::from(lower);
+            widened!({
+                for (place, scale) in scales.iter_mut().enumerate() {
+                    let x = &grid.row(index * HEIGHT + place)[..width];
+                    let (rate, found) = range(x);
+                    *scale = found;
+                    for (block, x) in x.chunks(DEPTH).enumerate() {
+                        let (mut upper, mut lower) = ([0_u8; DEPTH], [0_u8; DEPTH]);
+                        for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
+                            let shifted = shifted(*x, rate);
+                            (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
                         }
+                        lines[block * 2 * HEIGHT + place] = Line::from(upper);
+                        lines[(block * 2 + 1) * HEIGHT + place] = Line::from(lower);
                     }
-                },
-            );
+                }
+            });
         });
     }
 }
@@ -356,15 +347,12 @@ impl Tile<'_> {
             // assertions, and C by the caller's promise.
             return unsafe { self.vnni(c, add) };
         }
-        widened(
-            #[inline(always)]
-            || {
-                for row in 0..rows {
-                    // SAFETY: the caller's promise.
-                    unsafe { self.plain(row, c.start.add(row * c.stride).cast(), add) };
-                }
-            },
-        );
+        widened!({
+            for row in 0..rows {
+                // SAFETY: the caller's promise.
+                unsafe { self.plain(row, c.start.add(row * c.stride).cast(), add) };
+            }
+        });
     }
 
     /// Computes one row on any processor.

@@ -409,19 +409,16 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
 /// Computes `silu(gate) ⊙ up` for rows of a panel.
 fn activate<'a>(rows: usize, gates: &[f32], ups: &[f32], out: impl Fn(usize) -> &'a mut [f32]) {
     use crate::kernels::simd::{exp, widened};
-    widened(
-        #[inline(always)]
-        || {
-            let pairs = gates.as_chunks::<WIDTH>().0.iter().zip(ups.as_chunks::<WIDTH>().0);
-            for (row, (gates, ups)) in pairs.take(rows).enumerate() {
-                let mut line = [0.0; WIDTH];
-                for ((value, gate), up) in line.iter_mut().zip(gates).zip(ups) {
-                    *value = *gate / (1.0 + exp(-*gate)) * up;
-                }
-                out(row).copy_from_slice(&line);
+    widened!({
+        let pairs = gates.as_chunks::<WIDTH>().0.iter().zip(ups.as_chunks::<WIDTH>().0);
+        for (row, (gates, ups)) in pairs.take(rows).enumerate() {
+            let mut line = [0.0; WIDTH];
+            for ((value, gate), up) in line.iter_mut().zip(gates).zip(ups) {
+                *value = *gate / (1.0 + exp(-*gate)) * up;
             }
-        },
-    );
+            out(row).copy_from_slice(&line);
+        }
+    });
 }
 
 #[cfg(test)]

@@ -186,15 +186,12 @@ impl PackedNorm {
             let first = piece * PIECE;
             for (row, out) in (first..rows.min(first + PIECE)).zip(out.chunks_exact_mut(x.stride())) {
                 let x = &x.row(row)[..width];
-                widened(
-                    #[inline(always)]
-                    || {
-                        let scale = (dot(x, x) / width as f32 + self.epsilon).sqrt().recip();
-                        for ((out, x), w) in out.iter_mut().zip(x).zip(&self.weight) {
-                            *out = x * scale * w;
-                        }
-                    },
-                );
+                widened!({
+                    let scale = (dot(x, x) / width as f32 + self.epsilon).sqrt().recip();
+                    for ((out, x), w) in out.iter_mut().zip(x).zip(&self.weight) {
+                        *out = x * scale * w;
+                    }
+                });
             }
         });
     }

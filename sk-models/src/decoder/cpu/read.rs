@@ -159,10 +159,7 @@ impl CpuEngine {
         let mut scratch = [0.0_f32; STRIDE];
         for (row, partial) in partials.iter_mut().enumerate() {
             let line = &logits[row * STRIDE..][..to - from];
-            widened(
-                #[inline(always)]
-                || partial.extend(line, &mut scratch),
-            );
+            widened!(partial.extend(line, &mut scratch));
             let target = targets[first + row] as usize;
             if (from..to).contains(&target) {
                 partial.target = Some(line[target - from]);

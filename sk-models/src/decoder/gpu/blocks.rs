@@ -49,10 +49,7 @@ impl Outline {
         // Each block's mass is relative to the block's own maximum.
         let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
             let mut shares: Vec<f32> = largest.iter().map(|own| (own - max) * rate).collect();
-            widened(
-                #[inline(always)]
-                || shares.iter_mut().for_each(|share| *share = exp(*share)),
-            );
+            widened!(shares.iter_mut().for_each(|share| *share = exp(*share)));
             masses.iter().zip(shares).map(|(mass, share)| f64::from(*mass) * f64::from(share)).collect()
         };
         let masses = scaled(masses, rate);
