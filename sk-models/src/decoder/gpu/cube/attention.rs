@@ -46,16 +46,12 @@ pub(super) fn decode_attention(
     let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
     let (count, dim, cube_units) = cubes(&queries, blocks * chunks * number.div_ceil(QUERIES));
     let size = vector_of(LINE / queries.dtype.size(), [&queries, &cache], heads.width);
-    let client = queries.client.clone();
-    chunk_kernel::launch(
-        &client,
-        count,
-        dim,
-        size,
-        queries.clone().into_buffer_arg(),
-        cache.clone().into_buffer_arg(),
-        numbers.clone().into_buffer_arg(),
-        sums.clone().into_buffer_arg(),
+    launch!(
+        chunk_kernel,
+        queries,
+        (count, dim),
+        vectors: size,
+        [queries, cache, numbers, sums],
         at,
         blocks,
         chunks,

@@ -158,12 +158,12 @@ fn units(tensor: &CubeTensor, count: usize) -> (CubeCount, CubeDim) {
     (cubecl::calculate_cube_count_elemwise(&tensor.client, count, dim), dim)
 }
 
-/// Launches a kernel on the device of a tensor, given the number and size of its cubes, its buffers
-/// and its other arguments.
+/// Launches a kernel on the device of a tensor, given the number and size of its cubes, the length
+/// of its vectors if it has any, its buffers and its other arguments.
 macro_rules! launch {
-    ($kernel:ident, $on:expr, $grid:expr, [$($buffer:expr),*], $($argument:expr),* $(,)?) => {{
+    ($kernel:ident, $on:expr, $grid:expr, $(vectors: $size:expr,)? [$($buffer:expr),*], $($argument:expr),* $(,)?) => {{
         let (client, (count, dim)) = ($on.client.clone(), $grid);
-        $kernel::launch(&client, count, dim, $($buffer.clone().into_buffer_arg(),)* $($argument),*);
+        $kernel::launch(&client, count, dim, $($size,)? $($buffer.clone().into_buffer_arg(),)* $($argument),*);
     }};
 }
 use launch;

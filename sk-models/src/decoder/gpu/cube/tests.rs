@@ -32,7 +32,8 @@ const WHOLE: f32 = 2e-5;
 /// One step of bf16, for a sum in another order that rounds to the other side.
 const HALF: f32 = 1.0 / 128.0;
 
-/// The device under test while no other test uses it: nothing else may while a pass is recorded.
+/// The device under test. No other test uses it until this is dropped, since nothing else may while
+/// a pass is recorded.
 struct Turn {
     device: Device,
     _turn: MutexGuard<'static, ()>,
@@ -437,9 +438,9 @@ fn logits_are_looked_at() {
     }
 }
 
-/// Prints how long products and attention of the shapes of Qwen2.5-7B and -3B take.
+/// Prints the times of products and of attention with the shapes of Qwen2.5-7B and Qwen2.5-3B.
 #[test]
-#[ignore = "a measurement, of a GPU with 4 GB"]
+#[ignore = "asserts nothing: it measures a GPU, and takes 4 GB of its memory"]
 fn kernels_timed() {
     const TIMES: u32 = 50;
     let Some(device) = device() else { return };
