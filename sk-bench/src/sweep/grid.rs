@@ -133,10 +133,7 @@ impl Arm {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();
         let blamed = |source| SweepError::Scheme { scheme: name.clone(), source: Box::new(source) };
-        // A scheme with a template uses all blades of the models. Any other scheme uses only those
-        // that it names.
-        let mut models = plan.models.clone();
-        models.blades.retain(|given| config.template.is_some() || config.blades.iter().any(|blade| blade.name == given.name));
+        let models = plan.models.for_scheme(&config);
         let heads = head_sources(&models, &mut config).map_err(blamed)?;
         let adapters = adapter_sources(&models, &mut config).map_err(blamed)?;
         let spec = config.spec().map_err(|error| blamed(error.into()))?;

@@ -167,15 +167,15 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
             ["train", command, "--data", &data, "--model", &backbone, "-o", &output, "--device", "cpu", "--held-out", "0.2"];
         stdout(&program().args(args).output().unwrap());
     }
-    let plan = |heads: &str| {
-        let rest = "[weights]\nkind = \"listed\"\nlist = [{ helpful = 1 }, { honest = 1 }]\n[prompts]\nsources = [\"prompts.jsonl\"]\n\
-                    [generation]\nmax_new_tokens = 4\n";
+    let write = |schemes: &str, weights: &str, heads: &str| {
+        let rest = "[prompts]\nsources = [\"prompts.jsonl\"]\n[generation]\nmax_new_tokens = 4\n";
         fs::write(
             bench.path("plan.toml"),
-            format!("[schemes.args-reward-head]\n[schemes.mod]\n{rest}{}\n[model.heads]\n{heads}", model()),
+            format!("{schemes}[weights]\nkind = \"listed\"\nlist = [{weights}]\n{rest}{}\n[model.heads]\n{heads}", model()),
         )
         .unwrap();
     };
+    let plan = |heads: &str| write("[schemes.args-reward-head]\n[schemes.mod]\n", "{ helpful = 1 }, { honest = 1 }", heads);
     plan("helpful = \"fit\"\nhonest = \"fit\"\n");
     bench.finish();
     let of_heads: Vec<_> = bench.records().into_iter().filter(|record| record["scheme"] == "args-reward-head").collect();
@@ -198,4 +198,7 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
     // A scheme of reward heads ignores discriminators, so here it has no head.
     plan("helpful = \"calm\"\n");
     assert_refused(&bench.run(&["--dry-run"]), &["args-reward-head"]);
+    // And a scheme of heads has no seat for an adapter.
+    write("[schemes.fudge]\n", "{ helpful = 1, harmless = 1 }", "helpful = \"calm\"\n");
+    assert_refused(&bench.run(&["--dry-run"]), &["\"fudge\"", "\"harmless\"", "it has helpful"]);
 }
