@@ -89,6 +89,7 @@ fn mistakes_are_named() {
         "[objectives.x]\nblade = \"harmless\"\nweights = [{ helpful = 1 }]\n",
         &["blade \"harmless\" has no positive weight in helpful=1"],
     );
+    refused("[model.blades]\n\"../out\" = \"adapters/out\"\n", &["blade \"../out\"", "part of a file name"]);
     refused("[objectives.harmless]\naxis = \"safety\"\n", &["[judge]"]);
     refused("[judge]\n", &["name an endpoint", "offline = true"]);
     refused("[judge]\nendpoint = \"http://localhost:1/v1\"\nattempts = 0\n", &["attempts is 0", "at least 1"]);

@@ -138,11 +138,19 @@ fn positive(section: &mut Section<'_, '_>, name: &'static str, default: usize) -
     }
 }
 
+/// What [`names_a_file`] requires.
+const NAME_OF_A_FILE: &str = "is part of a file name: it must not be empty, \"together\", start with \".\" or contain \"/\"";
+
+/// Returns whether the name of an objective can be part of a file name.
+fn names_a_file(name: &str) -> bool {
+    !(name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.'))
+}
+
 pub(super) fn objectives(section: Section<'_, '_>, scoring: &ScoreSource) -> Result<Vec<Placed>, SchemeError> {
     let objective = |mut section: Section<'_, '_>| {
         let name = section.name().to_owned();
-        if name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.') {
-            return Err(section.fault("an objective's name is part of a file name: it must not be empty, \"together\", start with \".\" or contain \"/\""));
+        if !names_a_file(&name) {
+            return Err(section.fault(format!("an objective's name {NAME_OF_A_FILE}")));
         }
         let default = Objective::of_blade(&name, scoring);
         let (blade, axis) = (section.string("blade")?, section.string("axis")?);
@@ -216,6 +224,14 @@ pub(super) fn searches(
                     "with search = \"each\", every objective has its own weights; move [weights] into the objectives".to_owned(),
                 )
                 .into());
+            }
+            // The objectives may be the blades, whose names are not checked before.
+            if let Some((objective, _)) = objectives.iter().find(|(objective, _)| !names_a_file(&objective.name)) {
+                let reason = format!(
+                    "the name of blade \"{}\" {NAME_OF_A_FILE}; rename the blade, or list [objectives.NAME] with blade = \"…\"",
+                    objective.name
+                );
+                return Err(SchemeError::Parameter { slot: "objectives", reason }.into());
             }
             let each = objectives.into_iter().map(|(objective, weights)| {
                 let own =
