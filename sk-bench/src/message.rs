@@ -18,6 +18,11 @@ pub fn warning(text: &str) {
     write(&format!("warning: {}", joined(text)));
 }
 
+/// Warns that an API key is sent without encryption.
+pub(crate) fn exposed_key() {
+    warning("the API key is sent without encryption; use an address that begins with https://");
+}
+
 /// Prints a text that is not an error. It may have several lines.
 pub fn note(text: &str) {
     text.lines().for_each(|line| write(&plain(line)));

@@ -4,6 +4,7 @@ mod heads;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use sk_models::assets;
 use sk_models::decoder::Precision;
@@ -15,10 +16,10 @@ use sk_models::lora::LoraAdapter;
 use sk_remote::{Key, RemoteError};
 use sk_serve::host::{Adapter, Host, RemoteSources};
 
-use crate::Error;
 use crate::pool::{PlannedArm, PoolError};
 use crate::progress::Loading;
 use crate::scheme::{SchemeError, SchemeSpec};
+use crate::{Error, message};
 
 pub(crate) use heads::check as check_heads;
 
@@ -108,7 +109,12 @@ impl Sources {
     /// If a model cannot be loaded, or the servers do not support an option.
     pub(crate) fn open(&self, loading: &mut Loading) -> Result<Host, Error> {
         Ok(match self.remote()? {
-            Some(remote) => Host::remote(remote)?,
+            Some(remote) => {
+                if remote.expose_key() {
+                    message::exposed_key();
+                }
+                Host::remote(remote)?
+            }
             None => Models::open(&self.options(), loading)?.into(),
         })
     }
@@ -191,27 +197,17 @@ pub(crate) fn load_here(
     arms: &mut [PlannedArm],
     loading: &mut Loading,
 ) -> Result<(Models, Vec<(String, LoraAdapter)>), Error> {
+    let reason = "servers cannot be measured here; give a directory or a hub id";
+    let refused = Error::Remote { option: "--backbone", reason };
     if args.are_remote() {
-        return Err(Error::Remote {
-            option: "--backbone",
-            reason: "servers cannot be measured here; give a directory or a hub id",
-        });
+        return Err(refused);
     }
-    let found = find(args, config, arms)?;
-    let mut models = Models::open(&args.options(), loading)?;
-    models.heads = found.heads(&models, config, arms)?;
-    for (lane, on) in readers(config, arms) {
-        models.open_reader(&lane, &on, loading)?;
-    }
-    let mut adapters = Vec::with_capacity(found.adapters.len());
-    for (name, source) in found.adapters {
-        let adapter = match on(&name, config, arms) {
-            Some(on) => models.adapter_on(on, &name, &source, loading)?,
-            None => models.adapter(&name, &source, loading)?,
-        };
-        adapters.push((name, adapter));
-    }
-    Ok((models, adapters))
+    let (Host::Local(models), adapters) = load_pool(args, config, arms, loading)? else { return Err(refused) };
+    let local = |(name, adapter)| match adapter {
+        Adapter::Local(adapter) => Some((name, Arc::unwrap_or_clone(adapter))),
+        Adapter::Remote(_) => None,
+    };
+    Ok((*models, adapters.into_iter().filter_map(local).collect()))
 }
 
 fn configs<'c>(config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> impl Iterator<Item = &'c SchemeSpec> {

@@ -52,6 +52,12 @@ impl RemoteSources {
         let role = |text: &str| text.parse::<Role>().map(|role| role.with_key(key.cloned()));
         Ok(Self { backbone: role(backbone)?, drafter: drafter.map(role).transpose()?, tokenizer })
     }
+
+    /// Returns whether the key is sent to another machine without encryption.
+    #[must_use]
+    pub fn expose_key(&self) -> bool {
+        std::iter::once(&self.backbone).chain(&self.drafter).any(Role::exposes_key)
+    }
 }
 
 /// An error that occurs when models are opened or used.
@@ -152,6 +158,25 @@ impl Adapters {
         match adapter {
             Adapter::Local(adapter) => self.local.insert(name, adapter),
             Adapter::Remote(adapter) => self.remote.insert(name, adapter),
+        }
+    }
+
+    /// Returns the adapters with these names, apart from the others: names that are added or removed
+    /// later are not shared.
+    #[must_use]
+    pub fn only(&self, names: impl IntoIterator<Item = String>) -> Self {
+        let some = Self::default();
+        names.into_iter().for_each(|name| some.take(&name, self));
+        some
+    }
+
+    /// Adds the adapter of this name from `others`, if there is one.
+    pub(crate) fn take(&self, name: &str, others: &Self) {
+        if let Some(adapter) = others.local.get(name) {
+            self.local.insert(name, adapter);
+        }
+        if let Some(adapter) = others.remote.get(name) {
+            self.remote.insert(name, adapter);
         }
     }
 

@@ -198,7 +198,7 @@ impl Endpoint {
     /// Warns on standard error if the key is sent without encryption.
     pub fn warn(&self) {
         if self.exposed {
-            message::warning("the API key is sent without encryption; use an address that begins with https://");
+            message::exposed_key();
         }
     }
 

@@ -131,9 +131,23 @@ fn what_servers_do_not_have_is_refused_by_name() {
     let missing = ["generate", "Hi", "--scheme", "greedy", "--backbone", &address(&server), "--tokenizer", "/nowhere"];
     assert_refused(&run(missing), &["/nowhere/tokenizer.json"]);
     assert_refused(&run_on_models("generate", &["Hi", "--tokenizer", &tokenizer()]), &["--tokenizer", "has its own"]);
+    assert_refused(&run_on_models("bench", &["--tokenizer", &tokenizer()]), &["--tokenizer", "has its own"]);
     assert_refused(&run_on_models("generate", &["Hi", "--blade", "calm=lora:calm"]), &["calm", "adapter of a server"]);
     let drafter = address(&server);
     assert_refused(&run_on_models("generate", &["Hi", "--drafter", &drafter]), &["--drafter", "needs a backbone on a server"]);
+}
+
+#[test]
+fn a_key_that_anybody_can_read_on_its_way_is_warned_about() {
+    let generate = |backbone: &str| {
+        let args = ["generate", "Hi", "--scheme", "greedy", "--backbone", backbone, "--tokenizer", &tokenizer()];
+        stderr(&program().env("SWISS_KNIFE_REMOTE_KEY", "key").args(args).output().unwrap())
+    };
+    let server = start(Kind::Vllm);
+    for (address, warned) in [(address(&server).as_str(), false), ("vllm+http://nowhere.invalid:8000", true)] {
+        let said = generate(address);
+        assert_eq!(said.contains("warning: the API key is sent without encryption"), warned, "{said}");
+    }
 }
 
 #[test]
