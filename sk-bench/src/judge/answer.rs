@@ -75,17 +75,18 @@ pub(super) fn score(text: &str, scale: Scale) -> Result<(u64, Option<String>), S
 fn number(text: &str, scale: Scale) -> Result<u64, String> {
     // Strip Markdown emphasis and a full stop.
     let bare = text.trim().trim_matches(['*', '`']).trim_end_matches('.').trim_end_matches('*');
-    let whole = |text: &str| {
-        let text = text.trim();
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        digits.then(|| text.parse::<u64>().ok()).flatten()
-    };
     let (score, most) = bare.split_once('/').map_or((bare, None), |(score, most)| (score, Some(most)));
     let score = whole(score).ok_or_else(|| "it holds no JSON object with a score and is no plain number".to_owned())?;
     if let Some(most) = most.filter(|most| whole(most) != Some(scale.high().into())) {
         return Err(format!("its score is {score} out of {}, not out of {}, the end of the scale", most.trim(), scale.high()));
     }
     if scale.contains(score) { Ok(score) } else { Err(off(&score, scale)) }
+}
+
+/// Returns the number that a text of digits is.
+pub(super) fn whole(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
 fn off(score: &dyn fmt::Display, scale: Scale) -> String {

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::Scale;
+use super::answer::whole;
 
 /// Minimum total probability of the scores of the scale. Below it, the model most likely meant to
 /// write something else, and the mean is meaningless.
@@ -64,7 +65,7 @@ pub(super) fn expectation(tokens: &[TokenLogprob], scale: Scale) -> Result<(f64,
 }
 
 fn score(token: &str, scale: Scale) -> Option<u64> {
-    token.trim().parse().ok().filter(|&score| scale.contains(score))
+    whole(token).filter(|&score| scale.contains(score))
 }
 
 #[cfg(test)]
@@ -118,6 +119,7 @@ mod tests {
         let refused = |tokens: &[TokenLogprob]| expectation(tokens, Scale::ONE_TO_FIVE).unwrap_err();
         assert!(refused(&[token("7", &[("7", 0.9)])]).contains("\"7\""));
         assert!(refused(&[token("1", &[("1", 0.9)]), token("0", &[("0", 0.9)])]).contains("\"10\""));
+        assert!(refused(&[token("+4", &[("+4", 0.9)])]).contains("\"+4\""));
         assert!(refused(&[token("good", &[("good", 0.9)])]).contains("good"));
         assert!(refused(&[]).contains("not a whole number"));
         assert!(refused(&[token("3", &[("3", 0.3), ("well", 0.6)])]).contains("0.300"));
