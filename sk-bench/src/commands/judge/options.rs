@@ -168,7 +168,7 @@ impl JudgeOptions {
             return None;
         }
         let user = || {
-            let set = std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
+            let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
             set.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
         };
         self.cache.clone().or_else(|| user().map(|cache| cache.join("swiss-knife").join("judge")))
