@@ -82,6 +82,15 @@ fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> R
     let asked = job.prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
+    let mut instructed = longest;
+    for asked in &asked {
+        for (name, text) in config.instructions() {
+            let opening = service
+                .instruction(asked, text)
+                .map_err(|error| ApiError::invalid("swiss_knife.blades", format!("the instruction of \"{name}\": {error}")))?;
+            instructed = instructed.max(asked.tokens.len() + opening.extra());
+        }
+    }
     let room = service.host.context_limit() - longest;
     let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
@@ -107,7 +116,7 @@ fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> R
     let choices = work.answers();
     let prompt_tokens = work.asked.iter().map(|asked| asked.tokens.len()).sum();
     let threads = service.threads(choices);
-    let bytes = service.bytes(&work.config, longest + work.max_new_tokens, work.max_new_tokens);
+    let bytes = service.bytes(&work.config, instructed + work.max_new_tokens, work.max_new_tokens);
     let ticket = service.queue(threads, bytes)?;
     let (service, work) = (Arc::clone(service), Arc::new(work));
     tokio::spawn(async move {

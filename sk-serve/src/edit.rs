@@ -32,21 +32,31 @@ impl Live {
         let mut config = seats.config.clone();
         // The initial weights may name blades that are no longer seated.
         config.weights = None;
-        let mut added = Vec::new();
-        let mut reserved = Vec::new();
+        let (mut added, mut adapters) = (Vec::new(), Vec::new());
         for (name, source) in edit.blades.iter().filter_map(|(name, source)| Some((name, source.as_ref()?))) {
+            // A lane with both an adapter and an instruction would be read under both.
+            let (other, kind) = if source == ADAPTER {
+                (self.instructed.get(name).is_some(), "an instruction")
+            } else {
+                (self.adapters.contains(name), "an adapter")
+            };
+            if other {
+                let message = format!("\"{name}\" is the name of {kind} of this answer; use another name");
+                return Err(ApiError::invalid("blades", message));
+            }
             if source == ADAPTER {
                 seat_adapter(&mut config, &seats.first, name, service)?;
+                adapters.push(name.as_str());
             } else {
                 config.seat_instruction(name, instruction_of(name, source)?).map_err(|error| ApiError::of_scheme(&error))?;
             }
-            reserved.push(service.reserve(seats.reach)?);
             added.push(name.as_str());
         }
         let removed: Vec<&str> =
             edit.blades.iter().filter(|(_, source)| source.is_none()).map(|(name, _)| name.as_str()).collect();
         let built = config.spec().map_err(|error| ApiError::of_scheme(&error))?;
         service.check_blades(built.seats().len())?;
+        let mut openings = Vec::new();
         for (lane, text) in config.instructions().filter(|(lane, _)| added.iter().any(|name| belongs(lane, name))) {
             let opening =
                 service.instruction(&seats.asked, text).map_err(|error| ApiError::invalid("blades", error.to_string()))?;
@@ -55,8 +65,13 @@ impl Live {
                     format!("the instruction of \"{lane}\" leaves no room for the tokens that were asked for; shorten it");
                 return Err(ApiError::invalid("blades", message));
             }
-            self.instructed.insert(lane.as_str(), opening);
+            openings.push((lane, opening));
         }
+        let read = |name: &str| {
+            let extra = openings.iter().filter(|(lane, _)| belongs(lane, name)).map(|(_, opening)| opening.extra());
+            seats.reach + extra.max().unwrap_or(0)
+        };
+        let reserved = added.iter().map(|name| service.reserve(read(name))).collect::<Result<Vec<_>, _>>()?;
         let weights: Option<NamedWeights> = edit.weights.map(|weights| weights.into_iter().collect());
         let edited = self.spec.edit(|spec| {
             let news = built.seats().iter().filter(|seat| added.contains(&&**seat.name()));
@@ -64,7 +79,12 @@ impl Live {
             if let Some(weights) = &weights {
                 spec = weights.apply(&spec)?;
             }
-            removed.iter().try_fold(spec, |spec, name| spec.unseat(name))
+            let spec = removed.iter().try_fold(spec, |spec, name| spec.unseat(name))?;
+            // No step sees the new seats without what they read, or what a refused edit would have
+            // read.
+            openings.into_iter().for_each(|(lane, opening)| self.instructed.insert(lane, opening));
+            adapters.iter().for_each(|name| self.adapters.take(name, &service.rack));
+            Ok(spec)
         });
         edited.map_err(|error: SpecError| ApiError::invalid("weights", error.to_string()))?;
         config.blades.retain(|blade| !removed.contains(&blade.name.as_str()));

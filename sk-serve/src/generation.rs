@@ -168,7 +168,9 @@ impl Work {
     ) -> Result<(Summary, Vec<TokenId>), Failure> {
         let host = &service.host;
         let instructed = InstructionRack::default();
-        let engine = host.engine(&service.rack, host.heads(), &instructed);
+        // A blade of the request may be an instruction with the name of a loaded adapter.
+        let adapters = service.rack.only(self.config.adapters().map(|(name, _)| name));
+        let engine = host.engine(&adapters, host.heads(), &instructed);
         let engine =
             engine.with_readers(self.config.readers()).map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
         let scheme = self.config.build(&engine).map_err(Failure::Scheme)?;
@@ -178,7 +180,8 @@ impl Work {
         session.instruct(|text| service.instruction(asked, text).map_err(SessionError::from))?;
         let arm = session.arm().clone();
         let stability = self.config.stability().ok().map(|stability| (stability, self.tolerance));
-        let live = Live::new(session.spec().clone(), instructed, self.config.clone(), Arc::clone(asked), self.max_new_tokens);
+        let racks = (adapters, instructed);
+        let live = Live::new(session.spec().clone(), racks, self.config.clone(), Arc::clone(asked), self.max_new_tokens);
         let progress = Arc::clone(&live.progress);
         let _listed = Listed::new(&service.lives, &self.id, choice, live);
         send(Event::Started { choice })?;

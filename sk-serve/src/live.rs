@@ -9,6 +9,7 @@ use sk_scheme::{BladeSpec, SchemeSpec};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ApiError;
+use crate::host::Adapters;
 use crate::request::Asked;
 
 /// An answer in progress.
@@ -16,6 +17,9 @@ use crate::request::Asked;
 pub(crate) struct Live {
     pub(crate) spec: SpecHandle,
     pub(crate) progress: Arc<Mutex<Progress>>,
+    /// The adapters that lanes of the answer use.
+    pub(crate) adapters: Adapters,
+    /// The instructions that lanes of the answer read.
     pub(crate) instructed: InstructionRack,
     pub(crate) seats: Arc<Mutex<Seats>>,
 }
@@ -52,10 +56,16 @@ impl Progress {
 
 impl Live {
     /// Returns the state of an answer of at most `most` tokens.
-    pub(crate) fn new(spec: SpecHandle, instructed: InstructionRack, config: SchemeSpec, asked: Arc<Asked>, most: usize) -> Self {
+    pub(crate) fn new(
+        spec: SpecHandle,
+        (adapters, instructed): (Adapters, InstructionRack),
+        config: SchemeSpec,
+        asked: Arc<Asked>,
+        most: usize,
+    ) -> Self {
         let (first, reach) = (config.blades.clone(), asked.tokens.len() + most);
         let seats = Seats { config, first, reach, asked, reserved: Vec::new() };
-        Self { spec, progress: Arc::default(), instructed, seats: Arc::new(Mutex::new(seats)) }
+        Self { spec, progress: Arc::default(), adapters, instructed, seats: Arc::new(Mutex::new(seats)) }
     }
 
     /// Returns the answer as clients see it.

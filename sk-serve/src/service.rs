@@ -293,7 +293,7 @@ impl Service {
         Ok(())
     }
 
-    /// Unloads the adapter of a blade. Answers in progress that use it fail at their next step.
+    /// Unloads the adapter of a blade. Answers in progress that use it keep it.
     pub(crate) fn unload(&self, name: &str) -> Result<(), ApiError> {
         if self.adapter_folder.is_none() {
             return Err(ApiError::forbidden("this server does not let clients unload blades; start it with --adapters DIR"));
@@ -371,8 +371,8 @@ impl Service {
         Ok(Instruction::new(asked.opening, tokens))
     }
 
-    /// Returns the maximum memory, in bytes, of an answer with a context of `reach` tokens, of
-    /// which `new` are generated.
+    /// Returns the maximum memory, in bytes, of an answer whose longest context, with its
+    /// instruction, has `reach` tokens, of which `new` are generated.
     pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
         let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));

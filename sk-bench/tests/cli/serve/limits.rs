@@ -55,6 +55,23 @@ fn what_an_answer_may_need_is_counted_without_wrapping() {
 }
 
 #[test]
+fn an_instruction_needs_memory_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", folder.path());
+    edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(100_000));
+    let blade = format!("calm={}", models().join("blades/helpful").display());
+    let serve = ["serve", "--port", "0", "--memory", "1", "--device", "cpu", "--backbone", backbone.to_str().unwrap()];
+    let server = Server::of(Command::new(env!("CARGO_BIN_EXE_swiss-knife")).args(serve).args(["--blade", &blade]));
+    let ask = |instruction: &str| {
+        let blades = json!({"calm": format!("instruction:{instruction}")});
+        server.chat(&hello(&json!({"max_tokens": 4, "swiss_knife": {"blades": blades}})))
+    };
+    assert_eq!(ask("Be calm.").0, 200);
+    let refused = ask(&"Be calm. ".repeat(3000));
+    assert!(refused.0 == 400 && refused.2.contains("this server gives all answers 1 MiB"), "{}", refused.2);
+}
+
+#[test]
 fn requests_have_limits() {
     let server = Server::start(&["--max-body", "600", "--max-header", "700", "--max-depth", "5", "--max-prompt-tokens", "60"]);
     let long = hello(&json!({"user": "x".repeat(600)}));

@@ -55,6 +55,11 @@ fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
             let reply = server.ask("PATCH", &path, "", &edit);
             assert_eq!((reply.0, &reply.json()["weights"]["calm"]), (200, &json!(0.5)), "{}", reply.2);
             assert!(reply.json()["weights"].get("helpful").is_none());
+            // An adapter is not read under an instruction of the same name, nor the other way round.
+            for blades in [json!({"helpful": "instruction:Be helpful."}), json!({"calm": "adapter"})] {
+                let twice = server.ask("PATCH", &path, "", &json!({"blades": blades}));
+                assert!(twice.0 == 400 && twice.2.contains("of this answer"), "{}", twice.2);
+            }
             // An adapter that the server knows can be seated again; any other is refused.
             let unknown = server.ask("PATCH", &path, "", &json!({"blades": {"kind": "adapter"}}));
             assert!(unknown.0 == 400 && unknown.2.contains("helpful"), "{}", unknown.2);
@@ -67,6 +72,20 @@ fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
     }
     assert!(!seen.is_empty());
     assert!(seen.contains(&json!({"helpful": 0.5, "honest": 0.5})), "{seen:?}");
+}
+
+#[test]
+fn an_instruction_replaces_the_adapter_of_its_name() {
+    let server = Server::start(&[]);
+    let scores = |name: &str| {
+        let asked =
+            json!({"swiss_knife": {"explain": true, "blades": {name: "instruction:Answer rudely."}, "weights": {name: 1}}});
+        let reply = server.chat(&hello(&asked)).json();
+        let candidates = &reply["choices"][0]["swiss_knife"]["steps"][0]["candidates"];
+        let each = candidates.as_array().unwrap().iter();
+        each.map(|candidate| candidate["blades"][name]["mu"].as_f64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(scores("helpful"), scores("rude"));
 }
 
 #[test]
