@@ -123,6 +123,13 @@ fn quietly(input: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// The instruction of a blade that has left is not read by a later blade of the same name.
+#[test]
+fn an_instruction_leaves_with_its_blade() {
+    let seat = format!("/seat calm={}\n/weights calm=1\nHi\n", models().join("blades/honest").display());
+    assert_eq!(quietly(&format!("/seat calm=instruction:Answer rudely.\n/unseat calm\n{seat}")), quietly(&seat));
+}
+
 #[test]
 fn an_answer_is_given_again_with_the_next_seed() {
     let output = run_with_input("chat", &BRIEF, "One\n/again\n/again\n");

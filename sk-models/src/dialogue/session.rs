@@ -69,8 +69,6 @@ pub struct Session<'m> {
     /// The instructions by the names of their lanes.
     instructions: Vec<(String, String)>,
     instructed: InstructionRack,
-    /// The number of tokens by which the longest context of a lane exceeds that of the backbone.
-    extra: usize,
     models: Option<&'m Models>,
     tokenizer: &'m Tokenizer,
     context_limit: usize,
@@ -94,7 +92,6 @@ impl<'m> Session<'m> {
             scheme,
             instructions: Vec::new(),
             instructed,
-            extra: 0,
             models,
             tokenizer,
             context_limit,
@@ -110,21 +107,22 @@ impl<'m> Session<'m> {
     /// # Errors
     /// If an instruction is empty or cannot be tokenized, or a lane of its name has another.
     pub fn add_instructions(&mut self, instructions: impl IntoIterator<Item = (String, String)>) -> Result<(), SessionError> {
+        let (mut added, mut read): (Vec<(String, String)>, Vec<Instruction>) = Default::default();
         for (name, text) in instructions {
             if text.trim().is_empty() {
                 return Err(SessionError::EmptyInstruction { name });
             }
-            if let Some((_, known)) = self.instructions.iter().find(|(lane, _)| *lane == name) {
-                if *known != text {
-                    return Err(SessionError::TwoInstructions { name });
+            match self.instructions.iter().chain(&added).find(|(lane, _)| *lane == name) {
+                Some((_, known)) if *known == text => {}
+                Some(_) => return Err(SessionError::TwoInstructions { name }),
+                None => {
+                    read.push(Instruction::new(0, self.tokenizer.encode(&text)?));
+                    added.push((name, text));
                 }
-                continue;
             }
-            let tokens = self.tokenizer.encode(&text)?;
-            self.extra = self.extra.max(tokens.len());
-            self.instructed.insert(name.as_str(), Instruction::new(0, tokens));
-            self.instructions.push((name, text));
         }
+        added.iter().zip(read).for_each(|((name, _), read)| self.instructed.insert(name.as_str(), read));
+        self.instructions.extend(added);
         Ok(())
     }
 
@@ -134,18 +132,24 @@ impl<'m> Session<'m> {
     /// # Errors
     /// The errors that `context` returns.
     pub fn instruct<E>(&mut self, mut context: impl FnMut(&str) -> Result<Instruction, E>) -> Result<(), E> {
-        self.extra = 0;
         for (name, text) in &self.instructions {
-            let instruction = context(text)?;
-            self.extra = self.extra.max(instruction.extra());
-            self.instructed.insert(name.as_str(), instruction);
+            self.instructed.insert(name.as_str(), context(text)?);
         }
         Ok(())
     }
 
     /// Forgets the instructions of a blade.
     pub fn drop_instructions(&mut self, blade: &str) {
-        self.instructions.retain(|(lane, _)| lane != blade && lane.strip_prefix(blade).is_none_or(|rest| rest != "/against"));
+        let its = |(lane, _): &mut (String, String)| matches!(lane.strip_prefix(blade), Some("" | "/against"));
+        for (lane, _) in self.instructions.extract_if(.., its) {
+            self.instructed.remove(&lane);
+        }
+    }
+
+    /// Returns by how many tokens the longest context of a lane exceeds that of the backbone.
+    fn extra(&self) -> usize {
+        let lanes = self.instructions.iter().filter_map(|(lane, _)| self.instructed.get(lane));
+        lanes.map(|instruction| instruction.extra()).max().unwrap_or(0)
     }
 
     /// Returns the session with further arms, which choose from the same candidates. The steps
@@ -178,9 +182,11 @@ impl<'m> Session<'m> {
     ) -> Result<(), SessionError> {
         let before = std::mem::take(&mut self.instructions);
         if let Err(error) = self.add_instructions(instructions) {
-            self.instructions.clear();
-            self.add_instructions(before)?;
+            self.instructions = before;
             return Err(error);
+        }
+        for (lane, _) in before.iter().filter(|(lane, _)| !self.instructions.iter().any(|(other, _)| other == lane)) {
+            self.instructed.remove(lane);
         }
         self.scheme = scheme;
         Ok(())
@@ -214,7 +220,7 @@ impl<'m> Session<'m> {
         // Blades of weight zero are not read.
         self.scheme.arm.spec.edit(|spec| spec.with_weights(Simplex::uniform(spec.seats().len())?))?;
         self.scheme.proposal = Box::new(Given(written));
-        let limit = self.context_limit.saturating_sub(prompt.len() + self.extra);
+        let limit = self.context_limit.saturating_sub(prompt.len() + self.extra());
         let step = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
         let of = |place: usize| step.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place])).collect::<Vec<_>>();
         let mut places = 0..;
@@ -241,7 +247,7 @@ impl<'m> Session<'m> {
         if prompt.is_empty() {
             return Err(SessionError::EmptyPrompt.into());
         }
-        let longest = prompt.len() + self.extra;
+        let longest = prompt.len() + self.extra();
         let room = self.context_limit.saturating_sub(longest);
         if room == 0 {
             return Err(SessionError::PromptTooLong { tokens: longest, limit: self.context_limit }.into());
