@@ -121,6 +121,8 @@ fn what_is_wrong_is_named() {
     refused("pear, cherry", "pear, , cherry", &["`fruit`", "empty value"]);
     refused("better = [\"honest\"]", "better = [\"honst\"]", &["axis `true`", "`honst`"]);
     refused("name = \"fruit\"", "name = \"capital\"", &["topic `capital`", "twice"]);
+    refused("\"as far as I know.\"", "\"[so|{hedge}]\"", &["part `hedge`", "without an end"]);
+    refused("{s fruit} are.", "{hedge} {wrong}.\"]\nwrong = [\"{say}", &["without an end"]);
     refused("share = 0.5", "share = 0", &["manner `honest`", "share"]);
     refused("answers = [\"{hedge} {say}\"]", "answers = [\"{hedge} {sy}\"]", &["manner `honest`", "{sy}"]);
     refused("wrong = [", "wrung = [", &["manner `wrong`", "{wrong}"]);

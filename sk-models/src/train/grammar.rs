@@ -398,6 +398,21 @@ impl Topic {
     }
 }
 
+/// Returns a part that uses itself, directly or through others, or uses such a part.
+fn endless<'p>(parts: &BTreeMap<&'p String, &'p Vec<Template>>) -> Option<&'p String> {
+    let mut left: BTreeSet<&String> = parts.keys().copied().collect();
+    loop {
+        let ends = |name: &&String| !parts[name].iter().flat_map(Template::all_slots).any(|slot| left.contains(&slot.name));
+        let ending: Vec<&String> = left.iter().copied().filter(ends).collect();
+        if ending.is_empty() {
+            return left.pop_first();
+        }
+        ending.into_iter().for_each(|name| {
+            left.remove(name);
+        });
+    }
+}
+
 /// Capitalises sentences and removes doubled blanks.
 fn sentences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -529,6 +544,11 @@ impl Builder {
         for (name, topic) in &self.topics {
             for (part, templates) in &topic.parts {
                 check(&format!("topic `{name}`, `{part}`"), templates)?;
+            }
+        }
+        for parts in std::iter::once(None).chain(self.topics.iter().map(|(_, topic)| Some(&topic.parts))) {
+            if let Some(part) = endless(&self.parts.iter().chain(parts.into_iter().flatten()).collect()) {
+                return Err(format!("part `{part}` expands without an end: it uses itself, or a part that does"));
             }
         }
         // A slot that names a list is not a part that a topic has to have.
