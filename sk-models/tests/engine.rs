@@ -541,6 +541,8 @@ fn contexts_and_names_that_do_not_fit_are_named() {
         EngineError::ContextFull { tokens: 65, limit: 64, .. }
     ));
     assert!(matches!(error(&[1, 97], &[2], Policy::Backbone, &mut rng), EngineError::Vocabulary { token: 97, .. }));
+    assert_eq!(error(&[], &[2], Policy::Backbone, &mut rng), EngineError::EmptyContext { role: "backbone" });
+    assert!(matches!(Frozen::new(decoder()).argmax(&[]), Err(EngineError::EmptyContext { .. })));
     let unknown = error(&[1], &[2], variant("funny"), &mut rng);
     assert!(unknown.to_string().contains("\"funny\"; loaded: helpful, honest"));
     let full = Drafter::new(

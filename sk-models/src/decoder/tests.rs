@@ -166,3 +166,13 @@ fn argmax_is_the_first_of_equals_and_none_of_rows_with_nan() {
     assert_eq!(Logits::Device(Box::new(device)).argmax().unwrap(), expected);
     assert_eq!(Logits::Host(HostLogits::copied(&values, 4)).argmax().unwrap(), expected);
 }
+
+#[test]
+#[should_panic(expected = "outside the vocabulary")]
+fn a_token_beyond_the_vocabulary_is_not_read_as_padding() {
+    let json = r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4,
+        "tie_word_embeddings": true}"#;
+    let decoder = Decoder::random(&Qwen2Config::from_json("inline", json).unwrap(), 3, &Device::flex(), Precision::F32).unwrap();
+    let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
+    decoder.prefill(&[41], &seats, &mut prefix);
+}

@@ -7,6 +7,12 @@ use crate::device::DeviceFailure;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
+    /// The context is empty.
+    #[error("the context of the {role} is empty; give at least one token")]
+    EmptyContext {
+        /// Which model.
+        role: &'static str,
+    },
     /// The context fills the model.
     #[error("the context has {tokens} tokens and the {role} holds {limit}; shorten the prompt or the response")]
     ContextFull {

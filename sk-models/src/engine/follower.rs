@@ -11,7 +11,7 @@ const CHUNK: usize = 256;
 
 /// Returns the number of tokens of a chunk on a CPU, which is a whole number of blocks.
 fn chunk(lanes: usize) -> usize {
-    (CHUNK / lanes).next_multiple_of(NODE_TOKENS)
+    (CHUNK / lanes).max(1).next_multiple_of(NODE_TOKENS)
 }
 
 /// Tokens of a chunk on a GPU, where each chunk reads the weights again and launches all kernels.
@@ -127,8 +127,12 @@ impl Follower {
     }
 }
 
-/// Checks that the context leaves room for `new` more tokens and holds known tokens only.
+/// Checks that the context is not empty, leaves room for `new` more tokens and holds known tokens
+/// only.
 pub(super) fn check_context(model: &Decoder, role: &'static str, context: &[TokenId], new: usize) -> Result<(), EngineError> {
+    if context.is_empty() {
+        return Err(EngineError::EmptyContext { role });
+    }
     let (limit, tokens) = (model.config().max_position_embeddings, context.len() + new);
     if tokens > limit {
         return Err(EngineError::ContextFull { role, tokens, limit });
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn chunks_on_a_processor_are_whole_blocks() {
-        assert_eq!([1, 2, 3, 4, 5, 9].map(chunk), [256, 128, 128, 64, 64, 64]);
+        assert_eq!([1, 2, 3, 4, 5, 9, 300].map(chunk), [256, 128, 128, 64, 64, 64, 64]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Frozen {
     /// Reads `context` except for its last token into the cache.
     ///
     /// # Errors
-    /// If the context does not fit the model.
+    /// If the context is empty or does not fit the model.
     pub fn prefill(&mut self, context: &[TokenId]) -> Result<(), EngineError> {
         check_context(&self.model, ROLE, context, 1)?;
         self.follower.follow(&self.model, &self.seats, context)
@@ -70,7 +70,7 @@ impl Frozen {
     /// Returns the logits of the next token, one per entry of the vocabulary.
     ///
     /// # Errors
-    /// If the context does not fit the model, or the device fails.
+    /// If the context is empty or does not fit the model, or the device fails.
     pub fn next_logits(&mut self, context: &[TokenId]) -> Result<Vec<f32>, EngineError> {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.logits(&hidden, &self.seats)?;
@@ -83,7 +83,7 @@ impl Frozen {
     /// Returns the argmax of the next-token logits. Among equal logits, the first wins.
     ///
     /// # Errors
-    /// If the context does not fit the model, or the device fails.
+    /// If the context is empty or does not fit the model, or the device fails.
     pub fn argmax(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let token = self.model.argmax(&hidden, &self.seats)?.pop().flatten();
@@ -94,7 +94,7 @@ impl Frozen {
     /// probable tokens. Takes one pass over the text and O(V log V) per token.
     ///
     /// # Errors
-    /// If the text does not fit the model, or the device fails.
+    /// If the text is empty or does not fit the model, or the device fails.
     ///
     /// # Panics
     /// If `from` is 0: nothing precedes the first token.

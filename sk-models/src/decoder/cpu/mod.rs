@@ -390,6 +390,11 @@ impl CpuEngine {
     }
 
     fn embed(&self, plan: &Plan) -> Grid {
+        let vocab_size = self.config.vocab_size;
+        assert!(
+            plan.tokens.iter().all(|&token| (token as usize) < vocab_size),
+            "a token is outside the vocabulary of {vocab_size}"
+        );
         let mut x = Grid::new(plan.tokens.len(), self.config.hidden_size);
         let mut rows: Vec<_> = x.rows_mut().collect();
         for_each_mut(&mut rows, |row, x| {
