@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::Error;
 
 use super::{
     checkpoint::GenerationConfig,
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     files,
     json::{self, OneOrMany},
-    text::{ChatTemplate, TextError, Tokenizer},
+    text::{ChatTemplate, TextError, Tokenizer, tokenizer::MOST_TOKENS},
 };
 
 const CONFIG_FILE: &str = "config.json";
@@ -58,10 +59,14 @@ impl TextFiles {
         let tokenizer = Tokenizer::from_file(&directory.join("tokenizer.json"))?;
         let path = directory.join(CONFIG_FILE);
         let config: RawConfig = match files::read_to_string(&path) {
-            Ok(text) => json::parse(&text).map_err(|source| CheckpointError::Json { path, source })?,
+            Ok(text) => json::parse(&text).map_err(|source| CheckpointError::Json { path: path.clone(), source })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => RawConfig::default(),
             Err(source) => return Err(io_error("read", &path, source)),
         };
+        if config.vocab_size > MOST_TOKENS {
+            let reason = format!("vocab_size is {}, more than any model has", config.vocab_size);
+            return Err(CheckpointError::Json { path, source: serde_json::Error::custom(reason) });
+        }
         let mut end_of_text = GenerationConfig::from_directory(directory)?.eos_token_ids;
         end_of_text.extend(config.eos_token_id.map(OneOrMany::into_vec).unwrap_or_default());
         end_of_text.extend(turn_ends(&tokenizer));
@@ -124,7 +129,9 @@ mod tests {
             files.token_bytes(),
             [Box::from(*b"a"), Box::from(*b"<|im_end|>"), Box::from([]), Box::from([])] as [Box<[u8]>; 4]
         );
-        write("config.json", r#"{"vocab_size": "many"}"#);
-        assert!(TextFiles::from_directory(directory.path()).unwrap_err().to_string().contains("vocab_size"));
+        for count in ["\"many\"", "1000000000000000000"] {
+            write("config.json", &format!("{{\"vocab_size\": {count}}}"));
+            assert!(TextFiles::from_directory(directory.path()).unwrap_err().to_string().contains("vocab_size"), "{count}");
+        }
     }
 }

@@ -130,7 +130,7 @@ fn check_part(field: &str, list: &str, part: Option<&Value>, known: impl Fn(&Val
 
 /// The largest number of tokens, some thirty times the vocabulary of Qwen2.5. Decoding takes 16
 /// bytes of memory for each id, used or not.
-const MOST_TOKENS: usize = 1 << 22;
+pub(crate) const MOST_TOKENS: usize = 1 << 22;
 
 impl Tokenizer {
     /// Reads `tokenizer.json`.

@@ -46,6 +46,9 @@ pub const END_OF_TEXT: &str = "<|endoftext|>";
 /// The default share of held-out documents.
 pub const HELD_OUT: f64 = 0.05;
 
+/// The largest number of repetitions of a document in an epoch, all of which are in memory.
+const LARGEST_WEIGHT: f64 = 1e4;
+
 /// A data file, and how often an epoch repeats each of its documents. Written `path` or
 /// `path=weight`.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,8 +70,8 @@ impl FromStr for Source {
             }
             None => (text, 1.0),
         };
-        if !(weight.is_finite() && weight > 0.0) {
-            return Err(format!("weight {weight} of {path}: must be positive and finite"));
+        if !(weight > 0.0 && weight <= LARGEST_WEIGHT) {
+            return Err(format!("weight {weight} of {path}: must be positive and at most {LARGEST_WEIGHT}"));
         }
         Ok(Self { path: PathBuf::from(path), weight })
     }
