@@ -158,7 +158,7 @@ impl Download<'_> {
             }
             _ => return Ok(()),
         };
-        if digest != hash {
+        if !digest.eq_ignore_ascii_case(hash) {
             return Err(corrupt(format!("its {kind} is {digest}, announced {hash}")));
         }
         Ok(())
