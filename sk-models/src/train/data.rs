@@ -51,6 +51,16 @@ const LARGEST_WEIGHT: f64 = 1e4;
 
 /// A data file, and how often an epoch repeats each of its documents. Written `path` or
 /// `path=weight`.
+///
+/// ```
+/// use sk_models::train::data::Source;
+///
+/// assert_eq!("pairs.jsonl=2.5".parse::<Source>()?.weight, 2.5);
+/// assert_eq!("lr=0.1/pairs.jsonl".parse::<Source>()?.weight, 1.0);
+/// let refused = "pairs.jsonl=1e12".parse::<Source>().unwrap_err();
+/// assert_eq!(refused, "weight 1000000000000 of pairs.jsonl: must be positive and at most 10000");
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// A `.jsonl` or `.jsonl.gz` file.
@@ -64,11 +74,12 @@ impl FromStr for Source {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (path, weight) = match text.rsplit_once('=') {
-            Some((path, weight)) => {
+            // A folder may be called `lr=0.1`.
+            Some((path, weight)) if !weight.contains('/') => {
                 let weight: f64 = weight.parse().map_err(|_| format!("`{weight}` is not a weight: expected path=number"))?;
                 (path, weight)
             }
-            None => (text, 1.0),
+            _ => (text, 1.0),
         };
         if !(weight > 0.0 && weight <= LARGEST_WEIGHT) {
             return Err(format!("weight {weight} of {path}: must be positive and at most {LARGEST_WEIGHT}"));
