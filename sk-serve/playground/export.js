@@ -83,10 +83,8 @@ function lastOf(tree, otherwise) {
 export function snippet(tree, otherwise, about, origin) {
   const { request, before, written } = lastOf(tree, otherwise);
   const { swiss_knife: steering, ...rest } = request;
+  const begun = before.length > 0 ? `${JSON.stringify(textsOf(before).trimStart())} + ` : '';
   const fieldsOf = Object.entries(rest).map(([name, value]) => `    ${name}=${python(value, '    ')},\n`).join('');
-  // An answer comes without the blank that it begins with.
-  const blank = /^\s*/.exec(textsOf(written))[0];
-  const begun = before.length > 0 ? JSON.stringify(textsOf(before).trimStart() + blank) : null;
   const key = about.key_required ? 'os.environ["SWISS_KNIFE_SERVE_KEY"]' : '"none"';
   return `${notes(wereMoved(written) && MOVED, isCut(written, request) && CUT)}${about.key_required ? 'import os\n\n' : ''}from openai import OpenAI
 
@@ -95,7 +93,7 @@ answer = client.chat.completions.create(
     model=${JSON.stringify(about.model)},
 ${fieldsOf}    extra_body={"swiss_knife": ${python(steering, '    ')}},
 )
-print(${begun === null ? '' : `${begun} + `}answer.choices[0].message.content.lstrip())
+print(${begun}answer.choices[0].message.content)
 `;
 }
 

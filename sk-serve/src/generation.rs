@@ -178,6 +178,9 @@ impl Work {
         let seed = self.seed.wrapping_add((choice % self.each) as u64);
         let mut session = Session::new(engine.footing(), scheme, instructions, seed)?;
         session.instruct(|text| service.instruction(asked, text).map_err(SessionError::from))?;
+        if asked.continues() {
+            session = session.continuing();
+        }
         let arm = session.arm().clone();
         let stability = self.config.stability().ok().map(|stability| (stability, self.tolerance));
         let racks = (adapters, instructed);

@@ -14,7 +14,7 @@ use crate::screen::Screen;
 use crate::session;
 use crate::{Error, interrupt, output};
 use sk_core::{Ended, Seconds};
-use sk_models::dialogue::{Conversation, Reply, Session};
+use sk_models::dialogue::{Conversation, Framing, Reply, Session};
 use sk_serve::host::{Adapters, Host};
 
 const EXAMPLES: &str = "\
@@ -88,6 +88,9 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let mut conversation = conversation(&host, &args.generation, args.steering.operating.convention)?;
     let tokens = conversation.begin(host.tokenizer(), &prompt)?;
     session.instruct(|text| conversation.instructed(host.tokenizer(), text))?;
+    if matches!(conversation.framing(), Framing::Bare) {
+        session = session.continuing();
+    }
 
     interrupt::listen();
     let stop = conversation.framing().stops();

@@ -168,7 +168,7 @@ mod tests {
         use crate::dialogue::ReplyText;
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         let shown = |framing: Framing, text: &str| {
-            let mut reply = ReplyText::new(&tokenizer, framing.stops());
+            let mut reply = ReplyText::new(&tokenizer, framing.stops(), false);
             let mut shown: String = tokenizer.encode(text).unwrap().iter().map(|&token| reply.push(&[token])).collect();
             shown += &reply.finish();
             shown

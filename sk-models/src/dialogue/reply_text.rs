@@ -5,11 +5,13 @@ use sk_core::TokenId;
 
 /// Turns the tokens of a response into the text to show.
 ///
-/// Characters are whole, and white space before the first word is left out. No part of a stop text
-/// is shown: text that may be the beginning of one is held back until this is known.
+/// Characters are whole, and white space before the first word is left out unless the response
+/// continues a text. No part of a stop text is shown: text that may be the beginning of one is held
+/// back until this is known.
 pub struct ReplyText<'t> {
     detokenizer: Detokenizer<'t>,
     stops: Vec<String>,
+    continues: bool,
     /// The text of all tokens.
     raw: String,
     /// Length of `raw` after each token.
@@ -22,12 +24,13 @@ pub struct ReplyText<'t> {
 
 impl<'t> ReplyText<'t> {
     /// Returns the empty text of a response that ends before the first occurrence of a text in
-    /// `stops`.
+    /// `stops`. `continues` is true if it continues a text, which may end within a line or a word.
     #[must_use]
-    pub fn new(tokenizer: &'t Tokenizer, stops: &[&str]) -> Self {
+    pub fn new(tokenizer: &'t Tokenizer, stops: &[&str], continues: bool) -> Self {
         Self {
             detokenizer: Detokenizer::new(tokenizer),
             stops: stops.iter().filter(|stop| !stop.is_empty()).map(|&stop| stop.to_owned()).collect(),
+            continues,
             raw: String::new(),
             ends: Vec::new(),
             passed: 0,
@@ -86,7 +89,8 @@ impl<'t> ReplyText<'t> {
             None => rest.len() - self.stops.iter().map(|stop| beginning_of(stop, rest)).max().unwrap_or(0),
         };
         let piece = &rest[..clear];
-        let shown = if self.text.is_empty() { piece.trim_start() } else { piece }.to_owned();
+        let begins = self.text.is_empty() && !self.continues;
+        let shown = if begins { piece.trim_start() } else { piece }.to_owned();
         self.passed += clear;
         self.text.push_str(&shown);
         shown
@@ -118,17 +122,19 @@ mod tests {
     #[test]
     fn characters_come_whole_and_leading_space_is_left_out() {
         let tokenizer = bytes();
-        let mut reply = ReplyText::new(&tokenizer, &[]);
+        let mut reply = ReplyText::new(&tokenizer, &[], false);
         let ids = tokens("  \n é☃");
         let pieces: Vec<String> = ids.iter().map(|&id| reply.push(&[id])).collect();
         assert_eq!(pieces, ["", "", "", "", "", "é", "", "", "☃"]);
         assert_eq!((reply.finish().as_str(), reply.text(), reply.kept_tokens()), ("", "é☃", ids.len()));
+        let mut continued = ReplyText::new(&tokenizer, &[], true);
+        assert_eq!(continued.push(&tokens(" is")), " is");
     }
 
     #[test]
     fn a_character_that_is_never_whole_is_replaced_at_the_end() {
         let tokenizer = bytes();
-        let mut reply = ReplyText::new(&tokenizer, &[]);
+        let mut reply = ReplyText::new(&tokenizer, &[], false);
         assert_eq!(reply.push(&tokens("a☃")[..3]), "a");
         assert_eq!(reply.finish(), "\u{fffd}");
     }
@@ -138,7 +144,7 @@ mod tests {
         let tokenizer = bytes();
         let ids = tokens("Hi.\n\nHow\n\nHuman: more");
         for cut in 1..ids.len() {
-            let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"]);
+            let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"], false);
             let mut shown = String::new();
             for piece in ids.chunks(cut) {
                 shown += &reply.push(piece);
@@ -153,7 +159,7 @@ mod tests {
     #[test]
     fn what_only_looked_like_the_stop_text_is_shown_in_the_end() {
         let tokenizer = bytes();
-        let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"]);
+        let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"], false);
         assert_eq!(reply.push(&tokens("Hi.\n\nHum")), "Hi.");
         assert_eq!(reply.finish(), "\n\nHum");
         assert!(!reply.is_stopped());

@@ -72,6 +72,7 @@ pub struct Session<'m> {
     models: Option<&'m Models>,
     tokenizer: &'m Tokenizer,
     context_limit: usize,
+    continues: bool,
     rng: ChaCha8Rng,
 }
 
@@ -95,6 +96,7 @@ impl<'m> Session<'m> {
             models,
             tokenizer,
             context_limit,
+            continues: false,
             rng: ChaCha8Rng::seed_from_u64(seed),
         };
         session.add_instructions(instructions)?;
@@ -157,6 +159,14 @@ impl<'m> Session<'m> {
     #[must_use]
     pub fn with_arms(mut self, arms: Vec<Arm>) -> Self {
         self.scheme.others = arms;
+        self
+    }
+
+    /// Returns the session with replies that continue the text of the prompt. They keep the white
+    /// space that they begin with.
+    #[must_use]
+    pub fn continuing(mut self) -> Self {
+        self.continues = true;
         self
     }
 
@@ -261,7 +271,7 @@ impl<'m> Session<'m> {
         }
         let start = Instant::now();
         let mut context = Context::new(prompt).map_err(SessionError::from)?;
-        let mut text = ReplyText::new(self.tokenizer, stop);
+        let mut text = ReplyText::new(self.tokenizer, stop, self.continues);
         let mut seconds = Seconds::default();
         let mut steps = 0;
         let mut failure = None;

@@ -1,5 +1,6 @@
 //! Answers: what they hold, how they stream and how they are scored.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
@@ -100,6 +101,17 @@ fn an_answer_goes_on_from_what_it_begins_with() {
     assert_eq!(completed.json()["choices"][0]["text"], rest.json()["choices"][0]["message"]["content"]);
     let unknown = server.chat(&hello(&json!({"swiss_knife": {"prefix": [99999]}})));
     assert_eq!((unknown.0, unknown.json()["error"]["param"].as_str()), (400, Some("swiss_knife.prefix")));
+}
+
+#[test]
+fn a_text_goes_on_with_the_blank_after_its_last_word() {
+    let server = Server::of(Command::new(env!("CARGO_BIN_EXE_swiss-knife")).args(["serve", "--port", "0"]));
+    let asked =
+        json!({"prompt": "The sky is", "max_tokens": 3, "echo": true, "logprobs": 1, "swiss_knife": {"scheme": "greedy"}});
+    let choice = server.ask("POST", "/v1/completions", "", &asked).json()["choices"][0].clone();
+    let tokens = choice["logprobs"]["tokens"].as_array().unwrap().iter().map(|token| token.as_str().unwrap());
+    assert_eq!(choice["text"], tokens.clone().collect::<String>());
+    assert!(choice["text"].as_str().unwrap().starts_with("The sky is "), "{choice}");
 }
 
 /// A pass over a whole text adds log-probabilities in another order.
