@@ -1,6 +1,7 @@
 //! Parsed request bodies.
 
 use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -64,6 +65,13 @@ pub(crate) struct Asked {
     pub(crate) opening: usize,
 }
 
+impl Asked {
+    /// Returns whether the answer continues a text, rather than beginning a turn.
+    pub(crate) fn continues(&self) -> bool {
+        self.tokens.len() > self.opening || !matches!(self.prompt, Prompt::Messages(_))
+    }
+}
+
 /// The field `swiss_knife`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +104,20 @@ pub(crate) fn instruction_of<'a>(name: &str, source: &'a str) -> Result<&'a str,
     text.ok_or_else(|| ApiError::invalid("swiss_knife.blades", format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }
 
+/// Returns the message of an error with words for Rust's names of numbers.
+fn in_words(error: &serde_json::Error) -> String {
+    let names = [
+        ("usize", "whole number of at least 0"),
+        ("u32", "whole number of at least 0"),
+        ("i64", "whole number"),
+        ("f64", "number"),
+    ];
+    let message = error.to_string();
+    names
+        .iter()
+        .fold(message, |message, (name, words)| message.replace(&format!("expected {name}"), &format!("expected a {words}")))
+}
+
 /// A JSON object whose fields are taken one by one. Fields that are left at the end are refused.
 struct Fields(Map<String, Value>);
 
@@ -105,16 +127,17 @@ impl Fields {
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => {
-                serde_json::from_value(value).map(Some).map_err(|error| ApiError::invalid(name, format!("`{name}`: {error}")))
+                let wrong = |error| ApiError::invalid(name, format!("`{name}`: {}", in_words(&error)));
+                serde_json::from_value(value).map(Some).map_err(wrong)
             }
         }
     }
 
     /// Takes a number that must be within a range.
-    fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
+    fn number(&mut self, name: &str, range: impl RangeBounds<f64>, stated: &str) -> Result<Option<f64>, ApiError> {
         match self.take::<f64>(name)? {
-            Some(value) if !(least..=most).contains(&value) => {
-                Err(ApiError::invalid(name, format!("`{name}` is {value}; it must be between {least} and {most}")))
+            Some(value) if !range.contains(&value) => {
+                Err(ApiError::invalid(name, format!("`{name}` is {value}; it must be {stated}")))
             }
             value => Ok(value),
         }
@@ -239,8 +262,8 @@ impl Job {
             model: fields.take("model")?,
             prompts,
             max_new_tokens,
-            temperature: fields.number("temperature", 0.0, 2.0)?,
-            top_p: fields.number("top_p", f64::MIN_POSITIVE, 1.0)?,
+            temperature: fields.number("temperature", 0.0..=2.0, "between 0 and 2")?,
+            top_p: fields.number("top_p", (Bound::Excluded(0.0), Bound::Included(1.0)), "above 0 and at most 1")?,
             choices,
             seed: fields.take::<i64>("seed")?.map(i64::cast_unsigned),
             stop,
@@ -293,14 +316,14 @@ impl StreamOptions {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 enum StopBody {
     One(String),
     Several(Vec<String>),
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, token ids, or a list of either")]
 enum PromptBody {
     Text(String),
     Tokens(Vec<u32>),
@@ -317,7 +340,7 @@ struct MessageBody {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of parts")]
 enum ContentBody {
     Text(String),
     Parts(Vec<PartBody>),
@@ -404,6 +427,9 @@ mod tests {
             (json!({"max_tokens": 0}), "max_tokens"),
             (json!({"swiss_knife": {"weight": {}}}), "swiss_knife"),
             (json!({"messages": []}), "messages"),
+            (json!({"messages": [{"role": "user", "content": 5}]}), "expected a text or a list of parts"),
+            (json!({"max_tokens": "30"}), "expected a whole number of at least 0"),
+            (json!({"top_p": 0}), "`top_p` is 0; it must be above 0 and at most 1"),
             (json!({"messages": [{"role": "user", "content": "Hi", "name": "me"}]}), "messages.name"),
             (json!({"messages": [{"role": "user", "content": "Hi", "mood": "calm"}]}), "messages.mood"),
             (

@@ -13,7 +13,7 @@ use sk_models::decoder::PassSize;
 use sk_models::dialogue::{Framing, tokens_of};
 use sk_models::local::Extent;
 use sk_models::text::TextError;
-use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeSpec, Shipped, Steering};
+use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped, Steering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
@@ -225,7 +225,14 @@ impl Service {
         }
         let mut config = steering.spec(self.shipped).map_err(|error| ApiError::of_scheme(&error))?;
         self.seat(&mut config, &asked.blades)?;
-        config.spec().map_err(|error| ApiError::invalid("swiss_knife.weights", error.to_string()))?;
+        config.spec().map_err(|error| match error {
+            SchemeError::NoBlade => {
+                let message =
+                    "no blade is seated; give an instruction, such as `\"blades\": {\"calm\": \"instruction:Answer calmly.\"}`";
+                ApiError::invalid("swiss_knife.blades", message)
+            }
+            error => ApiError::invalid("swiss_knife.weights", error.to_string()),
+        })?;
         self.check_blades(config.blades.len())?;
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
         if candidates > self.limits.candidates {
