@@ -90,7 +90,7 @@ pub enum Error {
     #[error("cannot listen at {address}: {source}; --port chooses another")]
     Listen { address: std::net::SocketAddr, source: io::Error },
     /// A key file that cannot be read.
-    #[error("{}: {source}", file.display())]
+    #[error("cannot read {}: {source}", file.display())]
     KeyFile { file: PathBuf, source: io::Error },
     /// A key file without a key.
     #[error("{}: the file holds no key; write one into it", file.display())]
@@ -120,7 +120,7 @@ pub enum Error {
     #[error("{} is an input and would be overwritten; give another output file", path.display())]
     Overwrites { path: PathBuf },
     /// Failed lines of a chat whose input is a file or a pipe.
-    #[error("{failed} of the lines had no effect; what is wrong with each is said above")]
+    #[error("{failed} {} had no effect; what is wrong is said above", if *failed == 1 { "line" } else { "lines" })]
     Lines { failed: usize },
     /// A write to standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]

@@ -104,14 +104,13 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         message::aside("/help lists the commands, /quit leaves");
     }
     while let Some(line) = lines.next(|| chat.completions())? {
-        let line = line.trim();
-        if line.is_empty() {
-            continue;
-        }
-        let done = match line.strip_prefix('/') {
-            Some(command) => chat.obey(command),
-            None => chat.answer(line).map(|()| true),
-        };
+        let done = line.and_then(|line| match line.trim() {
+            "" => Ok(true),
+            line => match line.strip_prefix('/') {
+                Some(command) => chat.obey(command),
+                None => chat.answer(line).map(|()| true),
+            },
+        });
         match done {
             Ok(true) => {}
             Ok(false) => break,

@@ -1,8 +1,10 @@
 //! `swiss-knife chat` on a tiny random model, with its input from a pipe.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 
-use crate::common::{models, program, run_with_input, stderr, stdout};
+use crate::common::{model_args, models, program, run_with_input, stderr, stdout};
 use serde_json::Value;
 
 const BRIEF: [&str; 4] = ["--max-new-tokens", "20", "--span-tokens", "10"];
@@ -79,12 +81,24 @@ fn what_goes_wrong_is_said_and_the_dialogue_goes_on() {
         "\"honest\" is seated already",
         "./nowhere",
         "cannot write /no/such/dir/x",
-        "7 of the lines had no effect",
+        "7 lines had no effect",
     ] {
         assert!(error.contains(part), "{error} lacks {part}");
     }
     assert_eq!(error.lines().filter(|line| line.starts_with("error: ")).count(), 8, "{error}");
     assert_eq!(error.matches("tokens/s").count(), 1, "one turn before /quit");
+}
+
+#[test]
+fn a_line_that_is_not_utf_8_is_passed_over() {
+    let mut child =
+        program().arg("chat").args(model_args()).args(BRIEF).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"\xff\xfe\nHello\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = stderr(&output);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error.contains("standard input: the line is not UTF-8") && error.contains("1 line had no effect"), "{error}");
+    assert_eq!(error.matches("tokens/s").count(), 1, "{error}");
 }
 
 #[test]
@@ -177,7 +191,7 @@ fn a_dialogue_is_saved_once_and_taken_up_again() {
     assert_eq!(fs::read(&file).unwrap(), fs::read(&copy).unwrap());
 
     let wrong = folder.path().join("wrong.json").display().to_string();
-    for (text, says) in [("{", "wrong.json: it is no dialogue of /save"), (r#"{"messages": []}"#, "nobody has spoken")] {
+    for (text, says) in [("{", "wrong.json: it is no dialogue of /save"), (r#"{"messages": []}"#, "took up 0 exchanges")] {
         fs::write(&wrong, text).unwrap();
         let output = run_with_input("chat", &BRIEF, &format!("One\n/load {wrong}\nTwo\n"));
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
@@ -225,7 +239,7 @@ fn fields_of_the_scheme_are_set_while_it_runs() {
     {
         assert!(error.contains(part), "{error} lacks {part}");
     }
-    assert!(error.contains("6 of the lines had no effect"), "{error}");
+    assert!(error.contains("6 lines had no effect"), "{error}");
     assert_eq!(error.matches("tokens/s").count(), 1, "{error}");
 }
 

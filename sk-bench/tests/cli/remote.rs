@@ -164,7 +164,7 @@ fn a_chat_seats_adapters_that_servers_know_or_load() {
         let error = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("frank=0.333,honest=0.333,calm=0.333"), "{error}");
-        assert!(error.contains("missing") && error.contains("1 of the lines had no effect"), "{error}");
+        assert!(error.contains("missing") && error.contains("1 line had no effect"), "{error}");
         assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
         let last = server
             .seen()

@@ -1,4 +1,4 @@
-use std::io::{self, IsTerminal, Stdin};
+use std::io::{self, BufRead, IsTerminal, Stdin};
 use std::path::{Path, PathBuf};
 
 use rustyline::error::ReadlineError;
@@ -36,18 +36,20 @@ impl Lines {
         matches!(self, Self::Terminal(_))
     }
 
-    /// Returns the next line; `None` at the end. On a terminal, the Tab key uses `completions`.
-    pub(super) fn next(&mut self, completions: impl FnOnce() -> Completions) -> Result<Option<String>, Error> {
+    /// Returns the next line; `None` at the end, and an error for a line that is not UTF-8. On a
+    /// terminal, the Tab key uses `completions`.
+    pub(super) fn next(&mut self, completions: impl FnOnce() -> Completions) -> Result<Option<Result<String, Error>>, Error> {
         let failed = Error::reading(Path::new("standard input"));
         match self {
             Self::Pipe(stdin) => {
-                let mut line = String::new();
-                let read = stdin.read_line(&mut line).map_err(failed)?;
+                let mut line = Vec::new();
+                let read = stdin.lock().read_until(b'\n', &mut line).map_err(failed)?;
+                let line = String::from_utf8(line).map_err(|_| Error::Usage("standard input: the line is not UTF-8".to_owned()));
                 Ok((read > 0).then_some(line))
             }
             Self::Terminal(terminal) => {
                 terminal.editor.set_helper(Some(completions()));
-                terminal.next().map_err(failed)
+                Ok(terminal.next().map_err(failed)?.map(Ok))
             }
         }
     }
