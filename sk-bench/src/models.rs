@@ -10,7 +10,7 @@ use sk_models::assets;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 use sk_models::head::Head;
-use sk_models::hf::head_kind;
+use sk_models::hf::{CheckpointError, ModelId, head_kind};
 use sk_models::local::{ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
 use sk_remote::{Key, RemoteError};
@@ -311,6 +311,12 @@ pub(crate) fn refuse_heads(heads: &[(String, PathBuf)]) -> Result<(), Error> {
 /// Finds the heads and adapters of [`load_pool`], and seats those that the schemes do not name.
 fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<Found, Error> {
     // Report errors that can be found before reading gigabytes of weights.
+    for source in args.backbone.iter().chain(&args.drafter) {
+        let path = Path::new(source);
+        if !RemoteSources::is_address(source) && !path.exists() && assets::files(path).next().is_none() {
+            let _: ModelId = source.parse().map_err(CheckpointError::Hub)?;
+        }
+    }
     let embedded = embedded_for(args)?;
     let fits = |head: &&Source| Ok(arms.is_empty() || heads::misfit(config, head)?.is_none());
     let fitting = args.heads.iter().filter_map(|head| fits(&head).map(|fits| fits.then(|| head.clone())).transpose());

@@ -29,6 +29,14 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// The messages of the standard library's parsers, and those that are shown in their place.
+const PARSERS: [(&str, &str); 4] = [
+    ("invalid digit found in string", "it must be a whole number of at least 0"),
+    ("cannot parse integer from empty string", "it must be a whole number of at least 0"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("invalid float literal", "it must be a number"),
+];
+
 /// Returns a message of clap without its label, usage and pointers: the error and the suggestions,
 /// separated by semicolons.
 fn gist(message: &str) -> String {
@@ -46,6 +54,9 @@ fn gist(message: &str) -> String {
             Some(_) => gist.push_str("; "),
         }
         gist.push_str(line);
+    }
+    for (theirs, ours) in PARSERS {
+        gist = gist.replace(theirs, ours);
     }
     // A value after a space is parsed as a subcommand, which conflicts with the options.
     match gist.strip_prefix("the subcommand '").and_then(|rest| rest.split_once("' cannot be used with")) {
@@ -76,6 +87,8 @@ mod tests {
         let message = "error: the following required arguments were not provided:\n  --data <FILE>\n  --output <DIR>\n\n\
                        Usage: swiss-knife train lm\n";
         assert_eq!(gist(message), "the following required arguments were not provided: --data <FILE>; --output <DIR>");
+        let message = format!("error: invalid value 'x' for '--seed <SEED>': {}\n", "x".parse::<u64>().unwrap_err());
+        assert_eq!(gist(&message), "invalid value 'x' for '--seed <SEED>': it must be a whole number of at least 0");
         let message = "error: the subcommand 'nope' cannot be used with:\n  <RESPONSES>\n  --offline[=<DIR>]\n";
         assert_eq!(gist(message), "--offline takes its folder after \"=\": --offline=nope");
     }

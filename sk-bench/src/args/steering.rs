@@ -20,8 +20,8 @@ pub struct SteeringArgs {
     /// A scheme: a TOML file that fills the slots by name, or one that ships (see `swiss-knife
     /// schemes`).
     ///
-    /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and
-    /// [selector]. Fields that it omits come from --preset and --convention.
+    /// Its sections are [about], [proposal], [granularity], [search], [blades.NAME], [weighting],
+    /// [normalizer], [aggregator], [selector] and [fallback]. Fields that it omits come from --preset and --convention.
     #[arg(long, value_name = "NAME|FILE")]
     pub scheme: Option<PathBuf>,
     /// What is changed of the scheme.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use sk_scheme::SchemeSpec;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -53,7 +54,7 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 8000, help_heading = "Server")]
     port: u16,
     /// What clients call the model.
-    #[arg(long, value_name = "NAME", default_value = "swiss-knife", help_heading = "Server")]
+    #[arg(long, value_name = "NAME", default_value = "swiss-knife", value_parser = NonEmptyStringValueParser::new(), help_heading = "Server")]
     name: String,
     /// Answers that are written at a time; others wait.
     #[arg(long, value_name = "ANSWERS", default_value_t = Limits::default().concurrent, value_parser = positive, help_heading = "Server")]

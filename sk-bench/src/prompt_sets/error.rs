@@ -28,10 +28,12 @@ pub enum PromptSetError {
     #[error("two prompts are called \"{id}\"; ids must differ")]
     Duplicate { id: String },
     /// A set of the paper is requested, but the folder of its data sets is not known.
-    #[error("{set} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data or {variable}")]
+    #[error(
+        "{set} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data (in a plan, data under [prompts]) or {variable}"
+    )]
     NoData { set: &'static str, variable: &'static str },
     /// A missing file of the paper's sets.
-    #[error("{}: none of {} is there; --data names the folder that holds the data sets", root.display(), tried.join(", "))]
+    #[error("{}: none of {} is there; --data, or data under [prompts] of a plan, names the folder that holds the data sets", root.display(), tried.join(", "))]
     Missing { root: PathBuf, tried: Vec<String> },
     /// A file of the paper's sets with too few rows. Rows are counted from 0.
     #[error("{}: no row {row} (counted from 0), since the file has only {rows}; use the revision of the data set that the paper used", path.display())]

@@ -105,6 +105,7 @@ fn options() {
     refused(&["Hi", "--blade", "helpful=elsewhere"], &["--blade gives \"helpful\" twice", "a name of its own"]);
     assert_refused(&run(["generat"]), &["generat", "generate"]);
     assert_refused(&run(["generate", "Hi", "--backbone", &path(&models().join("backbone"))]), &["no blade", "--blade"]);
+    assert_refused(&run(["generate", "Hi", "--backbone", "/nowhere"]), &["`/nowhere` is neither a directory nor a hub id"]);
 }
 
 #[test]
