@@ -49,7 +49,7 @@ pub use operating_point::OperatingPoint;
 pub use proposal::{DraftRequest, Proposal};
 pub use rack::{Instruction, InstructionRack, Rack};
 pub use readings::{Policy, Reading, Readings};
-pub use scheme::{Fallback, Finish, Scheme};
+pub use scheme::{Fallback, Scheme};
 pub use score::{Score, ScoreTable};
 pub use scratch::Scratch;
 pub use search::{Race, Search, Settled, Waves};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, RngExt};
 
 use crate::arm::{Scores, Seated};
-use crate::trace::{ArmTrace, BatchTrace, CandidateTrace, StepTrace, Timings};
+use crate::trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, StepTrace, Timings};
 use crate::{
     AlignmentSpec, Arm, Backbone, BoxError, Candidate, Candidates, Context, Decision, DraftRequest, Granularity, Observation,
     Policy, Proposal, Race, Readings, Search, SpanEnd, StepError, TokenId, Waves,
@@ -37,17 +37,6 @@ pub struct Fallback {
     pub proposal: Box<dyn Proposal>,
     /// The least composite score at which a selected candidate is kept.
     pub threshold: f64,
-}
-
-/// The reason why a generation ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
-    /// An end-of-text token was selected.
-    EndOfText,
-    /// The limit on new tokens was reached.
-    Limit,
-    /// The caller stopped it.
-    Stopped,
 }
 
 impl Scheme {
@@ -173,7 +162,8 @@ impl Scheme {
     }
 
     /// Runs steps until a selected candidate ends the response, `max_new_tokens` are appended, or
-    /// `on_step` returns `false`.
+    /// `on_step` returns `false`. Returns which of these it was: [`Ended::EndOfText`],
+    /// [`Ended::Limit`] or [`Ended::Interrupted`].
     ///
     /// # Errors
     /// As [`step`](Self::step). Tokens appended by earlier steps stay in `context`.
@@ -183,19 +173,19 @@ impl Scheme {
         max_new_tokens: usize,
         rng: &mut dyn Rng,
         mut on_step: impl FnMut(&StepTrace) -> bool,
-    ) -> Result<Finish, StepError> {
+    ) -> Result<Ended, StepError> {
         let end = context.tokens().len().saturating_add(max_new_tokens);
         for step in 0.. {
             let Some(limit) = end.checked_sub(context.tokens().len()).filter(|&left| left > 0) else { break };
             let trace = self.step(context, step, limit, rng)?;
             if !on_step(&trace) {
-                return Ok(Finish::Stopped);
+                return Ok(Ended::Interrupted);
             }
             if trace.chosen().end == SpanEnd::EndOfText {
-                return Ok(Finish::EndOfText);
+                return Ok(Ended::EndOfText);
             }
         }
-        Ok(Finish::Limit)
+        Ok(Ended::Limit)
     }
 }
 

@@ -7,7 +7,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Finish, Fixed, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Search,
+    Ended, Fixed, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Search,
     Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId,
 };
 
@@ -315,15 +315,15 @@ fn generation_stops_at_the_limit_exactly_or_at_the_end_of_text() {
         let mut context = Context::new([1]).unwrap();
         let finish = scheme.generate(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(seed), |_| true).unwrap();
         match finish {
-            Finish::Limit => assert_eq!(context.response().len(), 10),
-            Finish::EndOfText => {
+            Ended::Limit => assert_eq!(context.response().len(), 10),
+            Ended::EndOfText => {
                 assert_eq!(context.response().iter().position(|&t| t == END), Some(context.response().len() - 1));
             }
-            Finish::Stopped => unreachable!("nothing stops it"),
+            other => unreachable!("nothing stops it: {other:?}"),
         }
         finishes.push(finish);
     }
-    assert!(finishes.contains(&Finish::Limit) && finishes.contains(&Finish::EndOfText));
+    assert!(finishes.contains(&Ended::Limit) && finishes.contains(&Ended::EndOfText));
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn a_generation_without_a_limit_ends_with_its_text() {
     let (mut scheme, _) = scheme(2);
     let mut context = Context::new([1]).unwrap();
     let finish = scheme.generate(&mut context, usize::MAX, &mut ChaCha8Rng::seed_from_u64(4), |_| true).unwrap();
-    assert_eq!((finish, context.response().last()), (Finish::EndOfText, Some(&END)));
+    assert_eq!((finish, context.response().last()), (Ended::EndOfText, Some(&END)));
 }
 
 /// A backbone receives a commit for its own readings only.

@@ -6,8 +6,8 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Finish, Instruction, InstructionRack, Proposal, Scheme,
-    Seconds, Simplex, SpanEnd, SpecError, SpecHandle, StepError, StepTrace, TokenId,
+    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Instruction, InstructionRack, Proposal, Scheme, Seconds,
+    Simplex, SpanEnd, SpecError, SpecHandle, StepError, StepTrace, TokenId,
 };
 
 use super::ReplyText;
@@ -288,18 +288,16 @@ impl<'m> Session<'m> {
             };
             go_on && !text.is_stopped()
         });
-        let finish = generated.map_err(SessionError::from)?;
+        let ended = generated.map_err(SessionError::from)?;
         if let Some(error) = failure {
             return Err(error);
         }
         let rest = text.finish();
         let _ = on_step(None, &rest)?;
-        let ended = match finish {
+        let ended = match ended {
             _ if text.is_stopped() => Ended::StopText,
-            Finish::EndOfText => Ended::EndOfText,
-            Finish::Stopped => Ended::Interrupted,
-            Finish::Limit if limit < max_new_tokens => Ended::ContextFull,
-            Finish::Limit => Ended::Limit,
+            Ended::Limit if limit < max_new_tokens => Ended::ContextFull,
+            other => other,
         };
         let tokens = context.response()[..text.kept_tokens()].to_vec();
         Ok(Reply { text: text.text().to_owned(), tokens, ended, steps, seconds, elapsed: start.elapsed().as_secs_f64() })
