@@ -130,16 +130,16 @@ pub struct ScoreTrace {
 }
 
 /// Wall time of each part of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Timings {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Timings<T = Duration> {
     /// Π_prop.
-    pub draft: Duration,
+    pub draft: T,
     /// π_B and the blades.
-    pub score: Duration,
+    pub score: T,
     /// 𝓝, 𝓐 and 𝓢.
-    pub select: Duration,
+    pub select: T,
     /// Appending the selected candidate.
-    pub commit: Duration,
+    pub commit: T,
 }
 
 /// The reason why a response ended.
@@ -159,28 +159,14 @@ pub enum Ended {
 }
 
 /// Wall time of each part of a step, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seconds {
-    /// Π_prop.
-    pub draft: f64,
-    /// π_B and the blades.
-    pub score: f64,
-    /// 𝓝, 𝓐 and 𝓢.
-    pub select: f64,
-    /// Appending the selected candidate.
-    pub commit: f64,
-}
+pub type Seconds = Timings<f64>;
 
 impl Seconds {
     /// Returns the times of a step.
     pub fn of(trace: &StepTrace) -> Self {
-        let t = &trace.timings;
-        Self {
-            draft: t.draft.as_secs_f64(),
-            score: t.score.as_secs_f64(),
-            select: t.select.as_secs_f64(),
-            commit: t.commit.as_secs_f64(),
-        }
+        let Timings { draft, score, select, commit } = trace.timings;
+        let [draft, score, select, commit] = [draft, score, select, commit].map(|time| time.as_secs_f64());
+        Self { draft, score, select, commit }
     }
 
     /// Returns the sum of all parts.

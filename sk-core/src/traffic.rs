@@ -21,12 +21,17 @@ impl Traffic {
     /// Returns the traffic since an earlier count.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    /// Combines each number with that of `other`.
+    fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
-            round_trips: self.round_trips.saturating_sub(earlier.round_trips),
-            requests: self.requests.saturating_sub(earlier.requests),
-            retries: self.retries.saturating_sub(earlier.retries),
-            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
-            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            round_trips: combine(self.round_trips, other.round_trips),
+            requests: combine(self.requests, other.requests),
+            retries: combine(self.retries, other.retries),
+            bytes_out: combine(self.bytes_out, other.bytes_out),
+            bytes_in: combine(self.bytes_in, other.bytes_in),
         }
     }
 
@@ -39,10 +44,6 @@ impl Traffic {
 
 impl AddAssign for Traffic {
     fn add_assign(&mut self, other: Self) {
-        self.round_trips += other.round_trips;
-        self.requests += other.requests;
-        self.retries += other.retries;
-        self.bytes_out += other.bytes_out;
-        self.bytes_in += other.bytes_in;
+        *self = self.with(other, |own, other| own + other);
     }
 }
