@@ -78,17 +78,6 @@ impl Candidates {
         self.head
     }
 
-    /// Returns the number of candidates N.
-    #[allow(clippy::len_without_is_empty)] // never empty by construction
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Returns the candidates in the order of the proposal.
-    pub fn as_slice(&self) -> &[Candidate] {
-        &self.all
-    }
-
     /// Returns the candidates at these indices, at least one.
     pub(crate) fn pick(&self, indices: impl IntoIterator<Item = usize>) -> Self {
         Self { all: indices.into_iter().map(|i| self.all[i].clone()).collect(), head: None }
@@ -99,17 +88,13 @@ impl Candidates {
         indices.iter().zip(others).for_each(|(&i, other)| self.all[i].clone_from(other));
         self
     }
-
-    /// Iterates over the candidates in the order of the proposal.
-    pub fn iter(&self) -> std::slice::Iter<'_, Candidate> {
-        self.all.iter()
-    }
 }
 
-impl std::ops::Index<usize> for Candidates {
-    type Output = Candidate;
-    fn index(&self, index: usize) -> &Candidate {
-        &self.all[index]
+/// The candidates in the order of the proposal.
+impl std::ops::Deref for Candidates {
+    type Target = [Candidate];
+    fn deref(&self) -> &[Candidate] {
+        &self.all
     }
 }
 

@@ -267,7 +267,7 @@ impl Chosen {
             let scores = reader.score(own, &scored, &readings)?;
             let decision = decide(&scores, None)?;
             if end == n || waves.is_settled(&decision) {
-                let unscored = candidates.as_slice()[end..].to_vec();
+                let unscored = candidates[end..].to_vec();
                 let last = reader.last((begin..end).collect());
                 return Ok(Self { candidates: scored, scored: Vec::new(), unscored, scores, decision, arms: Vec::new(), last });
             }

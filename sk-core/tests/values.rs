@@ -61,7 +61,7 @@ fn candidates_keep_their_order() {
     let candidate = |token, p: f32| Candidate { tokens: vec![token], log_probs: vec![p], end: SpanEnd::Limit };
     let all = vec![candidate(1, -1.0), candidate(2, -2.0), candidate(3, 0.0)];
     let candidates = Candidates::new(all.clone()).unwrap();
-    assert_eq!((candidates.len(), candidates.as_slice()), (3, &all[..]));
+    assert_eq!((candidates.len(), &candidates[..]), (3, &all[..]));
     assert!(candidates.iter().eq(&all) && (&candidates).into_iter().eq(&all));
     assert_eq!(candidates[1], all[1]);
     // Rounding may lift a log-probability slightly above zero; more is refused.
