@@ -69,7 +69,7 @@ pub(crate) struct Scores {
 impl Scores {
     /// Decides, selecting among the given candidates; `None` for all.
     pub(crate) fn decide(&self, arm: &Arm, uniform: f64, among: Option<&[usize]>) -> Result<Decision, StepError> {
-        arm.operators().decide_among(&self.table, &self.weights, self.fluency.as_deref(), uniform, among)
+        arm.operators().decide(&self.table, &self.weights, self.fluency.as_deref(), uniform, among)
     }
 
     pub(crate) fn into_trace(self) -> (Vec<ScoreTrace>, Option<Vec<f64>>) {

@@ -38,11 +38,15 @@ pub struct Decision {
 
 impl Operators<'_> {
     /// Weights, normalises and rates the scores of N candidates, and selects one with the number
-    /// `uniform` in [0, 1).
+    /// `uniform` in [0, 1), among all of them or the given ones in ascending order.
     ///
     /// `requested` has one entry per blade of `scores`. The weights that the rule for **w** derives
     /// from it are scaled to sum to one. The normaliser combines the blades of positive weight. The
     /// selector sees all blades.
+    ///
+    /// All candidates are normalised and rated. Given `among`, the probabilities are those of the
+    /// selector conditioned on selecting one of these. If that event has probability zero, they are
+    /// those of the selector for a batch of only `among`.
     ///
     /// Costs O(K·N) arithmetic in addition to the aggregator (`prop:cost`). Allocates the decision.
     /// The slots themselves allocate nothing once the thread has processed a batch of this size.
@@ -51,29 +55,10 @@ impl Operators<'_> {
     /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,
     /// `fluency` does not have N finite values, the normaliser returns no scores of N candidates, a
     /// rating is NaN, or the selector's probabilities are not a distribution.
-    pub fn decide(
-        &self,
-        scores: &ScoreTable,
-        requested: &[f64],
-        fluency: Option<&[f64]>,
-        uniform: f64,
-    ) -> Result<Decision, StepError> {
-        self.decide_among(scores, requested, fluency, uniform, None)
-    }
-
-    /// As [`decide`](Self::decide), but selects only among the candidates `among`, given in
-    /// ascending order.
-    ///
-    /// All candidates are normalised and rated. The probabilities are those of the selector
-    /// conditioned on selecting one of `among`. If that event has probability zero, they are those
-    /// of the selector for a batch of only `among`.
-    ///
-    /// # Errors
-    /// As [`decide`](Self::decide).
     ///
     /// # Panics
     /// If `among` is empty or has an index that is out of bounds.
-    pub fn decide_among(
+    pub fn decide(
         &self,
         scores: &ScoreTable,
         requested: &[f64],

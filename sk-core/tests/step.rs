@@ -428,7 +428,7 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
     let (scheme, _) = scheme(3);
     let table = ScoreTable::new([([0.0, 0.0], [0.1; 2])]).unwrap();
     let decide = |weights: &[f64], fluency: Option<&[f64]>| {
-        scheme.arm.operators().decide(&table, weights, fluency, 0.5).unwrap_err().to_string()
+        scheme.arm.operators().decide(&table, weights, fluency, 0.5, None).unwrap_err().to_string()
     };
     assert!(decide(&[f64::INFINITY], None).contains("the weights of the blades cannot be used: weight 0 is inf"));
     assert!(decide(&[0.0], None).contains("the weights of the blades cannot be used: weights sum to 0"));

@@ -107,7 +107,7 @@ impl Recording {
                         .and_then(|table| table.with_names(blades.iter().map(|blade| blade.name.as_str())))
                         .map_err(StepError::Scores)?;
                     let weights: Vec<f64> = blades.iter().map(|blade| blade.weight).collect();
-                    operators.decide(&table, &weights, fluency.as_deref(), step.uniform())
+                    operators.decide(&table, &weights, fluency.as_deref(), step.uniform(), None)
                 };
                 let decision = decided().map_err(|source| PoolError::Step {
                     path: self.path.clone(),
