@@ -55,13 +55,11 @@ fn same_length(
 
 /// Creates a score. The error has the candidate's index.
 pub(crate) fn score(candidate: usize, mu: f64, sigma: f64) -> Result<Score, BladeError> {
-    Score::new(mu, sigma).map_err(|error| {
-        match error {
-            ScoreError::Mu { value, .. } => ScoreError::Mu { candidate, value },
-            ScoreError::Sigma { value, .. } => ScoreError::Sigma { candidate, value },
-            other => other,
+    Score::new(mu, sigma).map_err(|mut error| {
+        if let ScoreError::Value { candidate: index, .. } = &mut error {
+            *index = candidate;
         }
-        .into()
+        error.into()
     })
 }
 

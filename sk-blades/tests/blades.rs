@@ -158,7 +158,7 @@ fn heads_that_were_not_read_or_not_to_the_end_are_named() {
     let (candidates, readings) = headed([&[0.0, 1.0], &[1.0]], [&[1.0, 1.0], &[f32::INFINITY]]);
     assert!(matches!(
         error(&RewardHead::new("fair"), &candidates, &readings),
-        BladeError::Score(ScoreError::Mu { candidate: 1, .. })
+        BladeError::Score(ScoreError::Value { quantity: "score", candidate: 1, .. })
     ));
     // A head has values, not log-probabilities.
     let likelihood = Likelihood::new(head("kind"), Dispersion::ZERO).unwrap();
@@ -211,9 +211,15 @@ fn bad_readings_name_the_policy_and_the_candidate() {
     assert!(scores(&plain, &candidates, &short).is_ok());
 
     let infinite = damage(|r| r.log_probs[0] = f32::NEG_INFINITY);
-    assert!(matches!(error(&reward, &candidates, &infinite), BladeError::Score(ScoreError::Mu { candidate: 1, .. })));
+    assert!(matches!(
+        error(&reward, &candidates, &infinite),
+        BladeError::Score(ScoreError::Value { quantity: "score", candidate: 1, .. })
+    ));
     let negative = damage(|r| r.min_entropy.fill(-1.0));
-    assert!(matches!(error(&reward, &candidates, &negative), BladeError::Score(ScoreError::Sigma { candidate: 1, .. })));
+    assert!(matches!(
+        error(&reward, &candidates, &negative),
+        BladeError::Score(ScoreError::Value { quantity: "dispersion", candidate: 1, .. })
+    ));
 }
 
 #[test]

@@ -78,7 +78,10 @@ impl<'a, F: Real> Batch<'a, F> {
             return Err(ScoreError::Length { quantity: "fluency scores", expected: self.mu.len(), got: fluency.len() });
         }
         match fluency.iter().position(|score| !score.is_finite()) {
-            Some(candidate) => Err(ScoreError::Fluency { candidate, value: fluency[candidate].widen() }),
+            Some(candidate) => {
+                let (value, expected) = (fluency[candidate].widen(), "scores must be finite");
+                Err(ScoreError::Value { quantity: "fluency", candidate, value, expected })
+            }
             None => Ok(Self { fluency: Some(fluency), ..self }),
         }
     }

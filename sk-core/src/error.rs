@@ -29,29 +29,17 @@ impl ParameterError {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScoreError {
-    /// μ is NaN or infinite.
-    #[error("score of candidate {candidate} is {value}; scores must be finite")]
-    Mu {
+    /// μ or ℓ_S is NaN or infinite, or σ is NaN, infinite or negative.
+    #[error("{quantity} of candidate {candidate} is {value}; {expected}")]
+    Value {
+        /// `score`, `dispersion` or `fluency`.
+        quantity: &'static str,
         /// Index of the candidate.
         candidate: usize,
         /// The offending value.
         value: f64,
-    },
-    /// σ is NaN, infinite or negative.
-    #[error("dispersion of candidate {candidate} is {value}; dispersions must be finite and not negative")]
-    Sigma {
-        /// Index of the candidate.
-        candidate: usize,
-        /// The offending value.
-        value: f64,
-    },
-    /// ℓ_S is NaN or infinite.
-    #[error("fluency of candidate {candidate} is {value}; scores must be finite")]
-    Fluency {
-        /// Index of the candidate.
-        candidate: usize,
-        /// The offending value.
-        value: f64,
+        /// The requirement, in words.
+        expected: &'static str,
     },
     /// The rows of a table differ in length, or there are none.
     #[error("blade {blade} scores {got} candidates where {expected} were expected")]
@@ -107,21 +95,15 @@ pub enum SimplexError {
     /// There are no weights.
     #[error("no weights given; at least one is needed")]
     Empty,
-    /// A weight below zero.
-    #[error("weight {index} is {value}; weights must not be negative")]
-    Negative {
+    /// A weight that is NaN, infinite or negative.
+    #[error("weight {index} is {value}; weights must {expected}")]
+    Value {
         /// Position of the weight.
         index: usize,
         /// Its value.
         value: f64,
-    },
-    /// A weight that is NaN or infinite.
-    #[error("weight {index} is {value}; weights must be finite")]
-    NotFinite {
-        /// Position of the weight.
-        index: usize,
-        /// Its value.
-        value: f64,
+        /// The requirement, in words.
+        expected: &'static str,
     },
     /// The weights do not sum to one, or sum to zero if they are to be normalised.
     #[error("weights sum to {sum}; they must sum to {expected}")]

@@ -51,12 +51,15 @@ impl<F: Real> Score<F> {
 
 /// Validates a score. The error names `candidate`.
 pub(crate) fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), ScoreError> {
-    let to_f64 = |x: F| x.to_f64().unwrap_or(f64::NAN);
+    let refuse = |quantity, value: F, expected| {
+        let value = value.to_f64().unwrap_or(f64::NAN);
+        Err(ScoreError::Value { quantity, candidate, value, expected })
+    };
     if !mu.is_finite() {
-        return Err(ScoreError::Mu { candidate, value: to_f64(mu) });
+        return refuse("score", mu, "scores must be finite");
     }
     if !sigma.is_finite() || sigma < F::zero() {
-        return Err(ScoreError::Sigma { candidate, value: to_f64(sigma) });
+        return refuse("dispersion", sigma, "dispersions must be finite and not negative");
     }
     Ok(())
 }
@@ -87,30 +90,24 @@ impl<F: Real> ScoreTable<F> {
     {
         let mut table = Self { candidates: 0, mu: Vec::new(), sigma: Vec::new(), names: Vec::new() };
         for (blade, (mu, sigma)) in rows.into_iter().enumerate() {
-            table.push(blade, mu.as_ref(), sigma.as_ref())?;
+            let (mu, sigma) = (mu.as_ref(), sigma.as_ref());
+            if blade == 0 {
+                table.candidates = mu.len();
+            }
+            let expected = table.candidates.max(1);
+            if let Some(got) = [mu.len(), sigma.len()].into_iter().find(|&got| got != expected) {
+                return Err(ScoreError::Shape { blade, expected, got });
+            }
+            for (candidate, (&m, &s)) in mu.iter().zip(sigma).enumerate() {
+                check(candidate, m, s).map_err(|source| ScoreError::Blade { blade, source: Box::new(source) })?;
+            }
+            table.mu.extend_from_slice(mu);
+            table.sigma.extend_from_slice(sigma);
         }
         if table.candidates == 0 {
             return Err(ScoreError::Shape { blade: 0, expected: 1, got: 0 });
         }
         Ok(table)
-    }
-
-    fn push(&mut self, blade: usize, mu: &[F], sigma: &[F]) -> Result<(), ScoreError> {
-        if blade == 0 {
-            self.candidates = mu.len();
-        }
-        let expected = self.candidates.max(1);
-        for got in [mu.len(), sigma.len()] {
-            if got != expected {
-                return Err(ScoreError::Shape { blade, expected, got });
-            }
-        }
-        for (candidate, (&m, &s)) in mu.iter().zip(sigma).enumerate() {
-            check(candidate, m, s).map_err(|source| ScoreError::Blade { blade, source: Box::new(source) })?;
-        }
-        self.mu.extend_from_slice(mu);
-        self.sigma.extend_from_slice(sigma);
-        Ok(())
     }
 
     /// Adds the names of the blades, in the order of the rows.
@@ -213,9 +210,9 @@ mod tests {
     #[test]
     fn scores_are_checked_at_entry_and_through_serde() {
         assert!(Score::new(0.0, 0.0).is_ok());
-        assert!(matches!(Score::new(f64::NAN, 0.0), Err(ScoreError::Mu { .. })));
-        assert!(matches!(Score::new(f32::INFINITY, 0.0), Err(ScoreError::Mu { .. })));
-        assert!(matches!(Score::new(0.0, -1e-9), Err(ScoreError::Sigma { .. })));
+        assert!(matches!(Score::new(f64::NAN, 0.0), Err(ScoreError::Value { quantity: "score", .. })));
+        assert!(matches!(Score::new(f32::INFINITY, 0.0), Err(ScoreError::Value { quantity: "score", .. })));
+        assert!(matches!(Score::new(0.0, -1e-9), Err(ScoreError::Value { quantity: "dispersion", .. })));
         assert!(serde_json::from_str::<Score>(r#"{"mu":1.0,"sigma":-1.0}"#).is_err());
         let score: Score = serde_json::from_str(r#"{"mu":1.0,"sigma":0.5}"#).unwrap();
         assert_eq!((score.mu(), score.sigma()), (1.0, 0.5));

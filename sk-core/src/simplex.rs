@@ -95,10 +95,10 @@ fn checked_sum<F: Real>(weights: &[F]) -> Result<f64, SimplexError> {
     for (index, w) in weights.iter().enumerate() {
         let value = w.to_f64().unwrap_or(f64::NAN);
         if !value.is_finite() {
-            return Err(SimplexError::NotFinite { index, value });
+            return Err(SimplexError::Value { index, value, expected: "be finite" });
         }
         if value < 0.0 {
-            return Err(SimplexError::Negative { index, value });
+            return Err(SimplexError::Value { index, value, expected: "not be negative" });
         }
         sum += value;
     }
@@ -113,8 +113,9 @@ mod tests {
     #[test]
     fn refuses_what_is_not_a_weight() {
         assert_eq!(Simplex::<f64>::new(vec![]), Err(SimplexError::Empty));
-        assert_eq!(Simplex::new(vec![0.5, -0.5, 1.0]), Err(SimplexError::Negative { index: 1, value: -0.5 }));
-        assert!(matches!(Simplex::new(vec![f64::NAN, 1.0]), Err(SimplexError::NotFinite { index: 0, .. })));
+        let negative = SimplexError::Value { index: 1, value: -0.5, expected: "not be negative" };
+        assert_eq!(Simplex::new(vec![0.5, -0.5, 1.0]), Err(negative));
+        assert!(matches!(Simplex::new(vec![f64::NAN, 1.0]), Err(SimplexError::Value { index: 0, expected: "be finite", .. })));
         assert!(matches!(Simplex::new(vec![0.5, 0.4]), Err(SimplexError::Sum { .. })));
         assert!(matches!(Simplex::normalized(vec![0.0, 0.0]), Err(SimplexError::Sum { .. })));
         assert!(serde_json::from_str::<Simplex>("[0.7,0.7]").is_err());

@@ -20,7 +20,7 @@ fn a_batch_says_which_candidate_is_at_fault() {
         let sigma = Batch::new(&[0.0; 3], &[0.0, value, 0.0]).unwrap_err();
         assert_eq!(said(sigma), format!("dispersion of candidate 1 is {value}; dispersions must be finite and not negative"));
     }
-    assert!(matches!(Batch::new(&[0.0f32], &[-1e-30]), Err(ScoreError::Sigma { candidate: 0, .. })));
+    assert!(matches!(Batch::new(&[0.0f32], &[-1e-30]), Err(ScoreError::Value { quantity: "dispersion", candidate: 0, .. })));
     let batch = Batch::new(&[3.0, -1.0], &[0.0, 2.0]).unwrap();
     assert_eq!((batch.mu(), batch.sigma(), batch.fluency(), batch.len()), (&[3.0, -1.0][..], &[0.0, 2.0][..], None, 2));
     assert!(batch.blades().is_none());
@@ -124,7 +124,10 @@ fn weights_off_the_simplex_are_refused() {
             assert_eq!(said(refused), format!("weight {index} is {value}; weights must be finite"));
         }
     }
-    assert_eq!(Simplex::normalized([1.0, 2.0, -1e-300]), Err(SimplexError::Negative { index: 2, value: -1e-300 }));
+    assert_eq!(
+        Simplex::normalized([1.0, 2.0, -1e-300]),
+        Err(SimplexError::Value { index: 2, value: -1e-300, expected: "not be negative" })
+    );
     assert_eq!(Simplex::<f64>::normalized([]), Err(SimplexError::Empty));
     assert_eq!(Simplex::<f64>::uniform(0), Err(SimplexError::Empty));
     assert_eq!(Simplex::new([0.0, 0.0]), Err(SimplexError::Sum { sum: 0.0, expected: "1" }));
@@ -139,8 +142,8 @@ fn weights_off_the_simplex_are_refused() {
 #[test]
 fn a_score_is_finite_and_its_dispersion_not_negative() {
     for value in NOT_FINITE {
-        assert!(matches!(Score::new(value, 0.0), Err(ScoreError::Mu { candidate: 0, .. })));
-        assert!(matches!(Score::new(0.0, value), Err(ScoreError::Sigma { candidate: 0, .. })));
+        assert!(matches!(Score::new(value, 0.0), Err(ScoreError::Value { quantity: "score", candidate: 0, .. })));
+        assert!(matches!(Score::new(0.0, value), Err(ScoreError::Value { quantity: "dispersion", candidate: 0, .. })));
     }
     assert_eq!(Score::new(f64::MAX, f64::MAX).unwrap().mu(), f64::MAX);
     assert!(Score::new(0.0, -0.0).is_ok());
