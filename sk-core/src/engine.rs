@@ -125,28 +125,12 @@ const GREEDY: f32 = 1e-5;
 
 /// The sampling of a token from logits, in the order of transformers: repetition penalty,
 /// temperature, top-k, top-p.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "RawSampling", deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
     temperature: f32,
     top_p: f32,
     top_k: usize,
     repetition_penalty: f32,
-}
-
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RawSampling {
-    temperature: f32,
-    top_p: f32,
-    top_k: usize,
-    repetition_penalty: f32,
-}
-
-impl Default for RawSampling {
-    fn default() -> Self {
-        Self { temperature: 1.0, top_p: 1.0, top_k: 0, repetition_penalty: 1.0 }
-    }
 }
 
 impl Sampling {
@@ -222,13 +206,6 @@ impl Sampling {
     }
 }
 
-impl TryFrom<RawSampling> for Sampling {
-    type Error = ParameterError;
-    fn try_from(raw: RawSampling) -> Result<Self, ParameterError> {
-        Self::new(raw.temperature, raw.top_p, raw.top_k, raw.repetition_penalty)
-    }
-}
-
 /// The tokens of the vocabulary that are candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VocabularyHead {
@@ -283,8 +260,6 @@ mod tests {
         ] {
             assert!(sampling.unwrap_err().to_string().starts_with(field));
         }
-        assert!(serde_json::from_str::<Sampling>(r#"{"top_p": 2.0}"#).is_err());
-        assert!(serde_json::from_str::<Sampling>(r#"{"topp": 0.5}"#).is_err());
     }
 
     #[test]
