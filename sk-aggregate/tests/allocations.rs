@@ -48,8 +48,8 @@ fn normalizers<F: Real>(n: usize) {
     let mut composite = Composite::default();
     for rule in rules {
         let normalizers: [&dyn Normalizer<F>; 5] = [
-            &CandidateBatch::paper().with_propagation(rule.clone()),
-            &CandidateBatch::sound().with_propagation(rule.clone()),
+            &CandidateBatch { propagation: rule.clone(), ..CandidateBatch::paper() },
+            &CandidateBatch { propagation: rule.clone(), ..CandidateBatch::sound() },
             &Raw { propagation: rule.clone() },
             &Rank { propagation: rule.clone() },
             &Robust { propagation: rule.clone() },
@@ -119,10 +119,10 @@ fn selectors<F: Real>(n: usize) {
     // Half of the candidates are above the threshold.
     let middle = n as f64 / 2.0;
     let criteria = [
-        Criterion::Score,
+        Criterion::LowerBound { kappa: 0.0 },
         Criterion::LowerBound { kappa: 0.1 },
-        Criterion::blade("harmless"),
-        Criterion::blade("nobody"),
+        Criterion::Blade { name: "harmless".into(), kappa: 0.0 },
+        Criterion::Blade { name: "nobody".into(), kappa: 0.0 },
         Criterion::Fluency,
         Criterion::Rating,
     ];
@@ -134,8 +134,12 @@ fn selectors<F: Real>(n: usize) {
             }
         }
     }
-    let inner = Gate::new(Criterion::blade("helpful"), middle / 2.0, Fallback::Open, softmax()).unwrap();
-    distribute("gates", &Gate::new(Criterion::blade("harmless"), middle, Fallback::Best, inner).unwrap());
+    let inner =
+        Gate::new(Criterion::Blade { name: "helpful".into(), kappa: 0.0 }, middle / 2.0, Fallback::Open, softmax()).unwrap();
+    distribute(
+        "gates",
+        &Gate::new(Criterion::Blade { name: "harmless".into(), kappa: 0.0 }, middle, Fallback::Best, inner).unwrap(),
+    );
 }
 
 /// ψ = μ_i − μ_j.

@@ -8,11 +8,9 @@ use crate::argmax::{highest, point_mass};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Criterion {
-    /// The composite score μ_i. It is relative to the batch unless the normaliser is raw.
-    Score,
-    /// μ_i − κ σ_i of the composite.
+    /// μ_i − κ σ_i of the composite. It is relative to the batch unless the normaliser is raw.
     LowerBound {
-        /// κ.
+        /// κ; 0 for the score alone.
         kappa: f64,
     },
     /// μ_i − κ σ_i of one blade, before normalisation and whatever its weight. The threshold is in
@@ -28,13 +26,6 @@ pub enum Criterion {
     Fluency,
     /// The rating R_i.
     Rating,
-}
-
-impl Criterion {
-    /// Returns the criterion for the score of the blade `name`, with κ = 0.
-    pub fn blade(name: impl Into<Arc<str>>) -> Self {
-        Self::Blade { name: name.into(), kappa: 0.0 }
-    }
 }
 
 /// The rule of a [`Gate`] if no candidate passes.
@@ -84,7 +75,6 @@ impl<S> Gate<S> {
             mu.iter().zip(sigma).map(|(&mu, &sigma)| mu - kappa * sigma).collect()
         };
         match &self.criterion {
-            Criterion::Score => batch.mu().iter().copied().collect(),
             Criterion::LowerBound { kappa } => lower_bound(*kappa, batch.mu(), batch.sigma()),
             Criterion::Blade { name, kappa } => match batch.blades().and_then(|table| Some((table, table.find(name)?))) {
                 Some((table, k)) => lower_bound(*kappa, table.mu(k), table.sigma(k)),

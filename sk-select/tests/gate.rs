@@ -28,7 +28,9 @@ fn gate<S>(name: &str, kappa: f64, threshold: f64, fallback: Fallback, inner: S)
 fn what_a_blade_puts_below_its_threshold_cannot_be_drawn() {
     let table = blades();
     let batch = Batch::trusted(&MU, &SIGMA).with_blades(&table);
-    let harmless = |threshold| Gate::new(Criterion::blade("harmless"), threshold, Fallback::Best, Argmax).unwrap();
+    let harmless = |threshold| {
+        Gate::new(Criterion::Blade { name: "harmless".into(), kappa: 0.0 }, threshold, Fallback::Best, Argmax).unwrap()
+    };
     assert_eq!(select(&harmless(-0.5), &batch), [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(select(&harmless(-0.2), &batch), [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(select(&harmless(0.0), &batch), [0.0, 0.0, 1.0, 0.0]);
@@ -72,7 +74,7 @@ fn gates_nest_and_the_inner_one_sees_those_that_passed() {
 fn rules_name_the_blades_they_look_at() {
     let named = |rule: &dyn Selector| rule.blades().iter().map(ToString::to_string).collect::<Vec<_>>();
     assert!(named(&Argmax).is_empty());
-    assert!(named(&Gate::new(Criterion::Score, 0.0, Fallback::Best, Argmax).unwrap()).is_empty());
+    assert!(named(&Gate::new(Criterion::LowerBound { kappa: 0.0 }, 0.0, Fallback::Best, Argmax).unwrap()).is_empty());
     let nested = gate("a", 0.0, 0.0, Fallback::Best, gate("b", 0.0, 0.0, Fallback::Best, Argmax));
     assert_eq!(named(&nested), ["b", "a"]);
     assert_eq!(named(&TopK::new(2, nested.clone()).unwrap()), ["b", "a"]);
