@@ -108,7 +108,7 @@ fn degrees_of_freedom_are_checked() {
     }
     let refused = StudentT::new(0.05).unwrap_err().to_string();
     assert_eq!(refused, "degrees of freedom is 0.05; it must be finite and at least 0.1");
-    assert_eq!([4.0, StudentT::FEWEST, 25.0, f64::MAX].map(|nu| student(nu).nu()), [4.0, 0.1, 25.0, f64::MAX]);
+    assert!([4.0, 0.1, 25.0, f64::MAX].iter().all(|&nu| StudentT::new(nu).is_ok()));
 }
 
 /// For all degrees of freedom, Student's t increases everywhere, with at most its slope at 0, for

@@ -42,11 +42,6 @@ impl<B> Guided<B> {
         ParameterError::check(lambda.is_finite() && lambda >= 0.0, "lambda", lambda, "finite and not negative")?;
         Ok(Self { inner, lambda, length })
     }
-
-    /// Returns λ.
-    pub fn lambda(&self) -> f64 {
-        self.lambda
-    }
 }
 
 impl<B: Blade> Blade for Guided<B> {

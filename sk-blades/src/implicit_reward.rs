@@ -37,11 +37,6 @@ impl ImplicitReward {
     pub fn against(self, name: impl Into<Arc<str>>) -> Self {
         Self { reference: Policy::Variant(name.into()), ..self }
     }
-
-    /// Returns β.
-    pub fn beta(&self) -> f64 {
-        self.beta
-    }
 }
 
 impl Blade for ImplicitReward {

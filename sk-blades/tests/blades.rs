@@ -66,7 +66,6 @@ fn worked_by_hand() {
     assert!(close(score(&ExpertAmateur), (0.0, 0.0)));
     assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::MinEntropy).unwrap()), (-1.0, 0.625)));
     assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::StandardError).unwrap()), (-1.0, 0.5)));
-    assert_eq!(reward(Dispersion::ZERO).beta(), BETA);
     // Rewards .1 and −.05: mean .025, sample std .15/√2.
     assert!(close(score(&Ensemble::new(["honest", "honest-2"], BETA).unwrap()), (0.025, 0.15 / 2f64.sqrt())));
     // With one of them twice: mean .05, deviations .05 .05 −.1, sample variance .015/2.
@@ -126,7 +125,6 @@ fn heads_worked_by_hand() {
     assert_eq!(all(&args(0.0, Length::Summed)), [(-3.0, 0.0), (-0.5, 0.0)]);
     let fudge = Guided::new(kind(LabelSpread::Bernoulli), 2.0, Length::Summed).unwrap();
     near(all(&fudge)[1], (-0.5 + 2.0 * 0.2f64.ln(), 0.8));
-    assert_eq!(fudge.lambda(), 2.0);
     // The implicit reward is zero here, because the variants equal the backbone.
     let implicit = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
     assert_eq!(all(&Guided::new(implicit, 3.0, Length::Summed).unwrap()), [(-3.0, 1.5), (-0.5, 1.5)]);

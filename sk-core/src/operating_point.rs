@@ -81,17 +81,6 @@ impl OperatingPoint {
         ("helpfulness", Self::HELPFULNESS),
         ("honesty", Self::HONESTY),
     ];
-
-    /// Returns the published point called `name`, if there is one.
-    ///
-    /// ```
-    /// use sk_core::OperatingPoint;
-    /// assert_eq!(OperatingPoint::published("hhh").unwrap().rounds, 5);
-    /// assert!(OperatingPoint::published("humour").is_none());
-    /// ```
-    pub fn published(name: &str) -> Option<Self> {
-        Self::PUBLISHED.iter().find(|(published, _)| *published == name).map(|&(_, point)| point)
-    }
 }
 
 impl Default for OperatingPoint {

@@ -1,10 +1,7 @@
-use serde::{Deserialize, Serialize};
-
 use crate::{ParameterError, Real, Scratch};
 
 /// The divisor of a variance over N values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deviation {
     /// N − 1, as in the published runs.
     #[default]
@@ -135,16 +132,6 @@ impl Standardize {
             epsilon: check("epsilon", epsilon)?,
             centre_below: check("the threshold of standardisation", centre_below)?,
         })
-    }
-
-    /// Returns the divisor of the variance.
-    pub fn deviation(&self) -> Deviation {
-        self.deviation
-    }
-
-    /// Returns ε.
-    pub fn epsilon(&self) -> f64 {
-        self.epsilon
     }
 
     /// Computes the moments of a batch with this rule's divisor.
@@ -279,7 +266,7 @@ mod tests {
         assert!(Standardize::new(Deviation::Sample, 0.0, f64::NAN).is_err());
         assert_eq!(Standardize::new(Deviation::Sample, 1e-6, 1e-8), Ok(Standardize::PAPER));
         let population = Standardize::new(Deviation::Population, 0.5, 0.0).unwrap();
-        assert_eq!((population.deviation(), population.epsilon()), (Deviation::Population, 0.5));
+        assert_eq!((population.deviation, population.epsilon), (Deviation::Population, 0.5));
     }
 
     #[test]

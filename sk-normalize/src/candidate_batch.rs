@@ -47,12 +47,6 @@ impl CandidateBatch {
     pub fn sound() -> Self {
         Self::default()
     }
-
-    /// Replaces the propagation rule.
-    #[must_use]
-    pub fn with_propagation(self, propagation: Propagation) -> Self {
-        Self { propagation, ..self }
-    }
 }
 
 impl<F: Real> Normalizer<F> for CandidateBatch {

@@ -60,7 +60,7 @@ proptest! {
     fn composites_are_invariant_under_g(((rows, weights), moved) in moved()) {
         for propagation in propagations(rows.len()) {
             let normalizers: [&dyn Normalizer; 4] = [
-                &CandidateBatch::sound().with_propagation(propagation.clone()),
+                &CandidateBatch { propagation: propagation.clone(), ..CandidateBatch::sound() },
                 &CandidateBatch { dispersion: DispersionUnit::Own, propagation: propagation.clone(), ..Default::default() },
                 &Rank { propagation: propagation.clone() },
                 &Robust { propagation: propagation.clone() },
@@ -202,8 +202,8 @@ proptest! {
         let weights = vec![1.0; rows.len()];
         for propagation in propagations(rows.len()) {
             let normalizers: [&dyn Normalizer; 5] = [
-                &CandidateBatch::sound().with_propagation(propagation.clone()),
-                &CandidateBatch::paper().with_propagation(propagation.clone()),
+                &CandidateBatch { propagation: propagation.clone(), ..CandidateBatch::sound() },
+                &CandidateBatch { propagation: propagation.clone(), ..CandidateBatch::paper() },
                 &Raw { propagation: propagation.clone() },
                 &Rank { propagation: propagation.clone() },
                 &Robust { propagation },

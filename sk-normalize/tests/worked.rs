@@ -56,13 +56,6 @@ fn cbn_in_each_convention() {
 }
 
 #[test]
-fn a_convention_with_another_propagation_keeps_the_rest() {
-    let independent = CandidateBatch::paper().with_propagation(Propagation::Independent);
-    assert_eq!(independent, CandidateBatch { propagation: Propagation::Independent, ..CandidateBatch::paper() });
-    assert_ne!(independent, CandidateBatch::sound().with_propagation(Propagation::Independent));
-}
-
-#[test]
 fn a_blade_without_spread_contributes_nothing_when_epsilon_is_zero() {
     let rows = vec![(vec![0.1; 3], vec![0.3; 3]), (vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])];
     for normalizer in [&CandidateBatch::sound() as &dyn Normalizer, &Rank::default()] {

@@ -48,11 +48,6 @@ impl StudentT {
         let form = if nu < expansion::FROM { Form::Fraction(Fraction::new(nu)) } else { Form::Expansion(Expansion::new(nu)) };
         Ok(Self { nu, form })
     }
-
-    /// Returns ν.
-    pub fn nu(&self) -> f64 {
-        self.nu
-    }
 }
 
 impl<F: Real> Link<F> for StudentT {

@@ -90,11 +90,6 @@ impl SwissElo {
         Ok(Self { k_max, k_min, ..self })
     }
 
-    /// Returns R.
-    pub fn rounds(&self) -> usize {
-        self.rounds
-    }
-
     /// Returns the conversion of a batch for the tournament.
     pub fn entry(&self) -> &Entry {
         &self.entry
