@@ -61,16 +61,16 @@ impl Discriminator {
 impl Blade for Discriminator {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let values = reading::last_values(step, &self.head)?;
-        assert_eq!(out.len(), values.len(), "one score per candidate");
-        for (candidate, (score, &log_odds)) in out.iter_mut().zip(&*values).enumerate() {
+        let score = |candidate: usize, _| {
+            let log_odds = values[candidate];
             let sigma = match self.spread {
                 // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which stays precise if p is close to 1.
                 LabelSpread::Bernoulli => (0.5 * (log_sigmoid(log_odds) + log_sigmoid(-log_odds))).exp(),
                 LabelSpread::Constant(sigma) => sigma,
             };
-            *score = reading::score(candidate, log_sigmoid(log_odds), sigma)?;
-        }
-        Ok(())
+            (log_sigmoid(log_odds), sigma)
+        };
+        Ok(reading::write(out, values.len(), score)?)
     }
 
     fn policies(&self) -> Vec<Policy> {

@@ -55,10 +55,9 @@ impl Dispersion {
     /// Completes σ once μ of all candidates is known.
     pub(crate) fn complete(self, scores: &mut [Score]) -> Result<(), BladeError> {
         if self == Self::Deviation {
-            let mean = scores.iter().map(|score| score.mu() / scores.len() as f64).sum::<f64>();
-            for (candidate, score) in scores.iter_mut().enumerate() {
-                *score = reading::score(candidate, score.mu(), (score.mu() - mean).abs())?;
-            }
+            let n = scores.len();
+            let mean = scores.iter().map(|score| score.mu() / n as f64).sum::<f64>();
+            reading::write(scores, n, |_, score| (score.mu(), (score.mu() - mean).abs()))?;
         }
         Ok(())
     }

@@ -31,13 +31,12 @@ impl Blade for DivergenceRatio {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let backbone = reading::of(step, &Policy::Backbone)?;
         let policy = reading::of(step, &self.policy)?;
-        assert_eq!(out.len(), policy.len(), "one score per candidate");
-        for (candidate, score) in out.iter_mut().enumerate() {
+        let score = |candidate: usize, _| {
             let (k, b) = (&policy[candidate].log_probs, &backbone[candidate].log_probs);
             let terms = k.iter().zip(b).map(|(&k, &b)| self.divergence.gradient(f64::from(k) - f64::from(b)));
-            *score = reading::score(candidate, terms.sum::<f64>() / k.len() as f64, 0.0)?;
-        }
-        Ok(())
+            (terms.sum::<f64>() / k.len() as f64, 0.0)
+        };
+        Ok(reading::write(out, policy.len(), score)?)
     }
 
     fn policies(&self) -> Vec<Policy> {

@@ -36,7 +36,6 @@ impl Ensemble {
 impl Blade for Ensemble {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let backbone = reading::of(step, &Policy::Backbone)?;
-        assert_eq!(out.len(), backbone.len(), "one score per candidate");
         // Row m for member m.
         let mut rewards = Scratch::empty();
         for policy in &self.policies {
@@ -46,13 +45,13 @@ impl Blade for Ensemble {
             rewards.extend(reading::of(step, policy)?.iter().zip(backbone).map(reward));
         }
         let m = self.policies.len() as f64;
-        for (candidate, score) in out.iter_mut().enumerate() {
+        let score = |candidate, _| {
             let rewards = rewards.iter().skip(candidate).step_by(backbone.len());
             let mu = rewards.clone().sum::<f64>() / m;
             let variance = rewards.map(|r| (r - mu).powi(2)).sum::<f64>() / (m - 1.0);
-            *score = reading::score(candidate, mu, variance.sqrt())?;
-        }
-        Ok(())
+            (mu, variance.sqrt())
+        };
+        Ok(reading::write(out, backbone.len(), score)?)
     }
 
     fn policies(&self) -> Vec<Policy> {

@@ -18,12 +18,8 @@ pub struct ExpertAmateur;
 impl Blade for ExpertAmateur {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let expert = reading::of(step, &Policy::Backbone)?;
-        assert_eq!(out.len(), expert.len(), "one score per candidate");
-        for (index, (score, candidate)) in out.iter_mut().zip(step.candidates.iter()).enumerate() {
-            let mu = reading::mean(&expert[index].log_probs) - reading::mean(&candidate.log_probs);
-            *score = reading::score(index, mu, 0.0)?;
-        }
-        Ok(())
+        let mu = |i: usize| reading::mean(&expert[i].log_probs) - reading::mean(&step.candidates[i].log_probs);
+        Ok(reading::write(out, expert.len(), |candidate, _| (mu(candidate), 0.0))?)
     }
 
     fn policies(&self) -> Vec<Policy> {

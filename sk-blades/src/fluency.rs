@@ -15,10 +15,7 @@ pub struct Fluency;
 
 impl Blade for Fluency {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
-        assert_eq!(out.len(), step.candidates.len(), "one score per candidate");
-        for (index, (score, candidate)) in out.iter_mut().zip(step.candidates.iter()).enumerate() {
-            *score = reading::score(index, reading::mean(&candidate.log_probs), 0.0)?;
-        }
-        Ok(())
+        let mu = |candidate: usize| reading::mean(&step.candidates[candidate].log_probs);
+        Ok(reading::write(out, step.candidates.len(), |candidate, _| (mu(candidate), 0.0))?)
     }
 }

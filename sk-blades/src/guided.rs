@@ -48,20 +48,20 @@ impl<B: Blade> Blade for Guided<B> {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let backbone = reading::of(step, &Policy::Backbone)?;
         self.inner.score(step, out)?;
-        assert_eq!(out.len(), backbone.len(), "one score per candidate");
-        for (candidate, (score, read)) in out.iter_mut().zip(backbone).enumerate() {
-            let mean = reading::mean(&read.log_probs);
+        let score = |candidate: usize, inner: Score| {
+            let log_probs = &backbone[candidate].log_probs;
+            let mean = reading::mean(log_probs);
             let log_prob = match self.length {
-                Length::Summed => mean * read.log_probs.len() as f64,
+                Length::Summed => mean * log_probs.len() as f64,
                 Length::PerToken => mean,
                 Length::Ratio => {
                     let proposal = &step.candidates[candidate].log_probs;
                     (mean - reading::mean(proposal)) * proposal.len() as f64
                 }
             };
-            *score = reading::score(candidate, log_prob + self.lambda * score.mu(), self.lambda * score.sigma())?;
-        }
-        Ok(())
+            (log_prob + self.lambda * inner.mu(), self.lambda * inner.sigma())
+        };
+        Ok(reading::write(out, backbone.len(), score)?)
     }
 
     fn policies(&self) -> Vec<Policy> {

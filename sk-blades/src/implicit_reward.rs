@@ -43,13 +43,13 @@ impl Blade for ImplicitReward {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let reference = reading::of(step, &self.reference)?;
         let policy = reading::with(step, &self.policy, self.dispersion)?;
-        assert_eq!(out.len(), policy.len(), "one score per candidate");
-        for (candidate, score) in out.iter_mut().enumerate() {
+        let score = |candidate: usize, _| {
             let (k, b) = (&policy[candidate], &reference[candidate]);
             let ratios = k.log_probs.iter().zip(&b.log_probs).map(|(&k, &b)| f64::from(k) - f64::from(b));
             let mu = self.beta * ratios.clone().sum::<f64>() / k.log_probs.len() as f64;
-            *score = reading::score(candidate, mu, self.dispersion.sigma(k, self.beta, ratios))?;
-        }
+            (mu, self.dispersion.sigma(k, self.beta, ratios))
+        };
+        reading::write(out, policy.len(), score)?;
         Ok(self.dispersion.complete(out)?)
     }
 

@@ -30,12 +30,12 @@ impl Likelihood {
 impl Blade for Likelihood {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let policy = reading::with(step, &self.policy, self.dispersion)?;
-        assert_eq!(out.len(), policy.len(), "one score per candidate");
-        for (candidate, (score, read)) in out.iter_mut().zip(policy).enumerate() {
+        let score = |candidate: usize, _| {
+            let read = &policy[candidate];
             let terms = read.log_probs.iter().map(|&p| f64::from(p));
-            let sigma = self.dispersion.sigma(read, 1.0, terms);
-            *score = reading::score(candidate, reading::mean(&read.log_probs), sigma)?;
-        }
+            (reading::mean(&read.log_probs), self.dispersion.sigma(read, 1.0, terms))
+        };
+        reading::write(out, policy.len(), score)?;
         Ok(self.dispersion.complete(out)?)
     }
 

@@ -53,14 +53,20 @@ fn same_length(
     if got == expected { Ok(()) } else { Err(BladeError::Tokens { policy: policy.clone(), quantity, candidate, expected, got }) }
 }
 
-/// Creates a score. The error has the candidate's index.
-pub(crate) fn score(candidate: usize, mu: f64, sigma: f64) -> Result<Score, BladeError> {
-    Score::new(mu, sigma).map_err(|mut error| {
-        if let ScoreError::Value { candidate: index, .. } = &mut error {
-            *index = candidate;
-        }
-        error.into()
-    })
+/// Replaces the score of each of `n` candidates by the (μ, σ) that `score` computes from its index
+/// and its score so far. The error has the candidate's index.
+pub(crate) fn write(out: &mut [Score], n: usize, score: impl Fn(usize, Score) -> (f64, f64)) -> Result<(), BladeError> {
+    assert_eq!(out.len(), n, "one score per candidate");
+    for (index, out) in out.iter_mut().enumerate() {
+        let (mu, sigma) = score(index, *out);
+        *out = Score::new(mu, sigma).map_err(|mut error| {
+            if let ScoreError::Value { candidate, .. } = &mut error {
+                *candidate = index;
+            }
+            error
+        })?;
+    }
+    Ok(())
 }
 
 /// Returns the mean over tokens, computed in `f64`.

@@ -30,11 +30,7 @@ impl RewardHead {
 impl Blade for RewardHead {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let values = reading::last_values(step, &self.head)?;
-        assert_eq!(out.len(), values.len(), "one score per candidate");
-        for (candidate, (score, &reward)) in out.iter_mut().zip(&*values).enumerate() {
-            *score = reading::score(candidate, reward, 0.0)?;
-        }
-        Ok(())
+        Ok(reading::write(out, values.len(), |candidate, _| (values[candidate], 0.0))?)
     }
 
     fn policies(&self) -> Vec<Policy> {
