@@ -42,6 +42,24 @@ pub enum Axiom {
     A8,
 }
 
+/// A law: checks the axiom on one case.
+type Law = fn(&dyn Aggregator, &Case) -> Result<(), Violation>;
+
+/// Symbol, name and law of each axiom, in the order of [`Axiom::ALL`].
+const TABLE: [(&str, &str, Law); Axiom::ALL.len()] = [
+    ("A0", "totality", laws::totality),
+    ("A1", "anonymity", laws::anonymity),
+    ("A2", "translation", laws::translation),
+    ("A3", "scale (ranking)", laws::scale_of_ranking),
+    ("A3′", "scale (ratings)", laws::scale_of_ratings),
+    ("A4", "monotonicity", laws::monotonicity),
+    ("A5", "attenuation", laws::attenuation),
+    ("A5′", "attenuation (envelope)", laws::envelope),
+    ("A6", "decomposability", laws::decomposability),
+    ("A7", "constant sum", laws::constant_sum),
+    ("A8", "single channel", laws::single_channel),
+];
+
 impl Axiom {
     /// All of them, in order.
     pub const ALL: [Self; 11] =
@@ -49,36 +67,12 @@ impl Axiom {
 
     /// Returns the symbol, such as "A3′".
     pub fn symbol(self) -> &'static str {
-        match self {
-            Self::A0 => "A0",
-            Self::A1 => "A1",
-            Self::A2 => "A2",
-            Self::A3 => "A3",
-            Self::A3Prime => "A3′",
-            Self::A4 => "A4",
-            Self::A5 => "A5",
-            Self::A5Prime => "A5′",
-            Self::A6 => "A6",
-            Self::A7 => "A7",
-            Self::A8 => "A8",
-        }
+        TABLE[self as usize].0
     }
 
     /// Returns the name in a word or two.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::A0 => "totality",
-            Self::A1 => "anonymity",
-            Self::A2 => "translation",
-            Self::A3 => "scale (ranking)",
-            Self::A3Prime => "scale (ratings)",
-            Self::A4 => "monotonicity",
-            Self::A5 => "attenuation",
-            Self::A5Prime => "attenuation (envelope)",
-            Self::A6 => "decomposability",
-            Self::A7 => "constant sum",
-            Self::A8 => "single channel",
-        }
+        TABLE[self as usize].1
     }
 
     /// Checks whether `operator` satisfies the axiom on one case.
@@ -86,19 +80,7 @@ impl Axiom {
     /// # Errors
     /// If it does not, with both sides of the relation.
     pub fn law(self, operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-        match self {
-            Self::A0 => laws::totality(operator, case),
-            Self::A1 => laws::anonymity(operator, case),
-            Self::A2 => laws::translation(operator, case),
-            Self::A3 => laws::scale_of_ranking(operator, case),
-            Self::A3Prime => laws::scale_of_ratings(operator, case),
-            Self::A4 => laws::monotonicity(operator, case),
-            Self::A5 => laws::attenuation(operator, case),
-            Self::A5Prime => laws::envelope(operator, case),
-            Self::A6 => laws::decomposability(operator, case),
-            Self::A7 => laws::constant_sum(operator, case),
-            Self::A8 => laws::single_channel(operator, case),
-        }
+        TABLE[self as usize].2(operator, case)
     }
 }
 

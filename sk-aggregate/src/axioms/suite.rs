@@ -48,50 +48,25 @@ macro_rules! axioms {
 
             const FAILS: &[$crate::axioms::Axiom] = &[$($($crate::axioms::Axiom::$axiom),+)?];
 
-            #[test]
-            fn a0_totality() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A0, &$operator, FAILS);
-            }
-            #[test]
-            fn a1_anonymity() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A1, &$operator, FAILS);
-            }
-            #[test]
-            fn a2_translation() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A2, &$operator, FAILS);
-            }
-            #[test]
-            fn a3_scale_of_ranking() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A3, &$operator, FAILS);
-            }
-            #[test]
-            fn a3_prime_scale_of_ratings() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A3Prime, &$operator, FAILS);
-            }
-            #[test]
-            fn a4_monotonicity() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A4, &$operator, FAILS);
-            }
-            #[test]
-            fn a5_attenuation() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A5, &$operator, FAILS);
-            }
-            #[test]
-            fn a5_prime_envelope() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A5Prime, &$operator, FAILS);
-            }
-            #[test]
-            fn a6_decomposability() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A6, &$operator, FAILS);
-            }
-            #[test]
-            fn a7_constant_sum() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A7, &$operator, FAILS);
-            }
-            #[test]
-            fn a8_single_channel() {
-                $crate::axioms::assert_declared($crate::axioms::Axiom::A8, &$operator, FAILS);
+            $crate::axioms! { @tests $operator;
+                a0_totality A0,
+                a1_anonymity A1,
+                a2_translation A2,
+                a3_scale_of_ranking A3,
+                a3_prime_scale_of_ratings A3Prime,
+                a4_monotonicity A4,
+                a5_attenuation A5,
+                a5_prime_envelope A5Prime,
+                a6_decomposability A6,
+                a7_constant_sum A7,
+                a8_single_channel A8,
             }
         }
     };
+    (@tests $operator:expr; $($test:ident $axiom:ident,)+) => {$(
+        #[test]
+        fn $test() {
+            $crate::axioms::assert_declared($crate::axioms::Axiom::$axiom, &$operator, FAILS);
+        }
+    )+};
 }
