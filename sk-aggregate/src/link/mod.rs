@@ -1,3 +1,33 @@
+/// Defines a link by its greatest slope, g of one value, and g of a magnitude in functions that
+/// vectorise.
+macro_rules! link {
+    ($(#[$doc:meta])* $name:ident, slope: $slope:expr, one: |$u:ident| $one:expr, many: |$magnitude:ident| $many:expr,) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct $name;
+
+        impl<F: Real> Link<F> for $name {
+            fn g(&self, $u: F) -> F {
+                $one
+            }
+            fn apply(&self, u: &mut [F]) {
+                lanes::map(u, self);
+            }
+            fn lipschitz(&self) -> Option<F> {
+                Some(F::of($slope))
+            }
+        }
+
+        impl Function<1> for $name {
+            #[inline(always)]
+            fn at(&self, [u]: [f64; 1]) -> f64 {
+                let $magnitude = u.abs();
+                ($many).copysign(u)
+            }
+        }
+    };
+}
+
 mod bounded;
 mod slow;
 mod student_t;

@@ -11,13 +11,12 @@ use crate::lanes::{self, Function};
 /// u.
 const SQUARES_TO: f64 = 1e9;
 
-/// g(u) = asinh(u). L_g = 1. It is the identity near zero and logarithmic for large u. u·g′(u)
-/// increases, so attenuation (A5) is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asinh;
-
-impl<F: Real> Link<F> for Asinh {
-    fn g(&self, u: F) -> F {
+link! {
+    /// g(u) = asinh(u). L_g = 1. It is the identity near zero and logarithmic for large u. u·g′(u)
+    /// increases, so attenuation (A5) is exact.
+    Asinh,
+    slope: 1.0,
+    one: |u| {
         let a = u.abs();
         let magnitude = if a < F::of(SQUARES_TO) {
             // log(a + √(a² + 1)) with the 1 separated, which keeps the relative error small near
@@ -28,44 +27,16 @@ impl<F: Real> Link<F> for Asinh {
             a.ln() + F::of(std::f64::consts::LN_2)
         };
         magnitude.copysign(u)
-    }
-    fn apply(&self, u: &mut [F]) {
-        lanes::map(u, self);
-    }
-    fn lipschitz(&self) -> Option<F> {
-        Some(F::one())
-    }
+    },
+    many: |a| elementary::asinh(a),
 }
 
-impl Function<1> for Asinh {
-    #[inline(always)]
-    fn at(&self, [u]: [f64; 1]) -> f64 {
-        elementary::asinh(u.abs()).copysign(u)
-    }
-}
-
-/// g(u) = sign(u) · log(1 + |u|). L_g = 1. Attenuation (A5) is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SignedLog;
-
-impl<F: Real> Link<F> for SignedLog {
-    fn g(&self, u: F) -> F {
-        let magnitude = u.abs().ln_1p();
-        magnitude.copysign(u)
-    }
-    fn apply(&self, u: &mut [F]) {
-        lanes::map(u, self);
-    }
-    fn lipschitz(&self) -> Option<F> {
-        Some(F::one())
-    }
-}
-
-impl Function<1> for SignedLog {
-    #[inline(always)]
-    fn at(&self, [u]: [f64; 1]) -> f64 {
-        elementary::ln_1p(u.abs()).copysign(u)
-    }
+link! {
+    /// g(u) = sign(u) · log(1 + |u|). L_g = 1. Attenuation (A5) is exact.
+    SignedLog,
+    slope: 1.0,
+    one: |u| u.abs().ln_1p().copysign(u),
+    many: |a| elementary::ln_1p(a),
 }
 
 /// g(u) = u. L_g = 1.
