@@ -15,17 +15,9 @@ pub trait Kernel<F: Real = f64>: Send + Sync {
 
 const _: Option<&dyn Kernel<f64>> = None;
 
-macro_rules! forward {
-    ($($pointer:ty),+) => {$(
-        impl<F: Real, T: Kernel<F> + ?Sized> Kernel<F> for $pointer {
-            fn psi(&self, own: (F, F), rival: (F, F)) -> F {
-                (**self).psi(own, rival)
-            }
-        }
-    )+};
+forward! { Kernel
+    fn psi(&self, own: (F, F), rival: (F, F)) -> F;
 }
-
-forward!(&T, Box<T>, std::sync::Arc<T>);
 
 /// The operator of a kernel: R_i = Σ_{j≠i} ψ(μ_i, σ_i; μ_j, σ_j) (A6).
 ///

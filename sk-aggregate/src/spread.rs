@@ -28,20 +28,10 @@ pub trait Spread<F: Real = f64>: Send + Sync {
 
 const _: Option<&dyn Spread<f64>> = None;
 
-macro_rules! forward {
-    ($($pointer:ty),+) => {$(
-        impl<F: Real, T: Spread<F> + ?Sized> Spread<F> for $pointer {
-            fn s(&self, a: F, b: F) -> F {
-                (**self).s(a, b)
-            }
-            fn apply(&self, a: &mut [F], b: &[F]) {
-                (**self).apply(a, b)
-            }
-        }
-    )+};
+forward! { Spread
+    fn s(&self, a: F, b: F) -> F;
+    fn apply(&self, a: &mut [F], b: &[F]);
 }
-
-forward!(&T, Box<T>, std::sync::Arc<T>);
 
 /// A power of two by which scores and dispersions are multiplied if s overflows. s is homogeneous,
 /// and what small numbers lose beside such a spread is below rounding.

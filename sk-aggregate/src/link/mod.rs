@@ -72,20 +72,8 @@ pub trait Link<F: Real = f64>: Send + Sync {
 
 const _: Option<&dyn Link<f64>> = None;
 
-macro_rules! forward {
-    ($($pointer:ty),+) => {$(
-        impl<F: Real, T: Link<F> + ?Sized> Link<F> for $pointer {
-            fn g(&self, u: F) -> F {
-                (**self).g(u)
-            }
-            fn apply(&self, u: &mut [F]) {
-                (**self).apply(u)
-            }
-            fn lipschitz(&self) -> Option<F> {
-                (**self).lipschitz()
-            }
-        }
-    )+};
+forward! { Link
+    fn g(&self, u: F) -> F;
+    fn apply(&self, u: &mut [F]);
+    fn lipschitz(&self) -> Option<F>;
 }
-
-forward!(&T, Box<T>, std::sync::Arc<T>);
