@@ -19,7 +19,7 @@ const PROMISING: f64 = 0.5;
 
 /// Returns the pair with the largest total variation found within the evaluations.
 pub(super) fn worst(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair {
-    let given = search.batch().mu().to_vec();
+    let given = search.batch.mu().to_vec();
     let mut worst = probed(search, &given);
     if anywhere {
         // Operators that distinguish ties may jump at a batch of equal scores.
@@ -27,7 +27,7 @@ pub(super) fn worst(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rn
         worst = further(worst, tied);
     }
     // With a radius of zero or a single candidate, no change is possible.
-    if search.radius() == 0.0 || given.len() == 1 {
+    if search.radius == 0.0 || given.len() == 1 {
         return worst;
     }
     climb(search, &mut worst, anywhere, rng);
@@ -51,7 +51,7 @@ pub(super) fn worst(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rn
 
 /// Returns a random pair.
 fn random(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair {
-    let before = if anywhere { scores(search, rng) } else { search.batch().mu().to_vec() };
+    let before = if anywhere { scores(search, rng) } else { search.batch.mu().to_vec() };
     let mut pair = search.still(before);
     let after = start(search, &pair.before, rng);
     search.improve(&mut pair, after);
@@ -95,11 +95,11 @@ fn meet(search: &mut Search<'_>, pair: &mut Pair, rng: &mut ChaCha8Rng) {
     let i = rng.random_range(0..n);
     let j = (i + rng.random_range(1..n)) % n;
     let mut before = pair.before.clone();
-    before[i] = search.within(before[j], before[j] + 0.5 * search.radius() * f64::from(rng.random_range(-1i8..=1)));
+    before[i] = search.within(before[j], before[j] + 0.5 * search.radius * f64::from(rng.random_range(-1i8..=1)));
     let mut moved = search.still(before);
     for past in [1.0, -1.0] {
         let mut after = moved.before.clone();
-        after[i] += past * search.radius();
+        after[i] += past * search.radius;
         search.improve(&mut moved, after);
     }
     if moved.total_variation > pair.total_variation {
@@ -116,12 +116,12 @@ fn further(a: Pair, b: Pair) -> Pair {
 /// way. Uses at most a quarter of the remaining evaluations.
 fn climb(search: &mut Search<'_>, pair: &mut Pair, anywhere: bool, rng: &mut ChaCha8Rng) {
     let mut order: Vec<usize> = (0..pair.before.len()).collect();
-    let end = search.evaluations() + search.left() / 4;
+    let end = search.evaluations + search.left() / 4;
     for _ in 0..SWEEPS {
         let mut improved = false;
         order.shuffle(rng);
         for &i in &order {
-            if search.evaluations() >= end {
+            if search.evaluations >= end {
                 return;
             }
             for target in targets(search, &pair.before, &pair.after, i, rng) {
@@ -145,7 +145,7 @@ fn climb(search: &mut Search<'_>, pair: &mut Pair, anywhere: bool, rng: &mut Cha
 
 /// Returns the scores to try for candidate `i`, given the others at `now`.
 fn targets(search: &Search<'_>, before: &[f64], now: &[f64], i: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
-    let (here, radius) = (before[i], search.radius());
+    let (here, radius) = (before[i], search.radius);
     let mut out = vec![here, here - radius, here + radius];
     out.extend((0..2).map(|_| now[i] + radius * rng.random_range(-1.0..1.0)));
     let mut rivals: Vec<f64> = (0..now.len()).filter(|&j| j != i).map(|j| now[j]).collect();
@@ -159,7 +159,7 @@ fn targets(search: &Search<'_>, before: &[f64], now: &[f64], i: usize, rng: &mut
 /// Returns random changed scores: a corner of the box, a point in it, or all scores gathered near
 /// one place.
 fn start(search: &Search<'_>, before: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> {
-    let radius = search.radius();
+    let radius = search.radius;
     let share: fn(&mut ChaCha8Rng) -> f64 = match rng.random_range(0..3) {
         0 => |rng| if rng.random_bool(0.5) { 1.0 } else { -1.0 },
         1 => |rng| rng.random_range(-1.0..1.0),
@@ -175,8 +175,8 @@ fn start(search: &Search<'_>, before: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> 
 /// Returns random initial scores: over the spread of the batch, within a few radii, on two levels,
 /// or the batch with two scores brought together.
 fn scores(search: &Search<'_>, rng: &mut ChaCha8Rng) -> Vec<f64> {
-    let (given, radius) = (search.batch().mu(), search.radius());
-    let spread = spread(given, search.batch().sigma());
+    let (given, radius) = (search.batch.mu(), search.radius);
+    let spread = spread(given, search.batch.sigma());
     let mut scores = given.to_vec();
     match rng.random_range(0..4) {
         0 => scores.iter_mut().for_each(|m| *m = spread * rng.random_range(-2.0..2.0)),

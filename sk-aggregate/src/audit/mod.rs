@@ -134,7 +134,7 @@ impl Audit {
             fluency: batch.fluency().map(<[f64]>::to_vec),
             probabilities_before: worst.from,
             probabilities_after: worst.to,
-            evaluations: search.evaluations(),
+            evaluations: search.evaluations,
         }
     }
 }

@@ -12,7 +12,7 @@ const PLACES: usize = 16;
 /// Returns the worst of the probes from `before`. They use at most half of the remaining
 /// evaluations.
 pub(super) fn probed(search: &mut Search<'_>, before: &[f64]) -> Pair {
-    let half = search.evaluations() + search.left() / 2;
+    let half = search.evaluations + search.left() / 2;
     let mut order: Vec<usize> = (0..before.len()).collect();
     order.sort_by(|&a, &b| before[a].total_cmp(&before[b]));
     let mut pair = search.still(before.to_vec());
@@ -32,14 +32,14 @@ struct Probe<'p, 's> {
 
 impl Probe<'_, '_> {
     fn go(&mut self, after: Vec<f64>) {
-        if self.search.evaluations() < self.half {
+        if self.search.evaluations < self.half {
             self.search.improve(self.pair, after);
         }
     }
 
     /// Moves the best k against the rest, apart and together, and reverses the order.
     fn split(&mut self, before: &[f64], order: &[usize]) {
-        let (n, radius) = (before.len(), self.search.radius());
+        let (n, radius) = (before.len(), self.search.radius);
         for k in 1..n {
             for sign in [1.0, -1.0] {
                 let mut after = before.to_vec();
@@ -58,7 +58,7 @@ impl Probe<'_, '_> {
 
     /// Gathers all scores at one place, in a tie or with one slightly off it.
     fn gather(&mut self, before: &[f64], order: &[usize]) {
-        let radius = self.search.radius();
+        let radius = self.search.radius;
         let stride = order.len().div_ceil(PLACES);
         for &centre in order.iter().step_by(stride) {
             let gathered: Vec<f64> = before.iter().map(|&b| self.search.within(b, before[centre])).collect();
@@ -76,7 +76,7 @@ impl Probe<'_, '_> {
     /// Moves two candidates that can meet to a tie, slightly past each other, and past each other
     /// as far as possible.
     fn meet(&mut self, before: &[f64], order: &[usize]) {
-        let radius = self.search.radius();
+        let radius = self.search.radius;
         for (rank, &i) in order.iter().enumerate() {
             for &j in order[rank + 1..].iter().take_while(|&&j| before[j] - before[i] <= 2.0 * radius) {
                 // Halved before the sum, so that large scores do not overflow.
@@ -92,7 +92,7 @@ impl Probe<'_, '_> {
 
     /// Moves one candidate alone, and one against another.
     fn push(&mut self, before: &[f64]) {
-        let radius = self.search.radius();
+        let radius = self.search.radius;
         for i in 0..before.len() {
             for sign in [1.0, -1.0] {
                 let mut after = before.to_vec();

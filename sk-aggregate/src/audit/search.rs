@@ -14,10 +14,10 @@ pub(super) struct Pair {
 pub(super) struct Search<'a> {
     aggregator: &'a dyn Aggregator,
     selector: &'a dyn Selector,
-    batch: &'a Batch<'a>,
-    radius: f64,
+    pub(super) batch: &'a Batch<'a>,
+    pub(super) radius: f64,
     limit: usize,
-    evaluations: usize,
+    pub(super) evaluations: usize,
     ratings: Vec<f64>,
 }
 
@@ -30,18 +30,6 @@ impl<'a> Search<'a> {
         limit: usize,
     ) -> Self {
         Self { aggregator, selector, batch, radius, limit, evaluations: 0, ratings: vec![0.0; batch.len()] }
-    }
-
-    pub(super) fn batch(&self) -> &'a Batch<'a> {
-        self.batch
-    }
-
-    pub(super) fn radius(&self) -> f64 {
-        self.radius
-    }
-
-    pub(super) fn evaluations(&self) -> usize {
-        self.evaluations
     }
 
     /// Returns the number of evaluations left.

@@ -86,19 +86,30 @@ impl Trial<'_> {
         Err(Violation { axiom: self.axiom, reason: reason.into(), left, right })
     }
 
-    fn ratings(&self, mu: &[f64], sigma: &[f64]) -> Vec<f64> {
-        let mut ratings = vec![f64::NAN; mu.len()];
-        self.operator.rate(&Batch::trusted(mu, sigma), &mut ratings);
-        ratings
-    }
-
     /// Returns the ratings of a batch. A rating that is not finite violates every axiom.
     fn rate(&self, mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>, Violation> {
-        let ratings = self.ratings(mu, sigma);
+        self.rate_where(mu, sigma, "")
+    }
+
+    /// As [`rate`](Self::rate). `which` describes the batch in the violation.
+    fn rate_where(&self, mu: &[f64], sigma: &[f64], which: &str) -> Result<Vec<f64>, Violation> {
+        let mut ratings = vec![f64::NAN; mu.len()];
+        self.operator.rate(&Batch::trusted(mu, sigma), &mut ratings);
         match ratings.iter().position(|r| !r.is_finite()) {
-            Some(i) => self.broken(format!("rating {i} should be finite"), ratings[i], 0.0),
+            Some(i) => self.broken(format!("rating {i} should be finite{which}"), ratings[i], 0.0),
             None => Ok(ratings),
         }
+    }
+
+    /// Returns by how much rating `who` moves when its score is raised from `low` to `high`, and
+    /// the rounding error of that move.
+    fn moved(&self, mu: &[f64], sigma: &[f64], who: usize, [low, high]: [f64; 2]) -> Result<(f64, f64), Violation> {
+        let mut mu = mu.to_vec();
+        mu[who] = low;
+        let before = self.rate(&mu, sigma)?;
+        mu[who] = high;
+        let after = self.rate(&mu, sigma)?;
+        Ok(((after[who] - before[who]).abs(), ROUNDING * largest(&before).max(largest(&after))))
     }
 
     /// Returns the ratings of a batch of two: ψ(own; rival) first, if the operator has a kernel.
@@ -135,20 +146,12 @@ pub fn totality(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
     tied[who] = tied[rival];
     let mut two = case.sigma.clone();
     (two[who], two[rival]) = (0.0, 0.0);
-    let all = vec![0.0; case.len()];
-    let finite = |mu: &[f64], sigma: &[f64], which: &str| {
-        let ratings = trial.ratings(mu, sigma);
-        match ratings.iter().position(|r| !r.is_finite()) {
-            Some(i) => trial.broken(format!("rating {i} should be finite{which}"), ratings[i], 0.0),
-            None => Ok(()),
-        }
-    };
-    finite(&case.mu, &case.sigma, "")?;
+    trial.rate(&case.mu, &case.sigma)?;
     if case.len() > 1 {
-        finite(&case.mu, &two, &format!(" where candidates {who} and {rival} are certain"))?;
-        finite(&tied, &two, &format!(" where candidates {who} and {rival} are certain and tie"))?;
+        trial.rate_where(&case.mu, &two, &format!(" where candidates {who} and {rival} are certain"))?;
+        trial.rate_where(&tied, &two, &format!(" where candidates {who} and {rival} are certain and tie"))?;
     }
-    finite(&case.mu, &all, " where all are certain")
+    trial.rate_where(&case.mu, &vec![0.0; case.len()], " where all are certain").map(drop)
 }
 
 /// A1: A(π·(μ, σ)) = π·A(μ, σ), for a transposition, a rotation and the reversal.
@@ -356,14 +359,10 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
         return Ok(());
     }
     let who = case.who;
-    let moved = |sigma_who: f64| -> Result<(f64, f64), Violation> {
+    let moved = |sigma_who: f64| {
         let mut sigma = case.sigma.clone();
         sigma[who] = sigma_who;
-        let mut raised = case.mu.clone();
-        raised[who] += case.step;
-        let (before, after) = (trial.rate(&case.mu, &sigma)?, trial.rate(&raised, &sigma)?);
-        let rounding = ROUNDING * largest(&before).max(largest(&after));
-        Ok(((after[who] - before[who]).abs(), rounding))
+        trial.moved(&case.mu, &sigma, who, [case.mu[who], case.mu[who] + case.step])
     };
     fewer_moves(&trial, case, moved, |_| Ok(0.0))
 }
@@ -390,14 +389,10 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
     let rival = case.sigma[case.rival];
     // Several candidates without dispersion would meet among the copies.
     let n = if rival == 0.0 { 2 } else { case.len() };
-    let moved_by = |h: f64, sigma_who: f64, offset: f64| -> Result<(f64, f64), Violation> {
-        let (mut mu, mut sigma) = (vec![0.0; n], vec![rival; n]);
+    let moved_by = |h: f64, sigma_who: f64, offset: f64| {
+        let mut sigma = vec![rival; n];
         sigma[0] = sigma_who;
-        mu[0] = offset - 0.5 * h;
-        let before = trial.rate(&mu, &sigma)?;
-        mu[0] = offset + 0.5 * h;
-        let after = trial.rate(&mu, &sigma)?;
-        Ok(((after[0] - before[0]).abs(), ROUNDING * largest(&before).max(largest(&after))))
+        trial.moved(&vec![0.0; n], &sigma, 0, [offset - 0.5 * h, offset + 0.5 * h])
     };
     let moved = |sigma_who: f64| moved_by(h, sigma_who, 0.0);
     fewer_moves(&trial, case, moved, |sigma_who| {
@@ -650,7 +645,7 @@ fn centred(ratings: &[f64]) -> Vec<f64> {
     ratings.iter().map(|r| r - mean).collect()
 }
 
-fn largest(values: &[f64]) -> f64 {
+pub(super) fn largest(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |m, v| v.abs().max(m))
 }
 

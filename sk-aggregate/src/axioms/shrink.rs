@@ -1,5 +1,6 @@
 use sk_core::Aggregator;
 
+use super::laws::largest;
 use super::{Axiom, Case, Cases, Violation};
 
 /// The most evaluations of the law in one descent.
@@ -106,10 +107,6 @@ fn shorter(x: f64) -> impl Iterator<Item = f64> {
     };
     let values = [0.0, 1.0, -1.0, 2.0, 3.0, x.abs(), x.round(), (2.0 * x).round() / 2.0, (8.0 * x).round() / 8.0];
     values.into_iter().chain([0, 1, 3, 6, 10].map(top_bits)).filter(move |&value| value.is_finite() && value != x)
-}
-
-fn largest(values: &[f64]) -> f64 {
-    values.iter().fold(0.0, |m, v| v.abs().max(m))
 }
 
 /// Returns the number of candidates, and the number of bits to describe the numbers.
