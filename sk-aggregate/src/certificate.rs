@@ -33,10 +33,6 @@ impl Modulus {
             sharpened: rating * self.sharpened + 2.0 * score,
         }
     }
-
-    fn times(self, factor: f64) -> Self {
-        self.with_scores(factor, 0.0)
-    }
 }
 
 /// The reason why there is no bound.
@@ -197,7 +193,7 @@ impl<A: Certify> Certify for Fluent<A> {
         if alpha == 1.0 {
             return Ok(Modulus::ZERO);
         }
-        Ok(self.inner.modulus(&Batch::trusted(&d, &s))?.times(1.0 - alpha))
+        Ok(self.inner.modulus(&Batch::trusted(&d, &s))?.with_scores(1.0 - alpha, 0.0))
     }
 }
 
@@ -259,11 +255,6 @@ impl StabilityCertificate {
         Ok(Self { modulus, temperature })
     }
 
-    /// Returns the modulus of the logits times T.
-    pub fn modulus(&self) -> Modulus {
-        self.modulus
-    }
-
     /// Returns T.
     pub fn temperature(&self) -> f64 {
         self.temperature
@@ -299,8 +290,7 @@ impl StabilityCertificate {
     /// # Errors
     /// If the tolerance is not in [0, 1).
     pub fn radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
-        check_tolerance(tolerance)?;
-        Ok(ratio(4.0 * self.temperature * tolerance.atanh(), self.modulus.sharpened))
+        radius(tolerance, 4.0 * self.temperature * tolerance.atanh(), self.modulus.sharpened)
     }
 
     /// Returns the radius from N and s_min only, 2T·s_min·atanh(τ)/(N·L_g).
@@ -308,8 +298,7 @@ impl StabilityCertificate {
     /// # Errors
     /// If the tolerance is not in [0, 1).
     pub fn uniform_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
-        check_tolerance(tolerance)?;
-        Ok(ratio(4.0 * self.temperature * tolerance.atanh(), self.modulus.uniform))
+        radius(tolerance, 4.0 * self.temperature * tolerance.atanh(), self.modulus.uniform)
     }
 
     /// Returns the radius from the published bound.
@@ -317,16 +306,12 @@ impl StabilityCertificate {
     /// # Errors
     /// If the tolerance is not in [0, 1).
     pub fn published_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
-        check_tolerance(tolerance)?;
-        Ok(ratio(self.temperature * tolerance, self.modulus.published))
+        radius(tolerance, self.temperature * tolerance, self.modulus.published)
     }
 }
 
-fn check_tolerance(tolerance: f64) -> Result<f64, ParameterError> {
-    ParameterError::check((0.0..1.0).contains(&tolerance), "tolerance", tolerance, "in [0, 1)")
-}
-
-/// A zero slope allows any change.
-fn ratio(numerator: f64, slope: f64) -> f64 {
-    if slope == 0.0 { f64::INFINITY } else { numerator / slope }
+/// Returns the change that moves logits times T by `moved`. A zero slope allows any change.
+fn radius(tolerance: f64, moved: f64, slope: f64) -> Result<f64, ParameterError> {
+    ParameterError::check((0.0..1.0).contains(&tolerance), "tolerance", tolerance, "in [0, 1)")?;
+    Ok(if slope == 0.0 { f64::INFINITY } else { moved / slope })
 }

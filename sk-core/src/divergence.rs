@@ -39,15 +39,6 @@ impl Divergence {
         Ok(Self::Alpha(alpha))
     }
 
-    /// Returns α for the α-divergence, `None` for the others.
-    #[must_use]
-    pub fn order(self) -> Option<f64> {
-        match self {
-            Self::Alpha(alpha) => Some(alpha),
-            Self::ReverseKl | Self::ForwardKl | Self::JensenShannon => None,
-        }
-    }
-
     /// Returns f′(eᵘ), up to an additive constant that cancels in the mixture.
     #[must_use]
     pub fn gradient(self, log_ratio: f64) -> f64 {
@@ -138,7 +129,6 @@ mod tests {
     #[test]
     fn alpha_is_positive() {
         assert_eq!(Divergence::alpha(0.5), Ok(Divergence::Alpha(0.5)));
-        assert_eq!((Divergence::Alpha(0.5).order(), Divergence::ForwardKl.order()), (Some(0.5), None));
         for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Divergence::alpha(alpha).unwrap_err().to_string().contains("alpha"));
         }

@@ -3,9 +3,7 @@
 use sk_core::{Deviation, Moments, Real, Standardize};
 
 fn z<F: Real>(rule: Standardize, values: &[F]) -> Vec<f64> {
-    let mut out = vec![F::nan(); values.len()];
-    rule.write(values, &mut out);
-    out.into_iter().map(Real::widen).collect()
+    values.iter().map(|&x| rule.apply(&rule.moments(values), x).widen()).collect()
 }
 
 fn rule(deviation: Deviation, epsilon: f64, centre_below: f64) -> Standardize {

@@ -133,7 +133,7 @@ impl Correlation {
     /// ```
     /// use sk_normalize::Correlation;
     /// let errors = Correlation::of_pairs([("helpful", "harmless", -0.4), ("helpful", "honest", 0.2)]).unwrap();
-    /// assert_eq!((errors.size(), errors.get(1, 0), errors.get(1, 2)), (3, -0.4, 0.0));
+    /// assert_eq!((errors.get(1, 0), errors.get(1, 2)), (-0.4, 0.0));
     /// ```
     ///
     /// # Errors
@@ -168,23 +168,13 @@ impl Correlation {
         Self::new(&rows)?.with_names(names)
     }
 
-    /// Returns K.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
     /// Returns ρ of the errors of blades `row` and `column`.
     ///
     /// # Panics
-    /// If an index is not below [`size`](Self::size).
+    /// If an index is not below K.
     pub fn get(&self, row: usize, column: usize) -> f64 {
         assert!(column < self.size);
         self.entries[row * self.size + column]
-    }
-
-    /// Returns the names of the blades, in the order of the rows; empty for a matrix without names.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
     }
 
     /// Returns the row of this matrix for each blade of a table; `None` if it has no row.
@@ -261,7 +251,7 @@ mod tests {
         assert!(Correlation::new(&[[1.0; 3]; 3]).is_ok());
         assert!(Correlation::new(&[[1.0, -1.0], [-1.0, 1.0]]).is_ok());
         assert!(Correlation::new(&[[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]).is_ok());
-        assert_eq!(Correlation::new(&[[1.0]]).unwrap().size(), 1);
+        assert!(Correlation::new(&[[1.0]]).is_ok());
     }
 
     #[test]

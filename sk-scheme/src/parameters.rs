@@ -58,12 +58,6 @@ impl Range {
     const fn count(least: f64) -> Self {
         Self { whole: true, ..Self::real(least, f64::INFINITY) }
     }
-
-    /// Returns whether a value is in the range.
-    pub fn contains(&self, value: f64) -> bool {
-        let low = if self.open { value > self.least } else { value >= self.least };
-        low && value <= self.most && (!self.whole || value.fract() == 0.0)
-    }
 }
 
 impl std::fmt::Display for Range {

@@ -52,7 +52,6 @@ fn ranges_are_those_of_the_operators() {
         let found = set(parameter, inside).unwrap().unwrap_or_else(|error| panic!("{}: {error}", parameter.name));
         assert!(parameter.name == "beta" || found == Some(inside), "{}: {found:?}", parameter.name);
         for outside in [range.least - 1.0, f64::NAN] {
-            assert!(!range.contains(outside));
             assert!(set(parameter, outside).unwrap().is_err(), "{} takes {outside}", parameter.name);
         }
     }
