@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+use sk_core::{Blade, BoxError, Observation, Policy, Score};
 
 use crate::reading;
 
 /// The source of a [`Discriminator`]'s σ.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum LabelSpread {
     /// √(p(1−p)), the standard deviation of the label under the discriminator's own p. It is
@@ -14,19 +14,9 @@ pub enum LabelSpread {
     /// It is a probability in [0, ½] and does not have the unit of μ. It measures the
     /// discriminator's uncertainty, not its error.
     Bernoulli,
-    /// The same σ for every candidate; 0 gives scores without dispersion.
-    Constant(f64),
-}
-
-impl Default for LabelSpread {
-    fn default() -> Self {
-        Self::ZERO
-    }
-}
-
-impl LabelSpread {
-    /// σ = 0.
-    pub const ZERO: Self = Self::Constant(0.0);
+    /// σ = 0: scores without dispersion.
+    #[default]
+    Zero,
 }
 
 /// The log-probability that the finished text has an attribute, given the text up to the candidate:
@@ -39,7 +29,7 @@ impl LabelSpread {
 /// in nats, at most 0, where v_L is the log-odds from a head on the backbone after the candidate's
 /// last token. At token granularity, [`Guided`](crate::Guided) adds the backbone's log-probability,
 /// which gives the posterior log P(y | x, a) up to a constant. Reads one head; O(1) per candidate.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discriminator {
     head: Policy,
     spread: LabelSpread,
@@ -47,14 +37,8 @@ pub struct Discriminator {
 
 impl Discriminator {
     /// Creates the discriminator of the backbone's head `name`.
-    ///
-    /// # Errors
-    /// If a constant spread is negative or not finite.
-    pub fn new(name: impl Into<Arc<str>>, spread: LabelSpread) -> Result<Self, ParameterError> {
-        if let LabelSpread::Constant(sigma) = spread {
-            ParameterError::check(sigma.is_finite() && sigma >= 0.0, "spread", sigma, "finite and not negative")?;
-        }
-        Ok(Self { head: Policy::Head(name.into()), spread })
+    pub fn new(name: impl Into<Arc<str>>, spread: LabelSpread) -> Self {
+        Self { head: Policy::Head(name.into()), spread }
     }
 }
 
@@ -66,7 +50,7 @@ impl Blade for Discriminator {
             let sigma = match self.spread {
                 // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which stays precise if p is close to 1.
                 LabelSpread::Bernoulli => (0.5 * (log_sigmoid(log_odds) + log_sigmoid(-log_odds))).exp(),
-                LabelSpread::Constant(sigma) => sigma,
+                LabelSpread::Zero => 0.0,
             };
             (log_sigmoid(log_odds), sigma)
         };

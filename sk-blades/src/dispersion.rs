@@ -1,9 +1,9 @@
-use sk_core::{ParameterError, Reading, Score};
+use sk_core::{Reading, Score};
 
 use crate::{BladeError, reading};
 
 /// The source of a blade's σ.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Dispersion {
     /// The mean per-token Rényi min-entropy of the policy's next-token distribution, in nats
@@ -25,30 +25,18 @@ pub enum Dispersion {
     /// trust the further it is from the mean. Unlike the other sources, it depends on the whole
     /// batch and not on the model.
     Deviation,
-    /// The same σ for every candidate; 0 gives scores without dispersion.
-    Constant(f64),
+    /// σ = 0: scores without dispersion.
+    Zero,
 }
 
 impl Dispersion {
-    /// σ = 0.
-    pub const ZERO: Self = Self::Constant(0.0);
-
-    /// Rejects a constant that is negative or not finite.
-    pub(crate) fn checked(self) -> Result<Self, ParameterError> {
-        if let Self::Constant(sigma) = self {
-            ParameterError::check(sigma.is_finite() && sigma >= 0.0, "dispersion", sigma, "finite and not negative")?;
-        }
-        Ok(self)
-    }
-
     /// Returns σ of a candidate whose μ is `scale` times the mean of `terms`, one per token.
     pub(crate) fn sigma(self, reading: &Reading, scale: f64, terms: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
         match self {
             Self::MinEntropy => reading::mean(&reading.min_entropy),
             Self::StandardError => scale * standard_error(terms),
-            // Set by `complete` once all candidates are scored.
-            Self::Deviation => 0.0,
-            Self::Constant(sigma) => sigma,
+            // A deviation is set by `complete` once all candidates are scored.
+            Self::Deviation | Self::Zero => 0.0,
         }
     }
 

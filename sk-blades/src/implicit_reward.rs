@@ -25,10 +25,10 @@ impl ImplicitReward {
     /// Creates the implicit reward of the backbone's variant `name`, with the β of its training.
     ///
     /// # Errors
-    /// If β is not positive and finite, or if a constant dispersion is negative or not finite.
+    /// If β is not positive and finite.
     pub fn new(name: impl Into<Arc<str>>, beta: f64, dispersion: Dispersion) -> Result<Self, ParameterError> {
         ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
-        Ok(Self { policy: Policy::Variant(name.into()), reference: Policy::Backbone, beta, dispersion: dispersion.checked()? })
+        Ok(Self { policy: Policy::Variant(name.into()), reference: Policy::Backbone, beta, dispersion })
     }
 
     /// Replaces the reference by the variant `name`, such as the backbone under the opposite

@@ -1,4 +1,4 @@
-use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+use sk_core::{Blade, BoxError, Observation, Policy, Score};
 
 use crate::{Dispersion, reading};
 
@@ -11,7 +11,7 @@ use crate::{Dispersion, reading};
 /// in nats per token, with σ from a [`Dispersion`]. Mixtures of log-probabilities (MOD) and of a
 /// log-probability with a reward (ARGS) are weights over such blades at token granularity. O(L) per
 /// candidate.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Likelihood {
     policy: Policy,
     dispersion: Dispersion,
@@ -19,11 +19,8 @@ pub struct Likelihood {
 
 impl Likelihood {
     /// Creates the log-probability under `policy`.
-    ///
-    /// # Errors
-    /// If a constant dispersion is negative or not finite.
-    pub fn new(policy: Policy, dispersion: Dispersion) -> Result<Self, ParameterError> {
-        Ok(Self { policy, dispersion: dispersion.checked()? })
+    pub fn new(policy: Policy, dispersion: Dispersion) -> Self {
+        Self { policy, dispersion }
     }
 }
 

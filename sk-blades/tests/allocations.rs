@@ -30,8 +30,8 @@ fn step(n: usize) -> (Candidates, Readings) {
 #[test]
 fn scoring_allocates_nothing_after_the_first_batch() {
     let reward = |dispersion| ImplicitReward::new("a", 0.1, dispersion).unwrap();
-    let likelihood = |dispersion| Likelihood::new(Policy::Backbone, dispersion).unwrap();
-    let discriminator = |spread| Discriminator::new("head", spread).unwrap();
+    let likelihood = |dispersion| Likelihood::new(Policy::Backbone, dispersion);
+    let discriminator = |spread| Discriminator::new("head", spread);
     let mut blades: Vec<(String, Box<dyn Blade>)> = vec![
         ("ensemble".into(), Box::new(Ensemble::new(["a", "b", "c"], 0.1).unwrap())),
         ("expert − amateur".into(), Box::new(ExpertAmateur)),
@@ -39,7 +39,7 @@ fn scoring_allocates_nothing_after_the_first_batch() {
         ("ingredient".into(), Box::new(Ingredient)),
         ("reward head".into(), Box::new(RewardHead::new("head"))),
         ("discriminator".into(), Box::new(discriminator(LabelSpread::Bernoulli))),
-        ("constant discriminator".into(), Box::new(discriminator(LabelSpread::ZERO))),
+        ("constant discriminator".into(), Box::new(discriminator(LabelSpread::Zero))),
     ];
     for length in [Length::Summed, Length::PerToken] {
         blades.push((format!("guided, {length:?}"), Box::new(Guided::new(RewardHead::new("head"), 0.1, length).unwrap())));
@@ -47,7 +47,7 @@ fn scoring_allocates_nothing_after_the_first_batch() {
     for divergence in [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::JensenShannon, Divergence::alpha(0.5).unwrap()] {
         blades.push((format!("{divergence:?}"), Box::new(DivergenceRatio::new("a", divergence))));
     }
-    for dispersion in [Dispersion::MinEntropy, Dispersion::StandardError, Dispersion::Constant(0.5), Dispersion::ZERO] {
+    for dispersion in [Dispersion::MinEntropy, Dispersion::StandardError, Dispersion::Zero] {
         blades.push((format!("implicit reward, {dispersion:?}"), Box::new(reward(dispersion))));
         blades.push((format!("likelihood, {dispersion:?}"), Box::new(likelihood(dispersion))));
         for arm in DispersionArm::ALL {

@@ -60,12 +60,11 @@ fn worked_by_hand() {
     // log-ratios .5 and 1.5: mean 1, sample std √.5, standard error √.25.
     assert!(close(score(&reward(Dispersion::MinEntropy)), (0.1, 0.625)));
     assert!(close(score(&reward(Dispersion::StandardError)), (0.1, 0.05)));
-    assert!(close(score(&reward(Dispersion::ZERO)), (0.1, 0.0)));
-    assert!(close(score(&reward(Dispersion::Constant(2.0))), (0.1, 2.0)));
+    assert!(close(score(&reward(Dispersion::Zero)), (0.1, 0.0)));
     assert!(close(score(&Fluency), (-2.0, 0.0)));
     assert!(close(score(&ExpertAmateur), (0.0, 0.0)));
-    assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::MinEntropy).unwrap()), (-1.0, 0.625)));
-    assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::StandardError).unwrap()), (-1.0, 0.5)));
+    assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::MinEntropy)), (-1.0, 0.625)));
+    assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::StandardError)), (-1.0, 0.5)));
     // Rewards .1 and −.05: mean .025, sample std .15/√2.
     assert!(close(score(&Ensemble::new(["honest", "honest-2"], BETA).unwrap()), (0.025, 0.15 / 2f64.sqrt())));
     // With one of them twice: mean .05, deviations .05 .05 −.1, sample variance .015/2.
@@ -110,12 +109,11 @@ fn heads_worked_by_hand() {
     let near = |got: (f64, f64), expected: (f64, f64)| {
         assert!((got.0 - expected.0).abs() < 1e-6 && (got.1 - expected.1).abs() < 1e-6, "{got:?} against {expected:?}");
     };
-    let kind = |spread| Discriminator::new("kind", spread).unwrap();
-    near(all(&kind(LabelSpread::ZERO))[0], (0.75f64.ln(), 0.0));
-    near(all(&kind(LabelSpread::ZERO))[1], (0.2f64.ln(), 0.0));
+    let kind = |spread| Discriminator::new("kind", spread);
+    near(all(&kind(LabelSpread::Zero))[0], (0.75f64.ln(), 0.0));
+    near(all(&kind(LabelSpread::Zero))[1], (0.2f64.ln(), 0.0));
     near(all(&kind(LabelSpread::Bernoulli))[0], (0.75f64.ln(), 0.1875f64.sqrt()));
     near(all(&kind(LabelSpread::Bernoulli))[1], (0.2f64.ln(), 0.4));
-    near(all(&kind(LabelSpread::Constant(2.0)))[1], (0.2f64.ln(), 2.0));
     assert_eq!(all(&RewardHead::new("fair")), [(1.5, 0.0), (-2.0, 0.0)]);
 
     // ARGS: log π_B is −3 and −.5, and the reward is 1.5 and −2.
@@ -134,7 +132,7 @@ fn heads_worked_by_hand() {
 fn weights_on_the_simplex_leave_the_likelihood_of_guided_blades_alone() {
     let (candidates, readings) = headed([&[0.0, 0.7], &[-0.2]], [&[0.0, 1.5], &[-2.0]]);
     let all = |blade: &dyn Blade| scores(blade, &candidates, &readings).unwrap();
-    let kind = || Discriminator::new("kind", LabelSpread::ZERO).unwrap();
+    let kind = || Discriminator::new("kind", LabelSpread::Zero);
     let fair = || RewardHead::new("fair");
     let (w, lambda) = ([0.3, 0.7], 1.7);
     let (kind_guided, fair_guided) =
@@ -151,7 +149,7 @@ fn heads_that_were_not_read_or_not_to_the_end_are_named() {
     let (candidates, readings) = headed([&[0.0, 1.0], &[1.0]], [&[1.0], &[f32::INFINITY]]);
     let unknown = error(&RewardHead::new("calm"), &candidates, &readings);
     assert_eq!(unknown.to_string(), "head \"calm\" was not read; the backbone must know it and be asked for it");
-    let short = error(&Discriminator::new("fair", LabelSpread::ZERO).unwrap(), &candidates, &readings);
+    let short = error(&Discriminator::new("fair", LabelSpread::Zero), &candidates, &readings);
     assert_eq!(short, BladeError::Tokens { policy: head("fair"), quantity: "the value", candidate: 0, expected: 2, got: 1 });
     let (candidates, readings) = headed([&[0.0, 1.0], &[1.0]], [&[1.0, 1.0], &[f32::INFINITY]]);
     assert!(matches!(
@@ -159,7 +157,7 @@ fn heads_that_were_not_read_or_not_to_the_end_are_named() {
         BladeError::Score(ScoreError::Value { quantity: "score", candidate: 1, .. })
     ));
     // A head has values, not log-probabilities.
-    let likelihood = Likelihood::new(head("kind"), Dispersion::ZERO).unwrap();
+    let likelihood = Likelihood::new(head("kind"), Dispersion::Zero);
     assert!(matches!(error(&likelihood, &candidates, &readings), BladeError::Tokens { quantity: "the log-probability", .. }));
 }
 
@@ -168,10 +166,10 @@ fn blades_ask_for_what_they_read_and_no_more() {
     let reward = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
     assert_eq!(reward.policies(), [Policy::Backbone, variant("honest")]);
     assert_eq!(Ensemble::new(["a", "b"], BETA).unwrap().policies(), [Policy::Backbone, variant("a"), variant("b")]);
-    assert_eq!(Likelihood::new(variant("a"), Dispersion::ZERO).unwrap().policies(), [variant("a")]);
+    assert_eq!(Likelihood::new(variant("a"), Dispersion::Zero).policies(), [variant("a")]);
     assert_eq!(ExpertAmateur.policies(), [Policy::Backbone]);
     assert_eq!(Fluency.policies(), []);
-    assert_eq!(Discriminator::new("kind", LabelSpread::ZERO).unwrap().policies(), [head("kind")]);
+    assert_eq!(Discriminator::new("kind", LabelSpread::Zero).policies(), [head("kind")]);
     assert_eq!(RewardHead::new("kind").policies(), [head("kind")]);
     assert_eq!(Guided::new(RewardHead::new("kind"), 1.0, Length::Summed).unwrap().policies(), [Policy::Backbone, head("kind")]);
     assert_eq!(Guided::new(reward, 1.0, Length::Summed).unwrap().policies(), [Policy::Backbone, variant("honest")]);
@@ -183,7 +181,7 @@ fn bad_readings_name_the_policy_and_the_candidate() {
     let (candidates, readings) = step(&[row.clone(), row.clone()]);
     let reward = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
 
-    let unknown = ImplicitReward::new("polite", BETA, Dispersion::ZERO).unwrap();
+    let unknown = ImplicitReward::new("polite", BETA, Dispersion::Zero).unwrap();
     let missing = error(&unknown, &candidates, &readings);
     assert_eq!(missing, BladeError::Missing { policy: variant("polite") });
     assert_eq!(missing.to_string(), "policy \"polite\" was not read; the backbone must know it and be asked for it");
@@ -205,7 +203,7 @@ fn bad_readings_name_the_policy_and_the_candidate() {
     let short = damage(|r| r.min_entropy.truncate(1));
     assert_eq!(error(&reward, &candidates, &short), tokens("the min-entropy"));
     // Min-entropies may be missing if the blade does not read them.
-    let plain = ImplicitReward::new("honest", BETA, Dispersion::ZERO).unwrap();
+    let plain = ImplicitReward::new("honest", BETA, Dispersion::Zero).unwrap();
     assert!(scores(&plain, &candidates, &short).is_ok());
 
     let infinite = damage(|r| r.log_probs[0] = f32::NEG_INFINITY);
@@ -223,13 +221,10 @@ fn bad_readings_name_the_policy_and_the_candidate() {
 #[test]
 fn impossible_parameters_are_refused() {
     for beta in [0.0, -0.1, f64::NAN, f64::INFINITY] {
-        assert!(ImplicitReward::new("a", beta, Dispersion::ZERO).is_err());
+        assert!(ImplicitReward::new("a", beta, Dispersion::Zero).is_err());
         assert!(Ensemble::new(["a", "b"], beta).is_err());
     }
-    assert!(ImplicitReward::new("a", BETA, Dispersion::Constant(-1.0)).is_err());
-    assert!(Likelihood::new(Policy::Backbone, Dispersion::Constant(f64::NAN)).is_err());
     assert!(Ensemble::new(["alone"], BETA).is_err());
-    assert!(Discriminator::new("a", LabelSpread::Constant(-1.0)).is_err());
     for lambda in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(Guided::new(Fluency, lambda, Length::Summed).is_err());
     }
@@ -246,7 +241,7 @@ fn blades() -> Vec<Box<dyn Blade>> {
     vec![
         Box::new(ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap()),
         Box::new(ImplicitReward::new("honest", BETA, Dispersion::StandardError).unwrap()),
-        Box::new(Likelihood::new(variant("honest"), Dispersion::StandardError).unwrap()),
+        Box::new(Likelihood::new(variant("honest"), Dispersion::StandardError)),
         Box::new(Ensemble::new(["honest", "honest-2"], BETA).unwrap()),
         Box::new(ExpertAmateur),
         Box::new(Fluency),

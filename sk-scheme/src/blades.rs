@@ -192,10 +192,7 @@ impl BladeRule {
 
     /// Returns the `kind` of a blade that uses this kind of head.
     pub fn kind_of_head(kind: HeadKind) -> &'static str {
-        match kind {
-            HeadKind::Discriminator => "discriminator",
-            HeadKind::Reward => "reward-head",
-        }
+        BladeSpec::of_head("", kind).rule.kind()
     }
 
     /// Returns whether it uses an adapter of its own name.
@@ -408,11 +405,11 @@ impl BladeSpec {
                 Arc::new(Ensemble::new(self.adapters().into_iter().map(|(name, _)| name), *beta)?)
             }
             BladeRule::Likelihood { dispersion, .. } => {
-                Arc::new(Likelihood::new(Policy::Variant(name.into()), (*dispersion).into())?)
+                Arc::new(Likelihood::new(Policy::Variant(name.into()), (*dispersion).into()))
             }
-            BladeRule::BackboneLikelihood { dispersion } => Arc::new(Likelihood::new(Policy::Backbone, (*dispersion).into())?),
+            BladeRule::BackboneLikelihood { dispersion } => Arc::new(Likelihood::new(Policy::Backbone, (*dispersion).into())),
             BladeRule::DivergenceRatio { divergence, .. } => Arc::new(DivergenceRatio::new(name, divergence.build()?)),
-            BladeRule::Discriminator { dispersion, .. } => Arc::new(Discriminator::new(name, (*dispersion).into())?),
+            BladeRule::Discriminator { dispersion, .. } => Arc::new(Discriminator::new(name, (*dispersion).into())),
             BladeRule::RewardHead { .. } => Arc::new(RewardHead::new(name)),
             BladeRule::Ingredient { .. } => Arc::new(Ingredient),
             BladeRule::ExpertAmateur => Arc::new(ExpertAmateur),

@@ -98,7 +98,7 @@ choices! {
         /// The distance of μ from its mean over the candidates of the step.
         Deviation => sk_blades::Dispersion::Deviation,
         /// σ = 0.
-        Zero => sk_blades::Dispersion::ZERO,
+        Zero => sk_blades::Dispersion::Zero,
     }
 }
 
@@ -107,7 +107,7 @@ choices! {
     LabelSpread => sk_blades::LabelSpread {
         /// σ = 0.
         #[default]
-        Zero => sk_blades::LabelSpread::ZERO,
+        Zero => sk_blades::LabelSpread::Zero,
         /// √(p(1−p)), the standard deviation of the label.
         Bernoulli => sk_blades::LabelSpread::Bernoulli,
     }
