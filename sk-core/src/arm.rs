@@ -42,7 +42,14 @@ impl Arm {
 
     /// Returns the blades to read in a step under `spec`, a snapshot of this arm's.
     pub(crate) fn seated<'s>(&'s self, spec: &'s AlignmentSpec) -> Result<Seated<'s>, StepError> {
-        Seated::new(spec, self.fluency.as_deref(), &*self.selector)
+        let looked_at = self.selector.blades();
+        if let Some(name) = looked_at.iter().find(|name| spec.weight(name).is_none()) {
+            let seated: Vec<&str> = spec.seats().iter().map(|seat| &**seat.name()).collect();
+            return Err(StepError::Unseated { name: name.to_string(), seated: seated.join(", ") });
+        }
+        let weighed = spec.seats().iter().zip(spec.weights().as_slice().iter().copied());
+        let seats = weighed.filter(|(seat, weight)| *weight > 0.0 || looked_at.contains(seat.name())).collect();
+        Ok(Seated { seats, fluency: self.fluency.as_deref() })
     }
 
     pub(crate) fn blame(&self, source: StepError) -> StepError {
@@ -84,22 +91,7 @@ impl Scores {
     }
 }
 
-impl<'s> Seated<'s> {
-    pub(crate) fn new(
-        spec: &'s AlignmentSpec,
-        fluency: Option<&'s dyn Blade>,
-        selector: &dyn Selector,
-    ) -> Result<Self, StepError> {
-        let looked_at = selector.blades();
-        if let Some(name) = looked_at.iter().find(|name| spec.weight(name).is_none()) {
-            let seated: Vec<&str> = spec.seats().iter().map(|seat| &**seat.name()).collect();
-            return Err(StepError::Unseated { name: name.to_string(), seated: seated.join(", ") });
-        }
-        let weighed = spec.seats().iter().zip(spec.weights().as_slice().iter().copied());
-        let seats = weighed.filter(|(seat, weight)| *weight > 0.0 || looked_at.contains(seat.name())).collect();
-        Ok(Self { seats, fluency })
-    }
-
+impl Seated<'_> {
     pub(crate) fn policies(&self) -> impl Iterator<Item = Policy> {
         self.seats.iter().map(|(seat, _)| &**seat.blade()).chain(self.fluency).flat_map(Blade::policies)
     }

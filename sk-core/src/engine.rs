@@ -158,12 +158,6 @@ impl Sampling {
         Self { temperature: 1.0, top_p: 0.95, top_k: 0, repetition_penalty: 1.0 }
     }
 
-    /// Returns the settings of the reference runs: temperature 1, top-p 0.95, top-k 50, repetition
-    /// penalty 1.05.
-    pub const fn reference_runs() -> Self {
-        Self { temperature: 1.0, top_p: 0.95, top_k: 50, repetition_penalty: 1.05 }
-    }
-
     /// Returns whether sampling is deterministic.
     pub fn is_greedy(&self) -> bool {
         self.temperature < GREEDY

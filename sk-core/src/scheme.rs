@@ -7,8 +7,8 @@ use rand::{Rng, RngExt};
 use crate::arm::{Scores, Seated};
 use crate::trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, StepTrace, Timings};
 use crate::{
-    AlignmentSpec, Arm, Backbone, BoxError, Candidate, Candidates, Context, Decision, DraftRequest, Granularity, Observation,
-    Policy, Proposal, Race, Readings, Search, SpanEnd, StepError, TokenId, Waves,
+    AlignmentSpec, Arm, Backbone, Candidate, Candidates, Context, Decision, DraftRequest, Granularity, Observation, Policy,
+    Proposal, Race, Readings, Search, SpanEnd, StepError, TokenId, Waves,
 };
 
 /// An externalised alignment scheme 𝔸 = ⟨π_B, Π_prop, ρ, 𝓑, 𝓝, 𝓐, 𝓢⟩ (`def:scheme`), ready to run.
@@ -136,7 +136,7 @@ impl Scheme {
             Search::Waves(waves) => Chosen::in_waves(waves, &candidates, &own, reader, &mut decide)?,
             Search::Race(race) => Chosen::by_race(race, candidates, &own, reader, &mut decide)?,
             Search::Full => {
-                let readings = reader.read(&candidates)?;
+                let readings = reader.read(&candidates, false)?;
                 let observation = Observation { context: context.tokens(), candidates: &candidates, readings: &readings };
                 let (scored, time) = timed(|| {
                     let others = self.others.iter().zip(&others);
@@ -152,7 +152,7 @@ impl Scheme {
                     Ok(ArmTrace { name: arm.name.to_string(), blades, fluency, decision })
                 });
                 let arms = arms.collect::<Result<_, StepError>>()?;
-                let last = if reader.policies.is_empty() { Vec::new() } else { (0..candidates.len()).collect() };
+                let last = reader.last((0..candidates.len()).collect());
                 Chosen { scored: Vec::new(), unscored: Vec::new(), scores: own, decision, arms, last, candidates }
             }
         };
@@ -199,22 +199,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, candidates: &Candidates) -> Result<Readings, StepError> {
-        self.read_by(|backbone, context, policies| backbone.read(context, candidates, policies))
-    }
-
-    fn read_heads(&mut self, heads: &Candidates) -> Result<Readings, StepError> {
-        self.read_by(|backbone, context, policies| backbone.read_heads(context, heads, policies))
-    }
-
-    fn read_by(
-        &mut self,
-        read: impl FnOnce(&mut dyn Backbone, &[TokenId], &[Policy]) -> Result<Readings, BoxError>,
-    ) -> Result<Readings, StepError> {
+    /// Reads whole candidates, or their heads.
+    fn read(&mut self, candidates: &Candidates, are_heads: bool) -> Result<Readings, StepError> {
         if self.policies.is_empty() {
             return Ok(Readings::new());
         }
-        let (readings, time) = timed(|| read(&mut *self.backbone, self.context, &self.policies));
+        let (readings, time) = timed(|| {
+            if are_heads {
+                self.backbone.read_heads(self.context, candidates, &self.policies)
+            } else {
+                self.backbone.read(self.context, candidates, &self.policies)
+            }
+        });
         self.time += time;
         readings.map_err(StepError::Backbone)
     }
@@ -262,7 +258,7 @@ impl Chosen {
         loop {
             let begin = end;
             end = waves.next(begin, n);
-            readings.append(reader.read(&candidates.pick(begin..end))?);
+            readings.append(reader.read(&candidates.pick(begin..end), false)?);
             let scored = candidates.pick(0..end);
             let scores = reader.score(own, &scored, &readings)?;
             let decision = decide(&scores, None)?;
@@ -284,14 +280,14 @@ impl Chosen {
     ) -> Result<Self, StepError> {
         let heads = race.heads(&candidates);
         let first = heads.as_ref().unwrap_or(&candidates);
-        let mut readings = if heads.is_some() { reader.read_heads(first) } else { reader.read(first) }?;
+        let mut readings = reader.read(first, heads.is_some())?;
         let mut scores = reader.score(own, first, &readings)?;
         let mut decision = decide(&scores, None)?;
         let (mut scored, mut last) = (Vec::new(), (0..candidates.len()).collect());
         if let Some(heads) = heads {
             let survivors = race.survivors(&decision.probabilities);
             let rest = candidates.pick(survivors.iter().copied());
-            readings.replace(&survivors, reader.read(&rest)?);
+            readings.replace(&survivors, reader.read(&rest, false)?);
             let mixed = heads.with(&survivors, &rest);
             scores = reader.score(own, &mixed, &readings)?;
             decision = decide(&scores, Some(&survivors))?;

@@ -398,7 +398,7 @@ mod tests {
     fn the_mass_of_forbidden_tokens_counts() {
         let logits = logits(3, 2.5, 2);
         let best = crate::kernels::logits::argmax(&logits[..VOCABULARY]);
-        for sampling in [Sampling::nucleus(), Sampling::reference_runs(), Sampling::greedy()] {
+        for sampling in [Sampling::nucleus(), Sampling::new(1.0, 0.95, 50, 1.05).unwrap(), Sampling::greedy()] {
             for far in [false, true] {
                 let case = Case { logits: &logits, sampling, forbidden: &[best, best, 90_000], context: &[] };
                 let (drawn, settled) = case.draw(&[0.1, 0.5, 0.9], far);
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn a_few_blocks_are_enough_where_few_tokens_have_most_of_the_mass() {
         let logits = logits(4, 2.5, 1);
-        for sampling in [Sampling::nucleus(), Sampling::reference_runs(), Sampling::greedy()] {
+        for sampling in [Sampling::nucleus(), Sampling::new(1.0, 0.95, 50, 1.05).unwrap(), Sampling::greedy()] {
             let case = Case { logits: &logits, sampling, forbidden: &[], context: &[] };
             assert!(case.draw(&[0.1, 0.5, 0.9, 0.99], true).1, "{sampling:?}");
         }
