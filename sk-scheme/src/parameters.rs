@@ -3,11 +3,9 @@
 //! [`ALL`] is the source of the command-line options, `--set`, searches, the settings of sweeps,
 //! the JSON Schema and the table in the book.
 
-use std::fmt::Write;
-
 use toml::Value;
 
-use crate::choices::{Convention, Preset};
+use crate::choices::Convention;
 use crate::spec::Base;
 
 /// A numeric parameter of a scheme.
@@ -269,46 +267,5 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
         Value::Integer(integer) => Some(*integer as f64),
         Value::Float(float) => Some(*float),
         _ => None,
-    }
-}
-
-/// Returns the table of all parameters in Markdown, as in the book.
-pub fn table() -> String {
-    let mut text =
-        "| section | field | symbol | meaning | values | default | searched | option |\n|---|---|---|---|---|---|---|---|\n"
-            .to_owned();
-    for parameter in &ALL {
-        let Parameter { symbol, section, field, meaning, range, .. } = parameter;
-        let section = if *section == "gates" { "[selector.gates.NAME]".to_owned() } else { format!("[{section}]") };
-        let symbol = if symbol == field { "" } else { symbol };
-        let searched = parameter.search.map_or_else(String::new, |Search { low, high, scale }| {
-            format!("{low} to {high}{}", if scale == Scale::Log { ", logarithmic" } else { "" })
-        });
-        let option = parameter.option.map_or_else(String::new, |(option, _)| format!("`--{option}`"));
-        let default = parameter.default_in_words();
-        // Writing to a string cannot fail.
-        let _ =
-            writeln!(text, "| `{section}` | `{field}` | {symbol} | {meaning} | {range} | {default} | {searched} | {option} |");
-    }
-    text
-}
-
-impl Parameter {
-    /// Describes the defaults under each convention and at each operating point, if they differ.
-    fn default_in_words(&self) -> String {
-        let at = |convention, preset: Preset| (self.default)(&Base::new(convention, &preset.operating_point()), "");
-        let Some(sound) = at(Convention::Sound, Preset::Responsive) else { return String::new() };
-        let points = [Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty];
-        let points = points.map(|preset| (preset, at(Convention::Sound, preset)));
-        let mut words = sound.to_string();
-        for (preset, value) in points {
-            if let Some(value) = value.filter(|value| *value != sound) {
-                let _ = write!(words, ", {value} (`{preset}`)");
-            }
-        }
-        match at(Convention::Paper, Preset::Hhh) {
-            Some(paper) if Some(paper) != at(Convention::Sound, Preset::Hhh) => format!("{words} (`sound`), {paper} (`paper`)"),
-            _ => words,
-        }
     }
 }

@@ -1,8 +1,10 @@
 //! Each parameter is declared once, and its declared range is enforced.
 
+use std::fmt::Write;
+
 use sk_core::OperatingPoint;
-use sk_scheme::parameters::{self, ALL, Parameter};
-use sk_scheme::{Convention, SchemeError, SchemeSpec, Shipped, json_schema};
+use sk_scheme::parameters::{ALL, Parameter, Scale, Search};
+use sk_scheme::{Base, Convention, Preset, SchemeError, SchemeSpec, Shipped, json_schema};
 
 #[test]
 fn every_number_of_a_scheme_is_in_the_table() {
@@ -87,6 +89,45 @@ fn defaults_are_those_of_the_operating_points() {
 #[test]
 fn the_table_of_the_book_is_this_one() {
     let page = include_str!("../../docs/src/schemes.md");
-    let table = parameters::table();
+    let table = table();
     assert!(page.contains(&table), "docs/src/schemes.md is to have this table:\n{table}");
+}
+
+/// The table of all parameters in Markdown, as in the book.
+fn table() -> String {
+    let mut text =
+        "| section | field | symbol | meaning | values | default | searched | option |\n|---|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for parameter in &ALL {
+        let Parameter { symbol, section, field, meaning, range, .. } = parameter;
+        let section = if *section == "gates" { "[selector.gates.NAME]".to_owned() } else { format!("[{section}]") };
+        let symbol = if symbol == field { "" } else { symbol };
+        let searched = parameter.search.map_or_else(String::new, |Search { low, high, scale }| {
+            format!("{low} to {high}{}", if scale == Scale::Log { ", logarithmic" } else { "" })
+        });
+        let option = parameter.option.map_or_else(String::new, |(option, _)| format!("`--{option}`"));
+        let default = default_in_words(parameter);
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "| `{section}` | `{field}` | {symbol} | {meaning} | {range} | {default} | {searched} | {option} |");
+    }
+    text
+}
+
+/// The defaults under each convention and at each operating point, if they differ.
+fn default_in_words(parameter: &Parameter) -> String {
+    let at = |convention, preset: Preset| (parameter.default)(&Base::new(convention, &preset.operating_point()), "");
+    let Some(sound) = at(Convention::Sound, Preset::Responsive) else { return String::new() };
+    let points = [Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty];
+    let points = points.map(|preset| (preset, at(Convention::Sound, preset)));
+    let mut words = sound.to_string();
+    for (preset, value) in points {
+        if let Some(value) = value.filter(|value| *value != sound) {
+            let _ = write!(words, ", {value} (`{preset}`)");
+        }
+    }
+    match at(Convention::Paper, Preset::Hhh) {
+        Some(paper) if Some(paper) != at(Convention::Sound, Preset::Hhh) => format!("{words} (`sound`), {paper} (`paper`)"),
+        _ => words,
+    }
 }
