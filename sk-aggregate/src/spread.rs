@@ -62,11 +62,6 @@ impl PNorm {
         ParameterError::check(p >= 1.0, "p", p, "at least 1; it may be infinite")?;
         Ok(Self { p })
     }
-
-    /// Returns p.
-    pub fn p(self) -> f64 {
-        self.p
-    }
 }
 
 impl<F: Real> Spread<F> for PNorm {
@@ -156,7 +151,6 @@ mod tests {
         for p in [1.0, 1.5, 2.0, 7.0, 1e9, f64::INFINITY] {
             assert_eq!(PNorm::new(p).unwrap().s(0.0, 0.0), 0.0);
             assert_eq!(PNorm::new(p).unwrap().s(0.0, 2.5), 2.5);
-            assert_eq!(PNorm::new(p).unwrap().p(), p);
         }
     }
 

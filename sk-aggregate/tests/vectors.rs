@@ -135,7 +135,7 @@ fn compare(name: &str, link: &dyn Link, spread: PNorm, tolerance: f64, mu: &[f64
         // A quarter of the smallest numbers is not exact. Such terms are below 1e-300, or their
         // spread is zero.
         let allowed = rating_tolerance(n, tolerance) * scale + 1e-300;
-        prop_assert!(error <= allowed, "{name}, p = {}: rating {i} is {:e}, pair by pair {:e}", spread.p(), fast[i], slow[i]);
+        prop_assert!(error <= allowed, "{name}, {spread:?}: rating {i} is {:e}, pair by pair {:e}", fast[i], slow[i]);
     }
     Ok(())
 }

@@ -80,13 +80,6 @@ pub struct Ablated<B> {
     pub seed: u64,
 }
 
-impl<B> Ablated<B> {
-    /// Creates the blade `blade` under `arm`.
-    pub fn new(blade: B, arm: DispersionArm, seed: u64) -> Self {
-        Self { blade, arm, seed }
-    }
-}
-
 impl<B: Blade> Blade for Ablated<B> {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         self.blade.score(step, out)?;

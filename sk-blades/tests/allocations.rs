@@ -51,7 +51,7 @@ fn scoring_allocates_nothing_after_the_first_batch() {
         blades.push((format!("implicit reward, {dispersion:?}"), Box::new(reward(dispersion))));
         blades.push((format!("likelihood, {dispersion:?}"), Box::new(likelihood(dispersion))));
         for arm in DispersionArm::ALL {
-            blades.push((format!("{arm:?} {dispersion:?}"), Box::new(Ablated::new(reward(dispersion), arm, 3))));
+            blades.push((format!("{arm:?} {dispersion:?}"), Box::new(Ablated { blade: reward(dispersion), arm, seed: 3 })));
         }
     }
     for n in [1, 7, 64] {

@@ -185,7 +185,7 @@ fn sigma_at(blade: &dyn Blade, context: usize) -> Vec<f64> {
 
 #[test]
 fn a_blade_under_an_arm_is_shuffled_anew_at_each_step_and_again_alike() {
-    let blade = |arm, seed| Ablated::new(Numbered, arm, seed);
+    let blade = |arm, seed| Ablated { blade: Numbered, arm, seed };
     let plain = sigma_at(&Numbered, 5);
     assert_eq!(sigma_at(&blade(DispersionArm::Real, 1), 5), plain);
     assert_eq!(sigma_at(&blade(DispersionArm::Zero, 1), 5), [0.0; 7]);

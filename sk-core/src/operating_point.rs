@@ -83,12 +83,6 @@ impl OperatingPoint {
     ];
 }
 
-impl Default for OperatingPoint {
-    fn default() -> Self {
-        Self::HHH
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,7 +32,6 @@ fn the_published_points_number_by_number() {
     for (_, point) in OperatingPoint::PUBLISHED {
         assert_eq!((point.beta, point.alpha, point.k_max, point.k_min), (0.1, 0.5, 40.0, 10.0));
     }
-    assert_eq!(OperatingPoint::default(), OperatingPoint::HHH);
 }
 
 #[test]

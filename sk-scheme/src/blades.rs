@@ -288,11 +288,6 @@ impl BladeSpec {
         }
     }
 
-    /// Returns whether it has a scale β.
-    pub fn has_beta(&self) -> bool {
-        matches!(self.rule, BladeRule::ImplicitReward { .. } | BladeRule::Instruction { .. } | BladeRule::Ensemble { .. })
-    }
-
     /// Iterates over the directories that it names.
     pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let paths: &mut [PathBuf] = match &mut self.rule {
@@ -420,7 +415,7 @@ impl BladeSpec {
         };
         Ok(match self.arm {
             DispersionArm::Real => blade,
-            arm => Arc::new(Ablated::new(blade, arm.into(), SHUFFLE_SEED)),
+            arm => Arc::new(Ablated { blade, arm: arm.into(), seed: SHUFFLE_SEED }),
         })
     }
 }

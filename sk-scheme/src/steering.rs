@@ -2,7 +2,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{BladeSpec, Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
+use crate::{Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
 
 /// A scheme by name or file with changes, as a command line, a plan or a request specifies it.
 ///
@@ -79,7 +79,7 @@ impl Steering {
     /// If β is given and no blade has one.
     pub fn check_effect(&self, seated: &SchemeSpec) -> Result<(), SchemeError> {
         let beta = self.numbers.iter().any(|(parameter, _)| parameter.name == "beta");
-        if beta && !seated.blades.iter().any(BladeSpec::has_beta) {
+        if beta && !seated.blades.iter().cloned().any(|mut blade| blade.beta_mut().is_some()) {
             return Err(SchemeError::Parameter { slot: "--beta", reason: "no blade of the scheme has a β".to_owned() });
         }
         Ok(())
