@@ -1,4 +1,4 @@
-use sk_core::{Aggregator, Batch, Real, Scratch};
+use sk_core::{Aggregator, Batch, Real, tied_runs};
 
 /// The Copeland score: the number of candidates with a lower score minus the number with a higher
 /// one.
@@ -13,16 +13,9 @@ impl<F: Real> Aggregator<F> for Copeland {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         let mu = batch.mu();
         assert_eq!(ratings.len(), mu.len(), "one rating per candidate");
-        let mut order: Scratch<Vec<usize>> = (0..mu.len()).collect();
-        // Scores are finite, so the order is total.
-        order.sort_unstable_by(|&a, &b| mu[a].widen().total_cmp(&mu[b].widen()));
-        let mut below = 0;
-        for tied in order.chunk_by(|&a, &b| mu[a] == mu[b]) {
+        tied_runs(mu, |tied, below| {
             let above = mu.len() - below - tied.len();
-            for &i in tied {
-                ratings[i] = F::of(below as f64 - above as f64);
-            }
-            below += tied.len();
-        }
+            tied.iter().for_each(|&i| ratings[i] = F::of(below as f64 - above as f64));
+        });
     }
 }

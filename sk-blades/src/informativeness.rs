@@ -128,16 +128,10 @@ fn correlate(x: (&'static str, &[f64]), y: (&'static str, &[f64])) -> Result<f64
 /// Returns ranks minus their mean. Ties share their mean rank; all results are multiples of one
 /// half.
 fn centred_ranks(values: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_unstable_by(|&i, &j| values[i].total_cmp(&values[j]));
     let mut ranks = vec![0.0; values.len()];
-    let mut below = 0;
-    for tied in order.chunk_by(|&i, &j| values[i] == values[j]) {
+    sk_core::tied_runs(values, |tied, below| {
         let above = values.len() - below - tied.len();
-        for &i in tied {
-            ranks[i] = 0.5 * (below as f64 - above as f64);
-        }
-        below += tied.len();
-    }
+        tied.iter().for_each(|&i| ranks[i] = 0.5 * (below as f64 - above as f64));
+    });
     ranks
 }

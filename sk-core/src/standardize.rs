@@ -187,6 +187,24 @@ impl Standardize {
     }
 }
 
+/// Calls `run` with the indices of each run of equal values, and the number of smaller values, in
+/// ascending order. No value is NaN.
+///
+/// O(N log N); allocates nothing once the thread has processed a batch of this size.
+pub fn tied_runs<F: Real>(values: &[F], mut run: impl FnMut(&[usize], usize)) {
+    let mut below = 0;
+    for tied in ascending(values).chunk_by(|&a, &b| values[a] == values[b]) {
+        run(tied, below);
+        below += tied.len();
+    }
+}
+
+fn ascending<F: Real>(values: &[F]) -> Scratch<Vec<usize>> {
+    let mut order: Scratch<Vec<usize>> = (0..values.len()).collect();
+    order.sort_unstable_by(|&a, &b| values[a].widen().total_cmp(&values[b].widen()));
+    order
+}
+
 /// Makes values equal that differ only by rounding.
 ///
 /// In ascending order, a value y ties with its predecessor x if y − x ≤ 2 `rounding`(y), where
@@ -194,8 +212,7 @@ impl Standardize {
 /// values are unchanged. O(N log N); allocates nothing once the thread has processed a batch of
 /// this size.
 pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(F) -> F) {
-    let mut order: Scratch<Vec<usize>> = (0..values.len()).collect();
-    order.sort_unstable_by(|&a, &b| values[a].widen().total_cmp(&values[b].widen()));
+    let order = ascending(values);
     let Some(&first) = order.first() else { return };
     let (mut last, mut smallest) = (values[first], values[first]);
     for &i in &order[1..] {

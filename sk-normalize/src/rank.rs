@@ -1,4 +1,4 @@
-use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex, Standardize};
+use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex, Standardize, tied_runs};
 
 use crate::Propagation;
 use crate::propagation::Scale;
@@ -21,13 +21,12 @@ impl<F: Real> Normalizer<F> for Rank {
     fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>) {
         let rule = Standardize::EXACT;
         let mut ranks = Scratch::filled(F::zero(), scores.candidates());
-        let mut order = Scratch::empty();
         self.propagation.combine(scores, weights, out, |k, add| {
             let of_scores = rule.moments(scores.mu(k));
             if of_scores.is_degenerate() {
                 return Scale::zero();
             }
-            mid_ranks(scores.mu(k), &mut order, &mut ranks);
+            mid_ranks(scores.mu(k), &mut ranks);
             let moments = rule.moments(&ranks);
             for (i, &rank) in ranks.iter().enumerate() {
                 add(i, rule.apply(&moments, rank));
@@ -38,19 +37,11 @@ impl<F: Real> Normalizer<F> for Rank {
 }
 
 /// Writes the rank of each value from 0; ties share their mean rank.
-fn mid_ranks<F: Real>(values: &[F], order: &mut Vec<usize>, ranks: &mut [F]) {
-    order.clear();
-    order.extend(0..values.len());
-    // Scores are finite, so the order is total.
-    order.sort_unstable_by(|&a, &b| values[a].widen().total_cmp(&values[b].widen()));
-    let mut start = 0;
-    for tied in order.chunk_by(|&a, &b| values[a] == values[b]) {
-        let mean = F::of(start as f64 + (tied.len() - 1) as f64 / 2.0);
-        for &i in tied {
-            ranks[i] = mean;
-        }
-        start += tied.len();
-    }
+fn mid_ranks<F: Real>(values: &[F], ranks: &mut [F]) {
+    tied_runs(values, |tied, below| {
+        let mean = F::of(below as f64 + (tied.len() - 1) as f64 / 2.0);
+        tied.iter().for_each(|&i| ranks[i] = mean);
+    });
 }
 
 #[cfg(test)]
@@ -60,7 +51,7 @@ mod tests {
     #[test]
     fn ties_share_their_mean_rank() {
         let mut ranks = [f64::NAN; 5];
-        mid_ranks(&[3.0, -0.0, 3.0, 0.0, 9.0], &mut Vec::new(), &mut ranks);
+        mid_ranks(&[3.0, -0.0, 3.0, 0.0, 9.0], &mut ranks);
         assert_eq!(ranks, [2.5, 0.5, 2.5, 0.5, 4.0]);
     }
 }
