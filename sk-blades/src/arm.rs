@@ -1,7 +1,7 @@
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Blade, BoxError, Observation, Policy, Score, ScoreTable, Scratch};
+use sk_core::{Blade, BoxError, Observation, Policy, Score, Scratch};
 
 /// The dispersions that an ablation uses. Comparing the three arms splits the value of σ into that
 /// of its pairing with the candidates (real minus shuffled) and that of its scale (shuffled minus
@@ -23,34 +23,14 @@ impl DispersionArm {
     pub const ALL: [Self; 3] = [Self::Real, Self::Shuffled, Self::Zero];
 
     /// Changes the dispersions `sigma` in place. Only [`Shuffled`](Self::Shuffled) uses `rng`.
+    ///
+    /// Generators in the same state permute all blades of a step alike. This is equivalent to
+    /// permuting the composite dispersion, whatever the normaliser and the propagation.
     pub fn apply(self, sigma: &mut [f64], rng: &mut dyn Rng) {
         match self {
             Self::Real => {}
             Self::Shuffled => sigma.shuffle(rng),
             Self::Zero => sigma.fill(0.0),
-        }
-    }
-
-    /// Returns the table with changed dispersions. Scores and names stay.
-    ///
-    /// Shuffling uses the same permutation for every blade. This is equivalent to permuting the
-    /// composite dispersion, whatever the normaliser and the propagation.
-    #[must_use]
-    pub fn table(self, scores: &ScoreTable, rng: &mut dyn Rng) -> ScoreTable {
-        let mut from: Vec<usize> = (0..scores.candidates()).collect();
-        if self == Self::Shuffled {
-            from.shuffle(rng);
-        }
-        let scale = if self == Self::Zero { 0.0 } else { 1.0 };
-        let row = |k| {
-            let sigma = scores.sigma(k);
-            (scores.mu(k), from.iter().map(|&i| scale * sigma[i]).collect::<Vec<_>>())
-        };
-        let table =
-            ScoreTable::new((0..scores.blades()).map(row)).expect("the entries of a table are scores wherever they stand");
-        match (0..scores.blades()).map(|k| scores.name(k)).collect::<Option<Vec<_>>>() {
-            Some(names) => table.with_names(names).expect("the names of a table are as many as its rows, and different"),
-            None => table,
         }
     }
 }
