@@ -37,7 +37,7 @@ fn main() -> Result<(), sk_core::ParameterError> {
     ];
     let report = Report::new(operators, DEFAULT_CASES, DEFAULT_SEED);
     if std::env::args().any(|argument| argument == "--json") {
-        println!("{:#}", report.to_json());
+        println!("{:#}", serde_json::json!(report));
     } else {
         print!("{report}");
     }

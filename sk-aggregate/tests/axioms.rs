@@ -174,7 +174,7 @@ fn a_report_says_who_breaks_what_and_where() {
     let expected = ["asinh: holds all", "thurstone: breaks A5", "scores: breaks A3′, A4, A5, A5′, A6, A7"];
     assert_eq!(text.lines().take(3).collect::<Vec<_>>(), expected);
     assert!(text.contains("thurstone breaks A5, attenuation (case"));
-    let json = report.to_json();
+    let json = serde_json::json!(report);
     assert_eq!(json["rows"][1]["findings"][6]["axiom"], "A5");
     assert_eq!(json["rows"][1]["findings"][6]["verdict"], "violated");
     assert_eq!(json["rows"][1]["findings"][6]["counterexample"]["mu"].as_array().map(Vec::len), Some(2));

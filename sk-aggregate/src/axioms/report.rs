@@ -71,11 +71,6 @@ impl Report {
         }
         text
     }
-
-    /// Returns the report as JSON.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!(self)
-    }
 }
 
 impl Row {

@@ -91,7 +91,8 @@ pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
     }
     let report = Report::new(operators.iter().map(|(name, built)| (*name, &**built)), args.cases, args.seed);
     let mut out = anstream::stdout().lock();
-    let written = if args.json { writeln!(out, "{:#}", report.to_json()) } else { out.write_all(table(&report).as_bytes()) };
+    let written =
+        if args.json { writeln!(out, "{:#}", serde_json::json!(report)) } else { out.write_all(table(&report).as_bytes()) };
     written.map_err(Error::Output)
 }
 
