@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use serde::Deserialize;
 use sk_report::stats::{
-    Bootstrap, Clusters, Distance, F1, Null, Spearman, Steering, Wilcoxon, WinRate, ZeroRule, dominates, front, harmonic_mean,
-    holm, hypervolume, influence_shares, median, population_std, sample_std, snap, spacing,
+    Bootstrap, Clusters, Distance, F1, Spearman, Steering, Wilcoxon, WinRate, ZeroRule, dominates, front, harmonic_mean, holm,
+    hypervolume, influence_shares, median, population_std, sample_std, snap, spacing,
 };
 
 /// The tolerance against the references: relative to values above 1, absolute below, and relative
@@ -49,9 +49,6 @@ struct Signed {
     zeros: String,
     statistic: f64,
     auto: f64,
-    normal: f64,
-    continuity: f64,
-    exact: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -187,7 +184,8 @@ fn harmonic_means_agree_with_scipy() {
 #[test]
 fn signed_rank_tests_agree_with_scipy() {
     let cases = fixtures().wilcoxon;
-    assert!(cases.iter().any(|case| case.differences.contains(&0.0)) && cases.iter().any(|case| case.exact.is_some()));
+    assert!(cases.iter().any(|case| case.differences.contains(&0.0)));
+    let mut exact = 0;
     for case in cases {
         let rule = match case.zeros.as_str() {
             "wilcox" => ZeroRule::Wilcox,
@@ -198,16 +196,9 @@ fn signed_rank_tests_agree_with_scipy() {
         // SciPy returns the smaller of the two sums.
         agrees(auto.positive.min(auto.negative), case.statistic);
         agrees_relatively(auto.p, case.auto);
-        for (null, theirs) in [
-            (Null::Normal { continuity: false }, Some(case.normal)),
-            (Null::Normal { continuity: true }, Some(case.continuity)),
-            (Null::Exact, case.exact),
-        ] {
-            if let Some(theirs) = theirs {
-                agrees_relatively(Wilcoxon::under(&case.differences, rule, null).p, theirs);
-            }
-        }
+        exact += usize::from(auto.exact);
     }
+    assert!(exact > 0 && exact < 18, "{exact} of 18 cases are exact");
 }
 
 #[test]
@@ -285,9 +276,11 @@ fn clustered_intervals_agree_with_scipy() {
     const RESAMPLES: usize = 200_000;
     for case in fixtures().clustered {
         let clusters = Clusters::of(&case.differences, &case.prompts);
-        let mut draws = case.draws.iter();
-        let given = |drawn: &mut [usize]| drawn.copy_from_slice(draws.next().unwrap());
-        let of_given = Bootstrap::of_draws(clusters.len(), case.draws.len(), given, clusters.mean_of_drawn());
+        let mean = clusters.mean_of_drawn();
+        let all: Vec<usize> = (0..clusters.len()).collect();
+        let without = |out: usize| mean(&all.iter().copied().filter(|&cluster| cluster != out).collect::<Vec<_>>());
+        let resamples = case.draws.iter().map(|drawn| mean(drawn)).collect();
+        let of_given = Bootstrap::from_parts(mean(&all), resamples, all.iter().map(|&out| without(out)).collect());
         agrees(of_given.estimate(), case.mean);
         let own = Bootstrap::of_clustered_mean(&clusters, RESAMPLES, 1);
         for (ours, theirs) in [(of_given.percentile(0.95), case.percentile), (of_given.bca(0.95).unwrap(), case.bca)] {
@@ -580,12 +573,12 @@ proptest! {
 
     #[test]
     fn exact_signed_ranks_are_what_counting_signs_gives(differences in differences()) {
-        let found = Wilcoxon::under(&differences, ZeroRule::Wilcox, Null::Exact);
+        let found = Wilcoxon::of(&differences, ZeroRule::Wilcox);
         let kept: Vec<f64> = differences.iter().copied().filter(|&d| d != 0.0).collect();
         if !kept.is_empty() {
             let sum = |signs: usize| -> f64 {
                 let flipped: Vec<f64> = kept.iter().enumerate().map(|(i, d)| if signs >> i & 1 == 1 { d.abs() } else { -d.abs() }).collect();
-                Wilcoxon::under(&flipped, ZeroRule::Wilcox, Null::Normal { continuity: false }).positive
+                Wilcoxon::of(&flipped, ZeroRule::Wilcox).positive
             };
             let patterns = 1 << kept.len();
             let at_most = (0..patterns).filter(|&signs| sum(signs) <= found.positive).count();

@@ -54,13 +54,7 @@ impl Bootstrap {
     /// Equal seeds give equal resamples. If `units` is 0, the estimate and all resamples are NaN.
     /// O((resamples + units)·units) for a statistic that is linear in the number of drawn indices.
     pub fn new(units: usize, resamples: usize, seed: u64, statistic: impl Fn(&[usize]) -> f64) -> Self {
-        Self::of_draws(units, resamples, uniform(units, seed), statistic)
-    }
-
-    /// As [`new`](Self::new), with resamples drawn by `draw`, which fills a slice of `units`
-    /// indices.
-    pub fn of_draws(units: usize, resamples: usize, draw: impl FnMut(&mut [usize]), statistic: impl Fn(&[usize]) -> f64) -> Self {
-        Self::all_of_draws(units, 1, resamples, draw, |drawn, values| values[0] = statistic(drawn)).swap_remove(0)
+        Self::several(units, 1, resamples, seed, |drawn, values| values[0] = statistic(drawn)).swap_remove(0)
     }
 
     /// Bootstraps several statistics on the same resamples, drawn as by [`new`](Self::new).
@@ -70,18 +64,9 @@ impl Bootstrap {
         count: usize,
         resamples: usize,
         seed: u64,
-        statistic: impl FnMut(&[usize], &mut [f64]),
-    ) -> Vec<Self> {
-        Self::all_of_draws(units, count, resamples, uniform(units, seed), statistic)
-    }
-
-    fn all_of_draws(
-        units: usize,
-        count: usize,
-        resamples: usize,
-        mut draw: impl FnMut(&mut [usize]),
         mut statistic: impl FnMut(&[usize], &mut [f64]),
     ) -> Vec<Self> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut values = vec![f64::NAN; count];
         let mut apply = |drawn: &[usize], into: &mut [Vec<f64>]| {
             values.fill(f64::NAN);
@@ -96,7 +81,7 @@ impl Bootstrap {
         apply(&all, &mut estimates);
         let (mut drawn, mut draws) = (all.clone(), columns(resamples));
         for _ in 0..resamples {
-            draw(&mut drawn);
+            drawn.fill_with(|| rng.random_range(0..units));
             apply(&drawn, &mut draws);
         }
         let mut jackknives = columns(units);
@@ -203,12 +188,6 @@ impl Bootstrap {
         let above = (below + 1).min(last);
         self.resamples[below] + (at - below as f64) * (self.resamples[above] - self.resamples[below])
     }
-}
-
-/// Draws units uniformly with replacement.
-fn uniform(units: usize, seed: u64) -> impl FnMut(&mut [usize]) {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    move |drawn| drawn.fill_with(|| rng.random_range(0..units))
 }
 
 fn lower_tail(level: f64) -> f64 {

@@ -53,5 +53,5 @@ pub use ranks::Ranks;
 pub use spacing::{Distance, spacing};
 pub use spearman::Spearman;
 pub use steerability::{AxisSteering, PooledSteering, Steering};
-pub use wilcoxon::{Null, Wilcoxon, ZeroRule};
+pub use wilcoxon::{Wilcoxon, ZeroRule};
 pub use win_rate::{WinRate, snap};

@@ -62,12 +62,7 @@ def wilcoxon():
     for d in samples:
         for zero in ("wilcox", "pratt", "zsplit"):
             auto = stats.wilcoxon(d, zero_method=zero)
-            case = dict(differences=d.tolist(), zeros=zero, statistic=float(auto.statistic), auto=float(auto.pvalue))
-            for name, correction in (("normal", False), ("continuity", True)):
-                case[name] = float(stats.wilcoxon(d, zero_method=zero, correction=correction, method="asymptotic").pvalue)
-            if (d != 0).all() and len(np.unique(np.abs(d))) == len(d):
-                case["exact"] = float(stats.wilcoxon(d, zero_method=zero, method="exact").pvalue)
-            cases.append(case)
+            cases.append(dict(differences=d.tolist(), zeros=zero, statistic=float(auto.statistic), auto=float(auto.pvalue)))
     return cases
 
 

@@ -1,6 +1,6 @@
 use super::{At, LEVEL, Ledger, Table, TableContext, exact_f1, note_contrast, published_f1};
 use crate::report::{Cell, Contrast, Method};
-use crate::stats::{Null, Wilcoxon, ZeroRule, holm};
+use crate::stats::{Wilcoxon, ZeroRule, holm};
 use crate::table::Kind;
 
 /// The table of contrasts of every other method with the reference, by cell, as published.
@@ -75,7 +75,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
 
 /// Names the null distribution of the tests.
 fn null(tests: &[Wilcoxon]) -> &'static str {
-    let exact = tests.iter().filter(|test| test.null == Null::Exact).count();
+    let exact = tests.iter().filter(|test| test.exact).count();
     if exact == 0 {
         "normal without continuity correction"
     } else if exact == tests.len() {
