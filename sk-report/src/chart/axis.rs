@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::palette::{GRID, MUTED};
 use super::plot::literal;
+use crate::stats::Interval;
 
 /// A chart axis: its title with the unit, its range and its scale.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,16 +90,14 @@ impl Axis {
         text.replace('-', "−")
     }
 
-    /// Formats a value for a tooltip: the title, the value and its 95% confidence interval. The
-    /// interval is omitted if an end is NaN.
-    pub(super) fn reading(&self, value: f64, interval: Option<[f64; 2]>) -> String {
+    /// Formats a value for a tooltip: the title, the value and its 95% confidence interval, if
+    /// there is one.
+    pub(super) fn reading(&self, value: f64, interval: Interval) -> String {
         let text = format!("{}: {}", self.title, self.print(value));
-        match interval {
-            Some([low, high]) if !low.is_nan() && !high.is_nan() => {
-                format!("{text}, 95% interval [{}, {}]", self.print(low), self.print(high))
-            }
-            _ => text,
+        if interval.is_none() {
+            return text;
         }
+        format!("{text}, 95% interval [{}, {}]", self.print(interval.low), self.print(interval.high))
     }
 
     fn divide(&self, axis: &mut Value) {
@@ -123,9 +122,9 @@ mod tests {
     #[test]
     fn a_reading_names_what_is_read_and_its_interval() {
         let axis = Axis::new("quality (0 to 1)");
-        assert_eq!(axis.reading(0.5, Some([0.25, 0.75])), "quality (0 to 1): 0.500, 95% interval [0.250, 0.750]");
-        assert_eq!(axis.reading(-0.5, Some([f64::NAN; 2])), "quality (0 to 1): −0.500");
-        assert_eq!(Axis::new("share").percent().reading(0.125, None), "share: 12.5%");
+        assert_eq!(axis.reading(0.5, Interval::around(0.5, 0.25)), "quality (0 to 1): 0.500, 95% interval [0.250, 0.750]");
+        assert_eq!(axis.reading(-0.5, Interval::NONE), "quality (0 to 1): −0.500");
+        assert_eq!(Axis::new("share").percent().reading(0.125, Interval::NONE), "share: 12.5%");
         assert_eq!([0.0, 12.0, 12_345.6, 0.000_25, f64::NAN].map(|x| axis.print(x)), ["0", "12", "12346", "2.5e−4", "none"]);
     }
 }

@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
 
 use super::palette::{INK, MUTED};
-use super::plot::{hover, literal, literals};
+use super::plot::{HOVER, error_bars, hover, literal, literals};
 use super::{Axis, Plot, Style};
+use crate::stats::Interval;
 
 /// A horizontal bar chart by category, with optional confidence intervals.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,38 +28,24 @@ impl Bars {
         self
     }
 
-    /// Adds a series with one bar per category; NaN leaves a gap.
+    /// Adds a series with one bar per category, and with their confidence intervals unless
+    /// `intervals` is empty; NaN leaves a gap.
     #[must_use]
-    pub fn series(mut self, name: &str, style: Style, values: &[f64]) -> Self {
-        let trace = self.trace(name, style, values, &[]);
-        self.data.push(trace);
-        self
-    }
-
-    /// Adds a series with one bar and one confidence interval per category; NaN ends draw no
-    /// interval.
-    #[must_use]
-    pub fn series_with_intervals(mut self, name: &str, style: Style, values: &[f64], intervals: &[[f64; 2]]) -> Self {
-        let mut trace = self.trace(name, style, values, intervals);
-        let ends = values.iter().zip(intervals);
-        let (below, above): (Vec<f64>, Vec<f64>) = ends.map(|(value, [low, high])| (value - low, high - value)).unzip();
-        trace["error_x"] = json!({
-            "type": "data", "symmetric": false, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5, "width": 4,
-        });
-        self.data.push(trace);
-        self
-    }
-
-    fn trace(&self, name: &str, style: Style, values: &[f64], intervals: &[[f64; 2]]) -> Value {
+    pub fn series(mut self, name: &str, style: Style, values: &[f64], intervals: &[Interval]) -> Self {
         let say = |(i, (category, value)): (usize, (&String, &f64))| {
-            hover([name, category, &self.axis.reading(*value, intervals.get(i).copied())])
+            hover([name, category, &self.axis.reading(*value, intervals.get(i).copied().unwrap_or(Interval::NONE))])
         };
-        json!({
+        let mut trace = json!({
             "type": "bar", "orientation": "h", "name": literal(name), "x": values, "y": literals(&self.categories),
             "marker": {"color": style.color()},
             "hovertext": self.categories.iter().zip(values).enumerate().map(say).collect::<Vec<_>>(),
-            "hovertemplate": "%{hovertext}<extra></extra>",
-        })
+            "hovertemplate": HOVER,
+        });
+        if !intervals.is_empty() {
+            trace["error_x"] = error_bars(json!({"color": INK, "thickness": 1.5, "width": 4}), values, intervals);
+        }
+        self.data.push(trace);
+        self
     }
 }
 

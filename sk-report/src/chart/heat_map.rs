@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::Plot;
 use super::palette::{BRIGHT, DARK, DIVERGING, INK, MUTED, PAPER, SEQUENTIAL};
-use super::plot::{hover, literal, literals};
+use super::plot::{HOVER, hover, literal, literals};
 use crate::stats::extent;
 
 /// The share of the largest absolute value above which a cell of the diverging scale is dark enough
@@ -85,7 +85,7 @@ impl From<HeatMap> for Plot {
         let mut trace = json!({
             "type": "heatmap", "x": literals(&columns), "y": literals(&rows), "z": values, "xgap": 2, "ygap": 2, "hoverongaps": false,
             "colorscale": if signed { json!(DIVERGING) } else { json!(SEQUENTIAL) },
-            "hovertemplate": "%{hovertext}<extra></extra>",
+            "hovertemplate": HOVER,
             "colorbar": {"orientation": "h", "thickness": 10, "len": 0.6, "y": -0.06, "yanchor": "top", "outlinewidth": 0, "nticks": 5,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(&scale), "side": "bottom", "font": {"color": MUTED}}},
         });

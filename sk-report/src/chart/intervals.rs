@@ -1,27 +1,22 @@
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::palette::{GRID, INK, MUTED};
-use super::plot::{hover, literal, literals};
+use super::plot::{HOVER, error_bars, hover, literal, literals};
 use super::{Axis, Plot, Style};
+use crate::stats::Interval;
 
 /// The share of a row's height over which its series are spread.
 const SPREAD: f64 = 0.5;
 
-/// An estimate and its confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
-    /// The estimate; NaN if there is none.
-    pub value: f64,
-    /// The confidence interval, low end first; NaN if there is none.
-    pub interval: [f64; 2],
-}
+/// The estimates of a series, one per row.
+type Estimates = Vec<(f64, Interval)>;
 
 /// A forest plot: one row of estimates with confidence intervals each, and a line at zero.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervals {
     rows: Vec<String>,
     axis: Axis,
-    series: Vec<(String, Style, Vec<Estimate>)>,
+    series: Vec<(String, Style, Estimates)>,
 }
 
 impl Intervals {
@@ -30,10 +25,10 @@ impl Intervals {
         Self { rows: rows.to_vec(), axis, series: Vec::new() }
     }
 
-    /// Adds a series with one estimate per row. Several series are drawn below each other within a
-    /// row.
+    /// Adds a series with one estimate and its confidence interval per row, NaN if there is none.
+    /// Several series are drawn below each other within a row.
     #[must_use]
-    pub fn series(mut self, name: &str, style: Style, estimates: &[Estimate]) -> Self {
+    pub fn series(mut self, name: &str, style: Style, estimates: &[(f64, Interval)]) -> Self {
         self.series.push((name.to_owned(), style, estimates.to_vec()));
         self
     }
@@ -43,25 +38,21 @@ impl From<Intervals> for Plot {
     fn from(chart: Intervals) -> Self {
         let Intervals { rows, axis, series } = chart;
         let count = series.len().max(1) as f64;
-        let trace = |(i, (name, style, estimates)): (usize, &(String, Style, Vec<Estimate>))| -> Value {
+        let mut data = Vec::new();
+        for (i, (name, style, estimates)) in series.iter().enumerate() {
             let offset = ((i as f64 + 0.5) / count - 0.5) * SPREAD;
-            let pairs = || estimates.iter();
             let y: Vec<f64> = (0..estimates.len()).map(|row| row as f64 + offset).collect();
-            let say = |(row, e): (&String, &Estimate)| hover([row, name, &axis.reading(e.value, Some(e.interval))]);
-            json!({
-                "type": "scatter", "mode": "markers", "name": literal(name), "y": y,
-                "x": pairs().map(|e| e.value).collect::<Vec<_>>(),
-                "hovertext": rows.iter().zip(estimates).map(say).collect::<Vec<_>>(),
-                "error_x": {
-                    "type": "data", "symmetric": false, "thickness": 1.5, "width": 4, "color": style.color(),
-                    "array": pairs().map(|e| e.interval[1] - e.value).collect::<Vec<_>>(),
-                    "arrayminus": pairs().map(|e| e.value - e.interval[0]).collect::<Vec<_>>(),
-                },
+            let (values, intervals): (Vec<f64>, Vec<Interval>) = estimates.iter().copied().unzip();
+            let said =
+                rows.iter().zip(estimates).map(|(row, &(value, interval))| hover([row, name, &axis.reading(value, interval)]));
+            data.push(json!({
+                "type": "scatter", "mode": "markers", "name": literal(name), "y": y, "x": values,
+                "hovertext": said.collect::<Vec<_>>(),
+                "error_x": error_bars(json!({"thickness": 1.5, "width": 4, "color": style.color()}), &values, &intervals),
                 "marker": {"color": style.color(), "symbol": style.symbol(), "size": 8},
-                "hovertemplate": "%{hovertext}<extra></extra>",
-            })
-        };
-        let data: Vec<Value> = series.iter().enumerate().map(trace).collect();
+                "hovertemplate": HOVER,
+            }));
+        }
         let zero = json!({
             "type": "line", "xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "layer": "below",
             "line": {"color": MUTED, "width": 1, "dash": "dot"},

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
 use super::palette::{INK, MUTED};
-use super::plot::{hover, literal};
+use super::plot::{HOVER, error_bars, hover, literal};
 use super::{Axis, Plot, Style};
-use crate::stats::front;
+use crate::stats::{Interval, front};
 
 /// One series of [`Lines`].
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Series {
     mode: &'static str,
     labels: Vec<String>,
     band: Option<(Vec<f64>, Vec<f64>)>,
-    intervals: [Vec<[f64; 2]>; 2],
+    intervals: [Vec<Interval>; 2],
     steps: bool,
     front: bool,
     style: Option<Style>,
@@ -72,7 +72,7 @@ impl Series {
     /// Draws a confidence interval around each point along x and along y. NaN ends and an empty
     /// slice draw none.
     #[must_use]
-    pub fn intervals(mut self, x: &[[f64; 2]], y: &[[f64; 2]]) -> Self {
+    pub fn intervals(mut self, x: &[Interval], y: &[Interval]) -> Self {
         self.intervals = [x.to_vec(), y.to_vec()];
         self
     }
@@ -140,7 +140,9 @@ impl Lines {
             traces.push(stairs);
         }
         let say = |i: usize| {
-            let at = |axis: &Axis, value: f64, intervals: &[[f64; 2]]| axis.reading(value, intervals.get(i).copied());
+            let at = |axis: &Axis, value: f64, intervals: &[Interval]| {
+                axis.reading(value, intervals.get(i).copied().unwrap_or(Interval::NONE))
+            };
             let label = labels.get(i).map_or("", String::as_str);
             hover([name, label, &at(&self.x, x[i], across), &at(&self.y, y[i], along)])
         };
@@ -148,16 +150,12 @@ impl Lines {
             "type": "scatter", "mode": mode, "name": literal(name), "x": x, "y": y, "legendgroup": literal(name),
             "line": {"color": style.color(), "width": 2, "dash": style.dash(), "shape": if *steps { "hv" } else { "linear" }},
             "marker": {"color": style.color(), "symbol": style.symbol(), "size": 8},
-            "hovertext": (0..x.len().min(y.len())).map(say).collect::<Vec<_>>(), "hovertemplate": "%{hovertext}<extra></extra>",
+            "hovertext": (0..x.len().min(y.len())).map(say).collect::<Vec<_>>(), "hovertemplate": HOVER,
         });
         for (name, values, intervals) in [("error_x", x, across), ("error_y", y, along)] {
             if !intervals.is_empty() {
-                let ends = || values.iter().zip(intervals);
-                trace[name] = json!({
-                    "type": "data", "symmetric": false, "color": style.faded(0.35), "thickness": 1, "width": 0,
-                    "array": ends().map(|(value, [_, high])| high - value).collect::<Vec<_>>(),
-                    "arrayminus": ends().map(|(value, [low, _])| value - low).collect::<Vec<_>>(),
-                });
+                let style = json!({"color": style.faded(0.35), "thickness": 1, "width": 0});
+                trace[name] = error_bars(style, values, intervals);
             }
         }
         traces.push(trace);
@@ -223,7 +221,7 @@ mod tests {
     #[test]
     fn an_interval_is_drawn_and_read() {
         let series = Series::points("ours", &[0.5], &[0.25]).labelled(&["all on calm".to_owned()]);
-        let series = series.intervals(&[[0.375, 0.75]], &[[0.0, 0.5]]);
+        let series = series.intervals(&[Interval { low: 0.375, high: 0.75 }], &[Interval { low: 0.0, high: 0.5 }]);
         let plot = Plot::from(Lines::new(Axis::new("calm (0 to 1)"), Axis::new("terse (0 to 1)")).series(series));
         let trace = &plot.data[0];
         assert_eq!((&trace["error_x"]["array"], &trace["error_x"]["arrayminus"]), (&json!([0.25]), &json!([0.125])));

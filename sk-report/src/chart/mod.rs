@@ -36,7 +36,7 @@ mod ternary;
 pub use axis::Axis;
 pub use bars::Bars;
 pub use heat_map::HeatMap;
-pub use intervals::{Estimate, Intervals};
+pub use intervals::Intervals;
 pub use lines::{Lines, Series};
 pub use palette::Style;
 pub use plot::Plot;

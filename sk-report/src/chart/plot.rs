@@ -2,6 +2,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::palette::{INK, MUTED, NONE, PAPER};
+use crate::stats::Interval;
 
 /// A chart as plotly.js reads it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,6 +43,18 @@ impl Plot {
 /// Escapes text so that plotly.js does not parse it as markup.
 pub(super) fn literal(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The template of every tooltip: its text and nothing else.
+pub(super) const HOVER: &str = "%{hovertext}<extra></extra>";
+
+/// Adds the confidence intervals of a series to the style of its error bars.
+pub(super) fn error_bars(mut style: Value, values: &[f64], intervals: &[Interval]) -> Value {
+    let lengths = |of: fn((&f64, &Interval)) -> f64| json!(values.iter().zip(intervals).map(of).collect::<Vec<_>>());
+    (style["type"], style["symmetric"]) = (json!("data"), json!(false));
+    style["array"] = lengths(|(value, interval)| interval.high - value);
+    style["arrayminus"] = lengths(|(value, interval)| value - interval.low);
+    style
 }
 
 /// Builds a tooltip with one line per line of the texts. The first line is bold; empty lines are

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use super::plot::{hover, literal};
+use super::plot::{HOVER, hover, literal};
 use super::{Axis, Plot, Style};
-use crate::stats::front;
+use crate::stats::{Interval, front};
 
 /// Marker sizes in pixels: of a point on the Pareto front, and of a dominated point.
 const SIZES: [u32; 2] = [8, 4];
@@ -28,14 +28,14 @@ impl Scatter3d {
         let front = front(points);
         let sizes: Vec<u32> = (0..points.len()).map(|i| SIZES[usize::from(!front.contains(&i))]).collect();
         let say = |(i, (point, label)): (usize, (&[f64; 3], &String))| {
-            let [x, y, z] = std::array::from_fn(|k| self.axes[k].reading(point[k], None));
+            let [x, y, z] = std::array::from_fn(|k| self.axes[k].reading(point[k], Interval::NONE));
             hover([name, label, &x, &y, &z, if front.contains(&i) { "on the Pareto front of its method" } else { "dominated" }])
         };
         self.data.push(json!({
             "type": "scatter3d", "mode": "markers", "name": literal(name), "x": x, "y": y, "z": z,
             "hovertext": points.iter().zip(labels).enumerate().map(say).collect::<Vec<_>>(),
             "marker": {"color": style.color(), "symbol": style.symbol(), "size": sizes, "opacity": 0.9},
-            "hovertemplate": "%{hovertext}<extra></extra>",
+            "hovertemplate": HOVER,
         }));
         self
     }

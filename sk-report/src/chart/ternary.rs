@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::palette::{BRIGHT, DARK, GRID, INK, MUTED, NONE, SEQUENTIAL};
-use super::plot::{hover, literal};
+use super::plot::{HOVER, hover, literal};
 use super::{Plot, Style};
 
 /// The most points whose values are written on them.
@@ -61,7 +61,7 @@ impl Ternary {
         let [a, b, c] = std::array::from_fn(|k| points.iter().map(|point| point[k]).collect::<Vec<_>>());
         json!({
             "type": "scatterternary", "mode": "markers", "name": literal(name), "a": a, "b": b, "c": c,
-            "hovertext": said, "hovertemplate": "%{hovertext}<extra></extra>",
+            "hovertext": said, "hovertemplate": HOVER,
             "marker": marker, "cliponaxis": false,
         })
     }

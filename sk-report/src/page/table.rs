@@ -138,6 +138,7 @@ fn raised(exponent: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Interval;
 
     #[test]
     fn exponents_are_raised() {
@@ -185,7 +186,10 @@ mod tests {
         };
         assert_eq!(cell(Kind::Signed(2), Value::Number(-0.123)), ("−0.12".into(), "[\"-0.123\"]".into()));
         assert_eq!(cell(Kind::PValue, Value::Number(2.46e-15)), ("2.5\u{2009}×\u{2009}10⁻¹⁵".into(), "[\"2.46e-15\"]".into()));
-        assert_eq!(cell(Kind::Interval(1), Value::Interval([-1.25, 2.0])), ("[−1.2, +2.0]".into(), "[\"-1.25\",\"2\"]".into()));
+        assert_eq!(
+            cell(Kind::Interval(1), Value::Interval(Interval { low: -1.25, high: 2.0 })),
+            ("[−1.2, +2.0]".into(), "[\"-1.25\",\"2\"]".into())
+        );
         assert_eq!(cell(Kind::Text, Value::from("a-b")), ("a-b".into(), "[\"a-b\"]".into()));
         assert_eq!(cell(Kind::Number(1), Value::Empty), (String::new(), "[\"\"]".into()));
     }

@@ -2,31 +2,7 @@ use rand::RngExt;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Clusters, mean, sample_std, tail};
-
-/// A confidence interval; its ends are NaN if there is none.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
-impl Interval {
-    /// The absent interval.
-    pub const NONE: Self = Self { low: f64::NAN, high: f64::NAN };
-
-    /// Returns whether the interval is absent.
-    pub fn is_none(self) -> bool {
-        self.low.is_nan() || self.high.is_nan()
-    }
-
-    /// Returns whether both ends lie on the same side of zero.
-    pub fn excludes_zero(self) -> bool {
-        self.low > 0.0 || self.high < 0.0
-    }
-}
+use super::{Clusters, Interval, mean, sample_std, tail};
 
 /// A bootstrap: the estimate of a statistic, its values on resamples, and its leave-one-out values.
 ///
@@ -149,19 +125,19 @@ impl Bootstrap {
         if self.jackknife.len() < 2 {
             return Interval::NONE;
         }
-        Interval { low: self.estimate - half, high: self.estimate + half }
+        Interval::around(self.estimate, half)
     }
 
     /// Returns the bias-corrected and accelerated interval (Efron 1987; Efron and Tibshirani 1993,
     /// 14.3).
     ///
     /// z₀ is the normal quantile of the share of resamples below the estimate, where ties count
-    /// half. The acceleration is a sixth of the skewness of the leave-one-out values. `None` if the
-    /// estimate lies outside all resamples, or if leaving a unit out changes nothing.
+    /// half. The acceleration is a sixth of the skewness of the leave-one-out values. Both ends are
+    /// NaN if the estimate lies outside all resamples, or if leaving a unit out changes nothing.
     ///
     /// # Panics
     /// As [`percentile`](Self::percentile).
-    pub fn bca(&self, level: f64) -> Option<Interval> {
+    pub fn bca(&self, level: f64) -> Interval {
         let tail = lower_tail(level);
         let below = self.resamples.partition_point(|&value| value < self.estimate);
         let at_most = self.resamples.partition_point(|&value| value <= self.estimate);
@@ -170,14 +146,14 @@ impl Bootstrap {
         let moment = |power| self.jackknife.iter().map(|value| (centre - value).powi(power)).sum::<f64>();
         let acceleration = moment(3) / (6.0 * moment(2).powf(1.5));
         if !bias.is_finite() || !acceleration.is_finite() {
-            return None;
+            return Interval::NONE;
         }
         let end = |z: f64| {
             let shifted = bias + z;
             self.quantile(1.0 - tail::normal(bias + shifted / (1.0 - acceleration * shifted)))
         };
         let z = tail::normal_quantile(tail);
-        Some(Interval { low: end(z), high: end(-z) })
+        Interval { low: end(z), high: end(-z) }
     }
 
     fn quantile(&self, p: f64) -> f64 {

@@ -32,7 +32,7 @@ pub(crate) fn headings(column: &Column) -> Vec<String> {
 /// Returns the CSV fields of a value; two for an interval.
 pub(crate) fn record(kind: Kind, value: &Value) -> Vec<String> {
     match (kind, value) {
-        (_, Value::Interval(ends)) => ends.map(shortest).into(),
+        (_, Value::Interval(interval)) => <[f64; 2]>::from(*interval).map(shortest).into(),
         (Kind::Interval(_), _) => vec![String::new(), String::new()],
         (_, Value::Empty) => vec![String::new()],
         (_, Value::Text(text)) => vec![text.clone()],

@@ -70,8 +70,8 @@ pub enum Value {
     Text(String),
     /// A number.
     Number(f64),
-    /// Both ends of a confidence interval.
-    Interval([f64; 2]),
+    /// A confidence interval.
+    Interval(Interval),
 }
 
 impl Table {
@@ -129,7 +129,7 @@ impl From<String> for Value {
 
 impl From<Interval> for Value {
     fn from(interval: Interval) -> Self {
-        if interval.is_none() { Self::Empty } else { Self::Interval([interval.low, interval.high]) }
+        if interval.is_none() { Self::Empty } else { Self::Interval(interval) }
     }
 }
 

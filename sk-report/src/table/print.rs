@@ -1,4 +1,5 @@
 use super::{Kind, Value};
+use crate::stats::Interval;
 
 /// The value below which a p-value is printed with an exponent.
 const SMALL_P: f64 = 1e-3;
@@ -8,10 +9,10 @@ pub(crate) fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> Stri
     match (value, kind) {
         (Value::Empty, _) => String::new(),
         (Value::Text(text), _) => text.clone(),
-        (Value::Interval([low, high]), Kind::Interval(digits)) => {
+        (Value::Interval(Interval { low, high }), Kind::Interval(digits)) => {
             format!("[{}, {}]", signed(*low, digits), signed(*high, digits))
         }
-        (Value::Interval([low, high]), _) => format!("[{low}, {high}]"),
+        (Value::Interval(Interval { low, high }), _) => format!("[{low}, {high}]"),
         (Value::Number(number), Kind::Count) => format!("{number:.0}"),
         (Value::Number(number), Kind::Number(digits)) => format!("{number:.digits$}"),
         (Value::Number(number), Kind::Signed(digits)) => signed(*number, digits),

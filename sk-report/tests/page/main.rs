@@ -5,8 +5,9 @@ mod story;
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use sk_report::chart::{Axis, Bars, Estimate, HeatMap, Intervals, Lines, Scatter3d, Series, Style, Ternary};
+use sk_report::chart::{Axis, Bars, HeatMap, Intervals, Lines, Scatter3d, Series, Style, Ternary};
 use sk_report::page::{Answer, Exchange, Fact, Figure, Page, Section};
+use sk_report::stats::Interval;
 use sk_report::table::{Kind, Table, Value};
 
 use html::Document;
@@ -25,7 +26,7 @@ fn table(id: &str, text: &str) -> Table {
         ("share", Kind::Percent),
     ];
     let mut table = Table::new(id, "A table", &columns).note(text);
-    let interval = Value::Interval([-0.123_456_789, 0.25]);
+    let interval = Value::Interval(Interval { low: -0.123_456_789, high: 0.25 });
     table.row(vec![text.into(), 12_usize.into(), 0.1_f64.into(), (-1.0 / 3.0).into(), interval, 2.46e-15.into(), 0.125.into()]);
     table.row(vec!["ours, \"quoted\"".into(), Value::Empty, f64::NAN.into(), 0.5.into(), Value::Empty, 0.5.into(), 1.0.into()]);
     table
@@ -36,7 +37,7 @@ fn everything(text: &str) -> Page {
     let labels = [text.to_owned(), "b".to_owned()];
     let (points, simplex) = ([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]);
     let axis = || Axis::new(text).range([0.0, 1.0]);
-    let estimates = [Estimate { value: 0.1, interval: [0.0, 0.2] }, Estimate { value: f64::NAN, interval: [f64::NAN; 2] }];
+    let estimates = [(0.1, Interval { low: 0.0, high: 0.2 }), (f64::NAN, Interval::NONE)];
     let scatter = Scatter3d::new([axis(), axis(), axis()]).series(text, Style::Hue(0), &points, &labels).series(
         "b",
         Style::Hue(1),
@@ -45,16 +46,16 @@ fn everything(text: &str) -> Page {
     );
     let ternary =
         Ternary::new([text, "b", "c"]).series(text, &simplex, &labels).colored(text, &simplex, &[0.1, 0.9], [0.0, 1.0], &labels);
-    let bars = Bars::new(&labels, axis().percent()).series(text, Style::Tone(0), &[1.0, 2.0]).series_with_intervals(
+    let bars = Bars::new(&labels, axis().percent()).series(text, Style::Tone(0), &[1.0, 2.0], &[]).series(
         "b",
         Style::Tone(1),
         &[1.0, 2.0],
-        &[[0.5, 2.0]; 2],
+        &[Interval { low: 0.5, high: 2.0 }; 2],
     );
     let intervals = Intervals::new(&labels, axis()).series(text, Style::Tone(0), &estimates);
     let lines = Lines::new(axis().log(), axis())
         .series(Series::line(text, &[1.0, 2.0], &[0.1, 0.2]).band(&[0.0, 0.1], &[0.2, 0.3]).labelled(&labels))
-        .series(Series::points("b", &[1.0], &[f64::NAN]).front().intervals(&[[0.5, 1.5]], &[]))
+        .series(Series::points("b", &[1.0], &[f64::NAN]).front().intervals(&[Interval { low: 0.5, high: 1.5 }], &[]))
         .rule(0.5, text);
     let heat = HeatMap::new(&labels, &labels, &[vec![0.1, -0.2], vec![f64::NAN, 0.4]], text)
         .headed(text, text)

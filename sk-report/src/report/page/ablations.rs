@@ -1,5 +1,5 @@
-use super::{PageContext, estimate, with_tables};
-use crate::chart::{Axis, Estimate, Intervals, Style};
+use super::{PageContext, with_tables};
+use crate::chart::{Axis, Intervals, Style};
 use crate::page::{Figure, Section};
 use crate::report::tables::{AblationRows, ArmRow, NormalizationRow};
 use crate::stats::Interval;
@@ -29,11 +29,11 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 
 fn normalization(rows: &[NormalizationRow]) -> Figure {
     let names: Vec<String> = rows.iter().map(|row| row.measure.replace("f1", "F1")).collect();
-    let of = |read: &dyn Fn(&NormalizationRow) -> Estimate| rows.iter().map(read).collect::<Vec<_>>();
+    let of = |read: fn(&NormalizationRow) -> Interval| rows.iter().map(|row| (row.difference, read(row))).collect::<Vec<_>>();
     let chart = Intervals::new(&names, Axis::new("with − without normalisation (score, 0 to 1)"))
-        .series("by prompt, percentile", Style::Tone(0), &of(&|row| estimate(row.difference, row.by_prompt)))
-        .series("by cell, percentile", Style::Tone(1), &of(&|row| estimate(row.difference, row.percentile)))
-        .series("by cell, BCa", Style::Tone(2), &of(&|row| estimate(row.difference, row.bca.unwrap_or(Interval::NONE))));
+        .series("by prompt, percentile", Style::Tone(0), &of(|row| row.by_prompt))
+        .series("by cell, percentile", Style::Tone(1), &of(|row| row.percentile))
+        .series("by cell, BCa", Style::Tone(2), &of(|row| row.bca));
     Figure::new("with-normalization", "What normalisation changes", chart)
         .caption(format!(
             "Mean paired difference over {} cells with 95% bootstrap intervals. By cell takes the cells of a prompt for independent, by prompt does not.",
@@ -55,7 +55,7 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
         .fold(figure, |figure, pair| {
             let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
             let names: Vec<String> = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm))).collect();
-            let estimates: Vec<Estimate> = own.iter().map(|row| estimate(row.difference, row.percentile)).collect();
+            let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.difference, row.percentile)).collect();
             let chart = Intervals::new(&names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates);
             figure.panel(pair, chart)
         })

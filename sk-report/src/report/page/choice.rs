@@ -38,8 +38,8 @@ fn best(mechanisms: &[Mechanism]) -> Figure {
     let arms: Vec<String> = mechanisms.iter().map(|mechanism| mechanism.arm.clone()).collect();
     let of = |read: fn(&Mechanism) -> f64| mechanisms.iter().map(read).collect::<Vec<f64>>();
     let chart = Bars::new(&arms, Axis::new("share of steps").percent().range([0.0, 1.0]))
-        .series("drawn", Style::Tone(1), &of(|mechanism| mechanism.choice.best))
-        .series("by chance", Style::Tone(3), &of(|mechanism| mechanism.choice.best_by_chance));
+        .series("drawn", Style::Tone(1), &of(|mechanism| mechanism.choice.best), &[])
+        .series("by chance", Style::Tone(3), &of(|mechanism| mechanism.choice.best_by_chance), &[]);
     Figure::new("best-chosen", "How often the candidate of the best composite μ was chosen", chart)
         .caption(format!(
             "Share of steps with at least two candidates, beside what a uniform draw would give; n = {} steps.",

@@ -1,8 +1,8 @@
-use super::{PageContext, ends, listed, with_tables};
+use super::{PageContext, listed, with_tables};
 use crate::chart::{Axis, Lines, Scatter3d, Series, Style, Ternary};
 use crate::page::{Figure, Section};
 use crate::report::tables::PointRow;
-use crate::stats::extent;
+use crate::stats::{Interval, extent};
 
 /// The most objectives for which frontiers are drawn for every pair of axes.
 const MOST_IN_PLANES: usize = 5;
@@ -27,8 +27,8 @@ impl<'a> MethodFrontier<'a> {
     }
 
     /// Returns the values of one objective and their confidence intervals.
-    pub(super) fn along(&self, axis: usize) -> (Vec<f64>, Vec<[f64; 2]>) {
-        self.points.iter().map(|row| (row.axes[axis], ends(row.intervals[axis]))).unzip()
+    pub(super) fn along(&self, axis: usize) -> (Vec<f64>, Vec<Interval>) {
+        self.points.iter().map(|row| (row.axes[axis], row.intervals[axis])).unzip()
     }
 
     /// Draws three-dimensional weights as points of the simplex, coloured by `values` on a scale
@@ -129,7 +129,7 @@ fn between_two(context: &PageContext<'_>, blades: [&String; 2], frontiers: &[Met
         let mut points = points.clone();
         points.sort_by(|a, b| a.point.weights[0].total_cmp(&b.point.weights[0]));
         let x: Vec<f64> = points.iter().map(|row| row.point.weights[0]).collect();
-        let (y, intervals): (Vec<f64>, Vec<[f64; 2]>) = points.iter().map(|row| (row.f1, ends(row.f1_interval))).unzip();
+        let (y, intervals): (Vec<f64>, Vec<Interval>) = points.iter().map(|row| (row.f1, row.f1_interval)).unzip();
         let labels: Vec<String> = points.iter().map(|row| context.weights(&row.point)).collect();
         chart.series(Series::line(method, &x, &y).labelled(&labels).intervals(&[], &intervals).styled(*style))
     });

@@ -1,6 +1,6 @@
 use super::verdict::p_value;
-use super::{PageContext, ends, estimate, listed, with_tables};
-use crate::chart::{Axis, Bars, Estimate, Intervals, Style};
+use super::{PageContext, listed, with_tables};
+use crate::chart::{Axis, Bars, Intervals, Style};
 use crate::page::{Fact, Figure, Section};
 use crate::report::tables::{FluencyRow, LeadRow};
 use crate::stats::Interval;
@@ -36,7 +36,7 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
     if let Some(lead) = rows.leads.first()
         && !lead.by_prompt.is_none()
     {
-        let [low, high] = ends(lead.by_prompt);
+        let Interval { low, high } = lead.by_prompt;
         let value = format!("{:+.3}", lead.difference).replace('-', "−");
         facts.push(fact(format!("ΔF1, {reference} − {}", lead.other), value, format!("95% by prompt [{low:+.3}, {high:+.3}]")));
     }
@@ -48,7 +48,7 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
     }
     let pooled = rows.steering.iter().find(|row| row.method == *reference && row.axis.is_none() && row.is_as_labelled());
     if let Some(pooled) = pooled {
-        let [low, high] = ends(pooled.interval);
+        let Interval { low, high } = pooled.interval;
         let interval = if low.is_nan() { String::new() } else { format!("95% by prompt [{low:.2}, {high:.2}]; ") };
         let detail = format!("{interval}{}, Holm", p_value(pooled.holm));
         facts.push(fact("pooled steering ρ".to_owned(), format!("{:+.2}", pooled.rho).replace('-', "−"), detail));
@@ -60,10 +60,10 @@ fn achieved(context: &PageContext<'_>) -> Figure {
     let rows = &context.report.rows.methods;
     let objectives: Vec<String> = context.results.sweep.objectives.names().into_iter().map(str::to_owned).collect();
     let empty = Bars::new(&objectives, Axis::new("mean score over all cells (0 to 1)").range([0.0, 1.0]));
-    let chart = context.methods().filter_map(|name| rows.iter().find(|row| row.name == name)).fold(empty, |chart, row| {
-        let intervals: Vec<[f64; 2]> = row.intervals.iter().copied().map(ends).collect();
-        chart.series_with_intervals(&row.name, context.style(&row.name, 0), &row.axes, &intervals)
-    });
+    let chart = context
+        .methods()
+        .filter_map(|name| rows.iter().find(|row| row.name == name))
+        .fold(empty, |chart, row| chart.series(&row.name, context.style(&row.name, 0), &row.axes, &row.intervals));
     let n: Vec<String> = rows.iter().map(|row| format!("{} {}", row.name, row.n)).collect();
     Figure::new("axes-by-method", "What each method achieves on each axis", chart)
         .caption(format!(
@@ -77,10 +77,10 @@ fn achieved(context: &PageContext<'_>) -> Figure {
 fn ahead(context: &PageContext<'_>, leads: &[&LeadRow]) -> Figure {
     let reference = &context.report.reference;
     let rows: Vec<String> = leads.iter().map(|row| format!("{reference} − {}", row.other)).collect();
-    let estimates = |of: fn(&LeadRow) -> Estimate| leads.iter().map(|row| of(row)).collect::<Vec<_>>();
+    let estimates = |of: fn(&LeadRow) -> Interval| leads.iter().map(|row| (row.difference, of(row))).collect::<Vec<_>>();
     let chart = Intervals::new(&rows, Axis::new("ΔF1 (mean paired difference)"))
-        .series("by prompt", Style::Tone(0), &estimates(|row| estimate(row.difference, row.by_prompt)))
-        .series("by cell", Style::Tone(1), &estimates(|row| estimate(row.difference, row.by_cell)));
+        .series("by prompt", Style::Tone(0), &estimates(|row| row.by_prompt))
+        .series("by cell", Style::Tone(1), &estimates(|row| row.by_cell));
     let n: Vec<String> =
         rows.iter().zip(leads).map(|(row, lead)| format!("{row} {} cells of {} prompts", lead.cells, lead.prompts)).collect();
     Figure::new("ahead", format!("How far {reference} is ahead in F1"), chart)
@@ -96,15 +96,12 @@ fn ahead(context: &PageContext<'_>, leads: &[&LeadRow]) -> Figure {
 fn perplexity(context: &PageContext<'_>, fluency: &[FluencyRow]) -> Figure {
     let reference = &context.report.reference;
     let others: Vec<&FluencyRow> = fluency.iter().filter(|row| row.method != *reference).collect();
-    let of = |row: &&FluencyRow| {
-        let (value, interval) = row.change.unwrap_or((f64::NAN, Interval::NONE));
-        estimate(value, interval)
-    };
+    let changes: Vec<_> = others.iter().map(|row| row.change.unwrap_or((f64::NAN, Interval::NONE))).collect();
     let names: Vec<String> = others.iter().map(|row| row.method.clone()).collect();
     let chart = Intervals::new(&names, Axis::new(format!("change of perplexity against {reference}")).percent()).series(
         "by prompt",
         Style::Tone(0),
-        &others.iter().map(of).collect::<Vec<_>>(),
+        &changes,
     );
     let n: Vec<String> = others.iter().map(|row| format!("{} {}", row.method, row.pairs)).collect();
     Figure::new("fluency-change", format!("Perplexity against {reference}"), chart)

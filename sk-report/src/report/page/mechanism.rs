@@ -40,7 +40,7 @@ fn spread(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
     let chart = |of: fn(&BladeSpread) -> f64, axis: Axis| {
         arms.iter().enumerate().fold(Bars::new(&blades, axis), |chart, (i, arm)| {
             let at = |blade: &String| arm.blades.iter().find(|spread| spread.blade == *blade).map_or(f64::NAN, of);
-            chart.series(&arm.arm, context.style(&arm.arm, i), &blades.iter().map(at).collect::<Vec<_>>())
+            chart.series(&arm.arm, context.style(&arm.arm, i), &blades.iter().map(at).collect::<Vec<_>>(), &[])
         })
     };
     Figure::panels("spread-and-influence", "Spread and influence of each blade")

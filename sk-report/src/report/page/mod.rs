@@ -14,9 +14,8 @@ mod throughput;
 mod verdict;
 
 use super::{Method, RawResults, Report, ReportError, WeightVector};
-use crate::chart::{Estimate, Style};
+use crate::chart::Style;
 use crate::page::{Page, Section};
-use crate::stats::Interval;
 use crate::table::Table;
 
 /// The inputs of the sections.
@@ -115,16 +114,6 @@ fn clauses(sentences: &[&str]) -> String {
         letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
     };
     sentences.iter().map(clause).collect::<Vec<_>>().join("; ")
-}
-
-/// Returns both ends of an interval.
-fn ends(interval: Interval) -> [f64; 2] {
-    [interval.low, interval.high]
-}
-
-/// Converts a value and its interval into the type that charts take.
-fn estimate(value: f64, interval: Interval) -> Estimate {
-    Estimate { value, interval: ends(interval) }
 }
 
 fn lead(context: &PageContext<'_>) -> String {

@@ -23,6 +23,7 @@ fn speed(runs: &[Runs]) -> Figure {
         "tokens/s",
         Style::Tone(0),
         &speeds,
+        &[],
     );
     let n: Vec<String> = runs.iter().map(|runs| format!("{} {}", runs.scheme, runs.responses)).collect();
     Figure::new("tokens-per-second", "Tokens per second", chart)
@@ -34,10 +35,10 @@ fn parts(runs: &[Runs]) -> Figure {
     let empty = Bars::new(&schemes(runs), Axis::new("share of the time in steps").percent().range([0.0, 1.0])).stacked();
     let shares = |of: fn(&Runs) -> f64| runs.iter().map(|runs| of(runs) / runs.seconds.total()).collect::<Vec<f64>>();
     let chart = empty
-        .series("draft", Style::Tone(0), &shares(|runs| runs.seconds.draft))
-        .series("score", Style::Tone(1), &shares(|runs| runs.seconds.score))
-        .series("select", Style::Tone(2), &shares(|runs| runs.seconds.select))
-        .series("commit", Style::Tone(3), &shares(|runs| runs.seconds.commit));
+        .series("draft", Style::Tone(0), &shares(|runs| runs.seconds.draft), &[])
+        .series("score", Style::Tone(1), &shares(|runs| runs.seconds.score), &[])
+        .series("select", Style::Tone(2), &shares(|runs| runs.seconds.select), &[])
+        .series("commit", Style::Tone(3), &shares(|runs| runs.seconds.commit), &[]);
     Figure::new("time-by-part", "Where the time goes", chart)
         .caption("Draft: Π_prop. Score: π_B and the blades. Select: 𝓝, 𝓐 and 𝓢. Commit: keeping the winner.")
         .see("throughput")

@@ -123,7 +123,7 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
         let said: Vec<String> = own
             .map(|row| match sign {
                 Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt)),
-                Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, turned(row.by_prompt))),
+                Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, -row.by_prompt)),
                 Sign::Open => format!("{} ({}, {})", row.other, with_interval(row.difference, row.by_prompt), p_value(row.holm)),
             })
             .collect();
@@ -148,15 +148,11 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
     sentences
 }
 
-fn turned(interval: Interval) -> Interval {
-    Interval { low: -interval.high, high: -interval.low }
-}
-
 fn normalization(context: &PageContext<'_>) -> Option<String> {
     let row = context.report.rows.leads.iter().find(|row| !row.is_rival && row.measure == "f1")?;
     Some(match Sign::of(row.difference, row.holm, row.by_prompt) {
         Sign::Positive => format!("Normalisation raises its F1 by {}.", with_interval(row.difference, row.by_prompt)),
-        Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, turned(row.by_prompt))),
+        Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, -row.by_prompt)),
         Sign::Open if row.difference.is_nan() => return None,
         Sign::Open => format!(
             "Whether normalisation changes its F1 cannot be told ({}, {}).",

@@ -62,7 +62,7 @@ pub(in crate::report) struct ArmRow {
     pub(in crate::report) pairs: usize,
     pub(in crate::report) difference: f64,
     pub(in crate::report) percentile: Interval,
-    bca: Option<Interval>,
+    bca: Interval,
     p: f64,
     /// The p-value after Holm's correction over the pairs of arms.
     pub(in crate::report) holm: f64,

@@ -17,7 +17,7 @@ pub(in crate::report) struct LeadRow {
     pub(in crate::report) difference: f64,
     pub(in crate::report) by_cell: Interval,
     pub(in crate::report) by_prompt: Interval,
-    bca: Option<Interval>,
+    bca: Interval,
     p_by_cell: f64,
     p: f64,
     /// The p-value by prompt, corrected within its family.

@@ -207,7 +207,7 @@ fn mean_of(cells: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
 /// Records mean and confidence interval of a contrast, with the published sign.
 fn note_contrast(ledger: &mut Ledger, at: &At<'_>, bootstrap: &Bootstrap, resampling: Resampling, sign: f64) -> Interval {
     let interval = bootstrap.percentile(LEVEL);
-    let (low, high) = if sign < 0.0 { (-interval.high, -interval.low) } else { (interval.low, interval.high) };
+    let Interval { low, high } = if sign < 0.0 { -interval } else { interval };
     ledger.note(at, "delta", sign * bootstrap.estimate());
     ledger.note_noisy(at, "low", low, noise(bootstrap, resampling));
     ledger.note_noisy(at, "high", high, noise(bootstrap, resampling));

@@ -26,7 +26,7 @@ pub(in crate::report) struct NormalizationRow {
     pub(in crate::report) difference: f64,
     /// The percentile and the BCa interval by cell.
     pub(in crate::report) percentile: Interval,
-    pub(in crate::report) bca: Option<Interval>,
+    pub(in crate::report) bca: Interval,
     pub(in crate::report) by_prompt: Interval,
     p: f64,
     holm: f64,

@@ -3,7 +3,8 @@ use crate::page::{Figure, Section};
 use crate::simulate::Mean;
 use crate::simulate::dispersion::{DispersionSettings, Worth};
 use crate::simulate::figures::Exhibit;
-use crate::table::{Kind, Table, Value};
+use crate::stats::Interval;
+use crate::table::{Kind, Table};
 
 /// Half the width of a 95% normal confidence interval, in standard errors.
 const NINETY_FIVE: f64 = 1.96;
@@ -53,7 +54,7 @@ pub(in crate::simulate) fn exhibit(settings: &DispersionSettings, worths: &[Wort
 }
 
 fn table(worths: &[Worth], signed: &Worth) -> Table {
-    let interval = |m: Mean| Value::Interval([m.mean - NINETY_FIVE * m.error, m.mean + NINETY_FIVE * m.error]);
+    let interval = |m: Mean| Interval::around(m.mean, NINETY_FIVE * m.error);
     let rows: Vec<(&str, &Worth)> =
         worths.iter().map(|worth| ("size of the error", worth)).chain([("sign of the error", signed)]).collect();
     Table::of("dispersion", "Quality of the choice by what σ tells (Corollary 4 of the supplement)", &rows)
