@@ -7,37 +7,20 @@ use crate::stats::Interval;
 /// A chart axis: its title with the unit, its range and its scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    title: String,
-    range: Option<[f64; 2]>,
-    log: bool,
-    percent: bool,
+    /// The name of the quantity and its unit.
+    pub title: String,
+    /// The lowest and the highest value; `None` for a range that fits the data.
+    pub range: Option<[f64; 2]>,
+    /// Whether the axis is logarithmic, with a tick at every power of ten.
+    pub log: bool,
+    /// Whether values are printed as per cent.
+    pub percent: bool,
 }
 
 impl Axis {
-    /// Creates a linear axis whose range fits the data. The title names the quantity and its unit.
+    /// Creates a linear axis whose range fits the data.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), range: None, log: false, percent: false }
-    }
-
-    /// Sets the range, from lowest to highest value.
-    #[must_use]
-    pub fn range(mut self, range: [f64; 2]) -> Self {
-        self.range = Some(range);
-        self
-    }
-
-    /// Makes the axis logarithmic, with a tick at every power of ten.
-    #[must_use]
-    pub fn log(mut self) -> Self {
-        self.log = true;
-        self
-    }
-
-    /// Prints values as per cent.
-    #[must_use]
-    pub fn percent(mut self) -> Self {
-        self.percent = true;
-        self
     }
 
     /// Returns the plotly.js object of an axis of a two-dimensional chart.
@@ -124,7 +107,7 @@ mod tests {
         let axis = Axis::new("quality (0 to 1)");
         assert_eq!(axis.reading(0.5, Interval::around(0.5, 0.25)), "quality (0 to 1): 0.500, 95% interval [0.250, 0.750]");
         assert_eq!(axis.reading(-0.5, Interval::NONE), "quality (0 to 1): −0.500");
-        assert_eq!(Axis::new("share").percent().reading(0.125, Interval::NONE), "share: 12.5%");
+        assert_eq!(Axis { percent: true, ..Axis::new("share") }.reading(0.125, Interval::NONE), "share: 12.5%");
         assert_eq!([0.0, 12.0, 12_345.6, 0.000_25, f64::NAN].map(|x| axis.print(x)), ["0", "12", "12346", "2.5e−4", "none"]);
     }
 }

@@ -5,115 +5,76 @@ use super::plot::{HOVER, error_bars, hover, literal};
 use super::{Axis, Plot, Style};
 use crate::stats::{Interval, front};
 
-/// One series of [`Lines`].
+/// One series of [`Lines`]. It starts as [`line`](Self::line), [`points`](Self::points) or
+/// [`steps`](Self::steps).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    name: String,
-    x: Vec<f64>,
-    y: Vec<f64>,
-    mode: &'static str,
-    labels: Vec<String>,
-    band: Option<(Vec<f64>, Vec<f64>)>,
-    intervals: [Vec<Interval>; 2],
-    steps: bool,
-    front: bool,
-    style: Option<Style>,
+    /// The name in the legend.
+    pub name: String,
+    /// The horizontal coordinates of the points.
+    pub x: Vec<f64>,
+    /// The vertical coordinates of the points.
+    pub y: Vec<f64>,
+    /// What is drawn, as plotly.js names it: `lines`, `markers` or `lines+markers`.
+    pub mode: &'static str,
+    /// Whether lines are constant until the next point.
+    pub steps: bool,
+    /// The tooltip title of each point; empty if there are none.
+    pub labels: Vec<String>,
+    /// The lower and the upper edge of a shaded area, with one value per point each.
+    pub band: Option<[Vec<f64>; 2]>,
+    /// The confidence intervals of the points along x and along y; empty if there are none.
+    pub intervals: [Vec<Interval>; 2],
+    /// Whether the Pareto front of the series is drawn as a staircase. Larger is better on both
+    /// axes.
+    pub front: bool,
+    /// The style; `None` for the hue of the index of the series.
+    pub style: Option<Style>,
 }
 
 impl Series {
     /// Creates a line through the points in the given order; NaN interrupts it.
-    pub fn line(name: &str, x: &[f64], y: &[f64]) -> Self {
+    pub fn line(name: &str, x: Vec<f64>, y: Vec<f64>) -> Self {
         Self {
             name: name.to_owned(),
-            x: x.to_vec(),
-            y: y.to_vec(),
             mode: if x.len() > 40 { "lines" } else { "lines+markers" },
+            x,
+            y,
+            steps: false,
             labels: Vec::new(),
             band: None,
             intervals: [Vec::new(), Vec::new()],
-            steps: false,
             front: false,
             style: None,
         }
     }
 
     /// Creates unconnected points.
-    pub fn points(name: &str, x: &[f64], y: &[f64]) -> Self {
+    pub fn points(name: &str, x: Vec<f64>, y: Vec<f64>) -> Self {
         Self { mode: "markers", ..Self::line(name, x, y) }
     }
 
     /// Creates a step function that is constant until the next point, such as a distribution
     /// function.
-    pub fn steps(name: &str, x: &[f64], y: &[f64]) -> Self {
+    pub fn steps(name: &str, x: Vec<f64>, y: Vec<f64>) -> Self {
         Self { mode: "lines", steps: true, ..Self::line(name, x, y) }
-    }
-
-    /// Sets the tooltip title of each point.
-    #[must_use]
-    pub fn labelled(mut self, labels: &[String]) -> Self {
-        self.labels = labels.to_vec();
-        self
-    }
-
-    /// Sets the style. By default the series takes the hue of its index.
-    #[must_use]
-    pub fn styled(mut self, style: Style) -> Self {
-        self.style = Some(style);
-        self
-    }
-
-    /// Draws the Pareto front of the series as a staircase. Larger is better on both axes.
-    #[must_use]
-    pub fn front(mut self) -> Self {
-        self.front = true;
-        self
-    }
-
-    /// Draws a confidence interval around each point along x and along y. NaN ends and an empty
-    /// slice draw none.
-    #[must_use]
-    pub fn intervals(mut self, x: &[Interval], y: &[Interval]) -> Self {
-        self.intervals = [x.to_vec(), y.to_vec()];
-        self
-    }
-
-    /// Shades the area between `low` and `high`, which have one value per point each.
-    #[must_use]
-    pub fn band(mut self, low: &[f64], high: &[f64]) -> Self {
-        self.band = Some((low.to_vec(), high.to_vec()));
-        self
     }
 }
 
 /// A two-dimensional chart of lines, points and bands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
-    x: Axis,
-    y: Axis,
-    series: Vec<Series>,
-    rules: Vec<(f64, String)>,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The series.
+    pub series: Vec<Series>,
+    /// A labelled horizontal line, such as a bound.
+    pub rule: Option<(f64, String)>,
 }
 
 impl Lines {
-    /// Creates an empty chart.
-    pub fn new(x: Axis, y: Axis) -> Self {
-        Self { x, y, series: Vec::new(), rules: Vec::new() }
-    }
-
-    /// Adds a series.
-    #[must_use]
-    pub fn series(mut self, series: Series) -> Self {
-        self.series.push(series);
-        self
-    }
-
-    /// Adds a labelled horizontal line at `y`, such as a bound.
-    #[must_use]
-    pub fn rule(mut self, y: f64, name: &str) -> Self {
-        self.rules.push((y, name.to_owned()));
-        self
-    }
-
     fn traces(&self, i: usize, series: &Series) -> Vec<Value> {
         let Series { name, x, y, mode, labels, band, intervals: [across, along], steps, .. } = series;
         let style = series.style.unwrap_or(Style::Hue(i));
@@ -123,7 +84,7 @@ impl Lines {
             })
         };
         let mut traces = Vec::new();
-        if let Some((low, high)) = band {
+        if let Some([low, high]) = band {
             // One closed outline: forward along the upper edge, back along the lower edge.
             let round: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
             let edge: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
@@ -175,28 +136,27 @@ fn staircase(x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
 impl From<Lines> for Plot {
     fn from(chart: Lines) -> Self {
         let data: Vec<Value> = chart.series.iter().enumerate().flat_map(|(i, series)| chart.traces(i, series)).collect();
-        let (shapes, notes): (Vec<Value>, Vec<Value>) = chart
-            .rules
-            .iter()
-            .map(|(y, name)| {
-                let line = json!({
-                    "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y,
-                    "line": {"color": MUTED, "width": 1, "dash": "dot"},
-                });
-                let note = json!({
-                    "xref": "paper", "x": 1, "xanchor": "right", "y": y, "yanchor": "bottom", "text": literal(name), "showarrow": false,
-                    "font": {"color": INK, "size": 11},
-                });
-                (line, note)
+        let rules = chart.rule.as_slice();
+        let shape = |(y, _): &(f64, String)| {
+            json!({
+                "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y,
+                "line": {"color": MUTED, "width": 1, "dash": "dot"},
             })
-            .unzip();
+        };
+        let note = |(y, name): &(f64, String)| {
+            json!({
+                "xref": "paper", "x": 1, "xanchor": "right", "y": y, "yanchor": "bottom", "text": literal(name), "showarrow": false,
+                "font": {"color": INK, "size": 11},
+            })
+        };
         let plain = |axis: &Axis| {
             let mut layout = axis.layout();
             layout["zeroline"] = json!(false);
             layout
         };
         let layout = json!({
-            "xaxis": plain(&chart.x), "yaxis": plain(&chart.y), "hovermode": "closest", "shapes": shapes, "annotations": notes,
+            "xaxis": plain(&chart.x), "yaxis": plain(&chart.y), "hovermode": "closest",
+            "shapes": rules.iter().map(shape).collect::<Vec<_>>(), "annotations": rules.iter().map(note).collect::<Vec<_>>(),
         });
         Self::new(data, layout, 380)
     }
@@ -210,8 +170,8 @@ mod tests {
     fn a_front_goes_through_what_is_not_dominated() {
         let (x, y) = ([0.9, 0.1, 0.5, 0.4, f64::NAN], [0.1, 0.9, 0.5, 0.4, 1.0]);
         assert_eq!(staircase(&x, &y), (vec![0.1, 0.5, 0.9], vec![0.9, 0.5, 0.1]));
-        let series = Series::points("a", &x, &y).front().styled(Style::Hue(3));
-        let plot = Plot::from(Lines::new(Axis::new("x"), Axis::new("y")).series(series));
+        let series = Series { front: true, style: Some(Style::Hue(3)), ..Series::points("a", x.to_vec(), y.to_vec()) };
+        let plot = Plot::from(Lines { x: Axis::new("x"), y: Axis::new("y"), series: vec![series], rule: None });
         let [stairs, points] = &plot.data[..] else { panic!("{:?}", plot.data) };
         assert_eq!((&stairs["x"], &stairs["line"]["shape"]), (&json!([0.1, 0.5, 0.9]), &json!("vh")));
         assert_eq!((&stairs["line"]["color"], &points["marker"]["color"]), (&json!("@3"), &json!("@3")));
@@ -220,9 +180,11 @@ mod tests {
 
     #[test]
     fn an_interval_is_drawn_and_read() {
-        let series = Series::points("ours", &[0.5], &[0.25]).labelled(&["all on calm".to_owned()]);
-        let series = series.intervals(&[Interval { low: 0.375, high: 0.75 }], &[Interval { low: 0.0, high: 0.5 }]);
-        let plot = Plot::from(Lines::new(Axis::new("calm (0 to 1)"), Axis::new("terse (0 to 1)")).series(series));
+        let intervals = [vec![Interval { low: 0.375, high: 0.75 }], vec![Interval { low: 0.0, high: 0.5 }]];
+        let labels = vec!["all on calm".to_owned()];
+        let series = Series { labels, intervals, ..Series::points("ours", vec![0.5], vec![0.25]) };
+        let (x, y) = (Axis::new("calm (0 to 1)"), Axis::new("terse (0 to 1)"));
+        let plot = Plot::from(Lines { x, y, series: vec![series], rule: None });
         let trace = &plot.data[0];
         assert_eq!((&trace["error_x"]["array"], &trace["error_x"]["arrayminus"]), (&json!([0.25]), &json!([0.125])));
         assert_eq!((&trace["error_y"]["array"], &trace["error_y"]["arrayminus"]), (&json!([0.25]), &json!([0.25])));

@@ -1,6 +1,6 @@
 //! Charts, drawn in the reader's browser by plotly.js.
 //!
-//! Each chart is a small typed builder that converts into a [`Plot`], the data and layout objects
+//! Each chart is a small type that converts into a [`Plot`], the data and layout objects
 //! of plotly.js. Colours are symbolic names ([`Style`]) that the page resolves separately for light
 //! and dark. Series also differ in their markers. A [`Page`](crate::page::Page) holds plots in
 //! figures, each with a caption and the table of the plotted numbers.
@@ -11,14 +11,20 @@
 //! use sk_report::table::{Kind, Table};
 //!
 //! let x = [0.0, 1.0, 2.0];
-//! let chart = Lines::new(Axis::new("temperature (nats)"), Axis::new("entropy (share of ln N)").range([0.0, 1.0]))
-//!     .series(Series::line("champion", &x, &[0.1, 0.5, 0.9]).band(&[0.0, 0.4, 0.8], &[0.2, 0.6, 1.0]));
+//! let band = Some([vec![0.0, 0.4, 0.8], vec![0.2, 0.6, 1.0]]);
+//! let chart = Lines {
+//!     x: Axis::new("temperature (nats)"),
+//!     y: Axis { range: Some([0.0, 1.0]), ..Axis::new("entropy (share of ln N)") },
+//!     series: vec![Series { band, ..Series::line("champion", x.to_vec(), vec![0.1, 0.5, 0.9]) }],
+//!     rule: None,
+//! };
 //! let mut table = Table::new("entropy", "Entropy by temperature", &[("T", Kind::Number(1)), ("entropy", Kind::Number(2))]);
 //! x.iter().zip([0.1, 0.5, 0.9]).for_each(|(&t, h)| table.row(vec![t.into(), h.into()]));
 //! let figure = Figure::new("entropy", "Entropy rises with temperature", chart)
 //!     .caption("Mean over n = 12 steps; the band is a 95% interval.")
 //!     .behind(table);
-//! let html = Page::new("A page").section(Section::new("selection", "Selection").figure(figure)).html()?;
+//! let sections = vec![Section::new("selection", "Selection").figure(figure)];
+//! let html = Page { title: "A page".to_owned(), sections, ..Page::default() }.html()?;
 //! assert!(html.starts_with("<!DOCTYPE html>"));
 //! # Ok::<(), sk_report::page::PageError>(())
 //! ```

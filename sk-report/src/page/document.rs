@@ -15,13 +15,18 @@ const SCRIPT: &str = include_str!("page.js");
 const PLOTLY: &str = include_str!("plotly/plotly.min.js");
 
 /// A page of figures and tables.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
-    title: String,
-    verdict: Vec<String>,
-    lead: Vec<String>,
-    sections: Vec<Section>,
-    colophon: Vec<String>,
+    /// The title.
+    pub title: String,
+    /// The summary of findings at the top, a sentence each.
+    pub verdict: Vec<String>,
+    /// The paragraph above the table of contents.
+    pub lead: String,
+    /// The sections.
+    pub sections: Vec<Section>,
+    /// The line on the origin of the page at its end.
+    pub colophon: String,
 }
 
 /// An error of the page's template.
@@ -30,39 +35,6 @@ pub struct Page {
 pub struct PageError(#[from] minijinja::Error);
 
 impl Page {
-    /// Creates an empty page.
-    pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), verdict: Vec::new(), lead: Vec::new(), sections: Vec::new(), colophon: Vec::new() }
-    }
-
-    /// Adds a sentence to the summary of findings at the top.
-    #[must_use]
-    pub fn verdict(mut self, text: impl Into<String>) -> Self {
-        self.verdict.push(text.into());
-        self
-    }
-
-    /// Adds a paragraph above the table of contents.
-    #[must_use]
-    pub fn lead(mut self, text: impl Into<String>) -> Self {
-        self.lead.push(text.into());
-        self
-    }
-
-    /// Adds a section.
-    #[must_use]
-    pub fn section(mut self, section: Section) -> Self {
-        self.sections.push(section);
-        self
-    }
-
-    /// Adds a line on the origin of the page at its end.
-    #[must_use]
-    pub fn colophon(mut self, text: impl Into<String>) -> Self {
-        self.colophon.push(text.into());
-        self
-    }
-
     /// Renders the page as one HTML file.
     ///
     /// # Errors

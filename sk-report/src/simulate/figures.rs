@@ -21,8 +21,11 @@ pub struct Exhibit {
 pub fn page(exhibits: &[Exhibit], seed: u64) -> Page {
     let lead = "The theory without a model: batches are drawn from stated distributions, and every datum that is drawn was held against the \
                 theorem named beside it. Nothing here contradicts one; a datum that did would have ended the program with its name.";
-    let page = exhibits
-        .iter()
-        .fold(Page::new("Swiss-Knife: the theory, simulated").lead(lead), |page, exhibit| page.section(exhibit.section.clone()));
-    page.colophon(format!("swiss-knife {} simulate --seed {seed}", env!("CARGO_PKG_VERSION")))
+    Page {
+        title: "Swiss-Knife: the theory, simulated".to_owned(),
+        verdict: Vec::new(),
+        lead: lead.to_owned(),
+        sections: exhibits.iter().map(|exhibit| exhibit.section.clone()).collect(),
+        colophon: format!("swiss-knife {} simulate --seed {seed}", env!("CARGO_PKG_VERSION")),
+    }
 }

@@ -36,7 +36,7 @@ fn table(id: &str, text: &str) -> Table {
 fn everything(text: &str) -> Page {
     let labels = [text.to_owned(), "b".to_owned()];
     let (points, simplex) = ([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]);
-    let axis = || Axis::new(text).range([0.0, 1.0]);
+    let axis = || Axis { range: Some([0.0, 1.0]), ..Axis::new(text) };
     let estimates = [(0.1, Interval { low: 0.0, high: 0.2 }), (f64::NAN, Interval::NONE)];
     let scatter = Scatter3d::new([axis(), axis(), axis()]).series(text, Style::Hue(0), &points, &labels).series(
         "b",
@@ -46,21 +46,31 @@ fn everything(text: &str) -> Page {
     );
     let ternary =
         Ternary::new([text, "b", "c"]).series(text, &simplex, &labels).colored(text, &simplex, &[0.1, 0.9], [0.0, 1.0], &labels);
-    let bars = Bars::new(&labels, axis().percent()).series(text, Style::Tone(0), &[1.0, 2.0], &[]).series(
+    let bars = Bars::new(&labels, Axis { percent: true, ..axis() }).series(text, Style::Tone(0), &[1.0, 2.0], &[]).series(
         "b",
         Style::Tone(1),
         &[1.0, 2.0],
         &[Interval { low: 0.5, high: 2.0 }; 2],
     );
     let intervals = Intervals::new(&labels, axis()).series(text, Style::Tone(0), &estimates);
-    let lines = Lines::new(axis().log(), axis())
-        .series(Series::line(text, &[1.0, 2.0], &[0.1, 0.2]).band(&[0.0, 0.1], &[0.2, 0.3]).labelled(&labels))
-        .series(Series::points("b", &[1.0], &[f64::NAN]).front().intervals(&[Interval { low: 0.5, high: 1.5 }], &[]))
-        .rule(0.5, text);
-    let heat = HeatMap::new(&labels, &labels, &[vec![0.1, -0.2], vec![f64::NAN, 0.4]], text)
-        .headed(text, text)
-        .significant(&[vec![0.01, 0.2]])
-        .signed();
+    let line = Series::line(text, vec![1.0, 2.0], vec![0.1, 0.2]);
+    let band = Some([vec![0.0, 0.1], vec![0.2, 0.3]]);
+    let intervals_of_b = [vec![Interval { low: 0.5, high: 1.5 }], Vec::new()];
+    let b = Series { front: true, intervals: intervals_of_b, ..Series::points("b", vec![1.0], vec![f64::NAN]) };
+    let lines = Lines {
+        x: Axis { log: true, ..axis() },
+        y: axis(),
+        series: vec![Series { band, labels: labels.to_vec(), ..line }, b],
+        rule: Some((0.5, text.to_owned())),
+    };
+    let heat = HeatMap {
+        columns: (text.to_owned(), labels.to_vec()),
+        rows: (text.to_owned(), labels.to_vec()),
+        values: vec![vec![0.1, -0.2], vec![f64::NAN, 0.4]],
+        scale: text.to_owned(),
+        p: vec![vec![0.01, 0.2]],
+        limit: Some(0.4),
+    };
     let exchange = Exchange {
         title: text.to_owned(),
         prompt: text.to_owned(),
@@ -74,28 +84,26 @@ fn everything(text: &str) -> Page {
     let mut appendix = table("appendix", text);
     appendix.appendix = true;
     let prompts = vec![Some(text.to_owned()), None];
-    Page::new(text)
-        .verdict(text)
-        .lead(text)
-        .section(
+    Page {
+        title: text.to_owned(),
+        verdict: vec![text.to_owned()],
+        lead: text.to_owned(),
+        sections: vec![
             Section::new("one", text)
                 .paragraph(text)
                 .missing(text)
                 .facts(vec![fact])
                 .figure(Figure::new("scatter", text, scatter).caption(text).alt(text).behind(table("behind", text)))
                 .figure(Figure::panels("panels", text).panel(text, ternary).panel("b", bars).see("behind")),
-        )
-        .section(
             Section::new("two", "Two").figure(Figure::new("intervals", "I", intervals)).figure(Figure::new("lines", "L", lines)),
-        )
-        .section(
             Section::new("three", "Three")
                 .figure(Figure::new("heat", "H", heat))
                 .table_on_prompts(table("shown", text), 1, prompts)
                 .table(appendix),
-        )
-        .section(Section::new("four", "Four").exchange(exchange))
-        .colophon(text)
+            Section::new("four", "Four").exchange(exchange),
+        ],
+        colophon: text.to_owned(),
+    }
 }
 
 #[test]
@@ -206,7 +214,8 @@ fn nothing_is_asked_of_anybody() {
 
 #[test]
 fn a_page_without_charts_carries_no_library() {
-    let html = Page::new("t").section(Section::new("a", "A").paragraph("b")).html().unwrap();
+    let sections = vec![Section::new("a", "A").paragraph("b")];
+    let html = Page { title: "t".to_owned(), sections, ..Page::default() }.html().unwrap();
     assert!(html.len() < 40_000 && !html.contains("plotly.js 3"), "{}", html.len());
 }
 
@@ -260,7 +269,7 @@ fn any_eye_can_tell_the_colours_of_series_apart() {
     const APART: f64 = 0.09;
     /// The least contrast ratio between a colour and the page.
     const CONTRAST: f64 = 2.5;
-    let html = Page::new("t").html().unwrap();
+    let html = Page::default().html().unwrap();
     let colors = |name: &str| -> Vec<&str> { html.split(&format!("--{name}: ")).skip(1).map(|rest| &rest[..7]).collect() };
     // The values of the light theme come first.
     for (mode, page) in colors("paper").into_iter().enumerate() {

@@ -37,7 +37,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 fn best(mechanisms: &[Mechanism]) -> Figure {
     let arms: Vec<String> = mechanisms.iter().map(|mechanism| mechanism.arm.clone()).collect();
     let of = |read: fn(&Mechanism) -> f64| mechanisms.iter().map(read).collect::<Vec<f64>>();
-    let chart = Bars::new(&arms, Axis::new("share of steps").percent().range([0.0, 1.0]))
+    let chart = Bars::new(&arms, Axis { percent: true, range: Some([0.0, 1.0]), ..Axis::new("share of steps") })
         .series("drawn", Style::Tone(1), &of(|mechanism| mechanism.choice.best), &[])
         .series("by chance", Style::Tone(3), &of(|mechanism| mechanism.choice.best_by_chance), &[]);
     Figure::new("best-chosen", "How often the candidate of the best composite μ was chosen", chart)
@@ -49,15 +49,17 @@ fn best(mechanisms: &[Mechanism]) -> Figure {
 }
 
 fn entropy(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
-    let empty = Lines::new(
-        Axis::new("entropy of the draw / ln N (0: certain, 1: uniform)").range([0.0, 1.02]),
-        Axis::new("share of steps at or below").percent().range([0.0, 1.02]),
-    );
-    let chart = mechanisms.iter().enumerate().fold(empty, |chart, (i, Mechanism { arm, .. })| {
+    let curve = |(i, Mechanism { arm, .. }): (usize, &Mechanism)| {
         let own = context.results.steps.iter().filter(|step| step.arm == *arm);
         let (x, y) = distribution(own.filter_map(CandidateStep::relative_entropy).collect());
-        if x.is_empty() { chart } else { chart.series(Series::steps(arm, &x, &y).styled(context.style(arm, i))) }
-    });
+        (!x.is_empty()).then(|| Series { style: Some(context.style(arm, i)), ..Series::steps(arm, x, y) })
+    };
+    let chart = Lines {
+        x: Axis { range: Some([0.0, 1.02]), ..Axis::new("entropy of the draw / ln N (0: certain, 1: uniform)") },
+        y: Axis { percent: true, range: Some([0.0, 1.02]), ..Axis::new("share of steps at or below") },
+        series: mechanisms.iter().enumerate().filter_map(curve).collect(),
+        rule: None,
+    };
     Figure::new("champion-entropy", "Entropy of the champion's draw", chart)
         .caption(format!("Distribution over steps of −Σ p ln p over ln N; n = {} steps. A curve at the left decides, one at the right draws lots.", steps(mechanisms)))
         .see("choice")

@@ -23,9 +23,14 @@ fn heat(context: &PageContext<'_>) -> Figure {
     };
     let p = of(&|row| row.p);
     let tests = p.iter().flatten().filter(|p| !p.is_nan()).count();
-    let chart = HeatMap::new(&methods, &labels, &of(&|row| row.f1), "F1 of mean axes (0 to 1)")
-        .headed("method", &format!("weights of {}", sweep.weights_heading()))
-        .significant(&p);
+    let chart = HeatMap {
+        values: of(&|row| row.f1),
+        columns: ("method".to_owned(), methods),
+        rows: (format!("weights of {}", sweep.weights_heading()), labels),
+        scale: "F1 of mean axes (0 to 1)".to_owned(),
+        p,
+        limit: None,
+    };
     let mark = match tests {
         0 => String::new(),
         tests => format!(

@@ -103,11 +103,17 @@ fn in_planes(context: &PageContext<'_>, objectives: &[&str], frontiers: &[Method
     pairs
         .fold(figure, |figure, (x, y)| {
             let axis = |k: usize| Axis::new(format!("{} (0 to 1)", objectives[k]));
-            let chart = frontiers.iter().fold(Lines::new(axis(x), axis(y)), |chart, frontier| {
+            let series = frontiers.iter().map(|frontier| {
                 let ((across, of_x), (along, of_y)) = (frontier.along(x), frontier.along(y));
-                let series = Series::points(frontier.method, &across, &along).labelled(&frontier.labels(context));
-                chart.series(series.intervals(&of_x, &of_y).front().styled(frontier.style))
+                Series {
+                    labels: frontier.labels(context),
+                    intervals: [of_x, of_y],
+                    front: true,
+                    style: Some(frontier.style),
+                    ..Series::points(frontier.method, across, along)
+                }
             });
+            let chart = Lines { x: axis(x), y: axis(y), series: series.collect(), rule: None };
             figure.panel(format!("{} and {}", objectives[x], objectives[y]), chart)
         })
         .caption(format!(
@@ -121,18 +127,21 @@ fn in_planes(context: &PageContext<'_>, objectives: &[&str], frontiers: &[Method
 /// F1 as the weight shifts from one of two blades to the other.
 fn between_two(context: &PageContext<'_>, blades: [&String; 2], frontiers: &[MethodFrontier<'_>]) -> Figure {
     let [first, second] = blades;
-    let empty = Lines::new(
-        Axis::new(format!("weight of {first} (0: all on {second}, 1: all on {first})")).range([-0.04, 1.04]),
-        Axis::new("F1 of mean axes (0 to 1)"),
-    );
-    let chart = frontiers.iter().fold(empty, |chart, MethodFrontier { method, style, points }| {
+    let line = |MethodFrontier { method, style, points }: &MethodFrontier<'_>| {
         let mut points = points.clone();
         points.sort_by(|a, b| a.point.weights[0].total_cmp(&b.point.weights[0]));
-        let x: Vec<f64> = points.iter().map(|row| row.point.weights[0]).collect();
-        let (y, intervals): (Vec<f64>, Vec<Interval>) = points.iter().map(|row| (row.f1, row.f1_interval)).unzip();
-        let labels: Vec<String> = points.iter().map(|row| context.weights(&row.point)).collect();
-        chart.series(Series::line(method, &x, &y).labelled(&labels).intervals(&[], &intervals).styled(*style))
-    });
+        let x = points.iter().map(|row| row.point.weights[0]).collect();
+        let (y, intervals) = points.iter().map(|row| (row.f1, row.f1_interval)).unzip();
+        let labels = points.iter().map(|row| context.weights(&row.point)).collect();
+        Series { labels, intervals: [Vec::new(), intervals], style: Some(*style), ..Series::line(method, x, y) }
+    };
+    let weight = format!("weight of {first} (0: all on {second}, 1: all on {first})");
+    let chart = Lines {
+        x: Axis { range: Some([-0.04, 1.04]), ..Axis::new(weight) },
+        y: Axis::new("F1 of mean axes (0 to 1)"),
+        series: frontiers.iter().map(line).collect(),
+        rule: None,
+    };
     Figure::new("frontier-line", format!("F1 between {first} and {second}"), chart)
         .caption(format!(
             "F1 of the mean axes achieved at each weight vector, with 95% bootstrap intervals by prompt. {}",

@@ -48,7 +48,7 @@ fn spread(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
             "Spread of raw scores",
             chart(|spread| spread.median_std, Axis::new("median std(μ), reward units")),
         )
-        .panel("Influence share at equal weights", chart(|spread| spread.share.unwrap_or(f64::NAN), Axis::new("share of the sum").percent()))
+        .panel("Influence share at equal weights", chart(|spread| spread.share.unwrap_or(f64::NAN), Axis { percent: true, ..Axis::new("share of the sum") }))
         .caption("Median standard deviation (n − 1) of a blade's raw scores within a batch, over the steps it was seated at, and the mean share of influence it implies, where there are several.")
         .see("spreads")
 }

@@ -74,9 +74,7 @@ impl Report {
     pub fn page(&self, title: &str, results: &RawResults) -> Result<Page, ReportError> {
         let reference = results.sweep.method(&self.reference)?;
         let context = PageContext { report: self, results, reference };
-        let page = verdict::sentences(&context).into_iter().fold(Page::new(title), Page::verdict);
-        let mut page = page.lead(lead(&context));
-        let sections = [
+        let builders = [
             headline::section,
             frontier::section,
             configurations::section,
@@ -88,22 +86,22 @@ impl Report {
             examples::section,
             reproduction::section,
         ];
-        let mut left_out = Vec::new();
-        for section in sections {
-            let section = section(&context);
+        let (mut sections, mut left_out) = (Vec::new(), Vec::new());
+        for section in builders.map(|section| section(&context)) {
             match section.lacks() {
                 Some(reasons) => left_out.push(format!("{} ({})", section.title(), clauses(&reasons))),
-                None => page = page.section(section),
+                None => sections.push(section),
             }
         }
-        page = page.section(definitions::section(&context, &left_out));
-        Ok(page.colophon(format!(
+        sections.push(definitions::section(&context, &left_out));
+        let colophon = format!(
             "Made by swiss-knife report {}: {} resamples per interval, seed {}. The same input gives the same bytes. Charts: plotly.js, MIT \
              licence; nothing on this page is loaded from anywhere.",
             env!("CARGO_PKG_VERSION"),
             thousands(self.resamples),
             self.seed,
-        )))
+        );
+        Ok(Page { title: title.to_owned(), verdict: verdict::sentences(&context), lead: lead(&context), sections, colophon })
     }
 }
 

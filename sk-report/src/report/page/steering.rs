@@ -43,11 +43,14 @@ fn correlations(context: &PageContext<'_>, rows: &[&SteeringRow]) -> Figure {
         };
         methods.iter().map(|method| axes().map(|axis| at(method, axis)).collect()).collect()
     };
-    let chart = HeatMap::new(&columns, &methods, &of(|row| row.rho), "Spearman's ρ (−1 to 1)")
-        .headed("axis", "method")
-        .significant(&of(|row| row.holm))
-        .signed()
-        .range([-1.0, 1.0]);
+    let chart = HeatMap {
+        values: of(|row| row.rho),
+        p: of(|row| row.holm),
+        columns: ("axis".to_owned(), columns),
+        rows: ("method".to_owned(), methods),
+        scale: "Spearman's ρ (−1 to 1)".to_owned(),
+        limit: Some(1.0),
+    };
     let n = rows.iter().map(|row| row.n).max().unwrap_or(0);
     Figure::new("steering-map", "Rank correlation of requested weight and achieved axis", chart)
         .caption(format!(
@@ -66,17 +69,21 @@ fn followed(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure 
         .into_iter()
         .fold(figure, |figure, (k, place)| {
             let (objective, blade) = (objectives[k], &sweep.blades[place]);
-            let x: Vec<f64> = frontier.points.iter().map(|row| row.point.weights[place]).collect();
+            let x = frontier.points.iter().map(|row| row.point.weights[place]).collect();
             let (y, intervals) = frontier.along(k);
-            let chart = Lines::new(
-                Axis::new(format!("weight of {blade} (0 to 1)")).range([-0.04, 1.04]),
-                Axis::new(format!("{objective} (0 to 1)")),
-            );
-            let series = Series::points(frontier.method, &x, &y).labelled(&frontier.labels(context));
-            figure.panel(
-                format!("{objective} for {blade}"),
-                chart.series(series.intervals(&[], &intervals).styled(frontier.style)),
-            )
+            let series = Series {
+                labels: frontier.labels(context),
+                intervals: [Vec::new(), intervals],
+                style: Some(frontier.style),
+                ..Series::points(frontier.method, x, y)
+            };
+            let chart = Lines {
+                x: Axis { range: Some([-0.04, 1.04]), ..Axis::new(format!("weight of {blade} (0 to 1)")) },
+                y: Axis::new(format!("{objective} (0 to 1)")),
+                series: vec![series],
+                rule: None,
+            };
+            figure.panel(format!("{objective} for {blade}"), chart)
         })
         .caption(format!(
             "Means over prompts with 95% bootstrap intervals by prompt, n = {} weight vectors each. Steering that works rises from left to right.",
@@ -119,12 +126,14 @@ fn each_by_each(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Fig
         found.iter().map(|row| row.iter().map(|cell| cell.as_ref().map_or(f64::NAN, read)).collect()).collect()
     };
     let p = holm(&of(|spearman| spearman.exact_p.unwrap_or(spearman.p)).concat());
-    let p: Vec<Vec<f64>> = p.chunks(sweep.blades.len()).map(<[f64]>::to_vec).collect();
-    let chart = HeatMap::new(&sweep.blades, &objectives, &of(|spearman| spearman.rho), "Spearman's ρ (−1 to 1)")
-        .headed("weight of", "axis")
-        .significant(&p)
-        .signed()
-        .range([-1.0, 1.0]);
+    let chart = HeatMap {
+        columns: ("weight of".to_owned(), sweep.blades.clone()),
+        rows: ("axis".to_owned(), objectives),
+        values: of(|spearman| spearman.rho),
+        scale: "Spearman's ρ (−1 to 1)".to_owned(),
+        p: p.chunks(sweep.blades.len()).map(<[f64]>::to_vec).collect(),
+        limit: Some(1.0),
+    };
     Figure::new("steering-crossed", format!("How every axis of {} follows every weight", context.report.reference), chart)
         .caption(format!(
             "Rank correlation over n = {} weight vectors. Rows: axes; columns: blades. An axis should follow its own blade; weight on \

@@ -32,7 +32,9 @@ fn speed(runs: &[Runs]) -> Figure {
 }
 
 fn parts(runs: &[Runs]) -> Figure {
-    let empty = Bars::new(&schemes(runs), Axis::new("share of the time in steps").percent().range([0.0, 1.0])).stacked();
+    let empty =
+        Bars::new(&schemes(runs), Axis { percent: true, range: Some([0.0, 1.0]), ..Axis::new("share of the time in steps") })
+            .stacked();
     let shares = |of: fn(&Runs) -> f64| runs.iter().map(|runs| of(runs) / runs.seconds.total()).collect::<Vec<f64>>();
     let chart = empty
         .series("draft", Style::Tone(0), &shares(|runs| runs.seconds.draft), &[])

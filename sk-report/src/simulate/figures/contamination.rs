@@ -25,13 +25,19 @@ pub(in crate::simulate) fn exhibit(
          bounds; closest is the largest share of its sharpened bound that was found in any one batch. The published bound says nothing past 1.",
         settings.evaluations
     ));
-    let flips_x: Vec<f64> = flips.iter().map(|flip| flip.radius).collect();
-    let axes = || Lines::new(Axis::new(ABSCISSA), Axis::new(ORDINATE).range([0.0, 1.05]));
-    let argmax = Series::line("argmax", &flips_x, &flips.iter().map(|flip| flip.flipped).collect::<Vec<_>>());
-    let side_by_side = members.iter().fold(axes().series(argmax), |chart, (name, readings)| {
-        let (x, y) = curve(readings, |reading| reading.found);
-        chart.series(Series::line(name, &x, &y))
-    });
+    let lines = |series| Lines {
+        x: Axis::new(ABSCISSA),
+        y: Axis { range: Some([0.0, 1.05]), ..Axis::new(ORDINATE) },
+        series,
+        rule: None,
+    };
+    let curve = |name: &str, readings: &[Reading], of: fn(&Reading) -> f64| {
+        let (x, y) = readings.iter().map(|reading| (reading.radius, of(reading))).unzip();
+        Series::line(name, x, y)
+    };
+    let (x, y) = flips.iter().map(|flip| (flip.radius, flip.flipped)).unzip();
+    let found = members.iter().map(|(name, readings)| curve(name, readings, |reading| reading.found));
+    let side_by_side = lines(std::iter::once(Series::line("argmax", x, y)).chain(found).collect());
     let first = Figure::new("contamination", "Argmax flips; the family bends", side_by_side)
         .caption(format!(
             "Theorem 2. {drawn}Under argmax (i) the choice of a batch flips wholly once D passes half the gap of its two best scores: drawn is \
@@ -43,18 +49,14 @@ pub(in crate::simulate) fn exhibit(
     let panels = members.iter().fold(
         Figure::panels("bounds", "Every contamination stays under its bounds"),
         |figure, (name, readings)| {
-            let chart = [
+            let curves = [
                 ("found", (|r| r.found) as fn(&Reading) -> f64),
                 ("sharpened bound", |r| r.sharpened),
                 ("uniform bound", |r| r.uniform),
                 // The bound is vacuous above 1, and the axis ends there.
                 ("published bound", |r| if r.published <= 1.05 { r.published } else { f64::NAN }),
             ];
-            let chart = chart.into_iter().fold(axes(), |chart, (label, of)| {
-                let (x, y) = curve(readings, of);
-                chart.series(Series::line(label, &x, &y))
-            });
-            figure.panel(*name, chart)
+            figure.panel(*name, lines(curves.map(|(label, of)| curve(label, readings, of)).to_vec()))
         },
     );
     let second = panels
@@ -66,10 +68,6 @@ pub(in crate::simulate) fn exhibit(
         .behind(bounds.clone());
     let section = Section::new("stability", "Contamination against total variation").figure(first).figure(second);
     Exhibit { section, tables: vec![operators, bounds] }
-}
-
-fn curve(readings: &[Reading], of: impl Fn(&Reading) -> f64) -> (Vec<f64>, Vec<f64>) {
-    readings.iter().map(|reading| (reading.radius, of(reading))).unzip()
 }
 
 fn flip_table(flips: &[Flip]) -> Table {

@@ -22,17 +22,25 @@ pub(in crate::simulate) fn exhibit(settings: &DispersionSettings, worths: &[Wort
     let x: Vec<f64> = worths.iter().map(|worth| worth.informativeness).collect();
     let series = |name: &str, means: Vec<Mean>| {
         let of = |shift: f64| means.iter().map(|m| m.mean + shift * NINETY_FIVE * m.error).collect::<Vec<_>>();
-        Series::line(name, &x, &of(0.0)).band(&of(-1.0), &of(1.0))
+        Series { band: Some([of(-1.0), of(1.0)]), ..Series::line(name, x.clone(), of(0.0)) }
     };
     let abscissa = || Axis::new("σ-informativeness 𝓘(σ)");
-    let outcomes =
-        ARMS.iter().enumerate().fold(Lines::new(abscissa(), Axis::new("quality of the choice (std)")), |chart, (arm, name)| {
-            chart.series(series(name, worths.iter().map(|worth| worth.outcomes[arm]).collect()))
-        });
-    let differences = Lines::new(abscissa(), Axis::new("difference in quality (std)"))
-        .series(series("real − shuffled: coupling", worths.iter().map(|worth| worth.coupling_worth).collect()))
-        .series(series("shuffled − zero: scale", worths.iter().map(|worth| worth.scale_worth).collect()))
-        .rule(0.0, "no change");
+    let outcome = |(arm, name): (usize, &&str)| series(name, worths.iter().map(|worth| worth.outcomes[arm]).collect());
+    let outcomes = Lines {
+        x: abscissa(),
+        y: Axis::new("quality of the choice (std)"),
+        series: ARMS.iter().enumerate().map(outcome).collect(),
+        rule: None,
+    };
+    let differences = Lines {
+        x: abscissa(),
+        y: Axis::new("difference in quality (std)"),
+        series: vec![
+            series("real − shuffled: coupling", worths.iter().map(|worth| worth.coupling_worth).collect()),
+            series("shuffled − zero: scale", worths.iter().map(|worth| worth.scale_worth).collect()),
+        ],
+        rule: Some((0.0, "no change".to_owned())),
+    };
     let figure = Figure::panels("dispersion", "Where σ tells nothing, shuffling it changes nothing, and dropping it does")
         .panel("Outcome under each arm", outcomes)
         .panel("Differences", differences)

@@ -52,17 +52,18 @@ fn plane(found: &Frontier) -> Plot {
     let series = |name: &str, of: &mut dyn Iterator<Item = usize>| {
         let chosen: Vec<usize> = of.collect();
         let axis = |k: usize| chosen.iter().map(|&i| found.scores[i][k]).collect::<Vec<_>>();
-        let labels: Vec<String> = chosen.iter().map(|i| format!("candidate {i}")).collect();
-        Series::points(name, &axis(0), &axis(1)).labelled(&labels)
+        let labels = chosen.iter().map(|i| format!("candidate {i}")).collect();
+        Series { labels, ..Series::points(name, axis(0), axis(1)) }
     };
     let both: BTreeSet<usize> = raw.union(&even).copied().collect();
-    Lines::new(Axis::new("score under blade 1"), Axis::new("score under blade 2"))
-        .series(series("dominated", &mut all.difference(&front).copied()))
-        .series(series("on the front, reached by no weights", &mut front.difference(&both).copied()))
-        .series(series("reached with CBN alone", &mut even.difference(&raw).copied()))
-        .series(series("reached with and without CBN", &mut even.intersection(&raw).copied()))
-        .series(series("reached without CBN alone", &mut raw.difference(&even).copied()))
-        .into()
+    let series = vec![
+        series("dominated", &mut all.difference(&front).copied()),
+        series("on the front, reached by no weights", &mut front.difference(&both).copied()),
+        series("reached with CBN alone", &mut even.difference(&raw).copied()),
+        series("reached with and without CBN", &mut even.intersection(&raw).copied()),
+        series("reached without CBN alone", &mut raw.difference(&even).copied()),
+    ];
+    Lines { x: Axis::new("score under blade 1"), y: Axis::new("score under blade 2"), series, rule: None }.into()
 }
 
 /// Plots the lattice coloured by the selected candidate. A candidate has the same colour and marker

@@ -28,12 +28,17 @@ pub(in crate::simulate) fn exhibit(settings: &InfluenceSettings, raw: &[Voice], 
         ));
     let chart = |ordinate: &str, of: fn(&Voice) -> f64| {
         let rescaled = format!("scale of the {} blade", BLADES[settings.rescaled]);
-        let axes = Lines::new(Axis::new(rescaled).log(), Axis::new(ordinate).range([-0.02, 1.02]).percent());
-        [("without CBN", raw), ("with CBN", normalized)].into_iter().fold(axes, |chart, (name, voices)| {
+        let series = [("without CBN", raw), ("with CBN", normalized)].map(|(name, voices)| {
             let own = voices.iter().filter(|voice| voice.blade == settings.rescaled);
-            let (x, y): (Vec<f64>, Vec<f64>) = own.map(|voice| (voice.scale, of(voice))).unzip();
-            chart.series(Series::line(name, &x, &y))
-        })
+            let (x, y) = own.map(|voice| (voice.scale, of(voice))).unzip();
+            Series::line(name, x, y)
+        });
+        Lines {
+            x: Axis { log: true, ..Axis::new(rescaled) },
+            y: Axis { range: Some([-0.02, 1.02]), percent: true, ..Axis::new(ordinate) },
+            series: series.to_vec(),
+            rule: None,
+        }
     };
     let figure = Figure::panels("influence", "Without CBN the loudest blade decides; with it, the weights do")
         .panel("Its share of the composite", chart("share of the sum", |voice| voice.share))
