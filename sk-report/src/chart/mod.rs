@@ -18,8 +18,10 @@
 //!     series: vec![Series { band, ..Series::line("champion", x.to_vec(), vec![0.1, 0.5, 0.9]) }],
 //!     rule: None,
 //! };
-//! let mut table = Table::new("entropy", "Entropy by temperature", &[("T", Kind::Number(1)), ("entropy", Kind::Number(2))]);
-//! x.iter().zip([0.1, 0.5, 0.9]).for_each(|(&t, h)| table.row(vec![t.into(), h.into()]));
+//! let table = Table::of("entropy", "Entropy by temperature", &[(0.0, 0.1), (1.0, 0.5), (2.0, 0.9)])
+//!     .column("T", Kind::Number(1), |(t, _)| *t)
+//!     .column("entropy", Kind::Number(2), |(_, entropy)| *entropy)
+//!     .build();
 //! let figure = Figure::new("entropy", "Entropy rises with temperature", chart)
 //!     .caption("Mean over n = 12 steps; the band is a 95% interval.")
 //!     .behind(table);

@@ -154,8 +154,10 @@ mod tests {
 
     #[test]
     fn a_prompt_shows_its_text_and_keeps_its_digits() {
-        let mut table = Table::new("x", "X", &[("case", Kind::Text), ("prompt", Kind::Count)]);
-        (0..2_usize).for_each(|prompt| table.row(vec!["best".into(), prompt.into()]));
+        let table = Table::of("x", "X", &[0_usize, 1])
+            .column("case", Kind::Text, |_| "best")
+            .column("prompt", Kind::Count, |prompt| *prompt)
+            .build();
         let prompts = (1, vec![Some("\n\nHuman: Why?\n\nAssistant:".to_owned()), None]);
         let view = TableView::of(&table, Some(&prompts));
         let shown = |row: usize| (view.rows[row][1].text.as_str(), view.rows[row][1].fields.as_str());
@@ -166,8 +168,8 @@ mod tests {
     #[test]
     fn a_table_folds_by_its_columns() {
         let folds = |count: usize| {
-            let columns: Vec<(&str, Kind)> = (0..count).map(|_| ("x", Kind::Count)).collect();
-            TableView::of(&Table::new("x", "X", &columns), None).folds
+            let table = Table::of("x", "X", &[] as &[usize]).columns(vec!["x"; count], Kind::Count, |value, _| *value).build();
+            TableView::of(&table, None).folds
         };
         assert_eq!([1, 4, 5, 8, 9].map(folds), ["", "", "narrow", "narrow", "narrow wide"]);
         let style = include_str!("page.css");

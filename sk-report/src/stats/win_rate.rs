@@ -23,6 +23,11 @@ impl WinRate {
         self.wins as f64 / (self.wins + self.ties + self.losses) as f64
     }
 
+    /// Returns ties/n. NaN without pairs.
+    pub fn of_ties(self) -> f64 {
+        self.ties as f64 / (self.wins + self.ties + self.losses) as f64
+    }
+
     /// Returns (wins + ties/2)/n: a tie counts half. NaN without pairs.
     pub fn halving_ties(self) -> f64 {
         (self.wins as f64 + 0.5 * self.ties as f64) / (self.wins + self.ties + self.losses) as f64

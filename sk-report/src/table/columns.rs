@@ -20,8 +20,9 @@ pub struct Columns<'a, R> {
 impl Table {
     /// Starts a table of these rows, without columns.
     pub fn of<R>(id: impl Into<String>, title: impl Into<String>, rows: &[R]) -> Columns<'_, R> {
-        let mut table = Self::new(id, title, &[]);
-        table.rows = vec![Vec::new(); rows.len()];
+        let values = vec![Vec::new(); rows.len()];
+        let table =
+            Self { id: id.into(), title: title.into(), columns: Vec::new(), rows: values, notes: Vec::new(), appendix: false };
         Columns { rows, table }
     }
 }

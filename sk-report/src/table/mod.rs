@@ -75,26 +75,6 @@ pub enum Value {
 }
 
 impl Table {
-    /// Creates a table without rows. See [`of`](Self::of) for a table of given rows.
-    pub fn new(id: impl Into<String>, title: impl Into<String>, columns: &[(&str, Kind)]) -> Self {
-        let columns = columns.iter().map(|&(heading, kind)| Column { heading: heading.to_owned(), kind }).collect();
-        Self { id: id.into(), title: title.into(), columns, rows: Vec::new(), notes: Vec::new(), appendix: false }
-    }
-
-    /// Returns the index of the column with this heading.
-    pub fn column(&self, heading: &str) -> Option<usize> {
-        self.columns.iter().position(|column| column.heading == heading)
-    }
-
-    /// Adds a row.
-    ///
-    /// # Panics
-    /// In debug builds, if the number of values differs from the number of columns.
-    pub fn row(&mut self, values: Vec<Value>) {
-        debug_assert_eq!(values.len(), self.columns.len(), "{}: a value per column", self.id);
-        self.rows.push(values);
-    }
-
     /// Adds a note.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use sk_report::chart::{Axis, Bars, HeatMap, Intervals, Lines, Scatter3d, Series, Style, Ternary};
 use sk_report::page::{Answer, Exchange, Fact, Figure, Page, Section};
 use sk_report::stats::Interval;
-use sk_report::table::{Kind, Table, Value};
+use sk_report::table::{Column, Kind, Table, Value};
 
 use html::Document;
 
@@ -25,11 +25,13 @@ fn table(id: &str, text: &str) -> Table {
         ("p", Kind::PValue),
         ("share", Kind::Percent),
     ];
-    let mut table = Table::new(id, "A table", &columns).note(text);
+    let columns = columns.map(|(heading, kind)| Column { heading: heading.to_owned(), kind }).to_vec();
     let interval = Value::Interval(Interval { low: -0.123_456_789, high: 0.25 });
-    table.row(vec![text.into(), 12_usize.into(), 0.1_f64.into(), (-1.0 / 3.0).into(), interval, 2.46e-15.into(), 0.125.into()]);
-    table.row(vec!["ours, \"quoted\"".into(), Value::Empty, f64::NAN.into(), 0.5.into(), Value::Empty, 0.5.into(), 1.0.into()]);
-    table
+    let rows = vec![
+        vec![text.into(), 12_usize.into(), 0.1_f64.into(), (-1.0 / 3.0).into(), interval, 2.46e-15.into(), 0.125.into()],
+        vec!["ours, \"quoted\"".into(), Value::Empty, f64::NAN.into(), 0.5.into(), Value::Empty, 0.5.into(), 1.0.into()],
+    ];
+    Table { id: id.to_owned(), title: "A table".to_owned(), columns, rows, notes: vec![text.to_owned()], appendix: false }
 }
 
 /// A page with one element of every kind, and `text` for every text.

@@ -135,7 +135,7 @@ fn rows(ablation: &Ablation, measures: &[Measure], resampling: Resampling) -> Ve
                 holm,
                 pratt: contrast.wilcoxon(ZeroRule::Pratt).p,
                 first_larger: rate.of_all(),
-                ties: rate.ties as f64 / contrast.n() as f64,
+                ties: rate.of_ties(),
             });
         }
     }

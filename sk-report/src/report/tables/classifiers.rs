@@ -11,18 +11,7 @@ const THRESHOLD: f64 = 0.5;
 /// Compares classifiers with the judge, on the rubric that both measure and on the objectives that
 /// include the rubric. `None` if there are no classifier scores.
 pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Option<Table> {
-    let columns = [
-        ("classifier", Kind::Text),
-        ("judge", Kind::Text),
-        ("cells", Kind::Count),
-        ("prompts", Kind::Count),
-        ("ρ", Kind::Signed(3)),
-        ("95%, prompts", Kind::Interval(3)),
-        ("flagged", Kind::Count),
-        ("judge, flagged", Kind::Number(3)),
-        ("judge, others", Kind::Number(3)),
-    ];
-    let mut table = Table::new("classifiers", "Classifiers against the judge", &columns);
+    let mut rows = Vec::new();
     let objectives = &context.sweep.objectives;
     for classifier in classified {
         let rubric = &objectives.rubrics[classifier.rubric].name;
@@ -37,23 +26,23 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
             let of = |flagged: bool| -> Vec<f64> {
                 cells.iter().filter(|cell| (cell.2 > THRESHOLD) == flagged).map(|cell| cell.1).collect()
             };
-            let by_prompt = bootstrap(&cells, context);
-            let interval = (by_prompt.1 > 1).then(|| by_prompt.0.percentile(LEVEL));
-            table.row(vec![
-                classifier.column.as_str().into(),
-                measure.name.as_str().into(),
-                cells.len().into(),
-                by_prompt.1.into(),
-                correlation.rho.into(),
-                interval.into(),
-                of(true).len().into(),
-                mean(&of(true)).into(),
-                mean(&of(false)).into(),
-            ]);
+            let (bootstrap, prompts) = bootstrap(&cells, context);
+            let interval = bootstrap.percentile(LEVEL);
+            rows.push((&classifier.column, measure.name, cells.len(), prompts, correlation.rho, interval, of(true), of(false)));
         }
     }
-    (!table.rows.is_empty()).then(|| {
-        table
+    (!rows.is_empty()).then(|| {
+        Table::of("classifiers", "Classifiers against the judge", &rows)
+            .column("classifier", Kind::Text, |(column, ..)| column.as_str())
+            .column("judge", Kind::Text, |(_, measure, ..)| measure.as_str())
+            .column("cells", Kind::Count, |(_, _, cells, ..)| *cells)
+            .column("prompts", Kind::Count, |(_, _, _, prompts, ..)| *prompts)
+            .column("ρ", Kind::Signed(3), |(.., rho, _, _, _)| *rho)
+            .column("95%, prompts", Kind::Interval(3), |(.., interval, _, _)| *interval)
+            .column("flagged", Kind::Count, |(.., flagged, _)| flagged.len())
+            .column("judge, flagged", Kind::Number(3), |(.., flagged, _)| mean(flagged))
+            .column("judge, others", Kind::Number(3), |(.., others)| mean(others))
+            .build()
             .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
             .note(
                 "Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.",

@@ -9,24 +9,11 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
     if others.is_empty() {
         return None;
     }
-    let columns = [
-        ("method", Kind::Text),
-        ("pairs", Kind::Count),
-        ("ΔF1", Kind::Signed(4)),
-        ("95% percentile", Kind::Interval(4)),
-        ("95% BCa", Kind::Interval(4)),
-        ("p", Kind::PValue),
-        ("p, Holm", Kind::PValue),
-        ("reference wins %", Kind::Percent),
-        ("ties %", Kind::Percent),
-    ];
-    let mut table =
-        Table::new("contrasts", format!("F1 of each method minus that of {}, by cell", context.reference.name), &columns);
     let contrasts: Vec<_> = others.iter().map(|other| context.contrast(other)).collect();
     let wilcoxon: Vec<Wilcoxon> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox)).collect();
     let tests: Vec<f64> = wilcoxon.iter().map(|test| test.p).collect();
-    let family = holm(&tests);
-    for (i, (other, contrast)) in others.iter().zip(&contrasts).enumerate() {
+    let mut rows = Vec::new();
+    for (((other, contrast), p), corrected) in others.iter().zip(&contrasts).zip(&tests).zip(holm(&tests)) {
         // The paper's supplement reports other minus reference.
         let mut turned = contrast.clone();
         turned.differences.iter_mut().for_each(|difference| *difference = -*difference);
@@ -34,24 +21,13 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         let at = At { source: "tab:full-methods", subject: &other.name, part: "", reading: "" };
         let interval = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
         let rate = contrast.win_rate();
-        let ties = rate.ties as f64 / contrast.n() as f64;
-        ledger.note(&At { reading: "axes floored at 1e-6", ..at }, "p", tests[i]);
+        ledger.note(&At { reading: "axes floored at 1e-6", ..at }, "p", *p);
         ledger.note(&At { source: "tab:main", reading: "axes floored at 1e-6", ..at }, "win%", 100.0 * rate.of_all());
         let exact = Contrast::of(&context.reference.cells, &other.cells, exact_f1).snapped();
         ledger.note(&At { reading: "F1 = 0 where an axis is", ..at }, "p", exact.wilcoxon(ZeroRule::Wilcox).p);
         let won = 100.0 * exact.win_rate().of_all();
         ledger.note(&At { source: "tab:main", reading: "F1 = 0 where an axis is", ..at }, "win%", won);
-        table.row(vec![
-            other.name.as_str().into(),
-            contrast.n().into(),
-            bootstrap.estimate().into(),
-            interval.into(),
-            bootstrap.bca(LEVEL).into(),
-            tests[i].into(),
-            family[i].into(),
-            rate.of_all().into(),
-            ties.into(),
-        ]);
+        rows.push((other, contrast, bootstrap, interval, p, corrected));
     }
     if let Some(raw) = context.raw {
         // The arm without normalisation was run on the stratified half of the prompts only.
@@ -62,12 +38,21 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         let at = At { source: "sec:main", subject: &context.reference.name, part: "", reading: "" };
         ledger.note(&at, "largest p on the half", largest);
     }
+    let table = Table::of("contrasts", format!("F1 of each method minus that of {}, by cell", context.reference.name), &rows)
+        .column("method", Kind::Text, |(other, ..)| other.name.as_str())
+        .column("pairs", Kind::Count, |(_, contrast, ..)| contrast.n())
+        .column("ΔF1", Kind::Signed(4), |(_, _, bootstrap, ..)| bootstrap.estimate())
+        .column("95% percentile", Kind::Interval(4), |(_, _, _, percentile, ..)| *percentile)
+        .column("95% BCa", Kind::Interval(4), |(_, _, bootstrap, ..)| bootstrap.bca(LEVEL))
+        .column("p", Kind::PValue, |(.., p, _)| **p)
+        .column("p, Holm", Kind::PValue, |(.., corrected)| *corrected)
+        .column("reference wins %", Kind::Percent, |(_, contrast, ..)| contrast.win_rate().of_all())
+        .column("ties %", Kind::Percent, |(_, contrast, ..)| contrast.win_rate().of_ties())
+        .build();
+    let paired = "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell,";
     Some(
         table
-            .note(format!(
-                "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell, {}.",
-                context.floor()
-            ))
+            .note(format!("{paired} {}.", context.floor()))
             .note(format!("p: Wilcoxon signed-rank, two-sided, zeros dropped, {}. A tie is no win.", null(&wilcoxon)))
             .note("These treat the cells of one prompt as independent; the table on clustering does not."),
     )
