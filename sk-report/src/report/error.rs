@@ -71,11 +71,8 @@ pub enum ReportError {
         prompt: u32,
     },
     /// The records of a sweep cannot be read.
-    #[error("{source}")]
-    Records {
-        /// The cause.
-        source: Box<RecordError>,
-    },
+    #[error(transparent)]
+    Records(#[from] RecordError),
     /// The records belong to another sweep than the judgements.
     #[error(
         "{}: none of its {records} records matches one of the {judged} judged responses that have an id; give the records of the sweep that was judged, \

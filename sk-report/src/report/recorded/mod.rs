@@ -9,7 +9,7 @@ use std::path::Path;
 pub use runs::Runs;
 
 use super::{CandidateStep, ReportError};
-use crate::record::{RecordError, SweepRecord, read_records, traces_beside};
+use crate::record::{SweepRecord, read_records, traces_beside};
 use crate::settings::{KeptSettings, read_settings};
 
 /// The records of a sweep.
@@ -51,8 +51,7 @@ impl Recorded {
     /// If a file cannot be read or is invalid, if no record is of a judged response, or if the
     /// traces are shorter than the records say.
     pub fn read(path: &Path, judged: &HashSet<&str>) -> Result<(Self, Vec<CandidateStep>), ReportError> {
-        let failed = |source: RecordError| ReportError::Records { source: Box::new(source) };
-        let mut records = read_records(path).map_err(failed)?;
+        let mut records = read_records(path)?;
         if records.is_empty() {
             return Err(ReportError::Empty { path: path.to_owned() });
         }
@@ -62,7 +61,7 @@ impl Recorded {
             return Err(ReportError::Unjudged { path: path.to_owned(), records: all, judged: judged.len() });
         }
         let (unjudged, unrecorded) = (all - records.len(), judged.len().saturating_sub(records.len()));
-        let kept = read_settings(path).map_err(failed)?;
+        let kept = read_settings(path)?;
         let mut settings: Vec<(String, KeptSettings)> = Vec::new();
         for record in &records {
             let known = settings.iter().any(|(scheme, kept)| *scheme == record.scheme && kept.settings == record.settings);
@@ -71,7 +70,7 @@ impl Recorded {
             }
         }
         let expected = records.iter().filter_map(|record| record.trace).map(|span| span.end()).max();
-        let traces = expected.zip(traces_beside(path).map_err(failed)?);
+        let traces = expected.zip(traces_beside(path)?);
         let (steps, cut) = match &traces {
             Some((end, path)) => steps::read(path, *end, &records)?,
             None => (Vec::new(), Vec::new()),
