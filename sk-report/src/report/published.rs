@@ -1,5 +1,3 @@
-use std::fmt;
-
 use super::grouped;
 use crate::table::{Kind, Table};
 
@@ -13,45 +11,40 @@ const ROUNDING: f64 = 1e-9;
 /// The recomputed numbers, collected while tables are computed, for comparison with the published
 /// ones.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ledger {
+pub(super) struct Ledger {
     entries: Vec<Entry>,
 }
 
+/// A recomputed number.
 #[derive(Debug, Clone, PartialEq)]
-struct Entry {
+pub(super) struct Entry {
+    /// The table or section, by its label in the paper's source.
     source: &'static str,
+    /// The subject: a method, an axis or a contrast.
     subject: String,
+    /// The part of the subject: a weight vector, an axis or a blade; often empty.
     part: String,
     quantity: String,
+    /// The convention of the recomputation if that of the paper is ambiguous; otherwise empty.
     reading: &'static str,
     value: f64,
+    /// The most that resampling changes it.
     noise: f64,
 }
 
 /// A published number and the recomputed one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
-    /// The table or section, by its label in the paper's source.
-    pub source: &'static str,
-    /// The subject: a method, an axis or a contrast.
-    pub subject: String,
-    /// The part of the subject: a weight vector, an axis or a blade; often empty.
-    pub part: String,
-    /// The quantity.
-    pub quantity: String,
-    /// The convention of the recomputation if that of the paper is ambiguous; otherwise empty.
-    pub reading: &'static str,
+pub(super) struct Comparison {
+    entry: Entry,
     /// The number as printed.
-    pub published: &'static str,
-    /// The recomputed number.
-    pub recomputed: f64,
+    published: &'static str,
     /// The outcome of the comparison.
-    pub verdict: Verdict,
+    pub(super) verdict: Verdict,
 }
 
 /// The outcome of comparing a recomputed number with the printed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// It rounds to the printed digits.
     Same,
     /// It is the end of a confidence interval, and the deviation is within resampling noise.
@@ -60,13 +53,13 @@ pub enum Verdict {
     Differs,
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
             Self::Same => "same",
             Self::WithinResampling => "same within resampling",
             Self::Differs => "differs",
-        })
+        }
     }
 }
 
@@ -92,7 +85,7 @@ impl Ledger {
     }
 
     /// Returns every recorded number that the paper prints, in the paper's order.
-    pub fn comparisons(&self) -> Vec<Comparison> {
+    pub(super) fn comparisons(&self) -> Vec<Comparison> {
         let published = PUBLISHED.lines().skip(1).filter_map(|line| {
             let mut fields = line.split(',');
             Some([fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?])
@@ -103,13 +96,8 @@ impl Ledger {
                 (entry.source, &*entry.subject, &*entry.part, &*entry.quantity) == (source, subject, part, quantity)
             };
             comparisons.extend(self.entries.iter().filter(here).map(|entry| Comparison {
-                source: entry.source,
-                subject: entry.subject.clone(),
-                part: entry.part.clone(),
-                quantity: entry.quantity.clone(),
-                reading: entry.reading,
+                entry: entry.clone(),
                 published: printed,
-                recomputed: entry.value,
                 verdict: verdict(printed, entry.value, entry.noise),
             }));
         }
@@ -122,12 +110,22 @@ pub(super) fn tables(comparisons: &[Comparison]) -> Vec<Table> {
     if comparisons.is_empty() {
         return Vec::new();
     }
-    vec![summary(comparisons), differences(comparisons), everything(comparisons)]
+    let all: Vec<&Comparison> = comparisons.iter().collect();
+    let differing: Vec<&Comparison> = comparisons.iter().filter(|c| c.verdict == Verdict::Differs).collect();
+    vec![
+        summary(comparisons),
+        list("differences", "Published figures that do not follow from the raw cells, as read", &differing),
+        Table { appendix: true, ..list("comparison", "Every published figure beside the recomputed one", &all) },
+    ]
 }
 
 fn summary(comparisons: &[Comparison]) -> Table {
     let count = |group: &[Verdict], verdict| group.iter().filter(|own| **own == verdict).count();
-    let groups = grouped(comparisons.iter().map(|c| ((c.source, c.quantity.as_str(), c.reading), c.verdict)));
+    let groups = grouped(
+        comparisons
+            .iter()
+            .map(|Comparison { entry, verdict, .. }| ((entry.source, entry.quantity.as_str(), entry.reading), *verdict)),
+    );
     let table = Table::of("reproduction", "Published figures against the raw cells", &groups)
         .column("where", Kind::Text, |((source, _, _), _)| *source)
         .column("figure", Kind::Text, |((_, quantity, _), _)| *quantity)
@@ -140,26 +138,16 @@ fn summary(comparisons: &[Comparison]) -> Table {
     table.note("\"read as\" names the convention where the paper's words and its figures part; both readings are listed.")
 }
 
-fn differences(comparisons: &[Comparison]) -> Table {
-    let differing: Vec<&Comparison> = comparisons.iter().filter(|c| c.verdict == Verdict::Differs).collect();
-    list("differences", "Published figures that do not follow from the raw cells, as read", &differing)
-}
-
-fn everything(comparisons: &[Comparison]) -> Table {
-    let all: Vec<&Comparison> = comparisons.iter().collect();
-    Table { appendix: true, ..list("comparison", "Every published figure beside the recomputed one", &all) }
-}
-
 fn list(id: &str, title: &str, comparisons: &[&Comparison]) -> Table {
     Table::of(id, title, comparisons)
-        .column("where", Kind::Text, |c| c.source)
-        .column("subject", Kind::Text, |c| c.subject.as_str())
-        .column("part", Kind::Text, |c| c.part.as_str())
-        .column("figure", Kind::Text, |c| c.quantity.as_str())
-        .column("read as", Kind::Text, |c| c.reading)
+        .column("where", Kind::Text, |c| c.entry.source)
+        .column("subject", Kind::Text, |c| c.entry.subject.as_str())
+        .column("part", Kind::Text, |c| c.entry.part.as_str())
+        .column("figure", Kind::Text, |c| c.entry.quantity.as_str())
+        .column("read as", Kind::Text, |c| c.entry.reading)
         .column("published", Kind::Text, |c| c.published)
-        .column("recomputed", Kind::Text, |c| alike(c.published, c.recomputed))
-        .column("verdict", Kind::Text, |c| c.verdict.to_string())
+        .column("recomputed", Kind::Text, |c| alike(c.published, c.entry.value))
+        .column("verdict", Kind::Text, |c| c.verdict.name())
         .build()
 }
 

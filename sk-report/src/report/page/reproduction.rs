@@ -1,6 +1,6 @@
 use super::{PageContext, with_tables};
 use crate::page::{Fact, Section};
-use crate::report::Verdict;
+use crate::report::published::Verdict;
 
 /// The section that compares published numbers with the recomputed ones.
 pub(super) fn section(context: &PageContext<'_>) -> Section {

@@ -26,8 +26,8 @@ pub(super) use self::methods::MethodRow;
 pub(super) use self::normalization::NormalizationRow;
 pub(super) use self::steering::SteeringRow;
 use super::contrast::LEVEL;
-use super::published::{self, At, Ledger};
-use super::{Cell, Comparison, Contrast, Mechanism, Method, RawResults, ReportError, Resampling, Sweep, Table};
+use super::published::{self, At, Comparison, Ledger};
+use super::{Cell, Contrast, Mechanism, Method, RawResults, ReportError, Resampling, Sweep, Table};
 use crate::objectives::Objectives;
 use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR, harmonic_mean};
 
