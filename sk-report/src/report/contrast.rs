@@ -34,17 +34,9 @@ pub struct Contrast {
 impl Contrast {
     /// Pairs the cells of two methods and takes the difference of `measure`.
     pub fn of(first: &[Cell], second: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> Self {
-        let key = |cell: &Cell| (cell.configuration, cell.prompt);
-        let other: HashMap<_, _> = second.iter().map(|cell| (key(cell), cell)).collect();
-        let mut contrast = Self { differences: Vec::new(), prompts: Vec::new() };
-        for cell in first {
-            let partner = other.get(&key(cell)).and_then(|partner| measure(partner));
-            if let (Some(ours), Some(theirs)) = (measure(cell), partner) {
-                contrast.differences.push(ours - theirs);
-                contrast.prompts.push(cell.prompt);
-            }
-        }
-        contrast
+        let (differences, prompts) =
+            pairs(first, second, measure).map(|(cell, ours, theirs)| (ours - theirs, cell.prompt)).unzip();
+        Self { differences, prompts }
     }
 
     /// Returns the contrast with differences rounded by [`snap`], so that mathematically equal
@@ -92,4 +84,15 @@ impl Contrast {
     pub fn wilcoxon_by_prompt(&self, zeros: ZeroRule) -> Wilcoxon {
         Wilcoxon::of(&self.clusters().means().into_iter().map(snap).collect::<Vec<_>>(), zeros)
     }
+}
+
+/// Returns the cells of `first` that have a partner in `second`, with the value of `measure` for
+/// both.
+pub(super) fn pairs<'a>(
+    first: &'a [Cell],
+    second: &[Cell],
+    measure: impl Fn(&Cell) -> Option<f64>,
+) -> impl Iterator<Item = (&'a Cell, f64, f64)> {
+    let other: HashMap<_, _> = second.iter().filter_map(|cell| Some((cell.key(), measure(cell)?))).collect();
+    first.iter().filter_map(move |cell| Some((cell, measure(cell)?, *other.get(&cell.key())?)))
 }

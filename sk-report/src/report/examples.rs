@@ -1,7 +1,6 @@
 //! Responses worth reading: the best and worst of the reference, alone and relative to its rival.
 
 use super::{Cell, Method};
-use crate::stats::harmonic_mean;
 
 /// The number of best and of worst examples.
 const EXTREMES: usize = 3;
@@ -20,15 +19,15 @@ pub struct Example<'a> {
 }
 
 impl Example<'_> {
-    /// Returns the harmonic mean of a cell's axes, 0 if an axis is 0 and NaN if one was not judged.
-    pub fn f1(cell: &Cell) -> f64 {
-        cell.scores.complete().map_or(f64::NAN, |scores| harmonic_mean(scores, 0.0))
-    }
-
-    /// Returns the [`f1`](Self::f1) of the reference minus that of the rival; 0 without a rival.
+    /// Returns the F1 of the reference minus that of the rival; 0 without a rival.
     pub fn difference(&self) -> f64 {
-        self.rival.map_or(0.0, |rival| Self::f1(self.cell) - Self::f1(rival))
+        self.rival.map_or(0.0, |rival| f1(self.cell) - f1(rival))
     }
+}
+
+/// Returns the F1 of a cell, NaN if an axis was not judged.
+fn f1(cell: &Cell) -> f64 {
+    cell.f1(0.0).unwrap_or(f64::NAN)
 }
 
 impl<'a> Example<'a> {
@@ -38,21 +37,13 @@ impl<'a> Example<'a> {
     pub fn choose(reference: &'a Method, rival: Option<&'a Method>) -> Vec<Self> {
         let judged = |cell: &&Cell| cell.scores.complete().is_some();
         let pair = |cell: &'a Cell| {
-            let other = |rival: &'a Method| {
-                rival
-                    .cells
-                    .iter()
-                    .filter(judged)
-                    .find(|other| (other.configuration, other.prompt) == (cell.configuration, cell.prompt))
-            };
-            match rival {
-                None => Some(Self { case: "", cell, rival: None }),
-                Some(rival) => other(rival).map(|other| Self { case: "", cell, rival: Some(other) }),
-            }
+            let Some(rival) = rival else { return Some(Self { case: "", cell, rival: None }) };
+            let other = rival.cells.iter().filter(judged).find(|other| other.key() == cell.key())?;
+            Some(Self { case: "", cell, rival: Some(other) })
         };
         let pairs: Vec<Self> = reference.cells.iter().filter(judged).filter_map(pair).collect();
-        let quality = |example: &Self| (Self::f1(example.cell), example.difference());
-        let gain = |example: &Self| (example.difference(), Self::f1(example.cell));
+        let quality = |example: &Self| (f1(example.cell), example.difference());
+        let gain = |example: &Self| (example.difference(), f1(example.cell));
         let mut chosen = Vec::new();
         let cases = [
             ("best", EXTREMES, &quality as &dyn Fn(&Self) -> (f64, f64), 1.0),

@@ -1,6 +1,6 @@
 use super::{ReportError, grouped};
 use crate::objectives::{Objectives, Scores};
-use crate::stats::{F1, mean_axes, snap};
+use crate::stats::{F1, harmonic_mean, mean_axes, snap};
 use sk_scheme::suggest;
 
 /// One judged response.
@@ -14,6 +14,19 @@ pub struct Cell {
     pub scores: Scores,
     /// 1/perplexity, if it was measured.
     pub fluency: Option<f64>,
+}
+
+impl Cell {
+    /// Returns what identifies the cell within a method: the weight vector and the prompt.
+    pub fn key(&self) -> (usize, u32) {
+        (self.configuration, self.prompt)
+    }
+
+    /// Returns the harmonic mean of the axes, each raised to at least `floor`; `None` if an axis was
+    /// not judged.
+    pub fn f1(&self, floor: f64) -> Option<f64> {
+        self.scores.complete().map(|axes| harmonic_mean(axes, floor))
+    }
 }
 
 /// A point of the weight simplex at which methods were run.
@@ -97,30 +110,32 @@ impl Sweep {
         self.judged(method).into_iter().map(|(_, cells)| cells).collect()
     }
 
-    /// Returns the weight vectors of a method, each with the number of judged cells and the mean of
-    /// each objective. A mean is over the cells that have the objective, NaN if none has.
+    /// Returns the indices of the weight vectors of a method, each with the number of judged cells
+    /// and the mean of each objective. A mean is over the cells that have the objective, NaN if none
+    /// has.
     ///
     /// Means are rounded by [`snap`], so that mathematically equal means do not differ by the order
     /// of summation.
-    pub fn achieved(&self, method: &Method) -> Vec<(&WeightVector, usize, Vec<f64>)> {
+    pub fn achieved(&self, method: &Method) -> Vec<(usize, usize, Vec<f64>)> {
         let judged = self.judged(method).into_iter();
-        judged.map(|(point, cells)| (point, cells.len(), mean_axes(&cells).into_iter().map(snap).collect())).collect()
+        judged.map(|(place, cells)| (place, cells.len(), mean_axes(&cells).into_iter().map(snap).collect())).collect()
     }
 
     /// Returns the points that a method [achieved](Self::achieved), except those that lack an
     /// objective.
     pub fn frontier(&self, method: &Method) -> Vec<(&WeightVector, Vec<f64>)> {
-        let whole = |axes: &[f64]| axes.iter().all(|axis| !axis.is_nan());
-        self.achieved(method).into_iter().map(|(point, _, axes)| (point, axes)).filter(|(_, axes)| whole(axes)).collect()
+        let achieved = self.achieved(method).into_iter();
+        let whole = achieved.filter(|(_, _, axes)| axes.iter().all(|axis| !axis.is_nan()));
+        whole.map(|(place, _, axes)| (&self.points[place], axes)).collect()
     }
 
-    fn judged<'a, 'b>(&'a self, method: &'b Method) -> Vec<(&'a WeightVector, Vec<&'b [f64]>)> {
+    fn judged<'a>(&self, method: &'a Method) -> Vec<(usize, Vec<&'a [f64]>)> {
         let known = |cell: &&Cell| cell.scores.objectives.iter().any(|score| !score.is_nan());
-        let at = |(place, point)| {
+        let at = |place| {
             let cells = method.cells.iter().filter(|cell| cell.configuration == place).filter(known);
-            (point, cells.map(|cell| &cell.scores.objectives[..]).collect::<Vec<_>>())
+            (place, cells.map(|cell| &cell.scores.objectives[..]).collect::<Vec<_>>())
         };
-        self.points.iter().enumerate().map(at).filter(|(_, cells)| !cells.is_empty()).collect()
+        (0..self.points.len()).map(at).filter(|(_, cells)| !cells.is_empty()).collect()
     }
 
     /// Returns the heading of weight labels, as `helpfulness/honesty/harmlessness`.

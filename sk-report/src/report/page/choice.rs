@@ -1,4 +1,4 @@
-use super::{PageContext, with_tables};
+use super::{PageContext, counted, with_tables};
 use crate::chart::{Axis, Bars, Lines, Series, Style};
 use crate::page::{Figure, Section};
 use crate::report::{CandidateStep, Mechanism};
@@ -66,7 +66,7 @@ fn entropy(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
 }
 
 fn steps(mechanisms: &[Mechanism]) -> String {
-    mechanisms.iter().map(|own| format!("{} {}", own.arm, own.choice.steps)).collect::<Vec<_>>().join(", ")
+    counted(mechanisms.iter().map(|own| (&own.arm, own.choice.steps)))
 }
 
 /// Returns the empirical distribution function, thinned to at most `POINTS` points.

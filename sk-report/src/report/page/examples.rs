@@ -1,4 +1,4 @@
-use super::PageContext;
+use super::{PageContext, score};
 use crate::page::{Answer, Exchange, Section};
 use crate::report::{Cell, Example, Method};
 
@@ -51,11 +51,10 @@ fn exchange(context: &PageContext<'_>, example: &Example<'_>, rival: Option<&Met
 }
 
 fn answer(context: &PageContext<'_>, name: &str, cell: &Cell, text: &str) -> Answer {
-    let printed = |value: f64| if value.is_nan() { "–".to_owned() } else { format!("{value:.3}") };
     let names = context.results.sweep.objectives.names();
     let objectives = names.into_iter().zip(cell.scores.objectives.iter().copied());
-    let figures = std::iter::once(("F1", Example::f1(cell))).chain(objectives);
-    let figures = figures.map(|(name, value)| (name.to_owned(), printed(value))).collect();
+    let figures = std::iter::once(("F1", cell.f1(0.0).unwrap_or(f64::NAN))).chain(objectives);
+    let figures = figures.map(|(name, value)| (name.to_owned(), score(value))).collect();
     let text = if text.trim().is_empty() { "(an empty response)" } else { text };
     Answer { heading: name.to_owned(), figures, text: text.to_owned() }
 }

@@ -1,4 +1,4 @@
-use super::{PageContext, listed, with_tables};
+use super::{PageContext, counted, listed, with_tables};
 use crate::chart::{Axis, Lines, Scatter3d, Series, Style, Ternary};
 use crate::page::{Figure, Section};
 use crate::report::tables::PointRow;
@@ -76,8 +76,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 }
 
 fn count(frontiers: &[MethodFrontier<'_>]) -> String {
-    let counts: Vec<String> = frontiers.iter().map(|frontier| format!("{} {}", frontier.method, frontier.points.len())).collect();
-    format!("Points: {}.", counts.join(", "))
+    format!("Points: {}.", counted(frontiers.iter().map(|frontier| (frontier.method, frontier.points.len()))))
 }
 
 fn in_space(context: &PageContext<'_>, objectives: [&str; 3], frontiers: &[MethodFrontier<'_>]) -> Figure {

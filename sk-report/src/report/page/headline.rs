@@ -1,5 +1,5 @@
 use super::verdict::p_value;
-use super::{PageContext, listed, with_tables};
+use super::{PageContext, counted, listed, score, with_tables};
 use crate::chart::{Axis, Bars, Intervals, Style};
 use crate::page::{Fact, Figure, Section};
 use crate::report::tables::{FluencyRow, LeadRow};
@@ -28,10 +28,9 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 fn facts(context: &PageContext<'_>) -> Vec<Fact> {
     let (rows, reference) = (&context.report.rows, &context.report.reference);
     let fact = |name: String, value: String, detail: String| Fact { name, value, detail: detail.replace('-', "−") };
-    let printed = |value: f64| if value.is_nan() { "–".to_owned() } else { format!("{value:.3}") };
     let mut facts = Vec::new();
     if let Some(own) = rows.methods.iter().find(|row| row.name == *reference) {
-        facts.push(fact(format!("F1 of {reference}"), printed(own.f1[0]), format!("of mean axes, n = {}", own.n)));
+        facts.push(fact(format!("F1 of {reference}"), score(own.f1[0]), format!("of mean axes, n = {}", own.n)));
     }
     if let Some(lead) = rows.leads.first()
         && !lead.by_prompt.is_none()
@@ -44,10 +43,9 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
         let ahead = rows.shapes.iter().filter(|other| other.hypervolume > own.hypervolume).count();
         let rank = format!("above the origin; rank {} of {}", ahead + 1, rows.shapes.len());
         let detail = if own.hypervolume.is_nan() { "no frontier".to_owned() } else { rank };
-        facts.push(fact("hypervolume".to_owned(), printed(own.hypervolume), detail));
+        facts.push(fact("hypervolume".to_owned(), score(own.hypervolume), detail));
     }
-    let pooled = rows.steering.iter().find(|row| row.method == *reference && row.axis.is_none() && row.is_as_labelled());
-    if let Some(pooled) = pooled {
+    if let Some(pooled) = context.pooled(reference) {
         let Interval { low, high } = pooled.interval;
         let interval = if low.is_nan() { String::new() } else { format!("95% by prompt [{low:.2}, {high:.2}]; ") };
         let detail = format!("{interval}{}, Holm", p_value(pooled.holm));
@@ -64,11 +62,10 @@ fn achieved(context: &PageContext<'_>) -> Figure {
         .methods()
         .filter_map(|name| rows.iter().find(|row| row.name == name))
         .fold(empty, |chart, row| chart.series(&row.name, context.style(&row.name, 0), &row.axes, &row.intervals));
-    let n: Vec<String> = rows.iter().map(|row| format!("{} {}", row.name, row.n)).collect();
     Figure::new("axes-by-method", "What each method achieves on each axis", chart)
         .caption(format!(
             "Mean of each axis over the cells that have it, with 95% bootstrap intervals, resampling whole prompts; cells judged: {}.",
-            n.join(", ")
+            counted(rows.iter().map(|row| (&row.name, row.n)))
         ))
         .alt(format!("Bars of mean {} for every method", listed(&objectives)))
         .see("methods")
@@ -100,11 +97,10 @@ fn perplexity(context: &PageContext<'_>, fluency: &[FluencyRow]) -> Figure {
     let names: Vec<String> = others.iter().map(|row| row.method.clone()).collect();
     let chart = Intervals::new(&names, Axis { percent: true, ..Axis::new(format!("change of perplexity against {reference}")) })
         .series("by prompt", Style::Tone(0), &changes);
-    let n: Vec<String> = others.iter().map(|row| format!("{} {}", row.method, row.pairs)).collect();
     Figure::new("fluency-change", format!("Perplexity against {reference}"), chart)
         .caption(format!(
             "Left of 0 is more fluent than {reference}. Under a language model that neither drafts nor steers; 95% intervals by prompt, n pairs = {}.",
-            n.join(", ")
+            counted(others.iter().map(|row| (&row.method, row.pairs)))
         ))
         .see("fluency")
 }

@@ -13,10 +13,10 @@ mod steering;
 mod throughput;
 mod verdict;
 
+use super::tables::SteeringRow;
 use super::{Method, RawResults, Report, ReportError, WeightVector};
 use crate::chart::Style;
 use crate::page::{Page, Section};
-use crate::table::Table;
 
 /// The inputs of the sections.
 struct PageContext<'a> {
@@ -53,15 +53,17 @@ impl<'a> PageContext<'a> {
         self.results.sweep.rivals(&self.reference.name).next()
     }
 
-    /// Returns those of the named tables that the report has, in the order of `ids`.
-    fn tables(&self, ids: &[&str]) -> Vec<&Table> {
-        ids.iter().filter_map(|id| self.report.table(id)).collect()
+    /// Returns how the axes of a method, pooled, follow the weights; `None` if they are constant.
+    fn pooled(&self, name: &str) -> Option<&'a SteeringRow> {
+        let rows = &self.report.rows.steering;
+        rows.iter().find(|row| row.method == name && row.axis.is_none() && row.is_as_labelled())
     }
 }
 
 /// Adds those of the named tables that the report has.
 fn with_tables(section: Section, context: &PageContext<'_>, ids: &[&str]) -> Section {
-    context.tables(ids).into_iter().fold(section, |section, table| section.table(table.clone()))
+    let tables = ids.iter().filter_map(|id| context.report.table(id));
+    tables.fold(section, |section, table| section.table(table.clone()))
 }
 
 impl Report {
@@ -140,6 +142,16 @@ fn listed<S: AsRef<str>>(names: &[S]) -> String {
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
         None => String::new(),
     }
+}
+
+/// Formats a score, as a dash if there is none.
+fn score(value: f64) -> String {
+    if value.is_nan() { "–".to_owned() } else { format!("{value:.3}") }
+}
+
+/// Joins names and their counts as `a 3, b 4`.
+fn counted<S: AsRef<str>>(counts: impl Iterator<Item = (S, usize)>) -> String {
+    counts.map(|(name, count)| format!("{} {count}", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a count with thin spaces between groups of three digits.

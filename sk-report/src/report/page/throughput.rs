@@ -1,4 +1,4 @@
-use super::{PageContext, with_tables};
+use super::{PageContext, counted, with_tables};
 use crate::chart::{Axis, Bars, Style};
 use crate::page::{Figure, Section};
 use crate::report::Runs;
@@ -25,9 +25,11 @@ fn speed(runs: &[Runs]) -> Figure {
         &speeds,
         &[],
     );
-    let n: Vec<String> = runs.iter().map(|runs| format!("{} {}", runs.scheme, runs.responses)).collect();
     Figure::new("tokens-per-second", "Tokens per second", chart)
-        .caption(format!("Tokens over wall time, one response at a time; n responses = {}.", n.join(", ")))
+        .caption(format!(
+            "Tokens over wall time, one response at a time; n responses = {}.",
+            counted(runs.iter().map(|runs| (&runs.scheme, runs.responses)))
+        ))
         .see("throughput")
 }
 

@@ -65,10 +65,7 @@ pub(super) fn p_value(p: f64) -> String {
 
 fn steering(context: &PageContext<'_>) -> Vec<String> {
     let sweep = &context.results.sweep;
-    let pooled = |name: &str| {
-        context.report.rows.steering.iter().find(|row| row.method == name && row.axis.is_none() && row.is_as_labelled())
-    };
-    let found: Vec<(&str, Option<&SteeringRow>)> = context.methods().map(|name| (name, pooled(name))).collect();
+    let found: Vec<(&str, Option<&SteeringRow>)> = context.methods().map(|name| (name, context.pooled(name))).collect();
     if found.iter().all(|(_, row)| row.is_none()) {
         let why = match sweep.points.len() {
             _ if sweep.steered().is_empty() => "no objective has a blade among the weights".to_owned(),

@@ -1,4 +1,4 @@
-use super::{At, LEVEL, Ledger, Measure, Table, exact_f1, mean_of, note_contrast};
+use super::{At, LEVEL, Ledger, Measure, Table, mean_of, note_contrast};
 use crate::objectives::Objectives;
 use crate::report::{Ablation, Cell, Contrast, Resampling};
 use crate::stats::{Interval, PUBLISHED_FLOOR, ZeroRule, harmonic_mean, holm};
@@ -15,7 +15,7 @@ fn measures(objectives: &Objectives) -> Vec<Measure> {
     if *objectives != *Objectives::hhh() {
         let rubrics = (0..objectives.rubrics.len()).map(|place| Measure::rubric(objectives, place));
         let all = rubrics.chain((0..objectives.objectives.len()).map(objective));
-        return all.chain([Measure::new("F1", exact_f1)]).collect();
+        return all.chain([Measure::new("F1", |cell| cell.f1(0.0))]).collect();
     }
     let safety = objectives.names().iter().position(|name| *name == "safety").map(objective);
     let harm = [rubric("toxicity"), rubric("harmfulness"), safety];

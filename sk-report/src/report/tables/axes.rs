@@ -1,5 +1,5 @@
 use super::{At, LEVEL, Ledger, Table, TableContext};
-use crate::report::{Contrast, Method, WeightVector};
+use crate::report::{Cell, Contrast, Method, WeightVector};
 use crate::stats::{Bootstrap, Interval, ZeroRule, harmonic_mean, holm};
 use crate::table::Kind;
 
@@ -35,15 +35,16 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
     let names = sweep.objectives.names();
     let mut rows: Vec<PointRow> = Vec::new();
     for method in &sweep.methods {
-        for (point, n, axes) in sweep.achieved(method) {
+        for (place, n, axes) in sweep.achieved(method) {
+            let point = &sweep.points[place];
             let f1 = harmonic_mean(&axes, 0.0);
             let label = point.label();
             let at = At { source: "tab:per-config-full", subject: &method.name, part: &label, reading: "" };
             ledger.note(&at, "n", n as f64);
             ledger.note(&at, "f1", f1);
             names.iter().zip(&axes).for_each(|(name, value)| ledger.note(&at, name, *value));
-            let (intervals, f1_interval) = intervals(context, method, point);
-            let p = against_reference(context, method, point);
+            let (intervals, f1_interval) = intervals(context, method, place);
+            let p = against_reference(context, method, place);
             rows.push(PointRow { method: method.name.clone(), point: point.clone(), n, axes, intervals, f1, f1_interval, p });
         }
     }
@@ -53,10 +54,9 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
 }
 
 /// Bootstraps the mean objectives and their F1. A prompt has one cell per weight vector.
-fn intervals(context: &TableContext<'_>, method: &Method, point: &WeightVector) -> (Vec<Interval>, Interval) {
-    let place = context.sweep.points.iter().position(|known| known == point);
+fn intervals(context: &TableContext<'_>, method: &Method, place: usize) -> (Vec<Interval>, Interval) {
     let cells: Vec<&[f64]> =
-        method.cells.iter().filter(|cell| Some(cell.configuration) == place).map(|cell| &cell.scores.objectives[..]).collect();
+        method.cells.iter().filter(|cell| cell.configuration == place).map(|cell| &cell.scores.objectives[..]).collect();
     let axes = context.sweep.objectives.objectives.len();
     let mut totals = vec![(0.0, 0.0); axes];
     let statistic = |drawn: &[usize], values: &mut [f64]| {
@@ -78,12 +78,11 @@ fn intervals(context: &TableContext<'_>, method: &Method, point: &WeightVector) 
     (intervals, f1)
 }
 
-fn against_reference(context: &TableContext<'_>, method: &Method, point: &WeightVector) -> f64 {
+fn against_reference(context: &TableContext<'_>, method: &Method, place: usize) -> f64 {
     if method.name == context.reference.name {
         return f64::NAN;
     }
-    let place = context.sweep.points.iter().position(|known| known == point);
-    let f1 = |cell: &crate::report::Cell| if Some(cell.configuration) == place { super::exact_f1(cell) } else { None };
+    let f1 = |cell: &Cell| if cell.configuration == place { cell.f1(0.0) } else { None };
     Contrast::of(&context.reference.cells, &method.cells, f1).snapped().wilcoxon(ZeroRule::Wilcox).p
 }
 

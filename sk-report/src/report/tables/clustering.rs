@@ -26,12 +26,9 @@ pub(in crate::report) struct LeadRow {
 
 /// Compares F1 with every other method, and all measures with the reference without normalisation.
 pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
-    let against = context.rivals().map(|other| {
-        let contrast = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
-        ("f1".to_owned(), other, contrast)
-    });
+    let against = context.rivals().map(|other| ("f1".to_owned(), other, context.exact(other)));
     let normalization = context.raw.into_iter().flat_map(|raw| {
-        measures(context, super::exact_f1).into_iter().map(move |measure| {
+        measures(context, 0.0).into_iter().map(move |measure| {
             let contrast = Contrast::of(&context.reference.cells, &raw.cells, &measure.of).snapped();
             (measure.name, raw, contrast)
         })

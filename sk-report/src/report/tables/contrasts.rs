@@ -1,6 +1,6 @@
-use super::{At, LEVEL, Ledger, Table, TableContext, exact_f1, note_contrast, published_f1};
+use super::{At, LEVEL, Ledger, Table, TableContext, note_contrast};
 use crate::report::{Cell, Contrast, Method};
-use crate::stats::{Wilcoxon, ZeroRule, holm};
+use crate::stats::{PUBLISHED_FLOOR, Wilcoxon, ZeroRule, holm};
 use crate::table::Kind;
 
 /// The table of contrasts of every other method with the reference, by cell, as published.
@@ -23,7 +23,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         let rate = contrast.win_rate();
         ledger.note(&At { reading: "axes floored at 1e-6", ..at }, "p", *p);
         ledger.note(&At { source: "tab:main", reading: "axes floored at 1e-6", ..at }, "win%", 100.0 * rate.of_all());
-        let exact = Contrast::of(&context.reference.cells, &other.cells, exact_f1).snapped();
+        let exact = context.exact(other);
         ledger.note(&At { reading: "F1 = 0 where an axis is", ..at }, "p", exact.wilcoxon(ZeroRule::Wilcox).p);
         let won = 100.0 * exact.win_rate().of_all();
         ledger.note(&At { source: "tab:main", reading: "F1 = 0 where an axis is", ..at }, "win%", won);
@@ -32,7 +32,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
     if let Some(raw) = context.raw {
         // The arm without normalisation was run on the stratified half of the prompts only.
         let half =
-            |cell: &Cell| if raw.cells.iter().any(|other| other.prompt == cell.prompt) { published_f1(cell) } else { None };
+            |cell: &Cell| if raw.cells.iter().any(|other| other.prompt == cell.prompt) { cell.f1(PUBLISHED_FLOOR) } else { None };
         let p = |other: &Method| Contrast::of(&context.reference.cells, &other.cells, half).wilcoxon(ZeroRule::Wilcox).p;
         let largest = context.rivals().map(p).fold(0.0, f64::max);
         let at = At { source: "sec:main", subject: &context.reference.name, part: "", reading: "" };
@@ -52,7 +52,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
     let paired = "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell,";
     Some(
         table
-            .note(format!("{paired} {}.", context.floor()))
+            .note(format!("{paired} {}.", context.treatment()))
             .note(format!("p: Wilcoxon signed-rank, two-sided, zeros dropped, {}. A tie is no win.", null(&wilcoxon)))
             .note("These treat the cells of one prompt as independent; the table on clustering does not."),
     )

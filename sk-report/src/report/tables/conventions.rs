@@ -11,11 +11,8 @@ pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
         floored: Contrast,
         exact: Contrast,
     }
-    let contrasts = |other: &Method| Contrasts {
-        method: other.name.clone(),
-        floored: context.floored(other),
-        exact: Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped(),
-    };
+    let contrasts =
+        |other: &Method| Contrasts { method: other.name.clone(), floored: context.floored(other), exact: context.exact(other) };
     let rows: Vec<Contrasts> = context.others().into_iter().map(contrasts).collect();
     let title = format!("Wins of {} and p-values under each convention", context.reference.name);
     let table = Table::of("conventions", title, &rows)

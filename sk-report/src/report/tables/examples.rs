@@ -14,9 +14,9 @@ pub(super) fn table(context: &TableContext<'_>) -> Table {
         .column("case", Kind::Text, |example| example.case)
         .column("prompt", Kind::Count, |example| example.cell.prompt as usize)
         .column(sweep.weights_heading(), Kind::Text, |example| sweep.points[example.cell.configuration].label())
-        .column("F1", Kind::Number(3), |example| Example::f1(example.cell))
+        .column("F1", Kind::Number(3), |example| example.cell.f1(0.0))
         .columns(sweep.objectives.names(), Kind::Number(3), |example, axis| example.cell.scores.objectives[axis])
-        .column("rival's F1", Kind::Number(3), |example| example.rival.map(Example::f1))
+        .column("rival's F1", Kind::Number(3), |example| example.rival.and_then(|rival| rival.f1(0.0)))
         .column("ΔF1", Kind::Signed(3), |example| example.rival.map(|_| example.difference()))
         .build();
     table.note("F1 of a cell, 0 where an axis is. The rival is the other method with the highest F1; only prompts that both answered at the same weights count.")

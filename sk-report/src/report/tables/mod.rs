@@ -29,7 +29,7 @@ use super::contrast::LEVEL;
 use super::published::{self, At, Comparison, Ledger};
 use super::{Cell, Contrast, Mechanism, Method, RawResults, ReportError, Resampling, Sweep, Table};
 use crate::objectives::Objectives;
-use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR, harmonic_mean};
+use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR};
 
 /// A measure by which cells are compared: its name, and its value for a cell.
 struct Measure {
@@ -139,10 +139,10 @@ impl TableContext<'_> {
         self.sweep.rivals(&self.reference.name)
     }
 
-    /// Returns the harmonic F1 of a cell that contrasts use. For the paper's own results it has the
-    /// published floor.
-    fn f1(&self) -> fn(&Cell) -> Option<f64> {
-        if self.of_the_paper { published_f1 } else { exact_f1 }
+    /// Returns the floor under the axes in the F1 of cells: the published one for the paper's own
+    /// results.
+    fn floor(&self) -> f64 {
+        if self.of_the_paper { PUBLISHED_FLOOR } else { 0.0 }
     }
 
     /// Pairs `first` minus `second` by `measure`. Differences are rounded so that ties are exact,
@@ -154,7 +154,12 @@ impl TableContext<'_> {
 
     /// Returns the contrast reference minus `other` in the harmonic F1 of a cell.
     fn contrast(&self, other: &Method) -> Contrast {
-        self.pair(&self.reference.cells, &other.cells, self.f1())
+        self.pair(&self.reference.cells, &other.cells, |cell| cell.f1(self.floor()))
+    }
+
+    /// Returns the same contrast without a floor: F1 is 0 where an axis is.
+    fn exact(&self, other: &Method) -> Contrast {
+        Contrast::of(&self.reference.cells, &other.cells, |cell| cell.f1(0.0)).snapped()
     }
 
     /// Returns the same contrast under the published floor. Two cells with an axis at zero have F1
@@ -165,8 +170,8 @@ impl TableContext<'_> {
         /// including those of the logarithm, and is below the effect of a floor of 1e-6.
         const SHARE: f64 = 1e-13;
         let of = |measure: &dyn Fn(&Cell) -> Option<f64>| Contrast::of(&self.reference.cells, &other.cells, measure);
-        let mut contrast = of(&published_f1);
-        let shares = of(&|cell| published_f1(cell).map(f64::ln));
+        let mut contrast = of(&|cell| cell.f1(PUBLISHED_FLOOR));
+        let shares = of(&|cell| cell.f1(PUBLISHED_FLOOR).map(f64::ln));
         for (difference, share) in contrast.differences.iter_mut().zip(&shares.differences) {
             // Rounding to twelve digits gives equal differences equal ranks.
             *difference = if share.abs() < SHARE { 0.0 } else { format!("{difference:.11e}").parse().unwrap_or(*difference) };
@@ -175,19 +180,9 @@ impl TableContext<'_> {
     }
 
     /// Describes the treatment of an axis at zero, for notes.
-    fn floor(&self) -> &'static str {
+    fn treatment(&self) -> &'static str {
         if self.of_the_paper { "axes floored at 1e-6" } else { "0 where an axis is" }
     }
-}
-
-/// Returns the harmonic mean of a cell's axes with the published floor.
-fn published_f1(cell: &Cell) -> Option<f64> {
-    cell.scores.complete().map(|axes| harmonic_mean(axes, PUBLISHED_FLOOR))
-}
-
-/// Returns the harmonic mean of a cell's axes, 0 if one is 0.
-fn exact_f1(cell: &Cell) -> Option<f64> {
-    cell.scores.complete().map(|axes| harmonic_mean(axes, 0.0))
 }
 
 /// Returns by how much the end of a percentile interval may differ between two sets of resamples.

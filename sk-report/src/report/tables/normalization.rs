@@ -1,19 +1,18 @@
-use std::collections::HashSet;
-
 use super::{At, LEVEL, Ledger, Measure, Table, TableContext, note_contrast};
+use crate::report::contrast::pairs;
 use crate::report::{Cell, Contrast};
 use crate::stats::{Interval, ZeroRule, holm, mean};
 use crate::table::Kind;
 
 /// Returns the measures: F1, then the objectives. Objectives with a blade come in the order of the
 /// weights.
-pub(super) fn measures(context: &TableContext<'_>, f1: fn(&Cell) -> Option<f64>) -> Vec<Measure> {
+pub(super) fn measures(context: &TableContext<'_>, floor: f64) -> Vec<Measure> {
     let sweep = context.sweep;
     let mut places: Vec<usize> = (0..sweep.objectives.objectives.len()).collect();
     let blade = |place: usize| sweep.steered().iter().find(|(own, _)| *own == place).map_or(usize::MAX, |&(_, blade)| blade);
     places.sort_by_key(|&place| blade(place));
     let objectives = places.into_iter().map(|place| Measure::objective(&sweep.objectives, place));
-    std::iter::once(Measure::new("f1", f1)).chain(objectives).collect()
+    std::iter::once(Measure::new("f1", move |cell| cell.f1(floor))).chain(objectives).collect()
 }
 
 /// The scheme with and without normalisation, compared by one measure.
@@ -37,7 +36,7 @@ pub(in crate::report) struct NormalizationRow {
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<NormalizationRow> {
     let Some(raw) = context.raw else { return Vec::new() };
     let (with, without) = (&context.reference.cells, &raw.cells);
-    let measures = measures(context, context.f1());
+    let measures = measures(context, context.floor());
     let contrasts: Vec<_> = measures.iter().map(|measure| context.pair(with, without, &measure.of)).collect();
     let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
     let family = holm(&tests);
@@ -86,7 +85,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Op
     let table = table.note(format!(
         "f1 is the mean over cells of the cell's F1, {}. Means are over the cells of pairs. Pairs, tests and intervals as in the contrasts above; by \
          prompt, whole prompts are resampled.",
-        context.floor()
+        context.treatment()
     ));
     Some(if context.of_the_paper {
         table.note(
@@ -99,7 +98,5 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Op
 
 /// Returns the mean over the cells whose partner has the measure too.
 fn mean_of_paired(cells: &[Cell], partners: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
-    let key = |cell: &Cell| (cell.configuration, cell.prompt);
-    let measured: HashSet<_> = partners.iter().filter(|cell| measure(cell).is_some()).map(key).collect();
-    mean(&cells.iter().filter(|cell| measured.contains(&key(cell))).filter_map(&measure).collect::<Vec<_>>())
+    mean(&pairs(cells, partners, measure).map(|(_, own, _)| own).collect::<Vec<_>>())
 }

@@ -67,7 +67,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
             let weights = |weights: &[f64]| places.iter().map(|&(_, blade)| seen(weights[blade])).collect::<Vec<f64>>();
             let axes = |axes: &[f64]| places.iter().map(|&(objective, _)| axes[objective]).collect::<Vec<f64>>();
             let (weights, achieved): (Vec<_>, Vec<_>) =
-                points.iter().map(|(point, _, achieved)| (weights(&point.weights), axes(achieved))).unzip();
+                points.iter().map(|(place, _, achieved)| (weights(&sweep.points[*place].weights), axes(achieved))).unzip();
             let steering = Steering::of(&weights, &achieved, context.resampling.seed);
             let intervals = intervals(context, method, &weights, &places);
             let interval = |place: usize| intervals.get(place).copied().unwrap_or(Interval::NONE);
@@ -130,8 +130,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
 /// points that the method achieved.
 fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], places: &[(usize, usize)]) -> Vec<Interval> {
     let sweep = context.sweep;
-    let judged: Vec<usize> =
-        sweep.achieved(method).iter().filter_map(|(point, _, _)| sweep.points.iter().position(|known| known == *point)).collect();
+    let judged: Vec<usize> = sweep.achieved(method).into_iter().map(|(place, ..)| place).collect();
     let mut prompts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for cell in &method.cells {
         let Some(point) = judged.iter().position(|&place| place == cell.configuration) else { continue };
