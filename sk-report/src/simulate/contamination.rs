@@ -9,7 +9,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_aggregate::{Audit, Certify, Scores, StabilityCertificate};
-use sk_core::{Batch, ParameterError};
+use sk_core::{Batch, Composite, ParameterError};
 use sk_select::{Argmax, Softmax};
 
 use super::sampling::normal;
@@ -68,35 +68,24 @@ pub struct Flip {
     pub predicted: f64,
 }
 
-/// A batch of scores and dispersions.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DrawnBatch {
-    /// μ.
-    pub mu: Vec<f64>,
-    /// σ.
-    pub sigma: Vec<f64>,
+fn batch(drawn: &Composite) -> Batch<'_> {
+    Batch::trusted(&drawn.mu, &drawn.sigma)
 }
 
-impl DrawnBatch {
-    fn batch(&self) -> Batch<'_> {
-        Batch::trusted(&self.mu, &self.sigma)
-    }
-
-    /// ½(μ_(1) − μ_(2)).
-    fn half_gap(&self) -> f64 {
-        let mut sorted = self.mu.clone();
-        sorted.sort_by(|a, b| b.total_cmp(a));
-        0.5 * (sorted[0] - sorted[1])
-    }
+/// Returns ½(μ_(1) − μ_(2)).
+fn half_gap(drawn: &Composite) -> f64 {
+    let mut sorted = drawn.mu.clone();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    0.5 * (sorted[0] - sorted[1])
 }
 
 /// Draws the batches of a study: μ standard normal, log σ normal with mean 0 and standard deviation
 /// ½.
-pub fn batches(settings: &ContaminationSettings) -> Vec<DrawnBatch> {
+pub fn batches(settings: &ContaminationSettings) -> Vec<Composite> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut drawn = || {
         let mut draw = |of: fn(f64) -> f64| (0..settings.candidates).map(|_| of(normal(&mut rng))).collect();
-        DrawnBatch { mu: draw(|x| x), sigma: draw(|x| (0.5 * x).exp()) }
+        Composite { mu: draw(|x| x), sigma: draw(|x| (0.5 * x).exp()) }
     };
     (0..settings.batches).map(|_| drawn()).collect()
 }
@@ -106,15 +95,15 @@ pub fn batches(settings: &ContaminationSettings) -> Vec<DrawnBatch> {
 /// # Errors
 /// If a batch flips although D is at most half its gap, if it does not flip although D exceeds it,
 /// or if a radius is invalid.
-pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Result<Vec<Flip>, SimulationError> {
+pub fn argmax(batches: &[Composite], settings: &ContaminationSettings) -> Result<Vec<Flip>, SimulationError> {
     let flip = |&radius: &f64| {
         let audit = audit(radius, settings)?;
         let (mut flipped, mut predicted) = (0, 0);
         for (number, drawn) in batches.iter().enumerate() {
-            let found = audit.around(&Scores, &Argmax, &drawn.batch()).total_variation;
-            let past = radius > drawn.half_gap();
+            let found = audit.around(&Scores, &Argmax, &batch(drawn)).total_variation;
+            let past = radius > half_gap(drawn);
             Contradiction::unless(found == f64::from(u8::from(past)), ARGMAX, || {
-                let half = drawn.half_gap();
+                let half = half_gap(drawn);
                 format!("batch {number}, half a gap of {half:.6}: a contamination of {radius:.6} moves the choice by {found}")
             })?;
             flipped += usize::from(found == 1.0);
@@ -135,12 +124,12 @@ pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Resul
 pub fn member(
     name: &str,
     operator: &dyn Certify,
-    batches: &[DrawnBatch],
+    batches: &[Composite],
     settings: &ContaminationSettings,
 ) -> Result<Vec<Reading>, SimulationError> {
     let selector = Softmax::new(settings.temperature)?;
-    let certified = |drawn: &DrawnBatch| {
-        let certificate = StabilityCertificate::new(operator, &drawn.batch(), settings.temperature);
+    let certified = |drawn: &Composite| {
+        let certificate = StabilityCertificate::new(operator, &batch(drawn), settings.temperature);
         certificate.map_err(|source| SimulationError::Uncertified { operator: name.to_owned(), source })
     };
     let certificates: Vec<StabilityCertificate> = batches.iter().map(certified).collect::<Result<_, _>>()?;
@@ -151,15 +140,14 @@ pub fn member(
         for (number, (drawn, certificate)) in batches.iter().zip(&certificates).enumerate() {
             // The bound does not depend on the scores, so the search starts from any scores at
             // these dispersions.
-            let found = audit.anywhere(operator, &selector, &drawn.batch()).total_variation;
+            let found = audit.anywhere(operator, &selector, &batch(drawn)).total_variation;
             let bounds = [certificate.bound(radius), certificate.uniform(radius), certificate.published(radius)];
             let where_ = || format!("{name}, batch {number}, D = {radius:.6}");
-            Contradiction::unless(found <= bounds[2] + ROUNDING, PUBLISHED, || {
-                format!("{}: a total variation of {found:.9} where at most {:.9} is possible", where_(), bounds[2])
-            })?;
-            Contradiction::unless(found <= bounds[0] + ROUNDING, SHARPENED, || {
-                format!("{}: a total variation of {found:.9} where at most {:.9} is possible", where_(), bounds[0])
-            })?;
+            for (bound, theorem) in [(bounds[2], PUBLISHED), (bounds[0], SHARPENED)] {
+                Contradiction::unless(found <= bound + ROUNDING, theorem, || {
+                    format!("{}: a total variation of {found:.9} where at most {bound:.9} is possible", where_())
+                })?;
+            }
             let ordered = bounds.windows(2).all(|pair| pair[0] <= pair[1] + ROUNDING);
             Contradiction::unless(ordered, SHARPENED, || format!("{}: bounds of {bounds:?}, out of order", where_()))?;
             closest = (found / bounds[0]).max(closest);

@@ -47,6 +47,14 @@ pub struct World {
     pub sigma: Vec<f64>,
 }
 
+impl World {
+    /// Draws quality, μ and σ of each candidate.
+    fn of(candidates: usize, draw: impl FnMut() -> (f64, f64, f64)) -> Self {
+        let (quality, mu, sigma) = std::iter::repeat_with(draw).take(candidates).collect();
+        Self { quality, mu, sigma }
+    }
+}
+
 /// Draws a world of the given number of candidates, in which σ equals the error's standard
 /// deviation with the given probability.
 pub type Draw = fn(&mut dyn Rng, usize, f64) -> World;
@@ -55,29 +63,22 @@ pub type Draw = fn(&mut dyn Rng, usize, f64) -> World;
 /// probability `coupling`: exchangeable at 0, honest at 1.
 pub fn honest(rng: &mut dyn Rng, candidates: usize, coupling: f64) -> World {
     let deviation = |rng: &mut dyn Rng| DEVIATIONS[usize::from(rng.random_bool(0.5))];
-    let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..candidates {
+    World::of(candidates, || {
         let (q, own) = (normal(rng), deviation(rng));
-        quality.push(q);
-        mu.push(q + own * normal(rng));
-        let other = deviation(rng);
-        sigma.push(if rng.random::<f64>() < coupling { own } else { other });
-    }
-    World { quality, mu, sigma }
+        let (mu, other) = (q + own * normal(rng), deviation(rng));
+        (q, mu, if rng.random::<f64>() < coupling { own } else { other })
+    })
 }
 
 /// Draws a world in which σ is large where the reward is too high and small where it is too low,
 /// whatever the `coupling`. σ carries no information on the size of the error, so 𝓘(σ) = 0, and yet
 /// σ is not exchangeable.
 pub fn signed(rng: &mut dyn Rng, candidates: usize, _: f64) -> World {
-    let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..candidates {
+    World::of(candidates, || {
         let (q, over) = (normal(rng), rng.random_bool(0.5));
-        quality.push(q);
-        mu.push(q + if over { 1.0 } else { -1.0 } * rng.random_range(0.9..1.1));
-        sigma.push(DEVIATIONS[usize::from(over)]);
-    }
-    World { quality, mu, sigma }
+        let error = if over { 1.0 } else { -1.0 } * rng.random_range(0.9..1.1);
+        (q, q + error, DEVIATIONS[usize::from(over)])
+    })
 }
 
 /// The settings of the study.

@@ -6,12 +6,14 @@
 //! can be selected: weights w̃ after CBN select the same candidate as weights proportional to
 //! w̃_k/std(μ^(k)) without it.
 
+use std::collections::BTreeSet;
+
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Composite, Deviation, Moments, Normalizer, ScoreTable, Simplex};
+use sk_core::{Normalizer, ScoreTable, Simplex};
 
 use super::Contradiction;
-use super::sampling::{largest, normal};
+use super::sampling::{composite, largest, normal, spread};
 use crate::points::lattice;
 use crate::stats::{dominates, front};
 
@@ -60,13 +62,9 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// Returns the number of distinct candidates that the lattice selects, raw or normalised as
-    /// `of` chooses.
-    pub fn count(&self, of: fn(&Reach) -> usize) -> usize {
-        let mut reached: Vec<usize> = self.reached.iter().map(of).collect();
-        reached.sort_unstable();
-        reached.dedup();
-        reached.len()
+    /// Returns the candidates that the lattice selects, raw or normalised as `of` chooses.
+    pub fn selected(&self, of: fn(&Reach) -> usize) -> BTreeSet<usize> {
+        self.reached.iter().map(of).collect()
     }
 }
 
@@ -110,9 +108,7 @@ pub fn study(raw: &dyn Normalizer, normalized: &dyn Normalizer, settings: &Front
 
 fn composites(normalizer: &dyn Normalizer, table: &ScoreTable, weights: &[f64]) -> Vec<f64> {
     let weights = Simplex::normalized(weights.to_vec()).expect("weights are on the simplex");
-    let mut out = Composite::default();
-    normalizer.combine(table, &weights, &mut out);
-    out.mu
+    composite(normalizer, table, &weights).mu
 }
 
 /// Checks that the selected candidate is not dominated. Only blades of positive weight count, since
@@ -130,8 +126,7 @@ fn undominated(scores: &[Vec<f64>], selected: usize, weights: &[f64], how: &str)
 }
 
 fn same_preimage(raw: &dyn Normalizer, table: &ScoreTable, reach: &Reach, after: &[f64]) -> Result<(), Contradiction> {
-    let spread = |k| Moments::of(table.mu(k), Deviation::Sample).std();
-    let preimage: Vec<f64> = reach.weights.iter().enumerate().map(|(k, weight)| weight / spread(k)).collect();
+    let preimage: Vec<f64> = reach.weights.iter().enumerate().map(|(k, weight)| weight / spread(table, k)).collect();
     let found = largest(&composites(raw, table, &preimage));
     let scale = after.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
     let tied = (after[found] - after[reach.normalized]).abs() <= TIE * scale;
@@ -158,7 +153,7 @@ fn all_of_the_hull(
             })?;
         }
     }
-    let spreads = [0, 1].map(|k| Moments::of(table.mu(k), Deviation::Sample).std());
+    let spreads = [0, 1].map(|k| spread(table, k));
     for (place, &corner) in corners.iter().enumerate() {
         // The angle of the raw-score weights at which two neighbours tie; 0 and π/2 at the ends.
         let tie = |a: usize, b: usize| (scores[a][0] - scores[b][0]).atan2(scores[b][1] - scores[a][1]);
@@ -199,6 +194,7 @@ fn pareto_hull(points: &[Vec<f64>]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sk_core::Composite;
     use sk_normalize::{CandidateBatch, Rank, Raw};
 
     use super::*;
@@ -222,7 +218,7 @@ mod tests {
         fn the_theorem_holds_from_any_seed(seed in any::<u64>()) {
             for spreads in [&[1.0, 0.01][..], &[0.005, 0.0035, 0.0008]] {
                 let found = study(&Raw::default(), &CandidateBatch::sound(), &settings(spreads, seed)).unwrap();
-                prop_assert!(found.count(|reach| reach.normalized) <= found.front.len());
+                prop_assert!(found.selected(|reach| reach.normalized).len() <= found.front.len());
                 prop_assert!(found.reached.iter().all(|reach| found.front.contains(&reach.normalized)
                     || reach.weights.contains(&0.0)));
             }
@@ -233,7 +229,7 @@ mod tests {
     fn raw_weights_reach_fewer_when_one_blade_is_loud() {
         let counts = |seed| {
             let found = study(&Raw::default(), &CandidateBatch::sound(), &settings(&[1.0, 0.01], seed)).unwrap();
-            [found.count(|reach| reach.raw), found.count(|reach| reach.normalized)]
+            [found.selected(|reach| reach.raw).len(), found.selected(|reach| reach.normalized).len()]
         };
         let totals = (0..40).map(counts).fold([0, 0], |sum, found| [sum[0] + found[0], sum[1] + found[1]]);
         assert!(2 * totals[0] < 2 * totals[1] && totals[0] + 20 < totals[1], "{totals:?}");
@@ -250,7 +246,7 @@ mod tests {
             Raw::default().combine(scores, weights, out);
             out.mu.fill(0.0);
             for (k, weight) in weights.as_slice().iter().enumerate() {
-                let spread = Moments::of(scores.mu(k), Deviation::Sample).std();
+                let spread = spread(scores, k);
                 let weight = if self.unit { *weight } else { weight * spread };
                 out.mu.iter_mut().zip(scores.mu(k)).for_each(|(out, mu)| *out += weight * (mu / spread).cbrt());
             }

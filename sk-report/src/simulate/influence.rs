@@ -6,11 +6,11 @@
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Composite, Deviation, Moments, Normalizer, ScoreTable, Simplex};
+use sk_core::{Normalizer, ScoreTable, Simplex};
 use sk_normalize::influence_shares;
 
 use super::Contradiction;
-use super::sampling::{largest, normal};
+use super::sampling::{composite, largest, normal, spread};
 
 const COEFFICIENTS: &str = "Theorem 3(i) (thm:cbn): raw composites weigh blade k by w_k·std(μ^(k))";
 const INVARIANCE: &str = "Theorem 3(ii) (thm:cbn): CBN composites do not change under μ ↦ aμ + b, σ ↦ aσ of a blade";
@@ -76,20 +76,13 @@ fn rescaled(rows: &[(Vec<f64>, Vec<f64>)], blade: usize, a: f64) -> ScoreTable {
     ScoreTable::new(rows.iter().enumerate().map(row)).expect("finite scores, dispersions that are not negative")
 }
 
-fn composite(normalizer: &dyn Normalizer, table: &ScoreTable, weights: &Simplex) -> Composite {
-    let mut out = Composite::default();
-    normalizer.combine(table, weights, &mut out);
-    out
-}
-
 /// Computes the shares at equal weights without normalisation.
 ///
 /// # Errors
 /// If the shares are not proportional to w_k·std(μ^(k)).
 pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
     voices(normalizer, settings, |table, weights, shares, label| {
-        let spread = |k| Moments::of(table.mu(k), Deviation::Sample).std();
-        let coefficients: Vec<f64> = weights.as_slice().iter().enumerate().map(|(k, w)| w * spread(k)).collect();
+        let coefficients: Vec<f64> = weights.as_slice().iter().enumerate().map(|(k, w)| w * spread(table, k)).collect();
         let total: f64 = coefficients.iter().sum();
         for (k, (share, coefficient)) in shares.iter().zip(&coefficients).enumerate() {
             let expected = coefficient / total;

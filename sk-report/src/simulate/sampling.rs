@@ -1,6 +1,9 @@
 //! Random draws and means that the studies share.
 
 use rand::{Rng, RngExt};
+use sk_core::{Composite, Deviation, Moments, Normalizer, ScoreTable, Simplex};
+
+use crate::stats;
 
 /// Draws from the standard normal distribution (Box–Muller).
 pub(super) fn normal(rng: &mut dyn Rng) -> f64 {
@@ -16,6 +19,18 @@ pub(super) fn normal(rng: &mut dyn Rng) -> f64 {
 pub(super) fn largest(values: &[f64]) -> usize {
     let all = (0..values.len()).reduce(|best, i| if values[i] > values[best] { i } else { best });
     all.expect("a batch is not empty")
+}
+
+/// Returns std(μ^(k)), the sample standard deviation of a blade's scores.
+pub(super) fn spread(table: &ScoreTable, k: usize) -> f64 {
+    Moments::of(table.mu(k), Deviation::Sample).std()
+}
+
+/// Combines the scores of a table.
+pub(super) fn composite(normalizer: &dyn Normalizer, table: &ScoreTable, weights: &Simplex) -> Composite {
+    let mut out = Composite::default();
+    normalizer.combine(table, weights, &mut out);
+    out
 }
 
 /// A mean and its standard error.
@@ -35,7 +50,7 @@ impl Mean {
     pub fn of(values: &[f64]) -> Self {
         assert!(values.len() > 1, "a standard error needs two values");
         let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
+        let mean = stats::mean(values);
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
         Self { mean, error: (variance / count).sqrt() }
     }

@@ -14,7 +14,8 @@ use super::{Contradiction, SimulationError};
 /// The names of the studies.
 pub const STUDIES: [&str; 4] = ["contamination", "influence", "dispersion", "frontier"];
 
-/// A defect to substitute for a correct part, which the checks must detect.
+/// A defect to substitute for a correct part, which the checks must detect: one for each of
+/// [`STUDIES`], in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breakage {
     /// A sharpened bound that is half as large (Theorem 2).
@@ -43,12 +44,7 @@ impl Breakage {
 
     /// Returns the study whose checks must detect the defect.
     pub fn study(self) -> &'static str {
-        match self {
-            Self::Bound => "contamination",
-            Self::Cbn => "influence",
-            Self::Dispersion => "dispersion",
-            Self::Hull => "frontier",
-        }
+        STUDIES[self as usize]
     }
 }
 

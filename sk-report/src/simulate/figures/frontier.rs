@@ -14,7 +14,7 @@ pub(in crate::simulate) fn exhibit(studies: &[(FrontierSettings, Frontier); 2]) 
     let [(two_settings, two), (three_settings, three)] = studies;
     let counts = counts(studies);
     let ratio = |spreads: &[f64]| spreads.iter().map(|spread| format!("{spread}")).collect::<Vec<_>>().join(" : ");
-    let (before, after) = (two.count(|reach| reach.raw), two.count(|reach| reach.normalized));
+    let (before, after) = (two.selected(|reach| reach.raw).len(), two.selected(|reach| reach.normalized).len());
     let plane = Figure::new("hull", "Weights reach the corners of the hull, and only those", plane(two))
         .caption(format!(
             "Theorem 3(iii) with two objectives. {} candidates with spreads {}; weights in steps of 1/{}. Checked: all that is selected is on the \
@@ -45,8 +45,7 @@ pub(in crate::simulate) fn exhibit(studies: &[(FrontierSettings, Frontier); 2]) 
 }
 
 fn plane(found: &Frontier) -> Plot {
-    let reached = |of: fn(&Reach) -> usize| found.reached.iter().map(of).collect::<BTreeSet<usize>>();
-    let (raw, even) = (reached(|reach| reach.raw), reached(|reach| reach.normalized));
+    let (raw, even) = (found.selected(|reach| reach.raw), found.selected(|reach| reach.normalized));
     let all: BTreeSet<usize> = (0..found.scores.len()).collect();
     let front: BTreeSet<usize> = found.front.iter().copied().collect();
     let series = |name: &str, of: &mut dyn Iterator<Item = usize>| {
@@ -88,8 +87,8 @@ fn counts(studies: &[(FrontierSettings, Frontier)]) -> Table {
         .column("candidates", Kind::Count, |(settings, _)| settings.candidates)
         .column("weights", Kind::Count, |(_, found)| found.reached.len())
         .column("on the front", Kind::Count, |(_, found)| found.front.len())
-        .column("reached, raw", Kind::Count, |(_, found)| found.count(|reach| reach.raw))
-        .column("reached, CBN", Kind::Count, |(_, found)| found.count(|reach| reach.normalized))
+        .column("reached, raw", Kind::Count, |(_, found)| found.selected(|reach| reach.raw).len())
+        .column("reached, CBN", Kind::Count, |(_, found)| found.selected(|reach| reach.normalized).len())
         .build()
 }
 
