@@ -14,41 +14,31 @@ const DRAWN: usize = 99_999;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steering {
     /// One entry per axis; `None` if the axis or its weight is constant.
-    pub axes: Vec<Option<AxisSteering>>,
-    /// All axes pooled; `None` if every axis is constant.
-    pub pooled: Option<PooledSteering>,
-}
-
-/// How one axis follows its own weight.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AxisSteering {
-    /// The number of points that have the axis.
-    pub n: usize,
-    /// The rank correlation of weight and axis.
-    pub spearman: Spearman,
-    /// The least-squares slope of the axis on the weight.
-    pub slope: f64,
-    /// The largest minus the smallest achieved value.
-    pub range: f64,
-}
-
-/// How all axes follow their weights.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PooledSteering {
-    /// The number of pairs: points × axes.
-    pub n: usize,
-    /// Spearman's coefficient of weight and achieved value. Achieved values are standardised within
+    pub axes: Vec<Option<Follow>>,
+    /// All axes pooled; `None` if every axis is constant. Achieved values are standardised within
     /// their axis with the population standard deviation.
+    pub pooled: Option<Follow>,
+}
+
+/// How one axis follows its weight, or how all axes follow theirs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Follow {
+    /// The number of pairs of weight and achieved value: the points that have the axis, or points ×
+    /// axes.
+    pub n: usize,
+    /// Spearman's coefficient of weight and achieved value.
     pub rho: f64,
-    /// The p-value for the same number of *independent* pairs, as published. The pairs are not
+    /// The p-value for the same number of *independent* pairs, as published. Pooled pairs are not
     /// independent: the weights of a point sum to one, and the axes of a point come from the same
     /// responses.
     pub p: f64,
-    /// The p-value from permuting whole points: all permutations for at most ten points, otherwise
-    /// 99,999 random ones. Twice the smaller tail.
-    pub permutation_p: f64,
-    /// The least-squares slope of the standardised values on the weights.
+    /// The p-value from permuting whole points, twice the smaller tail: all permutations for at most
+    /// ten points; of more, 99,999 random ones of pooled axes, and none of a single axis.
+    pub permutation_p: Option<f64>,
+    /// The least-squares slope of the achieved values on the weights.
     pub slope: f64,
+    /// The largest minus the smallest achieved value; `None` for pooled axes.
+    pub range: Option<f64>,
 }
 
 impl Steering {
@@ -67,10 +57,10 @@ impl Steering {
         let count = weights.first().map_or(0, |first| first.as_ref().len());
         let axis = |k: usize| {
             let (x, y): (Vec<f64>, Vec<f64>) = points().map(|(w, a)| (w[k], a[k])).filter(|(_, a)| !a.is_nan()).unzip();
-            AxisSteering::of(&x, &y)
+            Follow::of_axis(&x, &y)
         };
         let (x, y) = pool(weights, achieved, count);
-        Self { axes: (0..count).map(axis).collect(), pooled: PooledSteering::of(&x, &y, count, seed) }
+        Self { axes: (0..count).map(axis).collect(), pooled: Follow::of_pooled(&x, &y, count, seed) }
     }
 
     /// Bootstraps the coefficients of [`of`](Self::of) over whole prompts. Returns one bootstrap
@@ -124,27 +114,25 @@ fn coefficient(x: &[f64], y: &[f64]) -> f64 {
     correlation(Ranks::of(x).doubled(), Ranks::of(y).doubled()).unwrap_or(f64::NAN)
 }
 
-impl AxisSteering {
-    fn of(weights: &[f64], achieved: &[f64]) -> Option<Self> {
-        let spearman = Spearman::of(weights, achieved)?;
+impl Follow {
+    fn of_axis(weights: &[f64], achieved: &[f64]) -> Option<Self> {
+        let Spearman { rho, p, exact_p: permutation_p } = Spearman::of(weights, achieved)?;
         let [low, high] = extent(achieved.iter().copied());
-        Some(Self { n: weights.len(), spearman, slope: slope(weights, achieved), range: high - low })
+        Some(Self { n: weights.len(), rho, p, permutation_p, slope: slope(weights, achieved), range: Some(high - low) })
     }
-}
 
-impl PooledSteering {
     /// Computes the statistics from weights and standardised values, `axes` of each per point.
-    fn of(x: &[f64], y: &[f64], axes: usize, seed: u64) -> Option<Self> {
+    fn of_pooled(x: &[f64], y: &[f64], axes: usize, seed: u64) -> Option<Self> {
         let (ranks_x, ranks_y) = (Ranks::of(x), Ranks::of(y));
         let rho = correlation(ranks_x.doubled(), ranks_y.doubled())?;
         // Permuting points moves whole rows of weights. The pooled ranks stay the same, and only
         // their pairing changes.
-        let rows = |ranks: &Ranks| -> Vec<Vec<u64>> { ranks.doubled().chunks(axes).map(<[u64]>::to_vec).collect() };
-        let (rows_x, rows_y) = (rows(&ranks_x), rows(&ranks_y));
         let dot = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<u64>();
-        let cost: Vec<Vec<u64>> = rows_x.iter().map(|x| rows_y.iter().map(|y| dot(x, y)).collect()).collect();
+        let rows = || ranks_y.doubled().chunks(axes);
+        let cost: Vec<Vec<u64>> = ranks_x.doubled().chunks(axes).map(|x| rows().map(|y| dot(x, y)).collect()).collect();
         let position = enumerate(&cost).unwrap_or_else(|| draw(&cost, seed));
-        Some(Self { n: x.len(), rho, p: approximate_p(rho, x.len()), permutation_p: position.two_sided(), slope: slope(x, y) })
+        let (n, p, permutation_p) = (x.len(), approximate_p(rho, x.len()), Some(position.two_sided()));
+        Some(Self { n, rho, p, permutation_p, slope: slope(x, y), range: None })
     }
 }
 

@@ -49,7 +49,7 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
         let Interval { low, high } = pooled.interval;
         let interval = if low.is_nan() { String::new() } else { format!("95% by prompt [{low:.2}, {high:.2}]; ") };
         let detail = format!("{interval}{}, Holm", p_value(pooled.holm));
-        facts.push(fact("pooled steering ρ".to_owned(), format!("{:+.2}", pooled.rho).replace('-', "−"), detail));
+        facts.push(fact("pooled steering ρ".to_owned(), format!("{:+.2}", pooled.found.rho).replace('-', "−"), detail));
     }
     facts
 }

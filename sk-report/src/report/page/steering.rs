@@ -44,14 +44,14 @@ fn correlations(context: &PageContext<'_>, rows: &[&SteeringRow]) -> Figure {
         methods.iter().map(|method| axes().map(|axis| at(method, axis)).collect()).collect()
     };
     let chart = HeatMap {
-        values: of(|row| row.rho),
+        values: of(|row| row.found.rho),
         p: of(|row| row.holm),
         columns: ("axis".to_owned(), columns),
         rows: ("method".to_owned(), methods),
         scale: "Spearman's ρ (−1 to 1)".to_owned(),
         limit: Some(1.0),
     };
-    let n = rows.iter().map(|row| row.n).max().unwrap_or(0);
+    let n = rows.iter().map(|row| row.found.n).max().unwrap_or(0);
     Figure::new("steering-map", "Rank correlation of requested weight and achieved axis", chart)
         .caption(format!(
             "Over the weight vectors of each method; pooled over the axes, each standardised, up to n = {n} pairs. A star (*) marks p < 0.05 after \

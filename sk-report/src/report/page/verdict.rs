@@ -77,11 +77,11 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
     }
     let those = |sign: Sign| {
         let own = found.iter().filter_map(|(name, row)| Some((name, (*row)?)));
-        let own = own.filter(|(_, row)| Sign::of(row.rho, row.holm, row.interval) == sign);
+        let own = own.filter(|(_, row)| Sign::of(row.found.rho, row.holm, row.interval) == sign);
         let said: Vec<String> = own
             .map(|(name, row)| {
                 let p = if sign == Sign::Open { format!(", {}", p_value(row.holm)) } else { String::new() };
-                format!("{} (ρ = {}{p})", setting(context, name), with_interval(row.rho, row.interval))
+                format!("{} (ρ = {}{p})", setting(context, name), with_interval(row.found.rho, row.interval))
             })
             .collect();
         (!said.is_empty()).then(|| listed(&said))

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::{At, LEVEL, Ledger, Table, TableContext};
 use crate::report::{Method, Resampling};
-use crate::stats::{Bootstrap, Interval, MOST_PERMUTED, Steering, holm};
+use crate::stats::{Bootstrap, Follow, Interval, MOST_PERMUTED, Steering, holm};
 use crate::table::Kind;
 
 /// An assignment of weights to axes.
@@ -23,17 +23,12 @@ pub(in crate::report) struct SteeringRow {
     reading: &'static str,
     /// The index of the objective; `None` for all axes pooled.
     pub(in crate::report) axis: Option<usize>,
-    pub(in crate::report) n: usize,
-    pub(in crate::report) rho: f64,
-    /// The confidence interval of `rho`, from a bootstrap over prompts.
+    pub(in crate::report) found: Follow,
+    /// The confidence interval of the coefficient, from a bootstrap over prompts.
     pub(in crate::report) interval: Interval,
-    p: f64,
-    permutation: Option<f64>,
     /// The permutation p-value, or that of Student's t if there is none, after correction. The
     /// pooled coefficients of all methods form one family, those of single axes another.
     pub(in crate::report) holm: f64,
-    slope: f64,
-    range: Option<f64>,
 }
 
 impl SteeringRow {
@@ -70,48 +65,17 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
                 points.iter().map(|(place, _, achieved)| (weights(&sweep.points[*place].weights), axes(achieved))).unzip();
             let steering = Steering::of(&weights, &achieved, context.resampling.seed);
             let intervals = intervals(context, method, &weights, &places);
-            let interval = |place: usize| intervals.get(place).copied().unwrap_or(Interval::NONE);
-            let place = |part| At { source: "tab:steerability-full", subject: &method.name, part, reading };
-            for (k, (&(objective, _), found)) in places.iter().zip(&steering.axes).enumerate() {
+            let axes = places.iter().zip(&steering.axes).map(|(&(objective, _), found)| (Some(objective), *found));
+            for (k, (axis, found)) in axes.chain([(None, steering.pooled)]).enumerate() {
                 let Some(found) = found else { continue };
-                let at = place(names[objective]);
-                let spearman = found.spearman;
-                ledger.note(&at, "r_s", spearman.rho);
-                ledger.note(&at, "p", spearman.p);
+                let part = axis.map_or("pooled", |axis| names[axis]);
+                let at = At { source: "tab:steerability-full", subject: &method.name, part, reading };
+                ledger.note(&at, "r_s", found.rho);
+                ledger.note(&at, "p", found.p);
                 ledger.note(&at, "slope", found.slope);
-                ledger.note(&at, "range", found.range);
-                rows.push(SteeringRow {
-                    method: method.name.clone(),
-                    reading,
-                    axis: Some(objective),
-                    n: found.n,
-                    rho: spearman.rho,
-                    interval: interval(k),
-                    p: spearman.p,
-                    permutation: spearman.exact_p,
-                    holm: f64::NAN,
-                    slope: found.slope,
-                    range: Some(found.range),
-                });
-            }
-            if let Some(pooled) = steering.pooled {
-                let at = place("pooled");
-                ledger.note(&at, "r_s", pooled.rho);
-                ledger.note(&at, "p", pooled.p);
-                ledger.note(&at, "slope", pooled.slope);
-                rows.push(SteeringRow {
-                    method: method.name.clone(),
-                    reading,
-                    axis: None,
-                    n: pooled.n,
-                    rho: pooled.rho,
-                    interval: interval(places.len()),
-                    p: pooled.p,
-                    permutation: Some(pooled.permutation_p),
-                    holm: f64::NAN,
-                    slope: pooled.slope,
-                    range: None,
-                });
+                found.range.into_iter().for_each(|range| ledger.note(&at, "range", range));
+                let interval = intervals.get(k).copied().unwrap_or(Interval::NONE);
+                rows.push(SteeringRow { method: method.name.clone(), reading, axis, found, interval, holm: f64::NAN });
             }
         }
     }
@@ -119,7 +83,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
         for is_pooled in [false, true] {
             let family = || (0..).zip(&rows).filter(|(_, row)| row.reading == reading && row.axis.is_none() == is_pooled);
             let places: Vec<usize> = family().map(|(place, _)| place).collect();
-            let corrected = holm(&family().map(|(_, row)| row.permutation.unwrap_or(row.p)).collect::<Vec<_>>());
+            let corrected = holm(&family().map(|(_, row)| row.found.permutation_p.unwrap_or(row.found.p)).collect::<Vec<_>>());
             places.into_iter().zip(corrected).for_each(|(place, p)| rows[place].holm = p);
         }
     }
@@ -156,14 +120,14 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
         .column("method", Kind::Text, |row| row.method.as_str())
         .column("weights", Kind::Text, |row| row.reading)
         .column("axis", Kind::Text, |row| row.axis.map_or("pooled", |axis| names[axis]))
-        .column("n", Kind::Count, |row| row.n)
-        .column("r_s", Kind::Signed(3), |row| row.rho)
+        .column("n", Kind::Count, |row| row.found.n)
+        .column("r_s", Kind::Signed(3), |row| row.found.rho)
         .column("95%, prompts", Kind::Interval(3), |row| row.interval)
-        .column("p, t", Kind::PValue, |row| row.p)
-        .column("p, by permutation", Kind::PValue, |row| row.permutation)
+        .column("p, t", Kind::PValue, |row| row.found.p)
+        .column("p, by permutation", Kind::PValue, |row| row.found.permutation_p)
         .column("p, Holm", Kind::PValue, |row| row.holm)
-        .column("slope", Kind::Signed(4), |row| row.slope)
-        .column("range", Kind::Number(4), |row| row.range)
+        .column("slope", Kind::Signed(4), |row| row.found.slope)
+        .column("range", Kind::Number(4), |row| row.found.range)
         .build()
         .note("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, by permutation\" permutes the weight vectors,")
         .note(format!("in all ways for up to {MOST_PERMUTED} points, and of more, pooled only, in 99,999 drawn ones: no less than 2.0e-5 can come out."))
