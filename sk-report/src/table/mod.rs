@@ -81,6 +81,11 @@ impl Table {
         self.notes.push(note.into());
         self
     }
+
+    /// Returns the table if it has a row.
+    pub fn non_empty(self) -> Option<Self> {
+        (!self.rows.is_empty()).then_some(self)
+    }
 }
 
 impl From<f64> for Value {

@@ -37,14 +37,14 @@ fn normalization(rows: &[NormalizationRow]) -> Figure {
     Figure::new("with-normalization", "What normalisation changes", chart)
         .caption(format!(
             "Mean paired difference over {} cells with 95% bootstrap intervals. By cell takes the cells of a prompt for independent, by prompt does not.",
-            rows.first().map_or(0, |row| row.pairs)
+            rows.first().map_or(0, |row| row.contrast.n())
         ))
         .see("normalization")
 }
 
 fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
     let figure = Figure::panels(id, format!("{name}: arms against each other"));
-    let n = rows.iter().map(|row| row.pairs);
+    let n = rows.iter().map(|row| row.contrast.n());
     let n = match (n.clone().min(), n.max()) {
         (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
         (_, most) => most.unwrap_or(0).to_string(),
@@ -55,7 +55,7 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
         .fold(figure, |figure, pair| {
             let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
             let names: Vec<String> = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm))).collect();
-            let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.difference, row.percentile)).collect();
+            let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.contrast.mean(), row.percentile)).collect();
             let chart = Intervals::new(&names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates);
             figure.panel(pair, chart)
         })

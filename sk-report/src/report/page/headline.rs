@@ -78,8 +78,11 @@ fn ahead(context: &PageContext<'_>, leads: &[&LeadRow]) -> Figure {
     let chart = Intervals::new(&rows, Axis::new("ΔF1 (mean paired difference)"))
         .series("by prompt", Style::Tone(0), &estimates(|row| row.by_prompt))
         .series("by cell", Style::Tone(1), &estimates(|row| row.by_cell));
-    let n: Vec<String> =
-        rows.iter().zip(leads).map(|(row, lead)| format!("{row} {} cells of {} prompts", lead.cells, lead.prompts)).collect();
+    let n: Vec<String> = rows
+        .iter()
+        .zip(leads)
+        .map(|(row, lead)| format!("{row} {} cells of {} prompts", lead.contrast.n(), lead.contrast.clusters().len()))
+        .collect();
     Figure::new("ahead", format!("How far {reference} is ahead in F1"), chart)
         .caption(format!(
             "Mean difference, right of 0 where the reference is ahead, with 95% percentile bootstrap intervals, resampling whole prompts or single cells; n = {}. Cells of one prompt are \

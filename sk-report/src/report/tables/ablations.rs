@@ -59,16 +59,11 @@ pub(in crate::report) struct ArmRow {
     /// The arms, as `first − second`.
     pub(in crate::report) arms: String,
     pub(in crate::report) measure: String,
-    pub(in crate::report) pairs: usize,
-    pub(in crate::report) difference: f64,
+    pub(in crate::report) contrast: Contrast,
     pub(in crate::report) percentile: Interval,
     bca: Interval,
-    p: f64,
     /// The p-value after Holm's correction over the pairs of arms.
     pub(in crate::report) holm: f64,
-    pratt: f64,
-    first_larger: f64,
-    ties: f64,
 }
 
 /// Returns the table of means by arm, the table of pairwise comparisons, and the rows of the
@@ -121,21 +116,15 @@ fn rows(ablation: &Ablation, measures: &[Measure], resampling: Resampling) -> Ve
         let contrasts: Vec<_> =
             pairs.iter().map(|(first, second)| Contrast::of(&first.cells, &second.cells, of).snapped()).collect();
         let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
-        for (((pair, contrast), p), holm) in pairs.iter().zip(&contrasts).zip(&tests).zip(holm(&tests)) {
+        for (((first, second), contrast), holm) in pairs.iter().zip(contrasts).zip(holm(&tests)) {
             let bootstrap = contrast.bootstrap(resampling);
-            let rate = contrast.win_rate();
             rows.push(ArmRow {
-                arms: format!("{} − {}", pair.0.name, pair.1.name),
+                arms: format!("{} − {}", first.name, second.name),
                 measure: measure.clone(),
-                pairs: contrast.n(),
-                difference: contrast.mean(),
+                contrast,
                 percentile: bootstrap.percentile(LEVEL),
                 bca: bootstrap.bca(LEVEL),
-                p: *p,
                 holm,
-                pratt: contrast.wilcoxon(ZeroRule::Pratt).p,
-                first_larger: rate.of_all(),
-                ties: rate.of_ties(),
             });
         }
     }
@@ -146,15 +135,15 @@ fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
     let table = Table::of(id, format!("{}: arms against each other", ablation.name), rows)
         .column("first − second", Kind::Text, |row| row.arms.as_str())
         .column("measure", Kind::Text, |row| row.measure.as_str())
-        .column("pairs", Kind::Count, |row| row.pairs)
-        .column("Δ", Kind::Signed(4), |row| row.difference)
+        .column("pairs", Kind::Count, |row| row.contrast.n())
+        .column("Δ", Kind::Signed(4), |row| row.contrast.mean())
         .column("95% percentile", Kind::Interval(4), |row| row.percentile)
         .column("95% BCa", Kind::Interval(4), |row| row.bca)
-        .column("p", Kind::PValue, |row| row.p)
+        .column("p", Kind::PValue, |row| row.contrast.wilcoxon(ZeroRule::Wilcox).p)
         .column("p, Holm", Kind::PValue, |row| row.holm)
-        .column("p, pratt", Kind::PValue, |row| row.pratt)
-        .column("first larger %", Kind::Percent, |row| row.first_larger)
-        .column("ties %", Kind::Percent, |row| row.ties)
+        .column("p, pratt", Kind::PValue, |row| row.contrast.wilcoxon(ZeroRule::Pratt).p)
+        .column("first larger %", Kind::Percent, |row| row.contrast.win_rate().of_all())
+        .column("ties %", Kind::Percent, |row| row.contrast.win_rate().of_ties())
         .build();
     table.note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
 }

@@ -31,23 +31,20 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
             rows.push((&classifier.column, measure.name, cells.len(), prompts, correlation.rho, interval, of(true), of(false)));
         }
     }
-    (!rows.is_empty()).then(|| {
-        Table::of("classifiers", "Classifiers against the judge", &rows)
-            .column("classifier", Kind::Text, |(column, ..)| column.as_str())
-            .column("judge", Kind::Text, |(_, measure, ..)| measure.as_str())
-            .column("cells", Kind::Count, |(_, _, cells, ..)| *cells)
-            .column("prompts", Kind::Count, |(_, _, _, prompts, ..)| *prompts)
-            .column("ρ", Kind::Signed(3), |(.., rho, _, _, _)| *rho)
-            .column("95%, prompts", Kind::Interval(3), |(.., interval, _, _)| *interval)
-            .column("flagged", Kind::Count, |(.., flagged, _)| flagged.len())
-            .column("judge, flagged", Kind::Number(3), |(.., flagged, _)| mean(flagged))
-            .column("judge, others", Kind::Number(3), |(.., others)| mean(others))
-            .build()
-            .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
-            .note(
-                "Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.",
-            )
-    })
+    Table::of("classifiers", "Classifiers against the judge", &rows)
+        .column("classifier", Kind::Text, |(column, ..)| column.as_str())
+        .column("judge", Kind::Text, |(_, measure, ..)| measure.as_str())
+        .column("cells", Kind::Count, |(_, _, cells, ..)| *cells)
+        .column("prompts", Kind::Count, |(_, _, _, prompts, ..)| *prompts)
+        .column("ρ", Kind::Signed(3), |(.., rho, _, _, _)| *rho)
+        .column("95%, prompts", Kind::Interval(3), |(.., interval, _, _)| *interval)
+        .column("flagged", Kind::Count, |(.., flagged, _)| flagged.len())
+        .column("judge, flagged", Kind::Number(3), |(.., flagged, _)| mean(flagged))
+        .column("judge, others", Kind::Number(3), |(.., others)| mean(others))
+        .build()
+        .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
+        .note("Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.")
+        .non_empty()
 }
 
 /// Bootstraps the rank correlation of cells over prompts. Also returns the number of prompts.

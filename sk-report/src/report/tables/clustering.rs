@@ -11,15 +11,12 @@ pub(in crate::report) struct LeadRow {
     pub(in crate::report) other: String,
     /// Whether the other is a separate method, not the reference without normalisation.
     pub(in crate::report) is_rival: bool,
-    pub(in crate::report) cells: usize,
-    pub(in crate::report) prompts: usize,
     /// Reference minus other.
+    pub(in crate::report) contrast: Contrast,
     pub(in crate::report) difference: f64,
     pub(in crate::report) by_cell: Interval,
     pub(in crate::report) by_prompt: Interval,
     bca: Interval,
-    p_by_cell: f64,
-    p: f64,
     /// The p-value by prompt, corrected within its family.
     pub(in crate::report) holm: f64,
 }
@@ -36,20 +33,17 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
     let mut rows = Vec::new();
     for (is_rival, family) in [(true, against.collect::<Vec<_>>()), (false, normalization.collect())] {
         let tests: Vec<f64> = family.iter().map(|(_, _, contrast)| contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p).collect();
-        for (((measure, other, contrast), p), holm) in family.into_iter().zip(&tests).zip(holm(&tests)) {
+        for ((measure, other, contrast), holm) in family.into_iter().zip(holm(&tests)) {
             let by_prompt = contrast.bootstrap_by_prompt(context.resampling);
             rows.push(LeadRow {
                 measure,
                 other: other.name.clone(),
                 is_rival,
-                cells: contrast.n(),
-                prompts: contrast.clusters().len(),
                 difference: contrast.mean(),
                 by_cell: contrast.bootstrap(context.resampling).percentile(LEVEL),
                 by_prompt: by_prompt.percentile(LEVEL),
                 bca: by_prompt.bca(LEVEL),
-                p_by_cell: contrast.wilcoxon(ZeroRule::Wilcox).p,
-                p: *p,
+                contrast,
                 holm,
             });
         }
@@ -61,21 +55,19 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
 /// independent.
 pub(super) fn table(context: &TableContext<'_>, rows: &[LeadRow]) -> Option<Table> {
     let reference = &context.reference.name;
-    let table = Table::of("clustering", "Contrasts by cell and by prompt", rows)
+    Table::of("clustering", "Contrasts by cell and by prompt", rows)
         .column("contrast", Kind::Text, |row| format!("{}: {reference} − {}", row.measure, row.other))
-        .column("cells", Kind::Count, |row| row.cells)
-        .column("prompts", Kind::Count, |row| row.prompts)
+        .column("cells", Kind::Count, |row| row.contrast.n())
+        .column("prompts", Kind::Count, |row| row.contrast.clusters().len())
         .column("Δ", Kind::Signed(4), |row| row.difference)
         .column("95%, cells", Kind::Interval(4), |row| row.by_cell)
         .column("95%, prompts", Kind::Interval(4), |row| row.by_prompt)
         .column("95% BCa, prompts", Kind::Interval(4), |row| row.bca)
-        .column("p, cells", Kind::PValue, |row| row.p_by_cell)
-        .column("p, prompts", Kind::PValue, |row| row.p)
+        .column("p, cells", Kind::PValue, |row| row.contrast.wilcoxon(ZeroRule::Wilcox).p)
+        .column("p, prompts", Kind::PValue, |row| row.contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p)
         .column("p, prompts, Holm", Kind::PValue, |row| row.holm)
-        .build();
-    (!rows.is_empty()).then(|| {
-        table
-            .note("By prompt: whole prompts are resampled, and the signed-rank test is over the mean differences of prompts.")
-            .note("F1 is 0 where an axis is, and differences equal on paper tie. Holm's correction within methods and within normalisation.")
-    })
+        .build()
+        .note("By prompt: whole prompts are resampled, and the signed-rank test is over the mean differences of prompts.")
+        .note("F1 is 0 where an axis is, and differences equal on paper tie. Holm's correction within methods and within normalisation.")
+        .non_empty()
 }

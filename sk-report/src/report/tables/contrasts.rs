@@ -6,9 +6,6 @@ use crate::table::Kind;
 /// The table of contrasts of every other method with the reference, by cell, as published.
 pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<Table> {
     let others = context.others();
-    if others.is_empty() {
-        return None;
-    }
     let contrasts: Vec<_> = others.iter().map(|other| context.contrast(other)).collect();
     let wilcoxon: Vec<Wilcoxon> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox)).collect();
     let tests: Vec<f64> = wilcoxon.iter().map(|test| test.p).collect();
@@ -27,7 +24,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         ledger.note(&At { reading: "F1 = 0 where an axis is", ..at }, "p", exact.wilcoxon(ZeroRule::Wilcox).p);
         let won = 100.0 * exact.win_rate().of_all();
         ledger.note(&At { source: "tab:main", reading: "F1 = 0 where an axis is", ..at }, "win%", won);
-        rows.push((other, contrast, bootstrap, interval, p, corrected));
+        rows.push((other, contrast, (bootstrap.estimate(), interval, bootstrap.bca(LEVEL)), (*p, corrected)));
     }
     if let Some(raw) = context.raw {
         // The arm without normalisation was run on the stratified half of the prompts only.
@@ -38,24 +35,24 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         let at = At { source: "sec:main", subject: &context.reference.name, part: "", reading: "" };
         ledger.note(&at, "largest p on the half", largest);
     }
-    let table = Table::of("contrasts", format!("F1 of each method minus that of {}, by cell", context.reference.name), &rows)
+    Table::of("contrasts", format!("F1 of each method minus that of {}, by cell", context.reference.name), &rows)
         .column("method", Kind::Text, |(other, ..)| other.name.as_str())
         .column("pairs", Kind::Count, |(_, contrast, ..)| contrast.n())
-        .column("ΔF1", Kind::Signed(4), |(_, _, bootstrap, ..)| bootstrap.estimate())
-        .column("95% percentile", Kind::Interval(4), |(_, _, _, percentile, ..)| *percentile)
-        .column("95% BCa", Kind::Interval(4), |(_, _, bootstrap, ..)| bootstrap.bca(LEVEL))
-        .column("p", Kind::PValue, |(.., p, _)| **p)
-        .column("p, Holm", Kind::PValue, |(.., corrected)| *corrected)
+        .column("ΔF1", Kind::Signed(4), |(_, _, (difference, ..), _)| *difference)
+        .column("95% percentile", Kind::Interval(4), |(_, _, (_, percentile, _), _)| *percentile)
+        .column("95% BCa", Kind::Interval(4), |(_, _, (.., bca), _)| *bca)
+        .column("p", Kind::PValue, |(.., (p, _))| *p)
+        .column("p, Holm", Kind::PValue, |(.., (_, corrected))| *corrected)
         .column("reference wins %", Kind::Percent, |(_, contrast, ..)| contrast.win_rate().of_all())
         .column("ties %", Kind::Percent, |(_, contrast, ..)| contrast.win_rate().of_ties())
-        .build();
-    let paired = "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell,";
-    Some(
-        table
-            .note(format!("{paired} {}.", context.treatment()))
-            .note(format!("p: Wilcoxon signed-rank, two-sided, zeros dropped, {}. A tie is no win.", null(&wilcoxon)))
-            .note("These treat the cells of one prompt as independent; the table on clustering does not."),
-    )
+        .build()
+        .note(format!(
+            "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell, {}.",
+            context.treatment()
+        ))
+        .note(format!("p: Wilcoxon signed-rank, two-sided, zeros dropped, {}. A tie is no win.", null(&wilcoxon)))
+        .note("These treat the cells of one prompt as independent; the table on clustering does not.")
+        .non_empty()
 }
 
 /// Names the null distribution of the tests.

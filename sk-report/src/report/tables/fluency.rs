@@ -41,11 +41,8 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<FluencyRow> {
 /// The table of each method's perplexity, also relative to the reference; `None` if it was not
 /// measured.
 pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<Table> {
-    if rows.is_empty() {
-        return None;
-    }
     let title = format!("Fluency: perplexity, and its change against {}", context.reference.name);
-    let table = Table::of("fluency", title, rows)
+    Table::of("fluency", title, rows)
         .column("method", Kind::Text, |row| row.method.as_str())
         .column("n", Kind::Count, |row| row.n)
         .column("perplexity", Kind::Number(2), |row| row.perplexity)
@@ -53,12 +50,12 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<T
         .column("change", Kind::Signed(3), |row| row.change.map(|(change, _)| change))
         .column("low", Kind::Signed(3), |row| row.change.map(|(_, interval)| interval.low))
         .column("high", Kind::Signed(3), |row| row.change.map(|(_, interval)| interval.high))
-        .build();
-    Some(
-        table
-            .note("Perplexity: the geometric mean over responses of each one's, under a language model that neither drafts nor steers.")
-            .note("Change: of paired responses, +0.050 is five per cent more perplexity; interval by resampling prompts."),
-    )
+        .build()
+        .note(
+            "Perplexity: the geometric mean over responses of each one's, under a language model that neither drafts nor steers.",
+        )
+        .note("Change: of paired responses, +0.050 is five per cent more perplexity; interval by resampling prompts.")
+        .non_empty()
 }
 
 /// Returns the negative log-likelihood per token of a response in nats: −log fluency.

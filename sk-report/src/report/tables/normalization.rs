@@ -19,7 +19,7 @@ pub(super) fn measures(context: &TableContext<'_>, floor: f64) -> Vec<Measure> {
 #[derive(Debug, Clone)]
 pub(in crate::report) struct NormalizationRow {
     pub(in crate::report) measure: String,
-    pub(in crate::report) pairs: usize,
+    pub(in crate::report) contrast: Contrast,
     with: f64,
     without: f64,
     pub(in crate::report) difference: f64,
@@ -27,7 +27,6 @@ pub(in crate::report) struct NormalizationRow {
     pub(in crate::report) percentile: Interval,
     pub(in crate::report) bca: Interval,
     pub(in crate::report) by_prompt: Interval,
-    p: f64,
     holm: f64,
 }
 
@@ -39,47 +38,43 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Norma
     let measures = measures(context, context.floor());
     let contrasts: Vec<_> = measures.iter().map(|measure| context.pair(with, without, &measure.of)).collect();
     let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
-    let family = holm(&tests);
-    let row = |(i, (Measure { name, of }, contrast)): (usize, (&Measure, &Contrast))| {
-        let at = At { source: "tab:cbn", subject: name, part: "", reading: "" };
+    let mut rows = Vec::new();
+    for (((Measure { name, of }, contrast), p), holm) in measures.into_iter().zip(contrasts).zip(&tests).zip(holm(&tests)) {
+        let at = At { source: "tab:cbn", subject: &name, part: "", reading: "" };
         let bootstrap = contrast.bootstrap(context.resampling);
         let percentile = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
-        let (on, off) = (mean_of_paired(with, without, of), mean_of_paired(without, with, of));
-        [("with", on), ("without", off), ("p", tests[i])]
-            .into_iter()
-            .for_each(|(quantity, value)| ledger.note(&at, quantity, value));
-        NormalizationRow {
-            measure: name.clone(),
-            pairs: contrast.n(),
+        let (on, off) = (mean_of_paired(with, without, &of), mean_of_paired(without, with, &of));
+        ledger.note(&at, "with", on);
+        ledger.note(&at, "without", off);
+        ledger.note(&at, "p", *p);
+        rows.push(NormalizationRow {
+            measure: name,
             with: on,
             without: off,
             difference: contrast.mean(),
             percentile,
             bca: bootstrap.bca(LEVEL),
             by_prompt: contrast.bootstrap_by_prompt(context.resampling).percentile(LEVEL),
-            p: tests[i],
-            holm: family[i],
-        }
-    };
-    measures.iter().zip(&contrasts).enumerate().map(row).collect()
+            contrast,
+            holm,
+        });
+    }
+    rows
 }
 
 /// The table that compares the scheme with and without normalisation, on the prompts that both
 /// answered.
 pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Option<Table> {
-    if rows.is_empty() {
-        return None;
-    }
     let table = Table::of("normalization", format!("{} with normalisation and without", context.reference.name), rows)
         .column("", Kind::Text, |row| row.measure.as_str())
-        .column("pairs", Kind::Count, |row| row.pairs)
+        .column("pairs", Kind::Count, |row| row.contrast.n())
         .column("with", Kind::Number(3), |row| row.with)
         .column("without", Kind::Number(3), |row| row.without)
         .column("Δ", Kind::Signed(3), |row| row.difference)
         .column("95% percentile", Kind::Interval(3), |row| row.percentile)
         .column("95% BCa", Kind::Interval(3), |row| row.bca)
         .column("95%, prompts", Kind::Interval(3), |row| row.by_prompt)
-        .column("p", Kind::PValue, |row| row.p)
+        .column("p", Kind::PValue, |row| row.contrast.wilcoxon(ZeroRule::Wilcox).p)
         .column("p, Holm", Kind::PValue, |row| row.holm)
         .build();
     let table = table.note(format!(
@@ -87,13 +82,9 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Op
          prompt, whole prompts are resampled.",
         context.treatment()
     ));
-    Some(if context.of_the_paper {
-        table.note(
-            "The paper's arm without normalisation also dropped two other standardisations and was post-processed differently.",
-        )
-    } else {
-        table
-    })
+    let paper =
+        "The paper's arm without normalisation also dropped two other standardisations and was post-processed differently.";
+    if context.of_the_paper { table.note(paper) } else { table }.non_empty()
 }
 
 /// Returns the mean over the cells whose partner has the measure too.

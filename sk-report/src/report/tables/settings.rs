@@ -7,7 +7,7 @@ use sk_scheme::Parameter;
 pub(super) fn table(recorded: &Recorded) -> Option<Table> {
     let numbers: Vec<&Parameter> = Parameter::searchable().collect();
     let symbols = numbers.iter().map(|parameter| parameter.symbol);
-    let table = Table::of("settings", "What schemes ran with", &recorded.settings)
+    Table::of("settings", "What schemes ran with", &recorded.settings)
         .column("scheme", Kind::Text, |(scheme, _)| scheme.as_str())
         .columns(symbols, Kind::Number(3), |(_, kept), place| kept.of.numbers.get(numbers[place].name).copied())
         .column("precision", Kind::Text, |(_, kept)| kept.of.precision.as_str())
@@ -18,8 +18,10 @@ pub(super) fn table(recorded: &Recorded) -> Option<Table> {
         .column("backbone", Kind::Text, |(_, kept)| kept.sources.get("backbone").map(String::as_str))
         .column("drafter", Kind::Text, |(_, kept)| kept.sources.get("drafter").map(String::as_str))
         .column("digest", Kind::Text, |(_, kept)| kept.settings.as_str())
-        .build();
-    let note = "Numbers as the scheme has them, whether its slots read them or not; slots, digests of models, adapters and heads are in the file of \
-                settings beside the records.";
-    (!table.rows.is_empty()).then(|| table.note(note))
+        .build()
+        .note(
+            "Numbers as the scheme has them, whether its slots read them or not; slots, digests of models, adapters and heads are in the file of \
+                settings beside the records.",
+        )
+        .non_empty()
 }
