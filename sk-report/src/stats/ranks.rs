@@ -3,8 +3,10 @@
 /// Ranks are stored doubled, as integers, so that sums of ranks are exact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranks {
-    doubled: Vec<u64>,
-    ties: Vec<usize>,
+    /// Twice each rank.
+    pub doubled: Vec<u64>,
+    /// The number of values that share each distinct value, in ascending order of value.
+    pub ties: Vec<usize>,
 }
 
 impl Ranks {
@@ -25,16 +27,6 @@ impl Ranks {
             first = last;
         }
         Self { doubled, ties }
-    }
-
-    /// Returns twice each rank.
-    pub fn doubled(&self) -> &[u64] {
-        &self.doubled
-    }
-
-    /// Returns the number of values that share each distinct value, in ascending order of value.
-    pub fn tie_sizes(&self) -> &[usize] {
-        &self.ties
     }
 
     /// Returns whether any two values are equal.

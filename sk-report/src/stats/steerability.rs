@@ -111,7 +111,7 @@ fn pool<P: AsRef<[f64]>, Q: AsRef<[f64]>>(weights: &[P], achieved: &[Q], axes: u
 
 /// Returns Spearman's coefficient, NaN if it is undefined.
 fn coefficient(x: &[f64], y: &[f64]) -> f64 {
-    correlation(Ranks::of(x).doubled(), Ranks::of(y).doubled()).unwrap_or(f64::NAN)
+    correlation(&Ranks::of(x).doubled, &Ranks::of(y).doubled).unwrap_or(f64::NAN)
 }
 
 impl Follow {
@@ -124,12 +124,12 @@ impl Follow {
     /// Computes the statistics from weights and standardised values, `axes` of each per point.
     fn of_pooled(x: &[f64], y: &[f64], axes: usize, seed: u64) -> Option<Self> {
         let (ranks_x, ranks_y) = (Ranks::of(x), Ranks::of(y));
-        let rho = correlation(ranks_x.doubled(), ranks_y.doubled())?;
+        let rho = correlation(&ranks_x.doubled, &ranks_y.doubled)?;
         // Permuting points moves whole rows of weights. The pooled ranks stay the same, and only
         // their pairing changes.
         let dot = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<u64>();
-        let rows = || ranks_y.doubled().chunks(axes);
-        let cost: Vec<Vec<u64>> = ranks_x.doubled().chunks(axes).map(|x| rows().map(|y| dot(x, y)).collect()).collect();
+        let rows = || ranks_y.doubled.chunks(axes);
+        let cost: Vec<Vec<u64>> = ranks_x.doubled.chunks(axes).map(|x| rows().map(|y| dot(x, y)).collect()).collect();
         let position = enumerate(&cost).unwrap_or_else(|| draw(&cost, seed));
         let (n, p, permutation_p) = (x.len(), approximate_p(rho, x.len()), Some(position.two_sided()));
         Some(Self { n, rho, p, permutation_p, slope: slope(x, y), range: None })

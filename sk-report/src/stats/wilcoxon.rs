@@ -49,7 +49,7 @@ impl Wilcoxon {
         let ranks = Ranks::of(&ranked.iter().map(|difference| difference.abs()).collect::<Vec<_>>());
         // Doubled ranks of the differences that `counts` selects.
         let doubled = |counts: fn(f64) -> bool| -> Vec<u64> {
-            ranked.iter().zip(ranks.doubled()).filter(|(difference, _)| counts(**difference)).map(|(_, &rank)| rank).collect()
+            ranked.iter().zip(&ranks.doubled).filter(|(difference, _)| counts(**difference)).map(|(_, &rank)| rank).collect()
         };
         let sum = |counts| doubled(counts).iter().sum::<u64>();
         let share = if rule == ZeroRule::Zsplit { sum(|d| d == 0.0) as f64 / 4.0 } else { 0.0 };
@@ -94,8 +94,8 @@ fn exact_p(ranks: &[u64], observed: u64) -> f64 {
 fn normal_p(ranks: &Ranks, unsigned: usize, positive: f64) -> f64 {
     let first = |n: f64| n * (n + 1.0);
     let second = |n: f64| n * (n + 1.0) * (2.0 * n + 1.0);
-    let (n, zeros) = (ranks.doubled().len() as f64, unsigned as f64);
-    let tied = ranks.tie_sizes().iter().skip(usize::from(unsigned > 0));
+    let (n, zeros) = (ranks.doubled.len() as f64, unsigned as f64);
+    let tied = ranks.ties.iter().skip(usize::from(unsigned > 0));
     let ties: f64 = tied.map(|&size| (size as f64).powi(3) - size as f64).sum();
     let mean = (first(n) - first(zeros)) / 4.0;
     let std = ((second(n) - second(zeros) - ties / 2.0) / 24.0).sqrt();

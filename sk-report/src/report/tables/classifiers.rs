@@ -51,7 +51,7 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
 fn bootstrap(cells: &[(u32, f64, f64)], context: &TableContext<'_>) -> (Bootstrap, usize) {
     let ranks = |of: fn(&(u32, f64, f64)) -> f64| -> Vec<f64> {
         let values: Vec<f64> = cells.iter().map(of).collect();
-        Ranks::of(&values).doubled().iter().map(|&rank| rank as f64).collect()
+        Ranks::of(&values).doubled.iter().map(|&rank| rank as f64).collect()
     };
     let mut prompts: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for ((cell, x), y) in cells.iter().zip(ranks(|cell| cell.1)).zip(ranks(|cell| cell.2)) {
