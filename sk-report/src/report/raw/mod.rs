@@ -142,7 +142,7 @@ impl RawResults {
     pub fn text(&self, method: &str, cell: &Cell) -> Option<&Text> {
         let configuration = self.sweep.points.get(cell.configuration)?.name.clone();
         let id = self.ids.get(&(method.to_owned(), configuration, cell.prompt))?;
-        self.recorded.as_ref()?.text(id)
+        self.recorded.as_ref()?.texts.get(id)
     }
 }
 

@@ -29,14 +29,13 @@ pub struct Recorded {
     pub settings: Vec<(String, KeptSettings)>,
     /// Whether the traces of the records were found.
     pub traced: bool,
-    texts: HashMap<String, Text>,
+    /// The prompt and the response of each id.
+    pub texts: HashMap<String, Text>,
 }
 
 /// A prompt and a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// The name of the prompt.
-    pub prompt_id: String,
     /// The dialogue.
     pub prompt: String,
     /// The response.
@@ -75,17 +74,9 @@ impl Recorded {
             Some((end, path)) => steps::read(path, *end, &records)?,
             None => (Vec::new(), Vec::new()),
         };
-        let text = |record: SweepRecord| {
-            let SweepRecord { id, prompt_id, prompt, response, .. } = record;
-            (id, Text { prompt_id, prompt, response })
-        };
+        let text = |record: SweepRecord| (record.id, Text { prompt: record.prompt, response: record.response });
         let runs = Runs::by_scheme(&records, &steps);
         let texts = records.into_iter().map(text).collect();
         Ok((Self { runs, cut, unjudged, unrecorded, settings, traced: traces.is_some(), texts }, steps))
-    }
-
-    /// Returns the prompt and the response with this id.
-    pub fn text(&self, id: &str) -> Option<&Text> {
-        self.texts.get(id)
     }
 }
