@@ -1,6 +1,7 @@
 use serde::Serialize;
 
 use super::Figure;
+use super::table::TableView;
 use crate::table::Table;
 
 /// A section of a page, with a heading.
@@ -24,18 +25,9 @@ pub(super) enum Block {
     /// Charts.
     Figure(Box<Figure>),
     /// A table, collapsed if it belongs to the appendix.
-    Table(Box<ShownTable>),
+    Table(Box<TableView>),
     /// A prompt and its answers, side by side.
     Exchange(Box<Exchange>),
-}
-
-/// A table, and the prompts that its rows refer to.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ShownTable {
-    pub(super) table: Table,
-    /// The index of the column that names prompts, and the prompt text of each row, `None` if
-    /// unknown. The cell shows the beginning of the text, and its tooltip the whole text.
-    pub(super) prompts: Option<(usize, Vec<Option<String>>)>,
 }
 
 /// A key number with its name.
@@ -105,14 +97,14 @@ impl Section {
     /// Adds a table.
     #[must_use]
     pub fn table(self, table: Table) -> Self {
-        self.block(Block::Table(Box::new(ShownTable { table, prompts: None })))
+        self.block(Block::Table(Box::new(TableView::of(table))))
     }
 
     /// Adds a table whose `column` names prompts. `prompts` holds the prompt text of each row,
-    /// `None` if unknown.
+    /// `None` if unknown. A cell shows the beginning of the text, and its tooltip the whole text.
     #[must_use]
-    pub fn table_on_prompts(self, table: Table, column: usize, prompts: Vec<Option<String>>) -> Self {
-        self.block(Block::Table(Box::new(ShownTable { table, prompts: Some((column, prompts)) })))
+    pub fn table_on_prompts(self, table: Table, column: usize, prompts: &[Option<String>]) -> Self {
+        self.block(Block::Table(Box::new(TableView::of(table).naming(column, prompts))))
     }
 
     /// Adds a prompt and its answers.
@@ -137,7 +129,7 @@ impl Section {
         let content = |block: &Block| match block {
             Block::Paragraph(_) | Block::Missing(_) => false,
             Block::Facts(facts) => !facts.is_empty(),
-            Block::Table(shown) => !shown.table.rows.is_empty(),
+            Block::Table(table) => !table.rows.is_empty(),
             Block::Figure(_) | Block::Exchange(_) => true,
         };
         if self.blocks.iter().any(content) {

@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use super::block::ShownTable;
+use super::table::TableView;
 use crate::chart::Plot;
 use crate::table::Table;
 
@@ -28,7 +28,7 @@ struct Panel {
 #[serde(rename_all = "lowercase")]
 enum Behind {
     /// A table of its own, which expands under the figure.
-    Table(Box<ShownTable>),
+    Table(Box<TableView>),
     /// A table elsewhere on the page, by its id.
     Elsewhere(String),
 }
@@ -37,22 +37,18 @@ impl Figure {
     /// Creates a figure of one chart. `id` is its fragment in the page's address and must be unique
     /// on the page.
     pub fn new(id: impl Into<String>, title: impl Into<String>, plot: impl Into<Plot>) -> Self {
-        let panel = Panel { title: String::new(), plot: plot.into() };
-        Self { panels: vec![panel], ..Self::panels(id, title) }
+        Self::panels(id, title, [("", plot)])
     }
 
-    /// Creates a figure of several charts, side by side as far as they fit. Add charts with
-    /// [`panel`](Self::panel).
-    pub fn panels(id: impl Into<String>, title: impl Into<String>) -> Self {
-        let title = title.into();
-        Self { id: id.into(), alt: title.clone(), title, caption: String::new(), panels: Vec::new(), behind: None }
-    }
-
-    /// Adds a chart with its own title.
-    #[must_use]
-    pub fn panel(mut self, title: impl Into<String>, plot: impl Into<Plot>) -> Self {
-        self.panels.push(Panel { title: title.into(), plot: plot.into() });
-        self
+    /// Creates a figure of several charts with their own titles, side by side as far as they fit.
+    pub fn panels<T: Into<String>, P: Into<Plot>>(
+        id: impl Into<String>,
+        title: impl Into<String>,
+        panels: impl IntoIterator<Item = (T, P)>,
+    ) -> Self {
+        let (title, caption) = (title.into(), String::new());
+        let panels = panels.into_iter().map(|(title, plot)| Panel { title: title.into(), plot: plot.into() }).collect();
+        Self { id: id.into(), alt: title.clone(), title, caption, panels, behind: None }
     }
 
     /// Sets the caption: what is shown, the sample size, and the meaning of intervals and bands.
@@ -72,7 +68,7 @@ impl Figure {
     /// Adds the table of the plotted numbers, collapsed under the figure.
     #[must_use]
     pub fn behind(mut self, table: Table) -> Self {
-        self.behind = Some(Behind::Table(Box::new(ShownTable { table, prompts: None })));
+        self.behind = Some(Behind::Table(Box::new(TableView::of(table))));
         self
     }
 

@@ -1,40 +1,33 @@
 //! Tables as the template reads them: the printed text, and the full-precision values behind it.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::block::ShownTable;
 use super::prompt::clipped;
 use crate::table::{Column, Kind, Table, Value, headings, print, record};
 
-impl Serialize for ShownTable {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        TableView::of(&self.table, self.prompts.as_ref()).serialize(serializer)
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct TableView<'a> {
-    id: &'a str,
-    title: &'a str,
-    columns: Vec<ColumnView<'a>>,
-    rows: Vec<Vec<CellView>>,
-    notes: &'a [String],
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct TableView {
+    id: String,
+    title: String,
+    columns: Vec<ColumnView>,
+    pub(super) rows: Vec<Vec<CellView>>,
+    notes: Vec<String>,
     appendix: bool,
     /// CSS classes under which only the first columns are shown until the reader expands the table:
     /// `narrow` on small screens, `wide` on all screens.
     folds: &'static str,
 }
 
-#[derive(Debug, Serialize)]
-struct ColumnView<'a> {
-    heading: &'a str,
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ColumnView {
+    heading: String,
     /// The CSV headings, as JSON.
     fields: String,
     number: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct CellView {
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct CellView {
     text: String,
     /// The CSV fields, as JSON.
     fields: String,
@@ -52,45 +45,40 @@ const FIT: [usize; 2] = [4, 8];
 /// The most characters of a name that is not broken across lines.
 const SHORT: usize = 18;
 
-impl<'a> TableView<'a> {
-    /// Builds the view of a table. The prompts' texts replace their names in one column.
-    fn of(table: &'a Table, prompts: Option<&'a (usize, Vec<Option<String>>)>) -> Self {
-        let row = |(row, values): (usize, &Vec<Value>)| {
-            let mut cells: Vec<CellView> =
-                table.columns.iter().zip(values).map(|(column, value)| CellView::of(column, value)).collect();
-            if let Some((column, texts)) = prompts
-                && let Some(Some(text)) = texts.get(row)
-            {
-                cells[*column].name(text);
-            }
-            cells
+impl TableView {
+    pub(super) fn of(table: Table) -> Self {
+        let column = |column: &Column| ColumnView {
+            heading: column.heading.clone(),
+            fields: json(headings(column)),
+            number: column.kind != Kind::Text,
         };
-        let mut columns: Vec<ColumnView<'_>> = table.columns.iter().map(ColumnView::of).collect();
-        if let Some((column, texts)) = prompts
-            && texts.iter().any(Option::is_some)
-        {
-            columns[*column].number = false;
-        }
-        let folds = match table.columns.len() {
-            few if few <= FIT[0] => "",
-            some if some <= FIT[1] => "narrow",
-            _ => "narrow wide",
-        };
+        let row =
+            |values: &Vec<Value>| table.columns.iter().zip(values).map(|(column, value)| CellView::of(column, value)).collect();
         Self {
-            id: &table.id,
-            title: &table.title,
-            columns,
-            rows: table.rows.iter().enumerate().map(row).collect(),
-            notes: &table.notes,
+            columns: table.columns.iter().map(column).collect(),
+            rows: table.rows.iter().map(row).collect(),
+            folds: match table.columns.len() {
+                few if few <= FIT[0] => "",
+                some if some <= FIT[1] => "narrow",
+                _ => "narrow wide",
+            },
+            id: table.id,
+            title: table.title,
+            notes: table.notes,
             appendix: table.appendix,
-            folds,
         }
     }
-}
 
-impl<'a> ColumnView<'a> {
-    fn of(column: &'a Column) -> Self {
-        Self { heading: &column.heading, fields: json(headings(column)), number: column.kind != Kind::Text }
+    /// Replaces the names of prompts in a column by the beginning of their texts, with the whole
+    /// text as the tooltip. `prompts` holds the text of each row, `None` if unknown.
+    pub(super) fn naming(mut self, column: usize, prompts: &[Option<String>]) -> Self {
+        for (row, prompt) in self.rows.iter_mut().zip(prompts) {
+            let Some(prompt) = prompt else { continue };
+            let (text, whole) = (clipped(prompt), Some(prompt.trim().to_owned()));
+            row[column] = CellView { text, whole, number: false, short: false, ..row[column].clone() };
+            self.columns[column].number = false;
+        }
+        self
     }
 }
 
@@ -109,13 +97,6 @@ impl CellView {
             number: column.kind != Kind::Text,
             whole: None,
         }
-    }
-
-    /// Shows the beginning of a prompt, with the whole prompt as the tooltip.
-    fn name(&mut self, prompt: &str) {
-        self.text = clipped(prompt);
-        self.whole = Some(prompt.trim().to_owned());
-        (self.number, self.short) = (false, false);
     }
 }
 
@@ -158,8 +139,7 @@ mod tests {
             .column("case", Kind::Text, |_| "best")
             .column("prompt", Kind::Count, |prompt| *prompt)
             .build();
-        let prompts = (1, vec![Some("\n\nHuman: Why?\n\nAssistant:".to_owned()), None]);
-        let view = TableView::of(&table, Some(&prompts));
+        let view = TableView::of(table).naming(1, &[Some("\n\nHuman: Why?\n\nAssistant:".to_owned()), None]);
         let shown = |row: usize| (view.rows[row][1].text.as_str(), view.rows[row][1].fields.as_str());
         assert_eq!((shown(0), shown(1)), (("Why?", "[\"0\"]"), ("1", "[\"1\"]")));
         assert_eq!(view.rows[0][1].whole.as_deref(), Some("Human: Why?\n\nAssistant:"));
@@ -169,7 +149,7 @@ mod tests {
     fn a_table_folds_by_its_columns() {
         let folds = |count: usize| {
             let table = Table::of("x", "X", &[] as &[usize]).columns(vec!["x"; count], Kind::Count, |value, _| *value).build();
-            TableView::of(&table, None).folds
+            TableView::of(table).folds
         };
         assert_eq!([1, 4, 5, 8, 9].map(folds), ["", "", "narrow", "narrow", "narrow wide"]);
         let style = include_str!("page.css");

@@ -5,7 +5,7 @@ mod story;
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use sk_report::chart::{Axis, Bars, HeatMap, Intervals, Lines, Scatter3d, Series, Style, Ternary};
+use sk_report::chart::{Axis, Bars, HeatMap, Intervals, Lines, Plot, Scatter3d, Series, Style, Ternary};
 use sk_report::page::{Answer, Exchange, Fact, Figure, Page, Section};
 use sk_report::stats::Interval;
 use sk_report::table::{Column, Kind, Table, Value};
@@ -85,7 +85,7 @@ fn everything(text: &str) -> Page {
     let fact = Fact { name: text.to_owned(), value: text.to_owned(), detail: text.to_owned() };
     let mut appendix = table("appendix", text);
     appendix.appendix = true;
-    let prompts = vec![Some(text.to_owned()), None];
+    let prompts = [Some(text.to_owned()), None];
     Page {
         title: text.to_owned(),
         verdict: vec![text.to_owned()],
@@ -96,11 +96,11 @@ fn everything(text: &str) -> Page {
                 .missing(text)
                 .facts(vec![fact])
                 .figure(Figure::new("scatter", text, scatter).caption(text).alt(text).behind(table("behind", text)))
-                .figure(Figure::panels("panels", text).panel(text, ternary).panel("b", bars).see("behind")),
+                .figure(Figure::panels("panels", text, [(text, Plot::from(ternary)), ("b", bars.into())]).see("behind")),
             Section::new("two", "Two").figure(Figure::new("intervals", "I", intervals)).figure(Figure::new("lines", "L", lines)),
             Section::new("three", "Three")
                 .figure(Figure::new("heat", "H", heat))
-                .table_on_prompts(table("shown", text), 1, prompts)
+                .table_on_prompts(table("shown", text), 1, &prompts)
                 .table(appendix),
             Section::new("four", "Four").exchange(exchange),
         ],

@@ -43,7 +43,6 @@ fn normalization(rows: &[NormalizationRow]) -> Figure {
 }
 
 fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
-    let figure = Figure::panels(id, format!("{name}: arms against each other"));
     let n = rows.iter().map(|row| row.contrast.n());
     let n = match (n.clone().min(), n.max()) {
         (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
@@ -51,14 +50,13 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
     };
     // Every measure has the same pairs, once each.
     let pairs = rows.iter().filter(|row| row.measure == rows[0].measure).map(|row| row.arms.as_str());
-    pairs
-        .fold(figure, |figure, pair| {
-            let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
-            let names: Vec<String> = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm))).collect();
-            let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.contrast.mean(), row.percentile)).collect();
-            let chart = Intervals::new(&names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates);
-            figure.panel(pair, chart)
-        })
+    let panels = pairs.map(|pair| {
+        let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
+        let names: Vec<String> = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm))).collect();
+        let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.contrast.mean(), row.percentile)).collect();
+        (pair, Intervals::new(&names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates))
+    });
+    Figure::panels(id, format!("{name}: arms against each other"), panels)
         .caption(format!(
             "Mean paired difference, scores from 0 to 1, with 95% percentile bootstrap intervals, {n} pairs; p of the signed-rank test after Holm's \
              correction over the pairs of arms."

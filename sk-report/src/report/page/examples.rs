@@ -25,7 +25,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     let prompt =
         |example: &Example<'_>| context.results.text(&context.reference.name, example.cell).map(|text| text.prompt.clone());
     let section = match context.report.table("examples") {
-        Some(table) => section.table_on_prompts(table.clone(), PROMPT, examples.iter().map(prompt).collect()),
+        Some(table) => section.table_on_prompts(table.clone(), PROMPT, &examples.iter().map(prompt).collect::<Vec<_>>()),
         None => section,
     };
     exchanges.into_iter().fold(section, Section::exchange)

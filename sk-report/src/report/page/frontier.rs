@@ -97,24 +97,23 @@ fn in_space(context: &PageContext<'_>, objectives: [&str; 3], frontiers: &[Metho
 }
 
 fn in_planes(context: &PageContext<'_>, objectives: &[&str], frontiers: &[MethodFrontier<'_>]) -> Figure {
-    let figure = Figure::panels("frontier-planes", "Frontiers, two axes at a time");
     let pairs = (0..objectives.len()).flat_map(|x| (x + 1..objectives.len()).map(move |y| (x, y)));
-    pairs
-        .fold(figure, |figure, (x, y)| {
-            let axis = |k: usize| Axis::new(format!("{} (0 to 1)", objectives[k]));
-            let series = frontiers.iter().map(|frontier| {
-                let ((across, of_x), (along, of_y)) = (frontier.along(x), frontier.along(y));
-                Series {
-                    labels: frontier.labels(context),
-                    intervals: [of_x, of_y],
-                    front: true,
-                    style: Some(frontier.style),
-                    ..Series::points(frontier.method, across, along)
-                }
-            });
-            let chart = Lines { x: axis(x), y: axis(y), series: series.collect(), rule: None };
-            figure.panel(format!("{} and {}", objectives[x], objectives[y]), chart)
-        })
+    let panels = pairs.map(|(x, y)| {
+        let axis = |k: usize| Axis::new(format!("{} (0 to 1)", objectives[k]));
+        let series = frontiers.iter().map(|frontier| {
+            let ((across, of_x), (along, of_y)) = (frontier.along(x), frontier.along(y));
+            Series {
+                labels: frontier.labels(context),
+                intervals: [of_x, of_y],
+                front: true,
+                style: Some(frontier.style),
+                ..Series::points(frontier.method, across, along)
+            }
+        });
+        let chart = Lines { x: axis(x), y: axis(y), series: series.collect(), rule: None };
+        (format!("{} and {}", objectives[x], objectives[y]), chart)
+    });
+    Figure::panels("frontier-planes", "Frontiers, two axes at a time", panels)
         .caption(format!(
             "Means over prompts, one point per weight vector, with 95% bootstrap intervals by prompt; up and to the right is better. A staircase \
              joins the points that no other of the method dominates on these two axes. {}",
@@ -150,14 +149,12 @@ fn between_two(context: &PageContext<'_>, blades: [&String; 2], frontiers: &[Met
 }
 
 fn on_the_simplex(context: &PageContext<'_>, frontiers: &[MethodFrontier<'_>]) -> Figure {
-    let figure = Figure::panels("frontier-ternary", "F1 over the simplex of weights");
     let range = extent(frontiers.iter().flat_map(|frontier| &frontier.points).map(|row| row.f1));
-    frontiers
-        .iter()
-        .fold(figure, |figure, frontier| {
-            let f1: Vec<f64> = frontier.points.iter().map(|row| row.f1).collect();
-            figure.panel(frontier.method, frontier.on_the_simplex(context, "F1 of mean axes (0 to 1)", &f1, range))
-        })
+    let panels = frontiers.iter().map(|frontier| {
+        let f1: Vec<f64> = frontier.points.iter().map(|row| row.f1).collect();
+        (frontier.method, frontier.on_the_simplex(context, "F1 of mean axes (0 to 1)", &f1, range))
+    });
+    Figure::panels("frontier-ternary", "F1 over the simplex of weights", panels)
         .caption("Each point is a requested weight vector, its colour the F1 of the mean axes achieved there; one scale for all methods.")
         .see("configurations")
 }

@@ -43,12 +43,12 @@ fn spread(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
             chart.series(&arm.arm, context.style(&arm.arm, i), &blades.iter().map(at).collect::<Vec<_>>(), &[])
         })
     };
-    Figure::panels("spread-and-influence", "Spread and influence of each blade")
-        .panel(
-            "Spread of raw scores",
-            chart(|spread| spread.median_std, Axis::new("median std(μ), reward units")),
-        )
-        .panel("Influence share at equal weights", chart(|spread| spread.share.unwrap_or(f64::NAN), Axis { percent: true, ..Axis::new("share of the sum") }))
+    let share_axis = Axis { percent: true, ..Axis::new("share of the sum") };
+    let panels = [
+        ("Spread of raw scores", chart(|spread| spread.median_std, Axis::new("median std(μ), reward units"))),
+        ("Influence share at equal weights", chart(|spread| spread.share.unwrap_or(f64::NAN), share_axis)),
+    ];
+    Figure::panels("spread-and-influence", "Spread and influence of each blade", panels)
         .caption("Median standard deviation (n − 1) of a blade's raw scores within a batch, over the steps it was seated at, and the mean share of influence it implies, where there are several.")
         .see("spreads")
 }

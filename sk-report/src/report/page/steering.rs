@@ -63,28 +63,25 @@ fn correlations(context: &PageContext<'_>, rows: &[&SteeringRow]) -> Figure {
 fn followed(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure {
     let sweep = &context.results.sweep;
     let objectives = sweep.objectives.names();
-    let figure = Figure::panels("weight-and-axis", format!("What {} achieves for the weight it is given", frontier.method));
-    sweep
-        .steered()
-        .into_iter()
-        .fold(figure, |figure, (k, place)| {
-            let (objective, blade) = (objectives[k], &sweep.blades[place]);
-            let x = frontier.points.iter().map(|row| row.point.weights[place]).collect();
-            let (y, intervals) = frontier.along(k);
-            let series = Series {
-                labels: frontier.labels(context),
-                intervals: [Vec::new(), intervals],
-                style: Some(frontier.style),
-                ..Series::points(frontier.method, x, y)
-            };
-            let chart = Lines {
-                x: Axis { range: Some([-0.04, 1.04]), ..Axis::new(format!("weight of {blade} (0 to 1)")) },
-                y: Axis::new(format!("{objective} (0 to 1)")),
-                series: vec![series],
-                rule: None,
-            };
-            figure.panel(format!("{objective} for {blade}"), chart)
-        })
+    let panels = sweep.steered().into_iter().map(|(k, place)| {
+        let (objective, blade) = (objectives[k], &sweep.blades[place]);
+        let x = frontier.points.iter().map(|row| row.point.weights[place]).collect();
+        let (y, intervals) = frontier.along(k);
+        let series = Series {
+            labels: frontier.labels(context),
+            intervals: [Vec::new(), intervals],
+            style: Some(frontier.style),
+            ..Series::points(frontier.method, x, y)
+        };
+        let chart = Lines {
+            x: Axis { range: Some([-0.04, 1.04]), ..Axis::new(format!("weight of {blade} (0 to 1)")) },
+            y: Axis::new(format!("{objective} (0 to 1)")),
+            series: vec![series],
+            rule: None,
+        };
+        (format!("{objective} for {blade}"), chart)
+    });
+    Figure::panels("weight-and-axis", format!("What {} achieves for the weight it is given", frontier.method), panels)
         .caption(format!(
             "Means over prompts with 95% bootstrap intervals by prompt, n = {} weight vectors each. Steering that works rises from left to right.",
             frontier.points.len()
@@ -95,17 +92,14 @@ fn followed(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure 
 fn on_the_simplex(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure {
     let sweep = &context.results.sweep;
     let objectives = sweep.objectives.names();
-    let figure = Figure::panels("steering-ternary", format!("Where {} achieves what", frontier.method));
-    sweep
-        .steered()
-        .into_iter()
-        .fold(figure, |figure, (k, place)| {
-            let (objective, blade) = (objectives[k], &sweep.blades[place]);
-            let (values, _) = frontier.along(k);
-            let range = extent(values.iter().copied());
-            let chart = frontier.on_the_simplex(context, &format!("{objective} (0 to 1)"), &values, range);
-            figure.panel(format!("{objective}: should be brightest at {blade}"), chart)
-        })
+    let panels = sweep.steered().into_iter().map(|(k, place)| {
+        let (objective, blade) = (objectives[k], &sweep.blades[place]);
+        let (values, _) = frontier.along(k);
+        let range = extent(values.iter().copied());
+        let chart = frontier.on_the_simplex(context, &format!("{objective} (0 to 1)"), &values, range);
+        (format!("{objective}: should be brightest at {blade}"), chart)
+    });
+    Figure::panels("steering-ternary", format!("Where {} achieves what", frontier.method), panels)
         .caption("Each point is a requested weight vector, its colour the mean of the axis over prompts; each panel has its own scale.")
         .see("axes")
 }

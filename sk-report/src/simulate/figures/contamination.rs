@@ -46,20 +46,17 @@ pub(in crate::simulate) fn exhibit(
              ratings are on scales of their own, so that one T is not equally cold for all of them."
         ))
         .behind(operators.clone());
-    let panels = members.iter().fold(
-        Figure::panels("bounds", "Every contamination stays under its bounds"),
-        |figure, (name, readings)| {
-            let curves = [
-                ("found", (|r| r.found) as fn(&Reading) -> f64),
-                ("sharpened bound", |r| r.sharpened),
-                ("uniform bound", |r| r.uniform),
-                // The bound is vacuous above 1, and the axis ends there.
-                ("published bound", |r| if r.published <= 1.05 { r.published } else { f64::NAN }),
-            ];
-            figure.panel(*name, lines(curves.map(|(label, of)| curve(label, readings, of)).to_vec()))
-        },
-    );
-    let second = panels
+    let panels = members.iter().map(|(name, readings)| {
+        let curves = [
+            ("found", (|r| r.found) as fn(&Reading) -> f64),
+            ("sharpened bound", |r| r.sharpened),
+            ("uniform bound", |r| r.uniform),
+            // The bound is vacuous above 1, and the axis ends there.
+            ("published bound", |r| if r.published <= 1.05 { r.published } else { f64::NAN }),
+        ];
+        (*name, lines(curves.map(|(label, of)| curve(label, readings, of)).to_vec()))
+    });
+    let second = Figure::panels("bounds", "Every contamination stays under its bounds", panels)
         .caption(format!(
             "Theorem 2(ii), as published (2(N−1)·L_g·D/(T·s_min)), uniform in σ (tanh(N·L_g·D/(2T·s_min))) and sharpened (tanh(L_g·D·C(σ)/2T)). {drawn}In every \
              batch and at every D, what was found was checked against all three; means over the batches are drawn. The published bound leaves the figure where it \

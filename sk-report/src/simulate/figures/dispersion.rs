@@ -41,9 +41,9 @@ pub(in crate::simulate) fn exhibit(settings: &DispersionSettings, worths: &[Wort
         ],
         rule: Some((0.0, "no change".to_owned())),
     };
-    let figure = Figure::panels("dispersion", "Where σ tells nothing, shuffling it changes nothing, and dropping it does")
-        .panel("Outcome under each arm", outcomes)
-        .panel("Differences", differences)
+    let panels = [("Outcome under each arm", outcomes), ("Differences", differences)];
+    let title = "Where σ tells nothing, shuffling it changes nothing, and dropping it does";
+    let figure = Figure::panels("dispersion", title, panels)
         .caption(format!(
             "The decomposition (Corollary 4 of the supplement) and Corollary 2. {drawn}Checked: at 𝓘(σ) ≈ 0, where σ is exchangeable, real and shuffled \
              do not differ by 5 standard errors, and shuffled and zero do; at the right end real is better than shuffled; and no permutation of \

@@ -29,9 +29,8 @@ pub(in crate::simulate) fn exhibit(studies: &[(FrontierSettings, Frontier); 2]) 
         ))
         .behind(counts.clone());
     let list = list(three);
-    let triangle = Figure::panels("weights", "The same candidates, reached by other weights")
-        .panel("Without CBN", triangle(three, |reach| reach.raw))
-        .panel("With CBN", triangle(three, |reach| reach.normalized))
+    let panels = [("Without CBN", triangle(three, |reach| reach.raw)), ("With CBN", triangle(three, |reach| reach.normalized))];
+    let triangle = Figure::panels("weights", "The same candidates, reached by other weights", panels)
         .caption(format!(
             "Theorem 3(iii) with three objectives. {} candidates whose spreads under the blades are {}; each point is a weight vector, marked by the \
              candidate it selects. Checked at every point: what is selected is on the Pareto front, and w̃ after CBN selects what w̃/std(μ) \

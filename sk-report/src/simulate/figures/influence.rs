@@ -40,9 +40,11 @@ pub(in crate::simulate) fn exhibit(settings: &InfluenceSettings, raw: &[Voice], 
             rule: None,
         }
     };
-    let figure = Figure::panels("influence", "Without CBN the loudest blade decides; with it, the weights do")
-        .panel("Its share of the composite", chart("share of the sum", |voice| voice.share))
-        .panel("How often its best candidate is chosen", chart("share of batches", |voice| voice.decides))
+    let panels = [
+        ("Its share of the composite", chart("share of the sum", |voice| voice.share)),
+        ("How often its best candidate is chosen", chart("share of batches", |voice| voice.decides)),
+    ];
+    let figure = Figure::panels("influence", "Without CBN the loudest blade decides; with it, the weights do", panels)
         .caption(format!(
             "Theorem 3. {drawn}(i) Without CBN its share is w·std(μ) over the sum of all three; (ii) with CBN it is its weight, ⅓, and \
              composites do not change at all. Both were checked in every batch at every scale, for every blade."
