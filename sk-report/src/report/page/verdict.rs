@@ -54,6 +54,12 @@ fn with_interval(value: f64, interval: Interval) -> String {
     }
 }
 
+/// Joins names as [`listed`] does; `None` if there is none.
+fn any_listed<S: AsRef<str>>(names: impl Iterator<Item = S>) -> Option<String> {
+    let names: Vec<S> = names.collect();
+    (!names.is_empty()).then(|| listed(&names))
+}
+
 /// Formats a p-value, as `p = 0.031`; small ones as an upper bound.
 pub(super) fn p_value(p: f64) -> String {
     match p {
@@ -78,20 +84,18 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
     let those = |sign: Sign| {
         let own = found.iter().filter_map(|(name, row)| Some((name, (*row)?)));
         let own = own.filter(|(_, row)| Sign::of(row.found.rho, row.holm, row.interval) == sign);
-        let said: Vec<String> = own
-            .map(|(name, row)| {
-                let p = if sign == Sign::Open { format!(", {}", p_value(row.holm)) } else { String::new() };
-                format!("{} (ρ = {}{p})", setting(context, name), with_interval(row.found.rho, row.interval))
-            })
-            .collect();
-        (!said.is_empty()).then(|| listed(&said))
+        let said = own.map(|(name, row)| {
+            let p = if sign == Sign::Open { format!(", {}", p_value(row.holm)) } else { String::new() };
+            format!("{} (ρ = {}{p})", setting(context, name), with_interval(row.found.rho, row.interval))
+        });
+        any_listed(said)
     };
-    let unknown: Vec<&str> = found.iter().filter(|(_, row)| row.is_none()).map(|(name, _)| *name).collect();
+    let unknown = any_listed(found.iter().filter(|(_, row)| row.is_none()).map(|(name, _)| *name));
     let sentences = [
         those(Sign::Positive).map(|those| format!("The answers of {those} follow the weights.")),
         those(Sign::Open).map(|those| format!("Steering cannot be told from chance for {those}.")),
         those(Sign::Negative).map(|those| format!("The answers of {those} go against the weights.")),
-        (!unknown.is_empty()).then(|| format!("Of {} it is not known: no axis that was judged moves.", listed(&unknown))),
+        unknown.map(|those| format!("Of {those} it is not known: no axis that was judged moves.")),
     ];
     sentences.into_iter().flatten().collect()
 }
@@ -110,39 +114,26 @@ fn setting(context: &PageContext<'_>, name: &str) -> String {
 
 fn comparison(context: &PageContext<'_>) -> Vec<String> {
     let reference = &context.report.reference;
-    let leads: Vec<&LeadRow> = context.report.rows.leads.iter().filter(|row| row.is_rival).collect();
-    if leads.is_empty() {
-        return Vec::new();
-    }
+    let (apart, leads): (Vec<&LeadRow>, Vec<&LeadRow>) =
+        context.report.rows.leads.iter().filter(|row| row.is_rival).partition(|row| row.difference.is_nan());
     let those = |sign: Sign| {
-        let own = leads.iter().filter(|row| !row.difference.is_nan());
-        let own = own.filter(|row| Sign::of(row.difference, row.holm, row.by_prompt) == sign);
-        let said: Vec<String> = own
-            .map(|row| match sign {
-                Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt)),
-                Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, -row.by_prompt)),
-                Sign::Open => format!("{} ({}, {})", row.other, with_interval(row.difference, row.by_prompt), p_value(row.holm)),
-            })
-            .collect();
-        (!said.is_empty()).then(|| listed(&said))
+        let own = leads.iter().filter(|row| Sign::of(row.difference, row.holm, row.by_prompt) == sign);
+        any_listed(own.map(|row| match sign {
+            Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt)),
+            Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, -row.by_prompt)),
+            Sign::Open => format!("{} ({}, {})", row.other, with_interval(row.difference, row.by_prompt), p_value(row.holm)),
+        }))
     };
-    let parts: Vec<String> = [
+    let parts = [
         those(Sign::Positive).map(|those| format!("is {those}")),
         those(Sign::Negative).map(|those| format!("is {those}")),
         those(Sign::Open).map(|those| format!("cannot be told from {those}")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let apart: Vec<&str> = leads.iter().filter(|row| row.difference.is_nan()).map(|row| row.other.as_str()).collect();
-    let mut sentences = Vec::new();
-    if !parts.is_empty() {
-        sentences.push(format!("In F1, {reference} {}.", listed(&parts)));
-    }
-    if !apart.is_empty() {
-        sentences.push(format!("With {} it shares no judged prompt.", listed(&apart)));
-    }
-    sentences
+    ];
+    let sentences = [
+        any_listed(parts.into_iter().flatten()).map(|parts| format!("In F1, {reference} {parts}.")),
+        any_listed(apart.iter().map(|row| &row.other)).map(|those| format!("With {those} it shares no judged prompt.")),
+    ];
+    sentences.into_iter().flatten().collect()
 }
 
 fn normalization(context: &PageContext<'_>) -> Option<String> {
