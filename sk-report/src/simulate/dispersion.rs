@@ -127,29 +127,23 @@ pub struct Worth {
 pub fn study(operator: &dyn Certify, draw: Draw, settings: &DispersionSettings) -> Result<Vec<Worth>, SimulationError> {
     let worths = settings.couplings.iter().map(|&coupling| at(operator, draw, coupling, settings));
     let worths: Vec<Worth> = worths.collect::<Result<_, _>>()?;
-    let unresolved = |claim, coupling, what, difference| {
-        Err(SimulationError::Unresolved { claim, coupling, what, difference, worlds: settings.worlds })
+    let check = |claim: &'static str, coupling: f64, what: &'static str, difference: Mean, holds: &[Found]| {
+        let found = Found::of(difference);
+        let possible = found == Found::Unresolved || holds.contains(&found);
+        Contradiction::unless(possible, claim, || format!("at a coupling of {coupling}, {what} is {}", told(difference)))?;
+        match found {
+            Found::Unresolved => Err(SimulationError::Unresolved { claim, coupling, what, difference, worlds: settings.worlds }),
+            _ => Ok(()),
+        }
     };
     if let Some(&Worth { coupling, coupling_worth, scale_worth, .. }) = worths.first() {
         Contradiction::unless(coupling_worth.distance(0.0) <= LIMIT, FREE, || {
             format!("at a coupling of {coupling}, {PAIRING} is {}", told(coupling_worth))
         })?;
-        let found = Found::of(scale_worth);
-        Contradiction::unless(found != Found::Nothing, DROPPED, || {
-            format!("at a coupling of {coupling}, {SCALE} is {}", told(scale_worth))
-        })?;
-        if found == Found::Unresolved {
-            return unresolved(DROPPED, coupling, SCALE, scale_worth);
-        }
+        check(DROPPED, coupling, SCALE, scale_worth, &[Found::Gain, Found::Loss])?;
     }
     if let Some(&Worth { coupling, coupling_worth, .. }) = worths.last().filter(|last| last.coupling > 0.0) {
-        let found = Found::of(coupling_worth);
-        Contradiction::unless(matches!(found, Found::Gain | Found::Unresolved), COUPLED, || {
-            format!("at a coupling of {coupling}, {PAIRING} is {}", told(coupling_worth))
-        })?;
-        if found == Found::Unresolved {
-            return unresolved(COUPLED, coupling, PAIRING, coupling_worth);
-        }
+        check(COUPLED, coupling, PAIRING, coupling_worth, &[Found::Gain])?;
     }
     Ok(worths)
 }
