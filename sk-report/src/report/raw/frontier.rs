@@ -23,11 +23,11 @@ pub(super) struct JudgedFrontier {
 pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFrontier, ReportError> {
     let sheet = Sheet::read(source)?;
     let mut classified: Vec<Classified> =
-        sheet.columns().filter_map(|column| Classified::of_column(column, objectives)).collect();
-    let columns: Vec<&str> = sheet.columns().filter(|column| column.starts_with(WEIGHT)).collect();
+        sheet.header.iter().filter_map(|column| Classified::of_column(column, objectives)).collect();
+    let columns: Vec<&str> = sheet.header.iter().filter(|column| column.starts_with(WEIGHT)).collect();
     if columns.is_empty() {
         let column = format!("{WEIGHT}{}", objectives.blades[0].name);
-        return Err(ReportError::Column { path: sheet.path().clone(), column });
+        return Err(ReportError::Column { path: sheet.path.clone(), column });
     }
     let (mut rows, mut ids) = (Vec::new(), Ids::new());
     let mut seen = HashSet::new();
@@ -37,14 +37,14 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFron
         let prompt = row.whole("frontier_id")?;
         if !seen.insert((method, configuration, prompt)) {
             let (method, configuration) = (method.to_owned(), configuration.to_owned());
-            return Err(ReportError::Duplicate { path: sheet.path().clone(), line: row.line(), method, configuration, prompt });
+            return Err(ReportError::Duplicate { path: sheet.path.clone(), line: row.line(), method, configuration, prompt });
         }
         if let Some(id) = row.optional("id") {
             ids.insert((method.to_owned(), configuration.to_owned(), prompt), id.to_owned());
         }
         let weights = columns.iter().map(|column| row.share(column)).collect::<Result<_, _>>()?;
         let point = WeightVector { name: configuration.to_owned(), weights };
-        let fluency = if sheet.has("fluency") { row.blank_or_share("fluency")? } else { None };
+        let fluency = row.optional("fluency").map_or(Ok(None), |_| row.blank_or_share("fluency"))?;
         let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &[])?, fluency };
         for classifier in &mut classified {
             if let Some(score) = row.blank_or_share(&classifier.column)? {

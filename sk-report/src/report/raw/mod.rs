@@ -99,13 +99,11 @@ impl RawResults {
             }
             Ok(None)
         };
-        let Some(frontier) = open(FRONTIER)? else {
-            let path = folder.join(FRONTIER);
-            return Err(ReportError::Read {
-                path,
-                source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
-            });
+        let missing = || ReportError::Read {
+            path: folder.join(FRONTIER),
+            source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
         };
+        let frontier = open(FRONTIER)?.ok_or_else(missing)?;
         let frontier::JudgedFrontier { sweep, ids, classified } = frontier::read(frontier, objectives)?;
         Ok(Self {
             sweep,

@@ -8,8 +8,9 @@ use crate::report::ReportError;
 
 /// A CSV file with a header, whose values are validated on access.
 pub(super) struct Sheet {
-    path: PathBuf,
-    header: StringRecord,
+    pub(super) path: PathBuf,
+    /// The column names in order.
+    pub(super) header: StringRecord,
     rows: Vec<StringRecord>,
 }
 
@@ -23,20 +24,6 @@ impl Sheet {
             Ok((header, rows)) => Ok(Self { path: source.path, header, rows }),
             Err(error) => Err(ReportError::Csv { path: source.path, source: error }),
         }
-    }
-
-    pub(super) fn path(&self) -> &PathBuf {
-        &self.path
-    }
-
-    /// Returns the column names in order.
-    pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
-        self.header.iter()
-    }
-
-    /// Returns whether there is a column of this name.
-    pub(super) fn has(&self, column: &str) -> bool {
-        self.header.iter().any(|name| name == column)
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
