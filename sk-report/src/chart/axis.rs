@@ -25,7 +25,7 @@ impl Axis {
 
     /// Returns the plotly.js object of an axis of a two-dimensional chart.
     pub(super) fn layout(&self) -> Value {
-        let mut axis = json!({
+        self.divided(json!({
             "title": {"text": literal(&self.title), "standoff": 8, "font": {"color": MUTED}},
             "automargin": true,
             "nticks": 6,
@@ -34,14 +34,12 @@ impl Axis {
             "zerolinecolor": MUTED,
             "linecolor": MUTED,
             "tickfont": {"color": MUTED},
-        });
-        self.divide(&mut axis);
-        axis
+        }))
     }
 
     /// Returns the plotly.js object of an axis of a three-dimensional scene.
     pub(super) fn scene(&self) -> Value {
-        let mut axis = json!({
+        self.divided(json!({
             "title": {"text": literal(&self.title), "font": {"color": MUTED, "size": 12}},
             "gridcolor": GRID,
             "zerolinecolor": GRID,
@@ -52,9 +50,7 @@ impl Axis {
             "showspikes": true,
             "spikecolor": MUTED,
             "spikesides": false,
-        });
-        self.divide(&mut axis);
-        axis
+        }))
     }
 
     /// Formats a value.
@@ -83,7 +79,8 @@ impl Axis {
         format!("{text}, 95% interval [{}, {}]", self.print(interval.low), self.print(interval.high))
     }
 
-    fn divide(&self, axis: &mut Value) {
+    /// Adds scale, range and ticks to the object of an axis.
+    fn divided(&self, mut axis: Value) -> Value {
         if self.log {
             axis["type"] = json!("log");
             axis["exponentformat"] = json!("power");
@@ -95,6 +92,7 @@ impl Axis {
         if let Some(range) = self.range {
             axis["range"] = json!(if self.log { range.map(f64::log10) } else { range });
         }
+        axis
     }
 }
 

@@ -1,7 +1,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind, Value};
+use minijinja::{Environment, ErrorKind, Value, context};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -41,7 +41,7 @@ impl Page {
     /// If the template fails.
     pub fn html(&self) -> Result<String, PageError> {
         let charts = self.sections.iter().flat_map(|section| &section.blocks).any(|block| matches!(block, Block::Figure(_)));
-        let scripts: &[&str] = if charts { &[PLOTLY, SCRIPT] } else { &[SCRIPT] };
+        let scripts = if charts { vec![PLOTLY, SCRIPT] } else { vec![SCRIPT] };
         let digest = |script: &&str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
         let hashes: Vec<String> = scripts.iter().map(digest).collect();
         // Plotly adds style rules to the page, hence `unsafe-inline`. For printing, its canvases
@@ -55,19 +55,9 @@ impl Page {
         environment.add_filter("json", inert_json);
         // The extension .html enables escaping of values.
         environment.add_template("page.html", TEMPLATE)?;
-        let context = Context { page: self, policy, style: STYLE, scripts };
-        Ok(environment.get_template("page.html")?.render(Value::from(Serde(context)))?)
+        let context = context! { policy, style => STYLE, scripts, ..Value::from(Serde(self)) };
+        Ok(environment.get_template("page.html")?.render(context)?)
     }
-}
-
-/// The variables of the template.
-#[derive(Debug, Serialize)]
-struct Context<'a> {
-    #[serde(flatten)]
-    page: &'a Page,
-    policy: String,
-    style: &'a str,
-    scripts: &'a [&'a str],
 }
 
 /// Serialises a plot as JSON that can neither close its script element nor open another one. The
