@@ -32,8 +32,7 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Vec<Ablati
     for row in sheet.rows() {
         let (name, arm, prompt) = (row.text("ablation")?, row.text("arm")?, row.whole("prompt_id")?);
         if !seen.insert((name, arm, prompt)) {
-            let (method, configuration) = (arm.to_owned(), name.to_owned());
-            return Err(ReportError::Duplicate { path: sheet.path.clone(), line: row.line(), method, configuration, prompt });
+            return Err(row.duplicate(arm, name, prompt));
         }
         let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &ABSENT)?, fluency: None };
         cells.push((name, (arm, cell)));

@@ -36,8 +36,7 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFron
         let configuration = row.text("config")?;
         let prompt = row.whole("frontier_id")?;
         if !seen.insert((method, configuration, prompt)) {
-            let (method, configuration) = (method.to_owned(), configuration.to_owned());
-            return Err(ReportError::Duplicate { path: sheet.path.clone(), line: row.line(), method, configuration, prompt });
+            return Err(row.duplicate(method, configuration, prompt));
         }
         if let Some(id) = row.optional("id") {
             ids.insert((method.to_owned(), configuration.to_owned(), prompt), id.to_owned());

@@ -39,7 +39,7 @@ pub(super) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// Returns the line on which the row starts, from 1.
-    pub(super) fn line(&self) -> u64 {
+    fn line(&self) -> u64 {
         self.record.position().map_or(0, csv::Position::line)
     }
 
@@ -76,6 +76,12 @@ impl<'a> Row<'a> {
         let score = |name: &str| if absent.contains(&name) { Ok(None) } else { self.blank_or_share(name) };
         let rubrics = objectives.rubrics.iter().map(|rubric| score(&rubric.name)).collect::<Result<_, _>>()?;
         Ok(objectives.scores(rubrics))
+    }
+
+    /// Returns the error for a response that was judged before.
+    pub(super) fn duplicate(&self, method: &str, configuration: &str, prompt: u32) -> ReportError {
+        let (method, configuration) = (method.to_owned(), configuration.to_owned());
+        ReportError::Duplicate { path: self.sheet.path.clone(), line: self.line(), method, configuration, prompt }
     }
 
     fn wrong(&self, column: &str, value: &str, expected: &'static str) -> ReportError {
