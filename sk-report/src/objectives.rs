@@ -38,11 +38,6 @@ use sk_scheme::suggest;
 
 pub use scale::Scale;
 
-/// The objectives of the paper.
-static HHH: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/hhh.toml")));
-/// The objectives that the shipped preference models can answer.
-static OFFLINE: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/offline.toml")));
-
 fn shipped(text: &str) -> Objectives {
     // A test parses both files.
     #[allow(clippy::expect_used)]
@@ -245,12 +240,14 @@ impl Objectives {
     /// Returns the objectives of the paper: quality, safety and honesty over eight rubrics. Refusal
     /// is a separate rubric, since refusing everything would maximise safety.
     pub fn hhh() -> &'static Self {
+        static HHH: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/hhh.toml")));
         &HHH
     }
 
     /// Returns the objectives that the shipped preference models answer: one rubric for each
     /// objective of [`hhh`](Self::hhh).
     pub fn offline() -> &'static Self {
+        static OFFLINE: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/offline.toml")));
         &OFFLINE
     }
 

@@ -12,14 +12,14 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     let rival = context.rival();
     let examples = Example::choose(context.reference, rival);
     let exchanges: Vec<Exchange> = examples.iter().filter_map(|example| exchange(context, example, rival)).collect();
-    let section = match (exchanges.is_empty(), rival) {
-        (true, _) => section.missing("The results hold scores without responses, so that the table says where to look and no text is shown. Give the records of the sweep to have it."),
-        (false, Some(rival)) => section.paragraph(format!(
-            "Responses of {} and, beside each, that of {} to the same prompt at the same weights. What stands here was written by models and by \
-             people who tested them; some of it is meant to harm.",
+    let warning = "What stands here was written by models and by people who tested them; some of it is meant to harm.";
+    let section = match rival {
+        _ if exchanges.is_empty() => section.missing("The results hold scores without responses, so that the table says where to look and no text is shown. Give the records of the sweep to have it."),
+        Some(rival) => section.paragraph(format!(
+            "Responses of {} and, beside each, that of {} to the same prompt at the same weights. {warning}",
             context.report.reference, rival.name
         )),
-        (false, None) => section.paragraph("What stands here was written by models and by people who tested them; some of it is meant to harm."),
+        None => section.paragraph(warning),
     };
     // The table has one row per example.
     let prompt =
