@@ -60,13 +60,9 @@ pub(super) fn error_bars(mut style: Value, values: &[f64], intervals: &[Interval
 /// Builds a tooltip with one line per line of the texts. The first line is bold; empty lines are
 /// left out.
 pub(super) fn hover<const N: usize>(texts: [&str; N]) -> String {
-    let lines: Vec<String> = texts.into_iter().flat_map(str::lines).filter(|line| !line.is_empty()).map(literal).collect();
-    match lines.split_first() {
-        Some((first, rest)) => {
-            std::iter::once(format!("<b>{first}</b>")).chain(rest.iter().cloned()).collect::<Vec<_>>().join("<br>")
-        }
-        None => String::new(),
-    }
+    let mut lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.is_empty()).map(literal);
+    let first = lines.next().map(|first| format!("<b>{first}</b>"));
+    first.into_iter().chain(lines).collect::<Vec<_>>().join("<br>")
 }
 
 /// Escapes several texts as [`literal`] does.

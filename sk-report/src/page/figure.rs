@@ -12,8 +12,10 @@ pub struct Figure {
     caption: String,
     alt: String,
     panels: Vec<Panel>,
-    #[serde(flatten)]
-    behind: Option<Behind>,
+    /// The table of its numbers, which expands under the figure.
+    table: Option<Box<TableView>>,
+    /// The id of a table elsewhere on the page that has the numbers.
+    elsewhere: Option<String>,
 }
 
 /// One chart of a figure.
@@ -21,16 +23,6 @@ pub struct Figure {
 struct Panel {
     title: String,
     plot: Plot,
-}
-
-/// The place of a figure's numbers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Behind {
-    /// A table of its own, which expands under the figure.
-    Table(Box<TableView>),
-    /// A table elsewhere on the page, by its id.
-    Elsewhere(String),
 }
 
 impl Figure {
@@ -48,7 +40,7 @@ impl Figure {
     ) -> Self {
         let (title, caption) = (title.into(), String::new());
         let panels = panels.into_iter().map(|(title, plot)| Panel { title: title.into(), plot: plot.into() }).collect();
-        Self { id: id.into(), alt: title.clone(), title, caption, panels, behind: None }
+        Self { id: id.into(), alt: title.clone(), title, caption, panels, table: None, elsewhere: None }
     }
 
     /// Sets the caption: what is shown, the sample size, and the meaning of intervals and bands.
@@ -68,14 +60,14 @@ impl Figure {
     /// Adds the table of the plotted numbers, collapsed under the figure.
     #[must_use]
     pub fn behind(mut self, table: Table) -> Self {
-        self.behind = Some(Behind::Table(Box::new(TableView::of(table))));
+        self.table = Some(Box::new(TableView::of(table)));
         self
     }
 
     /// Refers to a table on the page that has the numbers.
     #[must_use]
     pub fn see(mut self, table: impl Into<String>) -> Self {
-        self.behind = Some(Behind::Elsewhere(table.into()));
+        self.elsewhere = Some(table.into());
         self
     }
 }

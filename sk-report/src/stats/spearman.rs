@@ -35,12 +35,10 @@ impl Spearman {
         assert_eq!(x.len(), y.len(), "one y per x");
         let (x, y) = (Ranks::of(x), Ranks::of(y));
         let rho = correlation(&x.doubled, &y.doubled)?;
-        let exact = || {
-            let cost: Vec<Vec<u64>> = x.doubled.iter().map(|x| y.doubled.iter().map(|y| x * y).collect()).collect();
-            enumerate(&cost)
-        };
-        let exact_p = if x.doubled.len() <= super::MOST_PERMUTED { exact() } else { None };
-        Some(Self { rho, p: approximate_p(rho, x.doubled.len()), exact_p: exact_p.map(Position::two_sided) })
+        let row = |x: &u64| y.doubled.iter().map(|y| x * y).collect::<Vec<u64>>();
+        let few = x.doubled.len() <= super::MOST_PERMUTED;
+        let exact = if few { enumerate(&x.doubled.iter().map(row).collect::<Vec<_>>()) } else { None };
+        Some(Self { rho, p: approximate_p(rho, x.doubled.len()), exact_p: exact.map(Position::two_sided) })
     }
 }
 
