@@ -138,11 +138,6 @@ impl Sweep {
         (0..self.points.len()).map(at).filter(|(_, cells)| !cells.is_empty()).collect()
     }
 
-    /// Returns the heading of weight labels, as `helpfulness/honesty/harmlessness`.
-    pub fn weights_heading(&self) -> String {
-        self.blades.join("/")
-    }
-
     /// Returns the pairs of an objective's index and the index of the blade that steers it, for the
     /// objectives with a blade in the sweep.
     pub fn steered(&self) -> Vec<(usize, usize)> {

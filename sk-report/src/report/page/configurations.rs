@@ -26,7 +26,7 @@ fn heat(context: &PageContext<'_>) -> Figure {
     let chart = HeatMap {
         values: of(&|row| row.f1),
         columns: ("method".to_owned(), methods),
-        rows: (format!("weights of {}", sweep.weights_heading()), labels),
+        rows: (format!("weights of {}", sweep.blades.join("/")), labels),
         scale: "F1 of mean axes (0 to 1)".to_owned(),
         p,
         limit: None,

@@ -9,7 +9,7 @@ const PROMPT: usize = 1;
 /// rival.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("examples", "Best and worst examples");
-    let rival = context.rival();
+    let rival = context.results.sweep.rivals(&context.reference.name).next();
     let examples = Example::choose(context.reference, rival);
     let exchanges: Vec<Exchange> = examples.iter().filter_map(|example| exchange(context, example, rival)).collect();
     let warning = "What stands here was written by models and by people who tested them; some of it is meant to harm.";

@@ -47,12 +47,6 @@ impl<'a> PageContext<'a> {
         format!("weights: {}", if parts.is_empty() { "none".to_owned() } else { parts.join(", ") })
     }
 
-    /// Returns the rival: the method with the highest F1 that is not another setting of the
-    /// reference.
-    fn rival(&self) -> Option<&'a Method> {
-        self.results.sweep.rivals(&self.reference.name).next()
-    }
-
     /// Returns how the axes of a method, pooled, follow the weights; `None` if they are constant.
     fn pooled(&self, name: &str) -> Option<&'a SteeringRow> {
         let rows = &self.report.rows.steering;

@@ -91,7 +91,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow]) -> Table {
     let names = context.sweep.objectives.names();
     let mut table = Table::of("axes", "Achieved axes at every weight vector", rows)
         .column("method", Kind::Text, |row| row.method.as_str())
-        .column(context.sweep.weights_heading(), Kind::Text, |row| row.point.label())
+        .column(context.sweep.blades.join("/"), Kind::Text, |row| row.point.label())
         .column("n", Kind::Count, |row| row.n)
         .columns(names.clone(), Kind::Number(3), |row, axis| row.axes[axis])
         .column("F1", Kind::Number(3), |row| row.f1)

@@ -31,7 +31,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut 
     let lines: Vec<(usize, &str)> = headings.into_iter().enumerate().collect();
     let names = sweep.methods.iter().map(|method| method.name.as_str());
     Table::of("configurations", "F1 of mean axes at every weight vector", &lines)
-        .column(sweep.weights_heading(), Kind::Text, |(_, label)| *label)
+        .column(sweep.blades.join("/"), Kind::Text, |(_, label)| *label)
         .columns(names, Kind::Number(3), |(line, _), method| columns[method][*line])
         .build()
 }

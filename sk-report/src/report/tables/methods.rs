@@ -61,15 +61,14 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[MethodRow]) -> Table {
     let objectives = &context.sweep.objectives;
     let names = objectives.names();
     let labels = objectives.columns().into_iter().map(|rubric| objectives.rubrics[rubric].label());
-    let table = Table::of("methods", "Methods over the whole sweep", rows)
+    Table::of("methods", "Methods over the whole sweep", rows)
         .column("method", Kind::Text, |row| row.name.as_str())
         .column("n", Kind::Count, |row| row.n)
         .columns(names.clone(), Kind::Number(3), |row, axis| row.axes[axis])
         .columns(F1::ALL.map(|f1| format!("F1 {}", f1.name())), Kind::Number(3), |row, f1| row.f1[f1])
         .columns(labels, Kind::Number(3), |row, rubric| row.rubrics[rubric])
         .columns(names.iter().map(|name| format!("{name} 95%, prompts")), Kind::Interval(3), |row, axis| row.intervals[axis])
-        .build();
-    table
+        .build()
         .note(format!("{}.", objectives.definitions().join("; ")))
         .note("A blank rubric is left out of its mean, and an axis whose rubrics are all blank out of the mean of that axis and of the cell's F1.")
         .note("n counts cells with an axis. Intervals are of the means of the axes, by resampling whole prompts.")

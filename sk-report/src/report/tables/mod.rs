@@ -185,15 +185,6 @@ impl TableContext<'_> {
     }
 }
 
-/// Returns by how much the end of a percentile interval may differ between two sets of resamples.
-///
-/// The 2.5% quantile of B draws from a normal distribution with standard deviation s has the
-/// standard error s·√(p(1−p)/B)/φ(z) = 2.67 s/√B. The difference of two such quantiles has √2 times
-/// that. Three standard errors of the difference are 11.3 s/√B.
-fn noise(bootstrap: &Bootstrap, resampling: Resampling) -> f64 {
-    11.3 * bootstrap.standard_error() / (resampling.resamples as f64).sqrt()
-}
-
 /// Returns the mean of `measure` over cells, missing values left out.
 fn mean_of(cells: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
     crate::stats::mean(&cells.iter().filter_map(measure).collect::<Vec<_>>())
@@ -203,8 +194,12 @@ fn mean_of(cells: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
 fn note_contrast(ledger: &mut Ledger, at: &At<'_>, bootstrap: &Bootstrap, resampling: Resampling, sign: f64) -> Interval {
     let interval = bootstrap.percentile(LEVEL);
     let Interval { low, high } = if sign < 0.0 { -interval } else { interval };
+    // The 2.5% quantile of B draws from a normal distribution with standard deviation s has the
+    // standard error s·√(p(1−p)/B)/φ(z) = 2.67 s/√B. The difference of two such quantiles has √2
+    // times that. Three standard errors of the difference are 11.3 s/√B.
+    let noise = 11.3 * bootstrap.standard_error() / (resampling.resamples as f64).sqrt();
     ledger.note(at, "delta", sign * bootstrap.estimate());
-    ledger.note_noisy(at, "low", low, noise(bootstrap, resampling));
-    ledger.note_noisy(at, "high", high, noise(bootstrap, resampling));
+    ledger.note_noisy(at, "low", low, noise);
+    ledger.note_noisy(at, "high", high, noise);
     interval
 }

@@ -5,16 +5,6 @@ use crate::report::{Method, Resampling};
 use crate::stats::{Bootstrap, Follow, Interval, MOST_PERMUTED, Steering, holm};
 use crate::table::Kind;
 
-/// An assignment of weights to axes.
-struct Pairing {
-    /// The name in the table.
-    reading: &'static str,
-    /// Pairs of an objective's index and the index of its weight.
-    places: Vec<(usize, usize)>,
-    /// Whether to use the weights in the names of the configurations, which have two decimals.
-    rounded: bool,
-}
-
 /// How one axis of a method, or all axes pooled, follow their weights.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct SteeringRow {
@@ -46,17 +36,18 @@ const LABELLED: &str = "as labelled";
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<SteeringRow> {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
-    let mut pairings = vec![Pairing { reading: LABELLED, places: sweep.steered(), rounded: false }];
+    // An assignment of weights to axes: its name, the index of each objective and of its weight, and
+    // whether weights are as in the names of the configurations, which have two decimals.
+    let mut pairings = vec![(LABELLED, sweep.steered(), false)];
     if context.of_the_paper {
         // The published table uses this assignment.
-        let places = vec![(0, 0), (1, 1), (2, 2)];
-        pairings.push(Pairing { reading: "safety with w2, honesty with w3", places, rounded: true });
+        pairings.push(("safety with w2, honesty with w3", vec![(0, 0), (1, 1), (2, 2)], true));
     }
     let mut rows: Vec<SteeringRow> = Vec::new();
     for method in &sweep.methods {
         let points = sweep.achieved(method);
         let is_judged = |place: usize| points.iter().any(|(_, _, axes)| !axes[place].is_nan());
-        for &Pairing { reading, ref places, rounded } in &pairings {
+        for &(reading, ref places, rounded) in &pairings {
             let places: Vec<(usize, usize)> = places.iter().copied().filter(|&(objective, _)| is_judged(objective)).collect();
             let seen = |weight: f64| if rounded { (weight * 100.0).round() / 100.0 } else { weight };
             let weights = |weights: &[f64]| places.iter().map(|&(_, blade)| seen(weights[blade])).collect::<Vec<f64>>();
@@ -79,7 +70,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
             }
         }
     }
-    for Pairing { reading, .. } in pairings {
+    for (reading, ..) in pairings {
         for is_pooled in [false, true] {
             let family = || (0..).zip(&rows).filter(|(_, row)| row.reading == reading && row.axis.is_none() == is_pooled);
             let places: Vec<usize> = family().map(|(place, _)| place).collect();
