@@ -126,7 +126,7 @@ fn summary(comparisons: &[Comparison]) -> Table {
             .iter()
             .map(|Comparison { entry, verdict, .. }| ((entry.source, entry.quantity.as_str(), entry.reading), *verdict)),
     );
-    let table = Table::of("reproduction", "Published figures against the raw cells", &groups)
+    Table::of("reproduction", "Published figures against the raw cells", &groups)
         .column("where", Kind::Text, |((source, _, _), _)| *source)
         .column("figure", Kind::Text, |((_, quantity, _), _)| *quantity)
         .column("read as", Kind::Text, |((_, _, reading), _)| *reading)
@@ -134,8 +134,8 @@ fn summary(comparisons: &[Comparison]) -> Table {
         .column("same", Kind::Count, |(_, group)| count(group, Verdict::Same))
         .column("within resampling", Kind::Count, |(_, group)| count(group, Verdict::WithinResampling))
         .column("differ", Kind::Count, |(_, group)| count(group, Verdict::Differs))
-        .build();
-    table.note("\"read as\" names the convention where the paper's words and its figures part; both readings are listed.")
+        .build()
+        .note("\"read as\" names the convention where the paper's words and its figures part; both readings are listed.")
 }
 
 fn list(id: &str, title: &str, comparisons: &[&Comparison]) -> Table {

@@ -68,17 +68,8 @@ impl Frontier {
     }
 }
 
-/// Draws the batch of a study: normal scores around zero, with the spread of each blade.
-fn table(settings: &FrontierSettings) -> ScoreTable {
-    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
-    // Drawn candidate by candidate, so that a larger batch starts with the smaller one.
-    let scores: Vec<Vec<f64>> =
-        (0..settings.candidates).map(|_| settings.spreads.iter().map(|spread| spread * normal(&mut rng)).collect()).collect();
-    let row = |k: usize| (scores.iter().map(|s| s[k]).collect::<Vec<_>>(), vec![0.0; scores.len()]);
-    ScoreTable::new((0..settings.spreads.len()).map(row)).expect("finite scores")
-}
-
-/// Selects at every point of the lattice, before and after normalisation.
+/// Draws a batch of normal scores with the spread of each blade, and selects at every point of the
+/// lattice, before and after normalisation.
 ///
 /// # Errors
 /// If a selected candidate is dominated, if the preimage of weights selects another candidate, or
@@ -87,9 +78,13 @@ fn table(settings: &FrontierSettings) -> ScoreTable {
 /// # Panics
 /// If there is no objective or no candidate.
 pub fn study(raw: &dyn Normalizer, normalized: &dyn Normalizer, settings: &FrontierSettings) -> Result<Frontier, Contradiction> {
-    let table = table(settings);
+    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
+    // Drawn candidate by candidate, so that a larger batch starts with the smaller one.
+    let scores: Vec<Vec<f64>> =
+        (0..settings.candidates).map(|_| settings.spreads.iter().map(|spread| spread * normal(&mut rng)).collect()).collect();
+    let row = |k: usize| (scores.iter().map(|s| s[k]).collect::<Vec<_>>(), vec![0.0; scores.len()]);
     let blades = settings.spreads.len();
-    let scores: Vec<Vec<f64>> = (0..settings.candidates).map(|i| (0..blades).map(|k| table.mu(k)[i]).collect()).collect();
+    let table = ScoreTable::new((0..blades).map(row)).expect("finite scores");
     let reached = lattice(blades, settings.density).into_iter().map(|weights| {
         let (before, after) = (composites(raw, &table, &weights), composites(normalized, &table, &weights));
         let reach = Reach { raw: largest(&before), normalized: largest(&after), weights };

@@ -132,7 +132,7 @@ fn rows(ablation: &Ablation, measures: &[Measure], resampling: Resampling) -> Ve
 }
 
 fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
-    let table = Table::of(id, format!("{}: arms against each other", ablation.name), rows)
+    Table::of(id, format!("{}: arms against each other", ablation.name), rows)
         .column("first − second", Kind::Text, |row| row.arms.as_str())
         .column("measure", Kind::Text, |row| row.measure.as_str())
         .column("pairs", Kind::Count, |row| row.contrast.n())
@@ -144,8 +144,8 @@ fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
         .column("p, pratt", Kind::PValue, |row| row.contrast.wilcoxon(ZeroRule::Pratt).p)
         .column("first larger %", Kind::Percent, |row| row.contrast.win_rate().of_all())
         .column("ties %", Kind::Percent, |row| row.contrast.win_rate().of_ties())
-        .build();
-    table.note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
+        .build()
+        .note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
 }
 
 /// Records the numbers of the paper's two single-objective ablations.

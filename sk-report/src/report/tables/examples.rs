@@ -10,7 +10,7 @@ pub(super) fn table(context: &TableContext<'_>) -> Table {
         None => format!("Where {} did best and worst", context.reference.name),
     };
     let sweep = context.sweep;
-    let table = Table::of("examples", title, &Example::choose(context.reference, rival))
+    Table::of("examples", title, &Example::choose(context.reference, rival))
         .column("case", Kind::Text, |example| example.case)
         .column("prompt", Kind::Count, |example| example.cell.prompt as usize)
         .column(sweep.blades.join("/"), Kind::Text, |example| sweep.points[example.cell.configuration].label())
@@ -18,6 +18,6 @@ pub(super) fn table(context: &TableContext<'_>) -> Table {
         .columns(sweep.objectives.names(), Kind::Number(3), |example, axis| example.cell.scores.objectives[axis])
         .column("rival's F1", Kind::Number(3), |example| example.rival.and_then(|rival| rival.f1(0.0)))
         .column("ΔF1", Kind::Signed(3), |example| example.rival.map(|_| example.difference()))
-        .build();
-    table.note("F1 of a cell, 0 where an axis is. The rival is the other method with the highest F1; only prompts that both answered at the same weights count.")
+        .build()
+        .note("F1 of a cell, 0 where an axis is. The rival is the other method with the highest F1; only prompts that both answered at the same weights count.")
 }
