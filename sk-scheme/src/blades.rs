@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use sk_blades::{
     Ablated, Discriminator, DivergenceRatio, Ensemble, ExpertAmateur, Guided, ImplicitReward, Ingredient, Likelihood, RewardHead,
     arm_generator,
 };
 use sk_core::{Blade, HeadKind, ParameterError, Policy};
+
+use toml::{Table, Value};
 
 use crate::choices::{Dispersion, DispersionArm, LabelSpread, Length};
 use crate::divergence::DivergenceSpec;
@@ -19,11 +22,24 @@ use crate::divergence::DivergenceSpec;
 const SHUFFLE_SEED: u64 = 42;
 
 /// A `[blades.NAME]` section as a file has it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum BladeSection {
     Fluency(FluencySection),
     Weighed(BladeSpec),
+}
+
+/// The kind decides, so that an error is that of the kind's fields.
+impl<'de> Deserialize<'de> for BladeSection {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let table = Table::deserialize(from)?;
+        let section = if table.get("kind").and_then(Value::as_str) == Some("fluency") {
+            FluencySection::deserialize(table).map(Self::Fluency)
+        } else {
+            BladeSpec::deserialize(table).map(Self::Weighed)
+        };
+        section.map_err(|error| D::Error::custom(error.message()))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -226,6 +242,14 @@ impl BladeRule {
         }
     }
 
+    /// Returns whether σ is zero where another source could be chosen.
+    pub(crate) fn is_certain(&self) -> bool {
+        match self {
+            Self::Discriminator { dispersion, .. } => *dispersion == LabelSpread::Zero,
+            other => other.dispersion() == Some(Dispersion::Zero),
+        }
+    }
+
     pub(crate) fn guidance(&self) -> Option<Guidance> {
         match self {
             Self::ImplicitReward { guidance, .. }
@@ -324,12 +348,12 @@ impl BladeSpec {
 
     /// Returns whether an ablation changes its σ.
     pub fn is_ablated(&self) -> bool {
-        self.arm != DispersionArm::Real || self.rule.dispersion() == Some(Dispersion::Zero)
+        self.arm != DispersionArm::Real || self.rule.is_certain()
     }
 
     /// Returns whether its σ is set to zero.
     pub fn is_certain(&self) -> bool {
-        self.arm == DispersionArm::Zero || self.rule.dispersion() == Some(Dispersion::Zero)
+        self.arm == DispersionArm::Zero || self.rule.is_certain()
     }
 
     /// Returns the adapters that it uses: the name by which the backbone knows each, and its

@@ -1,7 +1,7 @@
 //! A short description of a scheme, slot by slot as in the paper's table of methods, with its cost.
 
 use crate::{
-    AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, Dispersion, DispersionArm, FallbackSpec, LinkSpec, NormalizerRule, Prior,
+    AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, DispersionArm, FallbackSpec, LinkSpec, NormalizerRule, Prior,
     ProposalSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec,
 };
 
@@ -130,7 +130,7 @@ fn blade(blade: &BladeSpec) -> String {
     let arm = match blade.arm {
         DispersionArm::Shuffled => ", σ shuffled",
         DispersionArm::Zero => ", σ zero",
-        DispersionArm::Real if blade.rule.dispersion() == Some(Dispersion::Zero) => ", σ zero",
+        DispersionArm::Real if blade.rule.is_certain() => ", σ zero",
         DispersionArm::Real => "",
     };
     let divergence = match blade.rule {

@@ -218,6 +218,8 @@ fn an_ensemble_has_adapters_of_its_own() {
         let error = overlaid(&format!("[blades.calm]\nkind = \"ensemble\"\n{text}")).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
+    let silent = overlaid("[blades.calm]\nkind = \"instruction\"\n").unwrap_err().to_string();
+    assert!(silent.ends_with("[blades.calm]: missing field `instruction`"), "{silent}");
     let both = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\"]\nadapter = \"c\"\n").unwrap_err();
     assert!(both.to_string().contains("unknown field of [blades.calm] \"adapter\""), "{both}");
 }
