@@ -9,17 +9,13 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut 
     let labels: Vec<String> = sweep.points.iter().map(WeightVector::label).collect();
     let mut columns = Vec::new();
     for method in &sweep.methods {
-        let own: Vec<(String, f64)> = rows
-            .iter()
-            .filter(|row| row.method == method.name && row.is_whole())
-            .map(|row| (row.point.label(), row.f1))
-            .collect();
-        let scores: Vec<f64> = own.iter().map(|&(_, f1)| f1).collect();
+        let own: Vec<&PointRow> = rows.iter().filter(|row| row.method == method.name && row.is_whole()).collect();
+        let scores: Vec<f64> = own.iter().map(|row| row.f1).collect();
         let [least, most] = extent(scores.iter().copied());
         let range = if own.is_empty() { f64::NAN } else { most - least };
-        let at = |label: &String| own.iter().find(|(known, _)| known == label).map_or(f64::NAN, |&(_, f1)| f1);
+        let at = |point: &WeightVector| own.iter().find(|row| row.point == *point).map_or(f64::NAN, |row| row.f1);
         let place = |part| At { source: "tab:perconfig", subject: &method.name, part, reading: "" };
-        let mut column: Vec<f64> = labels.iter().map(at).collect();
+        let mut column: Vec<f64> = sweep.points.iter().map(at).collect();
         for (label, f1) in labels.iter().zip(&column).filter(|(_, f1)| !f1.is_nan()) {
             ledger.note(&place(label), "f1", *f1);
         }
