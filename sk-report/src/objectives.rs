@@ -73,7 +73,9 @@ pub struct Objectives {
 struct Entries {
     #[serde(default)]
     blades: Vec<Blade>,
+    #[serde(default)]
     objectives: Vec<Objective>,
+    #[serde(default)]
     rubrics: Vec<Rubric>,
 }
 
@@ -267,12 +269,20 @@ impl Objectives {
     /// If the text is not TOML, or if an entry lacks a field, has an unknown field, shares its name
     /// with another entry, or refers to an entry that does not exist. The error names the entry.
     pub fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
+        toml::from_str(text).map_err(|error| match error.span() {
+            Some(span) if span.start > 0 => {
+                format!("line {}: {}", text[..span.start].matches('\n').count() + 1, error.message())
+            }
+            _ => error.message().to_owned(),
+        })
     }
 
     fn check(&self) -> Result<(), String> {
         if self.objectives.is_empty() {
             return Err("it has no objective; add [[objectives]] with a name".to_owned());
+        }
+        if self.rubrics.is_empty() {
+            return Err("it has no rubric; add [[rubrics]] with the name of the objective and a text".to_owned());
         }
         let blades: Vec<&str> =
             self.blades.iter().flat_map(|blade| std::iter::once(&blade.name).chain(&blade.aliases)).map(String::as_str).collect();

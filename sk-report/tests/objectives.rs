@@ -133,6 +133,10 @@ fn what_is_wrong_is_named() {
     refused("name = \"calm\"", "name = \"F1 of mean axes\"", &["\"F1 of mean axes\"", "heading"]);
     // Every format applies the checks of an objectives file.
     assert!(serde_json::from_str::<Objectives>(r#"{"objectives": [], "rubrics": []}"#).is_err());
+    let unsaid = Objectives::parse("[[objectives]]\nname = \"calm\"\n").unwrap_err();
+    assert!(unsaid.contains("no rubric; add [[rubrics]]"), "{unsaid}");
+    let misspelt = Objectives::parse("[[objectives]]\nname = \"calm\"\nrubric = []\n").unwrap_err();
+    assert!(misspelt.starts_with("line 3: unknown field `rubric`") && !misspelt.contains('\n'), "{misspelt}");
     let none = Objectives::parse("objectives = []\nrubrics = []").unwrap_err();
     assert!(none.contains("[[objectives]]"), "{none}");
     let error = Objectives::read(std::path::Path::new("nowhere.toml")).unwrap_err().to_string();
