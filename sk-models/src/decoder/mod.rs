@@ -24,7 +24,6 @@ mod scheduler;
 mod tests;
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -123,12 +122,14 @@ impl Decoder {
     /// If the device has no weights of that precision, or a layer is too wide for it.
     pub fn random(config: &Qwen2Config, seed: u64, device: &Device, precision: Precision) -> Result<Self, PrecisionError> {
         precision.check(config, device)?;
-        Ok(never(Self::assemble(config, Initial::from_seed(seed, config, device), precision, device)))
+        let Ok(decoder) = Self::assemble(config, Initial::from_seed(seed, config, device), precision, device);
+        Ok(decoder)
     }
 
     fn whole(model: Qwen2, precision: Precision) -> Self {
         let (config, device) = (model.config.clone(), model.device());
-        never(Self::assemble(&config, Apart::from(model), precision, &device))
+        let Ok(decoder) = Self::assemble(&config, Apart::from(model), precision, &device);
+        decoder
     }
 
     /// Prepares the parts of a model one after the other. The device must support `precision`.
@@ -440,13 +441,5 @@ impl Decoder {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.engine.bytes()
-    }
-}
-
-/// Unwraps a result that cannot be an error.
-fn never<T>(result: Result<T, Infallible>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(never) => match never {},
     }
 }

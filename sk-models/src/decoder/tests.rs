@@ -6,9 +6,9 @@ use super::*;
 /// Returns a decoder with the GPU engine.
 fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> Decoder {
     let mut parts = Initial::from_seed(3, config, device);
-    let embedding = never(parts.embedding());
+    let Ok(embedding) = parts.embedding();
     let format = (precision == Precision::Bf16).then_some(DType::BF16);
-    let engine = never(gpu::GpuEngine::assemble(embedding, config, parts, format));
+    let Ok(engine) = gpu::GpuEngine::assemble(embedding, config, parts, format);
     Decoder { engine: Box::new(engine), scheduler: None, prefixes: None, held: Arc::default() }
 }
 

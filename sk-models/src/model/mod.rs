@@ -65,10 +65,8 @@ impl Qwen2 {
     }
 
     fn drawn(config: &Qwen2Config, initial: Initial<'_>) -> Self {
-        match Self::assemble(config, initial) {
-            Ok(model) => model,
-            Err(never) => match never {},
-        }
+        let Ok(model) = Self::assemble(config, initial);
+        model
     }
 
     /// Returns the device of the weights.

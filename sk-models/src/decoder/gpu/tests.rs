@@ -1,5 +1,3 @@
-use std::convert::Infallible;
-
 use burn::module::{Module, ModuleMapper, Param};
 use sk_core::TokenId;
 
@@ -47,8 +45,7 @@ fn models(tied: bool, device: &Device) -> (Qwen2, GpuEngine) {
     }
     let mut parts = Apart::from(model.clone());
     let Ok(embedding) = parts.embedding();
-    let tensors: Result<GpuEngine, Infallible> = GpuEngine::assemble(embedding, &config, parts, None);
-    let Ok(tensors) = tensors;
+    let Ok(tensors) = GpuEngine::assemble(embedding, &config, parts, None);
     (model, tensors)
 }
 

@@ -1,7 +1,6 @@
 //! Tests that compare each kernel with the equivalent operations of Burn. They run if
 //! `SWISS_KNIFE_TEST_DEVICE` names a GPU.
 
-use std::convert::Infallible;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -294,8 +293,7 @@ fn model(device: &Device) -> GpuEngine {
     let config = Qwen2Config::from_json("inline", json).unwrap();
     let mut parts = Initial::from_seed(7, &config, device);
     let Ok(embedding) = parts.embedding();
-    let tensors: Result<GpuEngine, Infallible> = GpuEngine::assemble(embedding, &config, parts, None);
-    let Ok(tensors) = tensors;
+    let Ok(tensors) = GpuEngine::assemble(embedding, &config, parts, None);
     tensors
 }
 
