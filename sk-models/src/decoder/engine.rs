@@ -176,16 +176,12 @@ pub(super) struct Rows<'a, E: Engine> {
 
 /// The caches of a pass.
 #[derive(Debug)]
-pub(crate) enum Cache<P, S> {
-    /// There is one row, which continues the sequence of its lane.
-    Prefill(P),
-    /// Each row continues the sequence of its lane and its own part of the suffix.
-    Extend {
-        /// The context that the rows of a lane share.
-        prefix: P,
-        /// The tokens that each row has added.
-        suffix: S,
-    },
+pub(crate) struct Cache<P, S> {
+    /// The context of each lane, which the rows of the lane share.
+    pub(crate) prefix: P,
+    /// The tokens that each row has added. If `None`, there is one row, which continues the
+    /// context.
+    pub(crate) suffix: Option<S>,
 }
 
 /// Rows to read, as a job for the [`Scheduler`].
@@ -322,13 +318,9 @@ impl<E: Engine> AnyEngine for E {
         states: bool,
         scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send> {
-        let cache: Cache<&mut E::Prefix, &mut E::Suffix> = match cache {
-            Cache::Prefill(prefix) => Cache::Prefill(of_mut(prefix)),
-            Cache::Extend { prefix, suffix } => Cache::Extend { prefix: of_mut(prefix), suffix: of_mut(suffix) },
-        };
-        let lanes = match &cache {
-            Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => prefix.lanes(),
-        };
+        let cache: Cache<&mut E::Prefix, &mut E::Suffix> =
+            Cache { prefix: of_mut(cache.prefix), suffix: cache.suffix.map(|suffix| of_mut(suffix)) };
+        let lanes = cache.prefix.lanes();
         let positions = lanes * tokens.iter().map(|row| row.len()).sum::<usize>();
         let rows = Rows { tokens, seats: of(seats), cache };
         let key = self.forward_key(&rows, states);

@@ -303,7 +303,7 @@ impl Decoder {
     fn continue_prefix(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix, states: bool) -> Hidden {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         prefix.change();
-        let cache = Cache::Prefill(&mut *prefix.cache);
+        let cache = Cache { prefix: &mut *prefix.cache, suffix: None };
         let hidden = Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.scheduler()));
         prefix.count();
         hidden
@@ -327,7 +327,7 @@ impl Decoder {
         let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
         prefix.continue_with(suffix);
         suffix.grow(rows.iter().all(|row| row.len() == width));
-        let cache = Cache::Extend { prefix: &mut *prefix.cache, suffix: &mut *suffix.cache };
+        let cache = Cache { prefix: &mut *prefix.cache, suffix: Some(&mut *suffix.cache) };
         let hidden = Hidden(self.engine.forward(rows, &*seats.of, cache, true, self.scheduler()));
         suffix.count();
         hidden

@@ -16,37 +16,28 @@ pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
 pub(crate) type PackedCache<'a> = Cache<&'a mut KvCache, &'a mut KvCache>;
 
 impl PackedCache<'_> {
-    /// Returns the number of tokens before the first new one.
-    fn position(&self) -> usize {
-        match self {
-            Self::Prefill(prefix) => prefix.length,
-            Self::Extend { prefix, suffix } => prefix.length + suffix.length,
-        }
-    }
-
-    /// Returns how many of these tokens lie in a row's own block.
-    fn earlier(&self) -> usize {
-        match self {
-            Self::Prefill(prefix) => prefix.length,
-            Self::Extend { suffix, .. } => suffix.length,
+    /// Returns the number of tokens in the block that the rows of a lane share, and in each row's
+    /// own block.
+    fn lengths(&self) -> [usize; 2] {
+        match &self.suffix {
+            None => [0, self.prefix.length],
+            Some(suffix) => [self.prefix.length, suffix.length],
         }
     }
 
     pub(crate) fn layer_mut(&mut self, layer: usize) -> Keys<'_> {
-        match self {
-            Self::Prefill(prefix) => Keys { shared: None, own: prefix.layer_mut(layer) },
-            Self::Extend { prefix, suffix } => {
-                let shared = (prefix.length > 0).then(|| (prefix.layer(layer), prefix.length));
+        let [shared, _] = self.lengths();
+        match &mut self.suffix {
+            None => Keys { shared: None, own: self.prefix.layer_mut(layer) },
+            Some(suffix) => {
+                let shared = (shared > 0).then(|| (self.prefix.layer(layer), shared));
                 Keys { shared, own: suffix.layer_mut(layer) }
             }
         }
     }
 
     fn advance(&mut self, tokens: usize) {
-        match self {
-            Self::Prefill(prefix) => prefix.advance(tokens),
-            Self::Extend { suffix, .. } => suffix.advance(tokens),
-        }
+        self.suffix.as_mut().unwrap_or(&mut self.prefix).advance(tokens);
     }
 }
 
@@ -169,7 +160,8 @@ impl Plan {
         };
         debug_assert!(groups.iter().all(|group| group.pace() == plan.pace));
         for (index, group) in groups.iter().enumerate() {
-            let (position, earlier) = (group.cache.position(), group.cache.earlier());
+            let [shared, earlier] = group.cache.lengths();
+            let position = shared + earlier;
             let longest = group.longest();
             // Rows of a non-empty suffix differ already, and sharing a single token is not worth
             // its cost.

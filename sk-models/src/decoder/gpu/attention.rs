@@ -91,7 +91,7 @@ pub(super) fn attend(
         start += sight.places;
         let place = Place { numbers: pass.numbers.clone(), at, room };
         at += 2;
-        let cache = group.prefix().reserve(layer, sight.keys() - sight.places, sight.places);
+        let cache = group.cache.prefix.reserve(layer, sight.keys() - sight.places, sight.places);
         let mut queries = None;
         cache.inplace(|cache| {
             let (query, cache) = rotate(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, sight, &place, cache);

@@ -224,13 +224,13 @@ impl GpuEngine {
         let key = Key::new(group.rows.len(), self.number, lanes.number());
         let heads = heads(&self.config);
         if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
-            || !group.prefix().repeats().is_due(key)
+            || !group.cache.prefix.repeats().is_due(key)
         {
             return self.forward_all(groups, lanes).remove(0);
         }
         let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
-        let room = group.prefix().make_room(sight.keys() - sight.places, sight.places);
-        if let Some(states) = group.prefix().repeats().replay(&numbers) {
+        let room = group.cache.prefix.make_room(sight.keys() - sight.places, sight.places);
+        if let Some(states) = group.cache.prefix.repeats().replay(&numbers) {
             advance(groups);
             return states;
         }
@@ -239,7 +239,7 @@ impl GpuEngine {
             can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
         });
         let [group] = groups;
-        let repeats = group.prefix().repeats();
+        let repeats = group.cache.prefix.repeats();
         repeats.keep(recording.flatten());
         match repeats.replay(&numbers) {
             None => self.forward_all(groups, lanes).remove(0),
@@ -266,7 +266,7 @@ impl GpuEngine {
         let room = rows.next_power_of_two();
         let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), Suffix::new(rows));
         let mut group = |rows: &[[TokenId; 1]], work: &mut dyn FnMut(&mut [Group<'_>]) -> Option<Tensor<2>>| {
-            let cache = Cache::Extend { prefix: &mut prefix, suffix: &mut suffix };
+            let cache = Cache { prefix: &mut prefix, suffix: Some(&mut suffix) };
             work(&mut [Group { rows: rows.iter().map(<[TokenId; 1]>::as_slice).collect(), cache }])
         };
         let mut recording = None;

@@ -34,18 +34,9 @@ impl Group<'_> {
         self.width() * self.rows.len()
     }
 
-    pub(super) fn prefix(&mut self) -> &mut Prefix {
-        match &mut self.cache {
-            Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => prefix,
-        }
-    }
-
     pub(super) fn sight(&self) -> Sight {
         // Tokens of the prefix, and tokens that each row has added since.
-        let (shared, earlier) = match &self.cache {
-            Cache::Prefill(prefix) => (prefix.len(), 0),
-            Cache::Extend { prefix, suffix } => (prefix.len(), suffix.len()),
-        };
+        let (shared, earlier) = (self.cache.prefix.len(), self.cache.suffix.as_ref().map_or(0, |suffix| suffix.len()));
         Sight { places: self.places(), shared, earlier, rows: self.rows.len() }
     }
 }
@@ -54,9 +45,9 @@ impl Group<'_> {
 pub(super) fn advance(groups: &mut [Group<'_>]) {
     for group in groups {
         let tokens = group.width();
-        match &mut group.cache {
-            Cache::Prefill(prefix) => prefix.advance(tokens),
-            Cache::Extend { suffix, .. } => suffix.advance(tokens),
+        match &mut group.cache.suffix {
+            None => group.cache.prefix.advance(tokens),
+            Some(suffix) => suffix.advance(tokens),
         }
     }
 }

@@ -98,11 +98,11 @@ fn line(of: &Tensor<2>, row: usize) -> Tensor<2> {
 }
 
 fn prefill<'a>(tokens: &'a [TokenId], prefix: &'a mut Prefix) -> [Group<'a>; 1] {
-    [Group { rows: vec![tokens], cache: Cache::Prefill(prefix) }]
+    [Group { rows: vec![tokens], cache: Cache { prefix, suffix: None } }]
 }
 
 fn extend<'a>(rows: &'a [Vec<TokenId>], prefix: &'a mut Prefix, suffix: &'a mut Suffix) -> Group<'a> {
-    Group { rows: rows.iter().map(Vec::as_slice).collect(), cache: Cache::Extend { prefix, suffix } }
+    Group { rows: rows.iter().map(Vec::as_slice).collect(), cache: Cache { prefix, suffix: Some(suffix) } }
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn groups_of_one_pass_are_each_alone() {
     let mut groups = [
         extend(&rows[0], first, &mut three),
         extend(&rows[1], second, &mut one),
-        Group { rows: vec![&rows[2][0]], cache: Cache::Prefill(third) },
+        Group { rows: vec![&rows[2][0]], cache: Cache { prefix: third, suffix: None } },
     ];
     let states = tensors.forward_all(&mut groups, Lanes::of(&stack));
     let logits = tensors.logits_of(&states.iter().collect::<Vec<_>>(), Lanes::of(&stack));

@@ -312,7 +312,7 @@ fn a_recording_is_the_pass() {
         let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(lanes.count(), 8));
         let context: Vec<TokenId> = (0..6).collect();
         for prefix in [&mut live, &mut repeated] {
-            let _ = model.forward_all(&mut [Group { rows: vec![&context], cache: Cache::Prefill(prefix) }], lanes);
+            let _ = model.forward_all(&mut [Group { rows: vec![&context], cache: Cache { prefix, suffix: None } }], lanes);
         }
         let mut recorded = 0;
         let mut held: Vec<[Tensor<2>; 2]> = Vec::new();
@@ -322,9 +322,9 @@ fn a_recording_is_the_pass() {
                 let rows: Vec<[TokenId; 1]> = (0..width as u32).map(|row| [(7 * step + 3 * token + 11 * row) % 61]).collect();
                 let rows: Vec<&[TokenId]> = rows.iter().map(<[TokenId; 1]>::as_slice).collect();
                 let [own, other] = &mut suffixes;
-                let cache = Cache::Extend { prefix: &mut live, suffix: own };
+                let cache = Cache { prefix: &mut live, suffix: Some(own) };
                 let expected = model.forward_all(&mut [Group { rows: rows.clone(), cache }], lanes).remove(0);
-                let cache = Cache::Extend { prefix: &mut repeated, suffix: other };
+                let cache = Cache { prefix: &mut repeated, suffix: Some(other) };
                 held.push([expected, model.repeat(Group { rows, cache }, lanes)]);
                 // If there are too many rows, an existing recording is of a single row.
                 recorded += usize::from(width == 5 && repeated.repeats().is_recorded());
@@ -339,7 +339,7 @@ fn a_recording_is_the_pass() {
                     repeated.select_lanes(&lanes);
                 }
                 let row = [(5 * step + token) % 61];
-                let group = |prefix| Group { rows: vec![&row], cache: Cache::Prefill(prefix) };
+                let group = |prefix| Group { rows: vec![&row], cache: Cache { prefix, suffix: None } };
                 let expected = model.forward_all(&mut [group(&mut live)], lanes).remove(0);
                 held.push([expected, model.repeat(group(&mut repeated), lanes)]);
                 recorded += usize::from(repeated.repeats().is_recorded());
