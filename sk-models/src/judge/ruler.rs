@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor};
 use tokenizers::Tokenizer;
 
 use super::short_digest;
@@ -92,17 +92,12 @@ impl Ruler {
         let first = ids.len() - 1;
         ids.extend(&answer);
         let device = self.model.device();
-        let ints = |values: Vec<i64>| {
-            let count = values.len();
-            Tensor::<1, Int>::from_data(TensorData::new(values, [count]), &device)
-        };
-        let count = answer.len();
-        let inputs = ints(ids[..ids.len() - 1].iter().map(|&id| i64::from(id)).collect());
-        let places = ints((first..first + count).map(|place| place as i64).collect());
-        let hidden = self.model.forward(inputs.unsqueeze(), Lanes::backbone()).select(0, places);
-        let targets = ints(answer.iter().map(|&id| i64::from(id)).collect());
+        let places: Vec<usize> = (first..first + answer.len()).collect();
+        let inputs = Tensor::<1, Int>::from_data(&ids[..ids.len() - 1], &device).unsqueeze();
+        let hidden = self.model.forward(inputs, Lanes::backbone()).select(0, Tensor::from_data(&places[..], &device));
+        let targets = Tensor::from_data(&answer[..], &device);
         let log_probs = target_log_probs(self.model.logits(hidden, Lanes::backbone()), targets);
         let nats = -log_probs.into_data().iter::<f32>().map(f64::from).sum::<f64>();
-        Ok(Some(Surprise { nats, tokens: count }))
+        Ok(Some(Surprise { nats, tokens: answer.len() }))
     }
 }

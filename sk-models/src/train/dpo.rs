@@ -554,27 +554,19 @@ impl Order {
 /// predict a completion token reach the head.
 fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device: &Device) -> Tensor<1> {
     let length = sides.iter().map(|side| side.ids.len() - 1).max().unwrap_or(0);
-    let mut inputs = vec![0_i32; sides.len() * length];
+    let mut inputs = vec![0_u32; sides.len() * length];
     let (mut rows, mut targets, mut owners) = (Vec::new(), Vec::new(), Vec::new());
     for (index, side) in sides.iter().enumerate() {
-        let count = side.ids.len() - 1;
-        for (slot, &id) in inputs[index * length..].iter_mut().zip(&side.ids[..count]) {
-            *slot = id as i32;
-        }
-        for position in count - side.completion..count {
-            rows.push((index * length + position) as i32);
-            targets.push(side.ids[position + 1] as i32);
-            owners.push(index as i32);
-        }
+        let (count, start) = (side.ids.len() - 1, index * length);
+        inputs[start..][..count].copy_from_slice(&side.ids[..count]);
+        rows.extend(start + count - side.completion..start + count);
+        targets.extend_from_slice(&side.ids[side.ids.len() - side.completion..]);
+        owners.extend(std::iter::repeat_n(index, side.completion));
     }
-    let ints = |values: Vec<i32>| {
-        let count = values.len();
-        Tensor::<1, Int>::from_data(TensorData::new(values, [count]), device)
-    };
-    let inputs = ints(inputs).reshape([sides.len(), length]);
-    let hidden = model.forward(inputs, lanes).select(0, ints(rows));
-    let log_probs = target_log_probs(model.logits(hidden, lanes), ints(targets));
-    sum_by_sequence(log_probs, ints(owners), sides.len())
+    let inputs = Tensor::<1, Int>::from_data(&inputs[..], device).reshape([sides.len(), length]);
+    let hidden = model.forward(inputs, lanes).select(0, Tensor::from_data(&rows[..], device));
+    let log_probs = target_log_probs(model.logits(hidden, lanes), Tensor::from_data(&targets[..], device));
+    sum_by_sequence(log_probs, Tensor::from_data(&owners[..], device), sides.len())
 }
 
 /// Returns the implicit reward margins of pairs, `[P]`.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
@@ -301,19 +301,16 @@ impl States<'_> {
         let mut done = 0;
         for group in order.chunks(self.batch) {
             let length = group.iter().map(|&index| sides[index].ids.len()).max().unwrap_or(0);
-            let mut inputs = vec![0_i64; group.len() * length];
+            let mut inputs = vec![0_u32; group.len() * length];
             let mut places = Vec::new();
             for (row, &index) in group.iter().enumerate() {
                 let side = sides[index];
-                for (slot, &id) in inputs[row * length..].iter_mut().zip(&side.ids) {
-                    *slot = i64::from(id);
-                }
+                inputs[row * length..][..side.ids.len()].copy_from_slice(&side.ids);
                 let first = row * length + side.ids.len() - side.completion;
-                places.extend(tokens(side).map(|token| (first + token) as i64));
+                places.extend(tokens(side).map(|token| first + token));
             }
-            let inputs = Tensor::<2, Int>::from_data(TensorData::new(inputs, [group.len(), length]), &device);
-            let count = places.len();
-            let places = Tensor::<1, Int>::from_data(TensorData::new(places, [count]), &device);
+            let inputs = Tensor::<1, Int>::from_data(&inputs[..], &device).reshape([group.len(), length]);
+            let places = Tensor::from_data(&places[..], &device);
             // Padding at the end is invisible to causal attention.
             let states = self.backbone.forward(inputs, Lanes::backbone()).select(0, places);
             let states: Vec<f32> = states.into_data().iter::<f32>().collect();

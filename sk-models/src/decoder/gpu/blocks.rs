@@ -1,6 +1,6 @@
 //! Logits on a GPU. Only the blocks that a draw needs are copied to the host.
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::ops;
@@ -100,7 +100,7 @@ impl Blocks {
     fn select(&self, tokens: &[usize]) -> Tensor<2> {
         let [rows, blocks, _] = self.logits.dims();
         let flat = self.logits.clone().reshape([rows, blocks * BLOCK]);
-        flat.select(1, indices(tokens, &self.logits.device())).cast(DType::F32)
+        flat.select(1, Tensor::from_data(tokens, &self.logits.device())).cast(DType::F32)
     }
 
     /// Returns the outline of every row, with the logits of `tokens`.
@@ -120,7 +120,7 @@ impl Blocks {
         let [rows, blocks, _] = self.logits.dims();
         let places: Vec<usize> = places.iter().map(|(row, block)| row * blocks + block).collect();
         let flat = self.logits.clone().reshape([rows * blocks, BLOCK]);
-        read(flat.select(0, indices(&places, &self.logits.device())))
+        read(flat.select(0, Tensor::from_data(&places[..], &self.logits.device())))
     }
 
     /// Copies all logits, `[M, V]`.
@@ -140,11 +140,4 @@ pub(in crate::decoder) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<
 pub(in crate::decoder) fn argmax(logits: Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
     let pairs = read(ops::argmax(logits))?;
     Ok(pairs.chunks_exact(2).map(|pair| (pair[1] == 0.0).then_some(pair[0] as TokenId)).collect())
-}
-
-/// Returns places as a tensor.
-pub(super) fn indices(places: &[usize], device: &Device) -> Tensor<1, Int> {
-    let places: Vec<i64> = places.iter().map(|&place| place as i64).collect();
-    let count = places.len();
-    Tensor::from_data(TensorData::new(places, [count]), device)
 }

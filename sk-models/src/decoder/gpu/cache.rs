@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor};
 
 use super::ops::adopt;
 use super::recording::Repeats;
@@ -103,10 +103,8 @@ impl Sequences for Prefix {
             return;
         }
         self.repeats.forget();
-        let places: Vec<i64> = lanes.iter().map(|&lane| lane as i64).collect();
         for buffer in &mut self.layers {
-            let places = Tensor::<1, Int>::from_data(TensorData::new(places.clone(), [lanes.len()]), &buffer.device());
-            *buffer = buffer.clone().select(0, places);
+            *buffer = buffer.clone().select(0, Tensor::from_data(lanes, &buffer.device()));
         }
         self.lanes = lanes.len();
     }

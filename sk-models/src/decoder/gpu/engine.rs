@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::attention::{Pass, heads};
-use super::blocks::{indices, read};
+use super::blocks::read;
 use super::cache::{Prefix, Suffix};
 use super::group::{Cache, Group, advance};
 use super::recording::{Key, Recording};
@@ -147,10 +147,9 @@ impl Engine for GpuEngine {
         let mut pieces = Vec::new();
         for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {
             let m = places.len();
-            let states = hidden.clone().select(1, indices(places, &device)).reshape([count * m, size]);
+            let states = hidden.clone().select(1, Tensor::from_data(places, &device)).reshape([count * m, size]);
             let logits = self.head_logits(&states, lanes);
-            let targets: Vec<i64> = targets.iter().map(|&t| i64::from(t)).collect();
-            let targets = Tensor::<1, Int>::from_data(TensorData::new(targets.repeat(count), [count * m]), &device);
+            let targets = Tensor::from_data(&targets.repeat(count)[..], &device);
             pieces.push(ops::read(logits, targets).reshape([count, m, 2]));
         }
         if pieces.is_empty() {
@@ -175,7 +174,7 @@ impl Engine for GpuEngine {
         let biases: Vec<f32> = heads.iter().map(|(_, bias)| *bias).collect();
         let weights = Tensor::<2>::from_data(TensorData::new(weights, [heads.len(), size]), &device).transpose();
         let biases = Tensor::<2>::from_data(TensorData::new(biases, [1, heads.len()]), &device);
-        let states = states.values.clone().select(0, indices(&places, &device));
+        let states = states.values.clone().select(0, Tensor::from_data(&places[..], &device));
         // The heads are in f32, so the product is too.
         let values = ops::product(states.unsqueeze::<4>(), weights.unsqueeze::<4>());
         read(values.reshape([places.len(), heads.len()]) + biases)

@@ -148,9 +148,7 @@ impl GpuEngine {
 
     /// Copies the tokens and positions of a pass to the device.
     fn tell(&self, groups: &[Group<'_>], lanes: Lanes<'_>) -> Tensor<1, Int> {
-        let numbers = numbers(groups, lanes.count());
-        let count = numbers.len();
-        Tensor::from_data(TensorData::new(numbers, [count]), (&self.embedding.device(), DType::I32))
+        Tensor::from_data(&numbers(groups, lanes.count())[..], (&self.embedding.device(), DType::I32))
     }
 
     /// Returns the angles of at least `positions` positions.

@@ -166,8 +166,8 @@ pub(super) fn rotate(
     let all = projected.sum() + bias.unsqueeze();
     let [rows, _] = all.dims();
     let own = all.reshape([lanes, rows / lanes, heads.count(), width]).slice([0..lanes, start..start + places]).swap_dims(1, 2);
-    let positions: Vec<i64> = (0..places).map(|place| (sight.shared + sight.earlier + place / sight.rows) as i64).collect();
-    let positions = Tensor::<1, Int>::from_data(TensorData::new(positions, [places]), &angles.device());
+    let positions: Vec<usize> = (0..places).map(|place| sight.shared + sight.earlier + place / sight.rows).collect();
+    let positions = Tensor::from_data(&positions[..], &angles.device());
     let angles = angles.select(0, positions).unsqueeze::<4>();
     let part = |tensor: &Tensor<4>, from: usize| tensor.clone().narrow(3, from, half);
     let (cos, sin) = (part(&angles, 0), part(&angles, half));
@@ -287,9 +287,8 @@ pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, 
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_adopt(cache, start, tokens, rows, row));
     }
     let [lanes, heads, _, width] = cache.dims();
-    let places: Vec<i64> = (0..tokens).map(|step| (start + step * rows + row) as i64).collect();
-    let places = Tensor::<1, Int>::from_data(TensorData::new(places, [tokens]), &cache.device());
-    let kept = cache.clone().select(2, places);
+    let places: Vec<usize> = (0..tokens).map(|step| start + step * rows + row).collect();
+    let kept = cache.clone().select(2, Tensor::from_data(&places[..], &cache.device()));
     cache.slice_assign([0..lanes, 0..heads, start..start + tokens, 0..width], kept)
 }
 

@@ -79,8 +79,7 @@ fn text(seed: u32, length: usize) -> Vec<TokenId> {
 /// Returns the states and logits of a whole sequence under an adapter, in one pass of the module.
 fn whole(model: &Qwen2, sequence: &[TokenId], adapter: Option<&LoraAdapter>) -> [Tensor<2>; 2] {
     let device = model.device();
-    let ids: Vec<i64> = sequence.iter().map(|&token| i64::from(token)).collect();
-    let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, sequence.len()]), &device);
+    let ids = Tensor::<1, Int>::from_data(sequence, &device).unsqueeze();
     let stack = AdapterStack::new(&model.config, &[adapter], &device).unwrap();
     let states = model.forward(ids, Lanes::of(&stack));
     [states.clone(), model.logits(states, Lanes::of(&stack))]
