@@ -96,7 +96,7 @@ impl Drafter {
             proceed()?;
             // Rows that have ended are still read, but their results are ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
-            let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);
+            let hidden = self.model.extend(&inputs, &self.seats, &mut self.follower.prefix, &mut suffix);
             let mut logits = self.model.next(&hidden, &self.seats);
             let first = suffix.len() == 1;
             if request.granularity.needs_entropy() && !first {

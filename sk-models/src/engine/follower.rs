@@ -33,7 +33,7 @@ fn chunk_on_gpu(rows: usize, held: usize) -> usize {
 /// every candidate.
 pub(super) struct Follower {
     tokens: Vec<TokenId>,
-    prefix: Prefix,
+    pub(super) prefix: Prefix,
     /// The number of tokens whose whole blocks are in the prefix tree already.
     shared: usize,
 }
@@ -41,10 +41,6 @@ pub(super) struct Follower {
 impl Follower {
     pub(super) fn new(model: &Decoder, lanes: usize) -> Self {
         Self { tokens: Vec::new(), prefix: model.prefix(lanes), shared: 0 }
-    }
-
-    pub(super) fn prefix_mut(&mut self) -> &mut Prefix {
-        &mut self.prefix
     }
 
     /// Makes the prefix hold `context` without its last token. The common beginning is kept. The
@@ -120,11 +116,6 @@ impl Follower {
         self.prefix.join_lanes(other.prefix);
         self.shared = self.shared.min(other.shared);
     }
-
-    /// Keeps the given lanes in the given order.
-    pub(super) fn select_lanes(&mut self, lanes: &[usize]) {
-        self.prefix.select_lanes(lanes);
-    }
 }
 
 /// Checks that the context is not empty, leaves room for `new` more tokens and holds known tokens
@@ -184,7 +175,7 @@ mod tests {
                 let mut suffix = model.suffix(1, 2);
                 for tokens in text[50..140].chunks(at_a_time) {
                     let rows = [&text[..tokens.len()], tokens];
-                    let _ = model.extend(&rows, &seats, follower.prefix_mut(), &mut suffix);
+                    let _ = model.extend(&rows, &seats, &mut follower.prefix, &mut suffix);
                 }
                 follower.adopt(&suffix, 1, &text[50..140]);
                 assert_eq!(model.shared_bytes(), 0);

@@ -110,7 +110,7 @@ impl Frozen {
             let targets = &text[place..text.len().min(place + SCORED)];
             let inputs = &text[place - 1..place - 1 + targets.len()];
             let mut suffix = model.suffix(1, 1);
-            let hidden = model.extend(&[inputs], seats, self.follower.prefix_mut(), &mut suffix);
+            let hidden = model.extend(&[inputs], seats, &mut self.follower.prefix, &mut suffix);
             let logits = model.logits(&hidden, seats)?;
             for (row, (&input, &target)) in logits.chunks_exact(model.config().vocab_size).zip(inputs.iter().zip(targets)) {
                 if !are_numbers(row) {

@@ -182,7 +182,7 @@ impl Verifier {
             return Ok(fresh(lanes, seats));
         }
         let kept: Vec<usize> = stay.iter().filter_map(|lane| find(lane, &previous)).collect();
-        previous.follower.select_lanes(&kept);
+        previous.follower.prefix.select_lanes(&kept);
         previous.follower.follow(&self.model, &self.model.seat(&stay)?, context)?;
         let mut order = stay;
         if !join.is_empty() {
@@ -193,7 +193,7 @@ impl Verifier {
         }
         let place: Vec<usize> = lanes.iter().filter_map(|lane| order.iter().position(|other| identical(other, lane))).collect();
         if !place.iter().copied().eq(0..place.len()) {
-            previous.follower.select_lanes(&place);
+            previous.follower.prefix.select_lanes(&place);
         }
         Ok(Seated { lanes, seats, follower: previous.follower })
     }
@@ -265,7 +265,7 @@ impl Verifier {
         let (count, last) = (seated.lanes.len(), context[context.len() - 1]);
         proceed()?;
         let mut suffix = self.model.suffix(count, 1);
-        let hidden = self.model.extend(&[[last]], &seated.seats, seated.follower.prefix_mut(), &mut suffix);
+        let hidden = self.model.extend(&[[last]], &seated.seats, &mut seated.follower.prefix, &mut suffix);
         let logits = self.model.logits(&hidden, &seated.seats)?;
         let log_probs: Vec<Vec<f32>> = logits.chunks_exact(self.model.config().vocab_size).map(log_softmax).collect();
         // The argmax's log-probability is max − logsumexp.
@@ -357,7 +357,7 @@ impl Verifier {
         }
         proceed()?;
         let mut suffix = self.model.suffix(count, candidates.len());
-        let hidden = self.model.extend(&rows, &seated.seats, seated.follower.prefix_mut(), &mut suffix);
+        let hidden = self.model.extend(&rows, &seated.seats, &mut seated.follower.prefix, &mut suffix);
         let mut readings = Readings::new();
         if let Some(lane) = seated.lanes.iter().position(Option::is_none) {
             heads.read_into(&mut readings, (&self.model, &hidden, &seated.seats), lane, candidates)?;
@@ -414,7 +414,7 @@ impl Verifier {
         };
         let inputs: Vec<Vec<TokenId>> = candidates.iter().map(input).collect();
         proceed()?;
-        let hidden = self.model.extend(&inputs, &seated.seats, seated.follower.prefix_mut(), &mut pending.suffix);
+        let hidden = self.model.extend(&inputs, &seated.seats, &mut seated.follower.prefix, &mut pending.suffix);
         let spans: Vec<&[TokenId]> =
             candidates.iter().map(|candidate| &candidate.tokens[candidate.tokens.len() - rest(candidate)..]).collect();
         let mut readings = Readings::new();

@@ -83,7 +83,7 @@ impl Attention {
         let (hidden, query, key) = (config.hidden_size, config.query_size(), config.key_value_size());
         let output = Projection::new(initial.residual([query, hidden]), None);
         let mut input = |width| {
-            let bias = Tensor::zeros([width], initial.device());
+            let bias = Tensor::zeros([width], initial.device);
             Projection::new(initial.matrix([hidden, width]), Some(bias))
         };
         Self::new(config, [input(query), input(key), input(key), output])

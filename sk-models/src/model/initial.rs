@@ -20,7 +20,8 @@ const CHUNK: usize = 1 << 16;
 pub(crate) struct Initial<'a> {
     source: Source,
     config: &'a Qwen2Config,
-    device: &'a Device,
+    /// The device of the weights.
+    pub(super) device: &'a Device,
 }
 
 enum Source {
@@ -41,11 +42,6 @@ impl<'a> Initial<'a> {
 
     fn new(source: Source, config: &'a Qwen2Config, device: &'a Device) -> Self {
         Self { source, config, device }
-    }
-
-    /// Returns the device of the weights.
-    pub(super) fn device(&self) -> &'a Device {
-        self.device
     }
 
     /// Draws a matrix of deviation 0.02.

@@ -26,7 +26,7 @@ pub struct Layer {
 
 impl Layer {
     pub(super) fn initial(config: &Qwen2Config, initial: &mut Initial<'_>) -> Self {
-        let device = initial.device();
+        let device = initial.device;
         let norm = || Norm::ones(config.hidden_size, config.rms_norm_eps, device);
         Self {
             input_layernorm: norm(),

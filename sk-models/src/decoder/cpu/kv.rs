@@ -167,11 +167,6 @@ impl KvCache {
     pub(crate) fn layer_mut(&mut self, layer: usize) -> &mut [Block] {
         &mut self.layers[layer]
     }
-
-    /// Adds `tokens`, which every layer has appended, to the length.
-    pub(crate) fn advance(&mut self, tokens: usize) {
-        self.length += tokens;
-    }
 }
 
 impl Sequences for KvCache {

@@ -37,7 +37,7 @@ impl PackedCache<'_> {
     }
 
     fn advance(&mut self, tokens: usize) {
-        self.suffix.as_mut().unwrap_or(&mut self.prefix).advance(tokens);
+        self.suffix.as_mut().unwrap_or(&mut self.prefix).length += tokens;
     }
 }
 
@@ -175,7 +175,7 @@ impl Plan {
                     let own = lane * group.rows.len() + row;
                     plan.spans.push(Span { group: index, lane, row, own, first, position, earlier, length: tokens.len(), known });
                 }
-                plan.lanes.push(plan.tokens.len());
+                plan.lanes.ends.push(plan.tokens.len());
             }
             plan.seats.extend_from_slice(group.seats);
             plan.places.push(places);
@@ -216,13 +216,9 @@ impl Lanes {
         let mut end = 0;
         for rows in sizes.flat_map(|(count, rows)| std::iter::repeat_n(rows, count)) {
             end += rows;
-            lanes.push(end);
+            lanes.ends.push(end);
         }
         lanes
-    }
-
-    fn push(&mut self, end: usize) {
-        self.ends.push(end);
     }
 
     /// Returns the first row of a lane and its end.
@@ -276,8 +272,7 @@ mod tests {
 
     #[test]
     fn segments_cut_at_lanes() {
-        let mut lanes = Lanes::default();
-        [3, 3, 8].into_iter().for_each(|end| lanes.push(end));
+        let lanes = Lanes { ends: vec![3, 3, 8] };
         assert_eq!(lanes.segments(1, 5).collect::<Vec<_>>(), [(0, 1, 2), (2, 3, 3)].map(|(l, f, r)| (l, f, r)));
         assert_eq!(lanes.segments(0, 0).count(), 0);
         assert_eq!((lanes.of(2), lanes.of(3), lanes.bounds(2), lanes.smallest()), (0, 2, (3, 8), 0));

@@ -18,7 +18,8 @@ pub(crate) struct Prefix {
     layers: Vec<Tensor<4>>,
     lanes: usize,
     length: usize,
-    repeats: Repeats,
+    /// The record of repeated passes over this prefix.
+    pub(super) repeats: Repeats,
 }
 
 /// The number of rows, and the number of tokens that each row has added to a prefix.
@@ -67,11 +68,6 @@ impl Prefix {
     /// Calls [`reserve`](Self::reserve) for every layer and returns the capacity.
     pub(super) fn make_room(&mut self, used: usize, more: usize) -> usize {
         (0..self.layers.len()).map(|layer| self.reserve(layer, used, more).dims()[2]).min().unwrap_or(0)
-    }
-
-    /// Returns the record of repeated passes over this prefix.
-    pub(super) fn repeats(&mut self) -> &mut Repeats {
-        &mut self.repeats
     }
 
     pub(super) fn advance(&mut self, tokens: usize) {

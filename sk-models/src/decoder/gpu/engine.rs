@@ -223,13 +223,13 @@ impl GpuEngine {
         let key = Key::new(group.rows.len(), self.number, lanes.number());
         let heads = heads(&self.config);
         if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
-            || !group.cache.prefix.repeats().is_due(key)
+            || !group.cache.prefix.repeats.is_due(key)
         {
             return self.forward_all(groups, lanes).remove(0);
         }
         let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
         let room = group.cache.prefix.make_room(sight.keys() - sight.places, sight.places);
-        if let Some(states) = group.cache.prefix.repeats().replay(&numbers) {
+        if let Some(states) = group.cache.prefix.repeats.replay(&numbers) {
             advance(groups);
             return states;
         }
@@ -238,7 +238,7 @@ impl GpuEngine {
             can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
         });
         let [group] = groups;
-        let repeats = group.cache.prefix.repeats();
+        let repeats = &mut group.cache.prefix.repeats;
         repeats.keep(recording.flatten());
         match repeats.replay(&numbers) {
             None => self.forward_all(groups, lanes).remove(0),

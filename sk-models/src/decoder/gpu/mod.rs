@@ -137,7 +137,7 @@ impl GpuEngine {
     /// If a prefix has another number of lanes.
     pub(crate) fn forward_all(&self, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
         arrive(&self.embedding.device());
-        groups.iter_mut().for_each(|group| group.cache.prefix.repeats().meet());
+        groups.iter_mut().for_each(|group| group.cache.prefix.repeats.meet());
         let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
         let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(positions), None);
         let states = self.read(&pass, groups, lanes);

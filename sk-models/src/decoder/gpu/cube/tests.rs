@@ -327,7 +327,7 @@ fn a_recording_is_the_pass() {
                 let cache = Cache { prefix: &mut repeated, suffix: Some(other) };
                 held.push([expected, model.repeat(Group { rows, cache }, lanes)]);
                 // If there are too many rows, an existing recording is of a single row.
-                recorded += usize::from(width == 5 && repeated.repeats().is_recorded());
+                recorded += usize::from(width == 5 && repeated.repeats.is_recorded());
             }
             live.adopt(&suffixes[0], 3, 7);
             repeated.adopt(&suffixes[1], 3, 7);
@@ -342,7 +342,7 @@ fn a_recording_is_the_pass() {
                 let group = |prefix| Group { rows: vec![&row], cache: Cache { prefix, suffix: None } };
                 let expected = model.forward_all(&mut [group(&mut live)], lanes).remove(0);
                 held.push([expected, model.repeat(group(&mut repeated), lanes)]);
-                recorded += usize::from(repeated.repeats().is_recorded());
+                recorded += usize::from(repeated.repeats.is_recorded());
             }
         }
         // Of the nine passes of a kind, the first four are not; what is of a single row stays of
