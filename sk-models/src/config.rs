@@ -382,6 +382,22 @@ impl Qwen2Config {
 }
 
 #[cfg(test)]
+impl Qwen2Config {
+    /// Returns a small shape: tokens, width, inner width, layers, query heads and key heads.
+    pub(crate) fn small([tokens, hidden, inner, layers, queries, keys]: [usize; 6]) -> Self {
+        let json = serde_json::json!({
+            "vocab_size": tokens,
+            "hidden_size": hidden,
+            "intermediate_size": inner,
+            "num_hidden_layers": layers,
+            "num_attention_heads": queries,
+            "num_key_value_heads": keys,
+        });
+        Self::from_json("small", &json.to_string()).unwrap()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

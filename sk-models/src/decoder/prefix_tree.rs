@@ -227,11 +227,7 @@ mod tests {
     #[test]
     fn lanes_share_what_all_of_them_hold() {
         let tree = PrefixTree::new(1000);
-        let config = crate::Qwen2Config::from_json(
-            "inline",
-            r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#,
-        )
-        .unwrap();
+        let config = crate::Qwen2Config::small([40, 32, 48, 1, 4, 4]);
         let adapter = |seed| Arc::new(LoraAdapter::random(&config, 2, seed, &burn::tensor::Device::flex()));
         let (calm, kind) = (adapter(1), adapter(2));
         add(&tree, None, &[1, 2, 3]);

@@ -31,11 +31,7 @@ fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
     const TOLERANCE: f32 = 0.03;
     let device = Device::flex();
     for tied in [true, false] {
-        let json = format!(
-            r#"{{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-                "num_key_value_heads": 2, "tie_word_embeddings": {tied}}}"#
-        );
-        let config = Qwen2Config::from_json("inline", &json).unwrap();
+        let config = Qwen2Config { tie_word_embeddings: tied, ..Qwen2Config::small([40, 32, 48, 2, 4, 2]) };
         let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
         let [whole, half] = [Precision::F32, Precision::Bf16].map(|precision| on_tensors(&config, &device, precision));
         assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
@@ -55,9 +51,7 @@ fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
 #[test]
 fn generations_side_by_side_read_what_each_would_alone() {
     let device = Device::flex();
-    let json =
-        r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}"#;
-    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let config = Qwen2Config::small([40, 32, 48, 2, 4, 4]);
     let adapter = Some(Arc::new(LoraAdapter::random(&config, 2, 1, &device)));
     // On tensors, sums of 32 terms have another order, about a dozen times. In panels, texts also
     // fill passes of their own, and the bits are the same.
@@ -114,9 +108,7 @@ fn side_by_side(decoder: &Decoder, scheduler: &Scheduler, adapter: &Option<Arc<L
 fn equal_rows_that_are_read_in_pieces_have_keys_of_their_own() {
     /// Only the order of sums differs. The deviation of the logits is about one.
     const TOLERANCE: f32 = 1e-4;
-    let json = r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 8,
-        "num_key_value_heads": 2}"#;
-    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let config = Qwen2Config::small([40, 32, 48, 2, 8, 2]);
     let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap();
     let seats = decoder.alone();
     // Attention takes the queries of 24 tokens at a time here. So the first row is two pieces, and
@@ -140,9 +132,7 @@ fn equal_rows_that_are_read_in_pieces_have_keys_of_their_own() {
 #[test]
 #[should_panic(expected = "the prefix has changed")]
 fn a_suffix_is_of_no_use_beside_another() {
-    let json =
-        r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
-    let decoder = on_tensors(&Qwen2Config::from_json("inline", json).unwrap(), &Device::flex(), Precision::F32);
+    let decoder = on_tensors(&Qwen2Config::small([40, 32, 48, 1, 4, 4]), &Device::flex(), Precision::F32);
     let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
     let [mut first, mut second] = [1, 1].map(|rows| decoder.suffix(1, rows));
     let _ = decoder.extend(&[[3]], &seats, &mut prefix, &mut first);
@@ -170,9 +160,8 @@ fn argmax_is_the_first_of_equals_and_none_of_rows_with_nan() {
 #[test]
 #[should_panic(expected = "outside the vocabulary")]
 fn a_token_beyond_the_vocabulary_is_not_read_as_padding() {
-    let json = r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4,
-        "tie_word_embeddings": true}"#;
-    let decoder = Decoder::random(&Qwen2Config::from_json("inline", json).unwrap(), 3, &Device::flex(), Precision::F32).unwrap();
+    let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([40, 32, 48, 1, 4, 4]) };
+    let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap();
     let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
     decoder.prefill(&[41], &seats, &mut prefix);
 }

@@ -155,9 +155,7 @@ mod tests {
 
     #[test]
     fn what_a_candidate_added_is_shared_if_it_has_the_bits_of_reading() {
-        let shape = r#"{"vocab_size": 100, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true}"#;
-        let config = Qwen2Config::from_json("test", shape).unwrap();
+        let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([100, 64, 96, 2, 4, 2]) };
         let text: Vec<TokenId> = (0..200).map(|at| at * 37 % 100).collect();
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
             let decoder = || Decoder::random(&config, 5, &Device::flex(), precision).unwrap();
@@ -189,8 +187,7 @@ mod tests {
 
     #[test]
     fn what_replaces_a_token_is_shared_in_its_place() {
-        let shape = r#"{"vocab_size": 100, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}"#;
-        let config = Qwen2Config::from_json("test", shape).unwrap();
+        let config = Qwen2Config::small([100, 32, 48, 1, 2, 2]);
         let model = Decoder::random(&config, 5, &Device::flex(), Precision::Int8).unwrap().sharing_prefixes(1 << 20);
         let (seats, mut follower) = (model.alone(), Follower::new(&model, 1));
         let text: Vec<TokenId> = (0..200).map(|at| at * 37 % 100).collect();

@@ -87,11 +87,7 @@ mod tests {
     use super::*;
 
     fn config(hidden_size: usize) -> Qwen2Config {
-        let text = format!(
-            r#"{{"vocab_size": 9, "hidden_size": {hidden_size}, "intermediate_size": 4, "num_hidden_layers": 1,
-                "num_attention_heads": 1, "num_key_value_heads": 1}}"#
-        );
-        Qwen2Config::from_json("test", &text).unwrap()
+        Qwen2Config::small([9, hidden_size, 4, 1, 1, 1])
     }
 
     fn head() -> Head {

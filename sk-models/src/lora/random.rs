@@ -65,9 +65,7 @@ mod tests {
 
     #[test]
     fn seeds_are_repeated_and_matrices_differ() {
-        let json =
-            r#"{"vocab_size": 8, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2}"#;
-        let config = Qwen2Config::from_json("inline", json).unwrap();
+        let config = Qwen2Config::small([8, 4, 6, 2, 2, 2]);
         let values = |seed: u64, layer: usize, target: Target| {
             let adapter = LoraAdapter::random(&config, 2, seed, &Device::flex());
             adapter.layers[layer].get(target).unwrap().a.clone().try_into_vec_as::<f32>().unwrap()

@@ -192,11 +192,7 @@ mod tests {
 
     /// H 4, I 6, two layers, two query heads and one key head of width 2, V 10.
     fn config(tied: bool) -> Qwen2Config {
-        let json = format!(
-            r#"{{"vocab_size": 10, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2,
-                "num_key_value_heads": 1, "tie_word_embeddings": {tied}}}"#
-        );
-        Qwen2Config::from_json("inline", &json).unwrap()
+        Qwen2Config { tie_word_embeddings: tied, ..Qwen2Config::small([10, 4, 6, 2, 2, 1]) }
     }
 
     /// q 4·4, k and v 4·2 each, o 4·4, gate, up and down 4·6 each: 120 a layer.

@@ -54,22 +54,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_small_qwen() {
-        let config = Qwen2Config {
-            vocab_size: 1000,
-            hidden_size: 8,
-            intermediate_size: 20,
-            num_hidden_layers: 2,
-            num_attention_heads: 2,
-            num_key_value_heads: 1,
-            head_dim: 4,
-            rope_theta: 1e4,
-            rms_norm_eps: 1e-6,
-            max_position_embeddings: 64,
-            tie_word_embeddings: true,
-            bos_token_id: None,
-            eos_token_ids: Vec::new(),
-            pad_token_id: None,
-        };
+        let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([1000, 8, 20, 2, 2, 1]) };
         let pass = |tokens, completion| Pass { tokens, completion };
         let footprint = Footprint {
             config: config.clone(),

@@ -301,9 +301,7 @@ mod tests {
     #[test]
     fn adapters_that_are_seated_again_are_the_same_stack() {
         let device = Device::flex();
-        let json =
-            r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
-        let config = Qwen2Config::from_json("inline", json).unwrap();
+        let config = Qwen2Config::small([40, 32, 48, 1, 4, 4]);
         let mut parts = Initial::from_seed(3, &config, &device);
         let Ok(embedding) = parts.embedding();
         let Ok(engine) = GpuEngine::assemble(embedding, &config, parts, None);

@@ -129,9 +129,7 @@ mod tests {
     fn a_change_in_pieces_is_the_change() {
         /// Sums of 48 terms of about one, in two orders.
         const TOLERANCE: f32 = 1e-5;
-        let json =
-            r#"{"vocab_size": 11, "hidden_size": 48, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}"#;
-        let (config, device) = (Qwen2Config::from_json("inline", json).unwrap(), Device::flex());
+        let (config, device) = (Qwen2Config::small([11, 48, 20, 1, 2, 2]), Device::flex());
         let adapters = [1, 2].map(|seed| LoraAdapter::random(&config, 3, seed, &device));
         let stack = AdapterStack::new(&config, &[Some(&adapters[0]), None, Some(&adapters[1])], &device).unwrap();
         let deltas = Lanes::of(&stack).layer(0).unwrap();

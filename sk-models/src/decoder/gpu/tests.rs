@@ -13,11 +13,7 @@ use crate::model::parts::Apart;
 const TOLERANCE: f32 = 1e-5;
 
 fn config(tied: bool) -> Qwen2Config {
-    let json = format!(
-        r#"{{"vocab_size": 61, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
-            "num_key_value_heads": 2, "head_dim": 6, "tie_word_embeddings": {tied}}}"#
-    );
-    Qwen2Config::from_json("inline", &json).unwrap()
+    Qwen2Config { head_dim: 6, tie_word_embeddings: tied, ..Qwen2Config::small([61, 24, 40, 2, 6, 2]) }
 }
 
 /// Returns a model and a GPU engine with the same weights. Weights are ten times as large as at the

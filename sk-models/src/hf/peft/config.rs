@@ -345,9 +345,7 @@ mod tests {
     use crate::{config::Qwen2Config, lora::Target};
 
     fn model() -> Qwen2Config {
-        let json = r#"{"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 12,
-            "num_attention_heads": 2}"#;
-        Qwen2Config::from_json("inline", json).unwrap()
+        Qwen2Config::small([8, 8, 8, 12, 2, 2])
     }
 
     fn parse(fields: &str) -> Result<AdapterConfig, CheckpointError> {

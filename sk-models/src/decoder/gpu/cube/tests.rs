@@ -288,9 +288,7 @@ fn numbers_are_written_where_others_lie() {
 
 /// Returns a model whose matrix rows are whole lines.
 fn model(device: &Device) -> GpuEngine {
-    let json = r#"{"vocab_size": 61, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2}"#;
-    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let config = Qwen2Config::small([61, 64, 96, 2, 4, 2]);
     let mut parts = Initial::from_seed(7, &config, device);
     let Ok(embedding) = parts.embedding();
     let Ok(tensors) = GpuEngine::assemble(embedding, &config, parts, None);
@@ -376,9 +374,7 @@ fn gates_are_opened() {
 fn adapters_spread_what_they_change() {
     let Some(device) = device() else { return };
     // More columns than the units of a cube handle at once: 512.
-    let json = r#"{"vocab_size": 11, "hidden_size": 24, "intermediate_size": 701, "num_hidden_layers": 1, "num_attention_heads": 3,
-        "num_key_value_heads": 1, "head_dim": 190}"#;
-    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let config = Qwen2Config { head_dim: 190, ..Qwen2Config::small([11, 24, 701, 1, 3, 1]) };
     // Ranks below, at and above the number of terms that are shared at a time. The smaller of two
     // is padded.
     for (ranks, pieces, rows) in [([1, 3], 1, 1), ([16, 16], 7, 15), ([32, 8], 2, 16), ([5, 70], 3, 33)] {
