@@ -121,6 +121,25 @@ pub fn free_memory() -> Option<u64> {
     Some(own().map_or(available, |own| own.min(available)))
 }
 
+/// A lack of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{:.1} GB and {:.1} GB of memory are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
+pub struct Shortage {
+    /// Bytes that are needed.
+    pub needed: u64,
+    /// Bytes that are free.
+    pub free: u64,
+}
+
+/// Checks that the CPU's memory has room for `needed` bytes on `device`, if its free bytes are
+/// known. The free memory of a GPU is unknown and not checked.
+pub(crate) fn check_room(device: &Device, needed: u64, free: Option<u64>) -> Result<(), Shortage> {
+    match free.filter(|_| is_processor(device)) {
+        Some(free) if needed > free => Err(Shortage { needed, free }),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the bytes that a line of a file in `/proc` states in kibibytes.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

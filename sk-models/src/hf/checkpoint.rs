@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::Qwen2Config,
     decoder::{Decoder, Precision},
-    device::{free_memory, is_processor, pause},
+    device::{check_room, free_memory, pause},
     files,
     head::Head,
     json::{self, OneOrMany},
@@ -234,15 +234,8 @@ impl Checkpoint {
     /// Checks that the weights fit into the CPU's memory. Without the check, the system would kill
     /// the program.
     fn check_memory(&self, device: &Device, precision: Precision, free: Option<u64>) -> Result<(), CheckpointError> {
-        let needed = precision.bytes(&self.config);
-        match free {
-            Some(free) if is_processor(device) && needed > free => Err(CheckpointError::Memory {
-                directory: self.directory.clone(),
-                needed: needed as f64 / 1e9,
-                free: free as f64 / 1e9,
-            }),
-            _ => Ok(()),
-        }
+        check_room(device, precision.bytes(&self.config), free)
+            .map_err(|shortage| CheckpointError::Memory { directory: self.directory.clone(), shortage })
     }
 
     /// Loads an adapter for this model, given by directory or hub id, to a device.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::hub::error::HubError;
-use crate::{config::ConfigError, decoder::PrecisionError, text::TextError};
+use crate::{config::ConfigError, decoder::PrecisionError, device::Shortage, text::TextError};
 
 /// A checkpoint that cannot be loaded. Each message is one line that names the file and the fault.
 #[derive(Debug, Error)]
@@ -106,14 +106,12 @@ pub enum CheckpointError {
         vocab_size: usize,
     },
     /// Weights that do not fit into memory.
-    #[error("{}: the weights take {needed:.1} GB and {free:.1} GB of memory are free; use a smaller model or another --device", directory.display())]
+    #[error("{}: the weights take {shortage}; use a smaller model or another --device", directory.display())]
     Memory {
         /// The directory.
         directory: PathBuf,
-        /// The size of the weights, in 10⁹ bytes.
-        needed: f64,
-        /// The free memory, in 10⁹ bytes.
-        free: f64,
+        /// The bytes of the weights, and the free bytes.
+        shortage: Shortage,
     },
     /// The device fails to take the weights.
     #[error("{}: the device cannot take the weights: {message}; if it ran out of memory, use a smaller model or another --device", directory.display())]

@@ -2,7 +2,7 @@
 
 use super::{Models, SHARED};
 use crate::decoder::Decoder;
-use crate::device::{free_memory, is_processor};
+use crate::device::{Shortage, check_room, free_memory, is_processor};
 
 /// The sizes that determine the memory of a generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,16 +17,6 @@ pub struct Extent {
     pub span: usize,
     /// Tokens of the vocabulary that a head reads, each in a row of its own.
     pub ahead: usize,
-}
-
-/// A lack of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{:.1} GB and {:.1} GB of memory are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
-pub struct Shortage {
-    /// Bytes that are needed.
-    pub needed: u64,
-    /// Bytes that are free.
-    pub free: u64,
 }
 
 impl Models {
@@ -57,10 +47,7 @@ impl Models {
     /// Checks that the CPU's memory has room for `needed` bytes. The free memory of a GPU is
     /// unknown and not checked.
     pub(crate) fn check_room(&self, needed: u64) -> Result<(), Shortage> {
-        match free_memory().filter(|_| is_processor(&self.device)) {
-            Some(free) if needed > free => Err(Shortage { needed, free }),
-            _ => Ok(()),
-        }
+        check_room(&self.device, needed, free_memory())
     }
 
     /// Returns the bytes of the CPU's memory that generations can take together: the free memory

@@ -22,7 +22,8 @@ use crate::hf::{Checkpoint, CheckpointError, Progress, turn_ends};
 use crate::lora::LoraAdapter;
 use crate::text::{ChatTemplate, TextError, Tokenizer};
 
-pub use footprint::{Extent, Shortage};
+pub use crate::device::Shortage;
+pub use footprint::Extent;
 
 /// The name by which a blade selects the drafter as the model that it reads under.
 const DRAFTER: &str = "drafter";
@@ -90,14 +91,12 @@ pub enum ModelError {
     #[error(transparent)]
     Shape(#[from] ConfigError),
     /// Shapes whose random weights do not fit into memory.
-    #[error("{}: random weights of these shapes take {needed:.1} GB and {free:.1} GB of memory are free; use a smaller shape, --precision int8, or another --device", path.display())]
+    #[error("{}: random weights of these shapes take {shortage}; use a smaller shape, --precision int8, or another --device", path.display())]
     ShapeMemory {
         /// The backbone's shape.
         path: PathBuf,
-        /// The size of backbone and drafter, in 10⁹ bytes.
-        needed: f64,
-        /// The free memory, in 10⁹ bytes.
-        free: f64,
+        /// The bytes of backbone and drafter, and the free bytes.
+        shortage: Shortage,
     },
     /// Random weights have no checkpoint.
     #[error("models of random weights have no {what}; give --backbone DIR")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{ModelError, Models, SHARED};
 use crate::decoder::{Decoder, Precision, Scheduler};
-use crate::device::{Device, DeviceName, free_memory, is_processor};
+use crate::device::{DeviceName, check_room, free_memory};
 use crate::hf::Progress;
 use crate::lora::LoraAdapter;
 use crate::text::Tokenizer;
@@ -51,8 +51,9 @@ impl Models {
             }));
         }
         let shapes = [Some(&large), small.as_ref().map(|(_, small)| small)];
-        let needed = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
-        check_memory(backbone, &device, needed, free_memory())?;
+        let needed: u64 = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
+        check_room(&device, needed, free_memory())
+            .map_err(|shortage| ModelError::ShapeMemory { path: backbone.to_owned(), shortage })?;
         progress.stage("filling the backbone");
         let scheduler = Scheduler::new();
         let backbone =
@@ -93,15 +94,5 @@ impl Models {
     pub fn random_adapter(&self, index: usize, seed: u64, ranks: &[usize]) -> LoraAdapter {
         let seed = seed.wrapping_add(ADAPTERS).wrapping_add(index as u64);
         LoraAdapter::random(self.backbone.config(), ranks[index % ranks.len()], seed, &self.device)
-    }
-}
-
-/// Checks that the weights fit into the CPU's memory.
-fn check_memory(path: &Path, device: &Device, needed: u64, free: Option<u64>) -> Result<(), ModelError> {
-    match free {
-        Some(free) if is_processor(device) && needed > free => {
-            Err(ModelError::ShapeMemory { path: path.to_owned(), needed: needed as f64 / 1e9, free: free as f64 / 1e9 })
-        }
-        _ => Ok(()),
     }
 }

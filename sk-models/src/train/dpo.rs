@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     config::Qwen2Config,
-    device::{free_memory, is_processor},
+    device::{check_room, free_memory, is_processor},
     hf::{self, Checkpoint},
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
     model::Qwen2,
@@ -335,9 +335,7 @@ pub fn train_dpo(
     let memory = options.footprint(&config, &train, &mut order).bytes();
     let free = free_memory().filter(|_| is_processor(device));
     report(DpoEvent::Planned { memory, free });
-    if let Some(free) = free.filter(|&free| memory > free) {
-        return Err(TrainError::Memory { needed: memory as f64 / 1e9, free: free as f64 / 1e9 });
-    }
+    check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage })?;
     let plain = checkpoint.frozen(device, options.precision)?;
 
     let graph = device.clone().autodiff();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::{config::ConfigError, hf::CheckpointError, lora::AdapterError};
+use crate::{config::ConfigError, device::Shortage, hf::CheckpointError, lora::AdapterError};
 
 /// A training command that cannot start or continue.
 #[derive(Debug, Error)]
@@ -91,14 +91,12 @@ pub enum TrainError {
     },
     /// A run that does not fit into memory.
     #[error(
-        "training takes about {needed:.1} GB and {free:.1} GB of memory are free; use --precision bf16, a smaller --batch with \
-         --accumulate, a shorter --length, or another --device"
+        "training takes about {shortage}; use --precision bf16, a smaller --batch with --accumulate, a shorter --length, or \
+         another --device"
     )]
     Memory {
-        /// The memory that it takes, in 10⁹ bytes.
-        needed: f64,
-        /// The free memory, in 10⁹ bytes.
-        free: f64,
+        /// The bytes that it takes, and the free bytes.
+        shortage: Shortage,
     },
     /// The loss is NaN or infinite.
     #[error("the loss became {loss} at step {step}: lower the learning rate")]
