@@ -38,6 +38,13 @@ const BRIEF_TESTS: &[&str] = &[
     "false",
 ];
 
+/// Makes a node of the kind and with the source span of another.
+macro_rules! node {
+    ($of:ident::$kind:ident($node:ident) { $($field:ident $(: $value:expr)?),* $(,)? }) => {
+        $of::$kind(again($node, ast::$kind { $($field $(: $value)?),* }))
+    };
+}
+
 /// Returns a template with guards.
 ///
 /// # Errors
@@ -45,64 +52,54 @@ const BRIEF_TESTS: &[&str] = &[
 /// The tag that is not supported.
 pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
     Ok(match stmt {
-        Stmt::Template(it) => Stmt::Template(again(it, ast::Template { children: statements(&it.children)? })),
-        Stmt::EmitExpr(it) => Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guard(PRINTED, expression(&it.expr)) })),
+        Stmt::Template(it) => node!(Stmt::Template(it) { children: statements(&it.children)? }),
+        Stmt::EmitExpr(it) => node!(Stmt::EmitExpr(it) { expr: guard(PRINTED, expression(&it.expr)) }),
         // Text is printed like a value, so that a loop that prints it is bounded.
         Stmt::EmitRaw(it) => {
             let text = Expr::Const(again(it, ast::Const { value: it.raw.into() }));
             Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guard(PRINTED, text) }))
         }
-        Stmt::ForLoop(it) => Stmt::ForLoop(again(
-            it,
-            ast::ForLoop {
-                target: target(&it.target),
-                iter: expression(&it.iter),
-                filter_expr: it.filter_expr.as_ref().map(expression),
-                recursive: it.recursive,
-                body: statements(&it.body)?,
-                else_body: statements(&it.else_body)?,
-            },
-        )),
-        Stmt::IfCond(it) => Stmt::IfCond(again(
-            it,
-            ast::IfCond {
-                expr: expression(&it.expr),
-                true_body: statements(&it.true_body)?,
-                false_body: statements(&it.false_body)?,
-            },
-        )),
-        Stmt::WithBlock(it) => Stmt::WithBlock(again(
-            it,
-            ast::WithBlock {
-                assignments: it.assignments.iter().map(|(name, value)| (target(name), expression(value))).collect(),
-                body: statements(&it.body)?,
-            },
-        )),
+        Stmt::ForLoop(it) => node!(Stmt::ForLoop(it) {
+            target: target(&it.target),
+            iter: expression(&it.iter),
+            filter_expr: it.filter_expr.as_ref().map(expression),
+            recursive: it.recursive,
+            body: statements(&it.body)?,
+            else_body: statements(&it.else_body)?,
+        }),
+        Stmt::IfCond(it) => node!(Stmt::IfCond(it) {
+            expr: expression(&it.expr),
+            true_body: statements(&it.true_body)?,
+            false_body: statements(&it.false_body)?,
+        }),
+        Stmt::WithBlock(it) => node!(Stmt::WithBlock(it) {
+            assignments: it.assignments.iter().map(|(name, value)| (target(name), expression(value))).collect(),
+            body: statements(&it.body)?,
+        }),
         // The values in a namespace are part of it.
         Stmt::Set(it) => {
             let expr = match &it.target {
                 Expr::Var(_) => expression(&it.expr),
                 _ => guard(PART, expression(&it.expr)),
             };
-            Stmt::Set(again(it, ast::Set { target: target(&it.target), expr }))
+            node!(Stmt::Set(it) { target: target(&it.target), expr })
         }
-        Stmt::SetBlock(it) => Stmt::SetBlock(again(
-            it,
-            ast::SetBlock { target: target(&it.target), filter: it.filter.as_ref().map(expression), body: statements(&it.body)? },
-        )),
-        Stmt::FilterBlock(it) => Stmt::FilterBlock(again(
-            it,
-            ast::FilterBlock { filter: expression(&it.filter), filter_span: it.filter_span, body: statements(&it.body)? },
-        )),
-        Stmt::Macro(it) => Stmt::Macro(again(
-            it,
-            ast::Macro {
-                name: it.name,
-                args: it.args.iter().map(target).collect(),
-                defaults: it.defaults.iter().map(expression).collect(),
-                body: statements(&it.body)?,
-            },
-        )),
+        Stmt::SetBlock(it) => node!(Stmt::SetBlock(it) {
+            target: target(&it.target),
+            filter: it.filter.as_ref().map(expression),
+            body: statements(&it.body)?,
+        }),
+        Stmt::FilterBlock(it) => node!(Stmt::FilterBlock(it) {
+            filter: expression(&it.filter),
+            filter_span: it.filter_span,
+            body: statements(&it.body)?,
+        }),
+        Stmt::Macro(it) => node!(Stmt::Macro(it) {
+            name: it.name,
+            args: it.args.iter().map(target).collect(),
+            defaults: it.defaults.iter().map(expression).collect(),
+            body: statements(&it.body)?,
+        }),
         Stmt::Continue(it) => Stmt::Continue(again(it, ast::Continue)),
         Stmt::Break(it) => Stmt::Break(again(it, ast::Break)),
         Stmt::AutoEscape(_) => return Err("autoescape"),
@@ -128,7 +125,7 @@ fn again<T, U>(node: &Spanned<T>, new: U) -> Spanned<U> {
 /// Returns the target of an assignment. Its names are not values.
 fn target<'a>(expr: &Expr<'a>) -> Expr<'a> {
     match expr {
-        Expr::List(it) => Expr::List(again(it, ast::List { items: it.items.iter().map(target).collect() })),
+        Expr::List(it) => node!(Expr::List(it) { items: it.items.iter().map(target).collect() }),
         _ => expression(expr),
     }
 }
@@ -169,8 +166,8 @@ fn guarded_arguments<'a>(arguments: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
 fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
     let all = |items: &[Expr<'a>], one: fn(&Expr<'a>) -> Expr<'a>| items.iter().map(one).collect::<Vec<_>>();
     match expr {
-        Expr::Var(it) => Expr::Var(again(it, ast::Var { id: it.id })),
-        Expr::Const(it) => Expr::Const(again(it, ast::Const { value: it.value.clone() })),
+        Expr::Var(it) => node!(Expr::Var(it) { id: it.id }),
+        Expr::Const(it) => node!(Expr::Const(it) { value: it.value.clone() }),
         Expr::UnaryOp(it) => {
             // It cannot be copied.
             #[allow(clippy::needless_match)]
@@ -178,13 +175,11 @@ fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
                 ast::UnaryOpKind::Not => ast::UnaryOpKind::Not,
                 ast::UnaryOpKind::Neg => ast::UnaryOpKind::Neg,
             };
-            Expr::UnaryOp(again(it, ast::UnaryOp { op, expr: expression(&it.expr) }))
+            node!(Expr::UnaryOp(it) { op, expr: expression(&it.expr) })
         }
         Expr::BinOp(it) => {
             use ast::BinOpKind as Op;
-            let with = |operand: fn(&Expr<'a>) -> Expr<'a>| {
-                Expr::BinOp(again(it, ast::BinOp { op: it.op, left: operand(&it.left), right: operand(&it.right) }))
-            };
+            let with = |operand: fn(&Expr<'a>) -> Expr<'a>| node!(Expr::BinOp(it) { op: it.op, left: operand(&it.left), right: operand(&it.right) });
             match it.op {
                 Op::Eq | Op::Ne | Op::Lt | Op::Lte | Op::Gt | Op::Gte | Op::In | Op::Concat => with(guarded),
                 Op::Add | Op::Mul | Op::Rem | Op::Pow => guard(VALUE, with(expression)),
@@ -193,51 +188,46 @@ fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
         }
         Expr::Compare(it) => {
             let ops = it.ops.iter().map(|right| ast::CompareOp { op: right.op, expr: guarded(&right.expr) }).collect();
-            Expr::Compare(again(it, ast::Compare { expr: guarded(&it.expr), ops }))
+            node!(Expr::Compare(it) { expr: guarded(&it.expr), ops })
         }
-        Expr::IfExpr(it) => Expr::IfExpr(again(
-            it,
-            ast::IfExpr {
-                test_expr: expression(&it.test_expr),
-                true_expr: expression(&it.true_expr),
-                false_expr: it.false_expr.as_ref().map(expression),
-            },
-        )),
+        Expr::IfExpr(it) => node!(Expr::IfExpr(it) {
+            test_expr: expression(&it.test_expr),
+            true_expr: expression(&it.true_expr),
+            false_expr: it.false_expr.as_ref().map(expression),
+        }),
         Expr::Slice(it) => {
             let bound = |bound: &Option<Expr<'a>>| bound.as_ref().map(expression);
             let (start, stop, step) = (bound(&it.start), bound(&it.stop), bound(&it.step));
-            guard(VALUE, Expr::Slice(again(it, ast::Slice { expr: expression(&it.expr), start, stop, step })))
+            guard(VALUE, node!(Expr::Slice(it) { expr: expression(&it.expr), start, stop, step }))
         }
         Expr::Filter(it) => {
             let input = if BRIEF_FILTERS.contains(&it.name) { expression } else { guarded };
             let (expr, args) = (it.expr.as_ref().map(input), guarded_arguments(&it.args));
-            guard(VALUE, Expr::Filter(again(it, ast::Filter { name: it.name, expr, args })))
+            guard(VALUE, node!(Expr::Filter(it) { name: it.name, expr, args }))
         }
         Expr::Test(it) => {
             let input = if BRIEF_TESTS.contains(&it.name) { expression } else { guarded };
             let args = guarded_arguments(&it.args);
-            Expr::Test(again(it, ast::Test { name: it.name, expr: input(&it.expr), args }))
+            node!(Expr::Test(it) { name: it.name, expr: input(&it.expr), args })
         }
-        Expr::GetAttr(it) => Expr::GetAttr(again(it, ast::GetAttr { expr: expression(&it.expr), name: it.name })),
+        Expr::GetAttr(it) => node!(Expr::GetAttr(it) { expr: expression(&it.expr), name: it.name }),
         Expr::GetItem(it) => {
             let subscript_expr = guarded(&it.subscript_expr);
-            Expr::GetItem(again(it, ast::GetItem { expr: expression(&it.expr), subscript_expr }))
+            node!(Expr::GetItem(it) { expr: expression(&it.expr), subscript_expr })
         }
         Expr::Call(it) => {
             // A method walks its text or list.
             let callee = match &it.expr {
-                Expr::GetAttr(method) => {
-                    Expr::GetAttr(again(method, ast::GetAttr { expr: guarded(&method.expr), name: method.name }))
-                }
+                Expr::GetAttr(method) => node!(Expr::GetAttr(method) { expr: guarded(&method.expr), name: method.name }),
                 callee => expression(callee),
             };
-            guard(VALUE, Expr::Call(again(it, ast::Call { expr: callee, args: guarded_arguments(&it.args) })))
+            guard(VALUE, node!(Expr::Call(it) { expr: callee, args: guarded_arguments(&it.args) }))
         }
-        Expr::List(it) => guard(VALUE, Expr::List(again(it, ast::List { items: all(&it.items, expression) }))),
-        Expr::Tuple(it) => guard(VALUE, Expr::Tuple(again(it, ast::Tuple { items: all(&it.items, expression) }))),
+        Expr::List(it) => guard(VALUE, node!(Expr::List(it) { items: all(&it.items, expression) })),
+        Expr::Tuple(it) => guard(VALUE, node!(Expr::Tuple(it) { items: all(&it.items, expression) })),
         Expr::Map(it) => {
             let (keys, values) = (all(&it.keys, guarded), all(&it.values, expression));
-            guard(VALUE, Expr::Map(again(it, ast::Map { keys, values })))
+            guard(VALUE, node!(Expr::Map(it) { keys, values }))
         }
     }
 }
