@@ -91,19 +91,6 @@ struct TokenizerConfig {
     unk_token: Option<TokenEntry>,
 }
 
-/// The special tokens by the names that templates use. A missing one is undefined, not null.
-#[derive(Serialize)]
-struct SpecialTokens {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bos_token: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    eos_token: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pad_token: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unk_token: Option<String>,
-}
-
 impl ChatTemplate {
     /// Reads the template of a model directory: `chat_template.jinja` if it exists, else the one in
     /// `tokenizer_config.json`.
@@ -142,17 +129,17 @@ impl ChatTemplate {
             return Err(TextError::NoTemplate { name: name.to_owned() });
         };
         syntax(&template).and_then(|syntax| guarded(&syntax).map(drop)).map_err(|error| template_error(&name, &error))?;
-        let text = |entry: Option<TokenEntry>| {
-            entry.map(|entry| match entry {
-                TokenEntry::Text(text) | TokenEntry::Object { content: text } => text,
-            })
+        let tokens = [
+            ("bos_token", config.bos_token),
+            ("eos_token", config.eos_token),
+            ("pad_token", config.pad_token),
+            ("unk_token", config.unk_token),
+        ];
+        // A missing token is undefined, not null.
+        let text = |(name, entry): (&'static str, Option<TokenEntry>)| match entry? {
+            TokenEntry::Text(text) | TokenEntry::Object { content: text } => Some((name, text)),
         };
-        let special_tokens = Value::from(Serde(SpecialTokens {
-            bos_token: text(config.bos_token),
-            eos_token: text(config.eos_token),
-            pad_token: text(config.pad_token),
-            unk_token: text(config.unk_token),
-        }));
+        let special_tokens = Value::from_pairs(tokens.into_iter().filter_map(text));
         Ok(Self { environment: environment(), source: template, name, special_tokens })
     }
 
