@@ -3,6 +3,7 @@
 mod guard;
 mod guarded;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use minijinja::{
@@ -180,8 +181,7 @@ impl ChatTemplate {
         let mut output = machinery::make_string_output(&mut prompt);
         machinery::eval(&self.environment, &instructions, context, &blocks, &mut output, AutoEscape::None)?;
         if prompt.len() > MOST_BYTES {
-            let reason = format!("its prompt is longer than {MOST_BYTES} bytes");
-            return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+            return Err(invalid(format!("its prompt is longer than {MOST_BYTES} bytes")));
         }
         Ok(prompt)
     }
@@ -196,9 +196,12 @@ fn syntax(source: &str) -> Result<ast::Stmt<'_>, minijinja::Error> {
 
 /// Returns a template with guards around its values.
 fn guarded<'a>(syntax: &ast::Stmt<'a>) -> Result<ast::Stmt<'a>, minijinja::Error> {
-    guarded::statement(syntax).map_err(|tag| {
-        minijinja::Error::new(ErrorKind::InvalidOperation, format!("{{% {tag} %}} is not supported in a chat template"))
-    })
+    guarded::statement(syntax).map_err(|tag| invalid(format!("{{% {tag} %}} is not supported in a chat template")))
+}
+
+/// Returns the error of an operation that is not allowed.
+fn invalid(reason: impl Into<Cow<'static, str>>) -> minijinja::Error {
+    minijinja::Error::new(ErrorKind::InvalidOperation, reason)
 }
 
 fn template_error(name: &str, error: &minijinja::Error) -> TextError {
@@ -223,18 +226,14 @@ const WIDEST: usize = 256;
 
 /// A text that grows to [`MOST_BYTES`] and no further.
 #[derive(Default)]
-struct Bounded {
-    text: Vec<u8>,
-    overflows: bool,
-}
+struct Bounded(Vec<u8>);
 
 impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.overflows = self.text.len() + bytes.len() > MOST_BYTES;
-        if self.overflows {
+        if self.0.len() + bytes.len() > MOST_BYTES {
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }
-        self.text.extend_from_slice(bytes);
+        self.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -249,7 +248,7 @@ fn check_name(rest: &str, end: char) -> Result<(), minijinja::Error> {
     if rest.split(end).next().is_none_or(str::is_ascii) {
         return Ok(());
     }
-    Err(minijinja::Error::new(ErrorKind::InvalidOperation, "format names a value by other letters than those of ASCII"))
+    Err(invalid("format names a value by other letters than those of ASCII"))
 }
 
 /// Rejects values that a format would write too often, since each field may name the same value.
@@ -260,16 +259,26 @@ fn check_formatted<'a>(fields: usize, values: impl Iterator<Item = &'a Value>) -
         let named = named.into_iter().flatten().map(|(_, value)| value);
         for value in named.chain((!value.is_kwargs()).then(|| value.clone())) {
             if value.as_object().is_some() {
-                return Err(minijinja::Error::new(ErrorKind::InvalidOperation, "format takes texts and numbers"));
+                return Err(invalid("format takes texts and numbers"));
             }
             longest = longest.max(value.as_str().map_or(0, str::len));
         }
     }
     if fields.saturating_mul(longest) > guard::MOST_BYTES {
-        let reason = format!("format makes a text of more than {} bytes", guard::MOST_BYTES);
-        return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+        return Err(invalid(format!("format makes a text of more than {} bytes", guard::MOST_BYTES)));
     }
     Ok(())
+}
+
+/// Returns whether a number among the digits of a format is beyond [`WIDEST`].
+fn is_too_wide(format: &str) -> bool {
+    let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
+    format.split(|c: char| !c.is_ascii_digit()).any(wide)
+}
+
+/// Returns the error of a format with a number for which [`is_too_wide`] is true.
+fn too_wide() -> minijinja::Error {
+    invalid(format!("format pads a value to more than {WIDEST} characters"))
 }
 
 /// The `format` filter, for formats that name no width or precision beyond [`WIDEST`].
@@ -284,10 +293,8 @@ fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<Value
         // the values.
         let sizes = specifier.strip_prefix('(').and_then(|named| named.split_once(')')).map_or(specifier, |(_, rest)| rest);
         let sizes: String = sizes.chars().take_while(|c| c.is_ascii_digit() || "*.-+ #".contains(*c)).collect();
-        let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
-        if sizes.contains('*') || sizes.split(|c: char| !c.is_ascii_digit()).any(wide) {
-            let reason = format!("format pads a value to more than {WIDEST} characters");
-            return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+        if sizes.contains('*') || is_too_wide(&sizes) {
+            return Err(too_wide());
         }
     }
     minijinja::filters::format(state, text, values)
@@ -300,7 +307,6 @@ fn python_method(
     method: &str,
     arguments: &[Value],
 ) -> Result<Value, minijinja::Error> {
-    let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
     let text = value.as_str().filter(|_| method == "format").unwrap_or_default();
     if !text.is_empty() {
         check_formatted(text.matches('{').count(), arguments.iter())?;
@@ -312,9 +318,8 @@ fn python_method(
     }
     // The text between an opening brace and the next brace of either kind.
     let mut fields = text.split('{').skip(1).map(|rest| rest.split('}').next().unwrap_or_default());
-    if fields.any(|field| field.split(|c: char| !c.is_ascii_digit()).any(wide)) || text.contains(":{") {
-        let reason = format!("format pads a value to more than {WIDEST} characters");
-        return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+    if fields.any(is_too_wide) || text.contains(":{") {
+        return Err(too_wide());
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
@@ -331,9 +336,7 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     environment.add_filter("format", format);
     environment.add_filter("tojson", tojson);
-    environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
-        Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
-    });
+    environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> { Err(invalid(message)) });
     environment.add_function("strftime_now", strftime_now);
     environment
 }
@@ -343,8 +346,7 @@ fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
     use std::fmt::Write;
 
     let mut text = String::new();
-    write!(text, "{}", chrono::Local::now().format(format))
-        .map_err(|_| minijinja::Error::new(ErrorKind::InvalidOperation, format!("not a time format: `{format}`")))?;
+    write!(text, "{}", chrono::Local::now().format(format)).map_err(|_| invalid(format!("not a time format: `{format}`")))?;
     Ok(text)
 }
 
@@ -357,8 +359,7 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let mut json = Bounded::default();
     match indent {
         Some(width) if width > WIDEST => {
-            let reason = format!("tojson indents by {width}; {WIDEST} is the most");
-            return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+            return Err(invalid(format!("tojson indents by {width}; {WIDEST} is the most")));
         }
         Some(width) => {
             let spaces = " ".repeat(width);
@@ -366,14 +367,14 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
         }
         None => serialize(value, &mut json, SpacedFormatter)?,
     }
-    let text = String::from_utf8(json.text).expect("a JSON serialiser writes UTF-8");
+    let text = String::from_utf8(json.0).expect("a JSON serialiser writes UTF-8");
     Ok(Value::from_safe_string(text))
 }
 
 fn serialize(value: &Value, out: &mut Bounded, formatter: impl Formatter) -> Result<(), minijinja::Error> {
     value
         .serialize(&mut serde_json::Serializer::with_formatter(out, formatter))
-        .map_err(|source| minijinja::Error::new(ErrorKind::InvalidOperation, "cannot be written as JSON").with_source(source))
+        .map_err(|source| invalid("cannot be written as JSON").with_source(source))
 }
 
 /// Python's default separators: `", "` and `": "`.
