@@ -222,10 +222,9 @@ impl TensorFiles {
         let mut values = vec![0.0; shape.iter().product()];
         let finite = values.par_chunks_mut(CHUNK).enumerate().map_init(Vec::new, |buffer, (chunk, out)| {
             tensor.dtype.decode(tensor.values(chunk * CHUNK, out.len(), buffer)?, out);
-            Ok(are_finite(out))
+            Ok::<_, CheckpointError>(are_finite(out))
         });
-        let finite =
-            finite.try_reduce(|| true, |a, b| Ok(a & b)).map_err(|source| io_error("read", self.path_of(name), source))?;
+        let finite = finite.try_reduce(|| true, |a, b| Ok(a & b))?;
         if finite { Ok(values) } else { Err(self.fault(name, TensorFault::NotFinite)) }
     }
 
@@ -250,8 +249,7 @@ impl TensorFiles {
         let band = (BAND / (columns * width)).clamp(1, rows);
         for top in (0..rows).step_by(band) {
             let height = band.min(rows - top);
-            let bytes = tensor.values(top * columns, height * columns, &mut buffer);
-            let bytes = bytes.map_err(|source| io_error("read", self.path_of(name), source))?;
+            let bytes = tensor.values(top * columns, height * columns, &mut buffer)?;
             // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and
             // walks down the source: each loaded cache line gives a full block of values.
             let blocks = values.par_chunks_mut(BLOCK * rows).enumerate().map(|(block, out)| {
@@ -293,10 +291,7 @@ impl TensorFiles {
             let all: usize = shape.iter().product();
             for start in (0..all).step_by(CHUNK) {
                 let count = CHUNK.min(all - start);
-                let bytes = one.values(start, count, &mut ours).map_err(|source| io_error("read", self.path_of(name), source))?;
-                let theirs =
-                    two.values(start, count, &mut others).map_err(|source| io_error("read", other.path_of(theirs), source))?;
-                if bytes != theirs {
+                if one.values(start, count, &mut ours)? != two.values(start, count, &mut others)? {
                     return Ok(false);
                 }
             }
@@ -326,7 +321,7 @@ impl TensorFiles {
         let unsupported = || self.fault(name, TensorFault::Dtype(format!("{:?}", info.dtype)));
         let dtype = Float::new(info.dtype).ok_or_else(unsupported)?;
         let (start, _) = info.data_offsets;
-        Ok(Stored { contents: &shard.contents, dtype, start: shard.data_start + start })
+        Ok(Stored { shard, dtype, start: shard.data_start + start })
     }
 }
 
@@ -337,7 +332,7 @@ fn are_finite(values: &[f32]) -> bool {
 
 /// A tensor in its file.
 struct Stored<'a> {
-    contents: &'a Contents,
+    shard: &'a Shard,
     dtype: Float,
     /// Where its bytes begin.
     start: usize,
@@ -345,10 +340,10 @@ struct Stored<'a> {
 
 impl Stored<'_> {
     /// Returns the bytes of `count` values from value `first` on.
-    fn values<'b>(&'b self, first: usize, count: usize, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
-        let width = self.dtype.width();
+    fn values<'b>(&'b self, first: usize, count: usize, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], CheckpointError> {
+        let (shard, width) = (self.shard, self.dtype.width());
         let start = self.start + first * width;
-        self.contents.bytes(start..start + count * width, buffer)
+        shard.contents.bytes(start..start + count * width, buffer).map_err(|source| io_error("read", &shard.path, source))
     }
 }
 
