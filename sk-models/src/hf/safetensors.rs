@@ -382,22 +382,15 @@ impl Float {
 
     /// Converts little-endian values to f32, exactly.
     fn decode(self, bytes: &[u8], out: &mut [f32]) {
+        fn each<const WIDTH: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; WIDTH]) -> f32) {
+            for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<WIDTH>().0) {
+                *value = convert(*raw);
+            }
+        }
         match self {
-            Self::F32 => {
-                for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                    *value = f32::from_le_bytes(*raw);
-                }
-            }
-            Self::F16 => {
-                for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                    *value = f16::from_le_bytes(*raw).to_f32();
-                }
-            }
-            Self::Bf16 => {
-                for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                    *value = bf16::from_le_bytes(*raw).to_f32();
-                }
-            }
+            Self::F32 => each(bytes, out, f32::from_le_bytes),
+            Self::F16 => each(bytes, out, |raw| f16::from_le_bytes(raw).to_f32()),
+            Self::Bf16 => each(bytes, out, |raw| bf16::from_le_bytes(raw).to_f32()),
         }
     }
 }
