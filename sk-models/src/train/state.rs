@@ -272,24 +272,19 @@ pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: Precision) ->
     for (name, data) in named_parameters(model) {
         let shape = data.shape().as_slice().to_vec();
         let values: Vec<f32> = data.iter::<f32>().collect();
-        let stored = |shape, values: &[f32]| precision.tensor(shape, values);
-        match name.as_str() {
-            "lm_head" if config.tie_word_embeddings => {}
-            "lm_head" => {
-                let turned = transposed(&values, shape[0], shape[1]);
-                tensors.insert("lm_head.weight".to_owned(), stored(vec![shape[1], shape[0]], &turned));
-            }
-            "embed_tokens" => {
-                tensors.insert("model.embed_tokens.weight".to_owned(), stored(shape, &values));
-            }
-            _ if shape.len() == 2 => {
-                let turned = transposed(&values, shape[0], shape[1]);
-                tensors.insert(format!("model.{name}"), stored(vec![shape[1], shape[0]], &turned));
-            }
-            _ => {
-                tensors.insert(format!("model.{name}"), stored(shape, &values));
-            }
-        }
+        // Files store a linear layer as `[out, in]`; the model uses `[in, out]`.
+        let (name, turned) = match name.as_str() {
+            "lm_head" if config.tie_word_embeddings => continue,
+            "lm_head" => ("lm_head.weight".to_owned(), true),
+            "embed_tokens" => ("model.embed_tokens.weight".to_owned(), false),
+            _ => (format!("model.{name}"), shape.len() == 2),
+        };
+        let tensor = if turned {
+            precision.tensor(vec![shape[1], shape[0]], &transposed(&values, shape[0], shape[1]))
+        } else {
+            precision.tensor(shape, &values)
+        };
+        tensors.insert(name, tensor);
     }
     let path = directory.join("config.json");
     files::write_atomically(&path, config.to_json(precision.name()).as_bytes())
