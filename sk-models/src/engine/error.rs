@@ -33,17 +33,11 @@ pub enum EngineError {
         /// Size of the vocabulary.
         vocab_size: usize,
     },
-    /// An adapter that is not in the rack.
-    #[error("no adapter is called \"{name}\"; loaded: {loaded}")]
-    UnknownAdapter {
-        /// The name asked for.
-        name: String,
-        /// The names loaded, comma-separated.
-        loaded: String,
-    },
-    /// A head that is not in the rack.
-    #[error("no head is called \"{name}\"; loaded: {loaded}")]
-    UnknownHead {
+    /// An adapter or a head that is not in its rack.
+    #[error("no {kind} is called \"{name}\"; loaded: {loaded}")]
+    Unknown {
+        /// `adapter` or `head`.
+        kind: &'static str,
         /// The name asked for.
         name: String,
         /// The names loaded, comma-separated.

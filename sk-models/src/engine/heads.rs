@@ -19,7 +19,7 @@ impl AskedHeads {
         let mut heads = Vec::new();
         for policy in policies {
             let Policy::Head(name) = policy else { continue };
-            let head = rack::head(rack, name)?;
+            let head = rack::find(rack, "head", name)?;
             if head.width() != width {
                 return Err(EngineError::HeadWidth { name: name.to_string(), found: head.width(), expected: width });
             }

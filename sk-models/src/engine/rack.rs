@@ -16,16 +16,7 @@ pub type HeadRack = Rack<Head>;
 /// The models that read for variants in place of the backbone, by the names of the variants.
 pub type ReaderRack = Rack<Decoder>;
 
-/// Returns an adapter of a rack.
-pub(super) fn adapter(rack: &AdapterRack, name: &str) -> Result<Arc<LoraAdapter>, EngineError> {
-    rack.get(name).ok_or_else(|| EngineError::UnknownAdapter { name: name.to_owned(), loaded: loaded(rack) })
-}
-
-/// Returns a head of a rack.
-pub(super) fn head(rack: &HeadRack, name: &str) -> Result<Arc<Head>, EngineError> {
-    rack.get(name).ok_or_else(|| EngineError::UnknownHead { name: name.to_owned(), loaded: loaded(rack) })
-}
-
-fn loaded<T>(rack: &Rack<T>) -> String {
-    rack.names().join(", ")
+/// Returns an entry of a rack. Errors call it a `kind`.
+pub(super) fn find<T>(rack: &Rack<T>, kind: &'static str, name: &str) -> Result<Arc<T>, EngineError> {
+    rack.get(name).ok_or_else(|| EngineError::Unknown { kind, name: name.to_owned(), loaded: rack.names().join(", ") })
 }

@@ -37,7 +37,7 @@ impl DraftPolicy for Soup {
         let spec = self.spec.snapshot();
         let positive = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
         let ingredients: Vec<Ingredient> = positive
-            .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: rack::adapter(&self.rack, seat.name())? }))
+            .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: rack::find(&self.rack, "adapter", seat.name())? }))
             .collect::<Result<_, super::EngineError>>()?;
         let unchanged = |(old, _): &(Vec<Ingredient>, _)| {
             old.len() == ingredients.len()

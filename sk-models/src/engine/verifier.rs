@@ -155,7 +155,7 @@ impl Verifier {
     fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
         let lane = |policy: &Policy| match policy {
             Policy::Backbone => Some(Ok(None)),
-            Policy::Variant(name) => Some(rack::adapter(&self.rack, name).map(Some)),
+            Policy::Variant(name) => Some(rack::find(&self.rack, "adapter", name).map(Some)),
             Policy::Head(_) => None,
         };
         policies.iter().filter_map(lane).collect()
