@@ -514,11 +514,7 @@ impl Verifier {
 /// Returns whether two lanes run the same weights. A replaced adapter with the same name is another
 /// lane.
 fn identical(a: &Lane, b: &Lane) -> bool {
-    match (a, b) {
-        (None, None) => true,
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-        _ => false,
-    }
+    a.as_ref().map(Arc::as_ptr) == b.as_ref().map(Arc::as_ptr)
 }
 
 fn same(a: &[Lane], b: &[Lane]) -> bool {

@@ -188,12 +188,8 @@ impl GpuEngine {
         let mut known = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, stack)| stack.strong_count() > 0);
         let same = |(seated, _): &&Stacked| {
-            let identical = |(seated, lane): (&Option<Weak<LoraAdapter>>, &Option<Arc<LoraAdapter>>)| match (seated, lane) {
-                (None, None) => true,
-                (Some(seated), Some(lane)) => seated.as_ptr() == Arc::as_ptr(lane),
-                _ => false,
-            };
-            seated.len() == lanes.len() && seated.iter().zip(lanes).all(identical)
+            let seated = seated.iter().map(|lane| lane.as_ref().map(Weak::as_ptr));
+            seated.eq(lanes.iter().map(|lane| lane.as_ref().map(Arc::as_ptr)))
         };
         if let Some(stack) = known.iter().find(same).and_then(|(_, stack)| stack.upgrade()) {
             return Ok(stack);
