@@ -18,10 +18,8 @@ pub struct Soup {
     last: Option<(Vec<Ingredient>, Arc<LoraAdapter>)>,
 }
 
-struct Ingredient {
-    weight: f64,
-    adapter: Arc<LoraAdapter>,
-}
+/// A weight and the adapter that it counts for.
+type Ingredient = (f64, Arc<LoraAdapter>);
 
 impl Soup {
     /// Returns a soup of the adapters of `rack` to which `spec` gives a positive weight, by the
@@ -37,16 +35,15 @@ impl DraftPolicy for Soup {
         let spec = self.spec.snapshot();
         let positive = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
         let ingredients: Vec<Ingredient> = positive
-            .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: rack::find(&self.rack, "adapter", seat.name())? }))
+            .map(|(seat, &weight)| Ok((weight, rack::find(&self.rack, "adapter", seat.name())?)))
             .collect::<Result<_, super::EngineError>>()?;
         let unchanged = |(old, _): &(Vec<Ingredient>, _)| {
-            old.len() == ingredients.len()
-                && old.iter().zip(&ingredients).all(|(a, b)| a.weight == b.weight && Arc::ptr_eq(&a.adapter, &b.adapter))
+            old.len() == ingredients.len() && old.iter().zip(&ingredients).all(|((v, a), (w, b))| v == w && Arc::ptr_eq(a, b))
         };
         if let Some(last) = self.last.as_ref().filter(|last| unchanged(last)) {
             return Ok(Arc::clone(&last.1));
         }
-        let weighted: Vec<(f64, &LoraAdapter)> = ingredients.iter().map(|i| (i.weight, &*i.adapter)).collect();
+        let weighted: Vec<(f64, &LoraAdapter)> = ingredients.iter().map(|(weight, adapter)| (*weight, &**adapter)).collect();
         let merged = Arc::new(merge(self.merge, &weighted)?);
         self.last = Some((ingredients, Arc::clone(&merged)));
         Ok(merged)

@@ -234,11 +234,8 @@ impl Verifier {
         if !policies.contains(&Policy::Backbone) {
             policies.insert(0, Policy::Backbone);
         }
-        let lanes = match self.lanes(&policies) {
-            Ok(lanes) => lanes,
-            // An adapter has been removed from the rack since.
-            Err(_) => vec![None],
-        };
+        // An adapter may have been removed from the rack since.
+        let lanes = self.lanes(&policies).unwrap_or_else(|_| vec![None]);
         let ahead = self.look_ahead(context, lanes)?;
         let backbone = ahead.lanes.iter().position(Option::is_none).unwrap_or(0);
         Ok(&ahead.log_probs[backbone])
