@@ -79,8 +79,10 @@ impl Drafter {
         }
         Ok(())
     }
+}
 
-    fn draft(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+impl Proposal for Drafter {
+    fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
         self.last = None;
         let context = request.context;
         check_context(&self.model, ROLE, context, 1)?;
@@ -141,12 +143,6 @@ impl Drafter {
             .map(|span| Candidate { tokens: span.tokens, log_probs: span.log_probs, end: span.end.unwrap_or(SpanEnd::Limit) })
             .collect();
         Ok(Candidates::new(candidates)?)
-    }
-}
-
-impl Proposal for Drafter {
-    fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
-        self.draft(request, rng)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {

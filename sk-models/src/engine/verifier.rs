@@ -297,9 +297,35 @@ impl Verifier {
         }
         Ok(readings)
     }
-}
 
-impl Verifier {
+    fn read_all(
+        &mut self,
+        context: &[TokenId],
+        candidates: &Candidates,
+        policies: &[Policy],
+        are_heads: bool,
+    ) -> Result<Readings, BoxError> {
+        let is_apart = |policy: &&Policy| match policy {
+            Policy::Variant(name) => self.instructions.get(name).is_some() || self.readers.get(name).is_some(),
+            _ => false,
+        };
+        let (apart, plain): (Vec<&Policy>, Vec<&Policy>) = policies.iter().partition(is_apart);
+        if apart.is_empty() {
+            self.apart.clear();
+            return self.read_plain(context, candidates, policies, are_heads);
+        }
+        let plain: Vec<Policy> = plain.into_iter().cloned().collect();
+        let names = apart.into_iter().filter_map(|policy| if let Policy::Variant(name) = policy { Some(name) } else { None });
+        let names: Vec<&Arc<str>> = names.collect();
+        self.apart.retain(|lane| names.contains(&&lane.name));
+        let mut readings = self.read_plain(context, candidates, &plain, are_heads)?;
+        for name in names {
+            let lane = self.read_apart(name, context, candidates, are_heads)?;
+            readings.insert(Policy::Variant(Arc::clone(name)), lane);
+        }
+        Ok(readings)
+    }
+
     /// Reads under policies without an instruction. `are_heads` is true if the candidates are the
     /// first tokens of others, which will probably be read next.
     fn read_plain(
@@ -475,36 +501,6 @@ impl Backbone for Verifier {
         }
         self.ahead = None;
         Ok(())
-    }
-}
-
-impl Verifier {
-    fn read_all(
-        &mut self,
-        context: &[TokenId],
-        candidates: &Candidates,
-        policies: &[Policy],
-        are_heads: bool,
-    ) -> Result<Readings, BoxError> {
-        let is_apart = |policy: &&Policy| match policy {
-            Policy::Variant(name) => self.instructions.get(name).is_some() || self.readers.get(name).is_some(),
-            _ => false,
-        };
-        let (apart, plain): (Vec<&Policy>, Vec<&Policy>) = policies.iter().partition(is_apart);
-        if apart.is_empty() {
-            self.apart.clear();
-            return self.read_plain(context, candidates, policies, are_heads);
-        }
-        let plain: Vec<Policy> = plain.into_iter().cloned().collect();
-        let names = apart.into_iter().filter_map(|policy| if let Policy::Variant(name) = policy { Some(name) } else { None });
-        let names: Vec<&Arc<str>> = names.collect();
-        self.apart.retain(|lane| names.contains(&&lane.name));
-        let mut readings = self.read_plain(context, candidates, &plain, are_heads)?;
-        for name in names {
-            let lane = self.read_apart(name, context, candidates, are_heads)?;
-            readings.insert(Policy::Variant(Arc::clone(name)), lane);
-        }
-        Ok(readings)
     }
 }
 

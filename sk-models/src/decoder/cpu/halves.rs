@@ -146,9 +146,7 @@ impl Halves {
         // SAFETY: the caller's promise.
         unsafe { widened(rows, self.input, a, panel, c, add) }
     }
-}
 
-impl Halves {
     /// Computes `C = A·B` or `C += A·B` for rows `first..first + rows` of A and one panel.
     ///
     /// # Safety

@@ -132,9 +132,7 @@ impl Bytes {
             row += height;
         }
     }
-}
 
-impl Bytes {
     /// Computes [`multiply`](Self::multiply) in AMX tiles, with the same bits.
     ///
     /// # Safety
@@ -220,9 +218,7 @@ impl Quantized {
             }
         });
     }
-}
 
-impl Quantized {
     pub(crate) fn is_tiled(&self) -> bool {
         self.tiles.is_some()
     }

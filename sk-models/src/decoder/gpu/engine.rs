@@ -201,9 +201,7 @@ impl GpuEngine {
         known.push((lanes.iter().map(|lane| lane.as_ref().map(Arc::downgrade)).collect(), Arc::downgrade(&stack)));
         Ok(stack)
     }
-}
 
-impl GpuEngine {
     /// Runs a pass over one group whose rows read one token each. If such a pass repeats and the
     /// device can record it, the recording is replayed.
     ///
