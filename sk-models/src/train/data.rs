@@ -261,31 +261,22 @@ fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Row, String>) -> Result<Ve
         if path.extension().is_some_and(|extension| extension == "gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
     let mut rows = Vec::new();
     for (index, line) in files::lines(BufReader::new(reader)).enumerate() {
+        let refuse = |reason: String| TrainError::Row { path: path.display().to_string(), line: index + 1, reason };
         let line = line.map_err(|source| match source.kind() {
-            std::io::ErrorKind::InvalidData => TrainError::Row {
-                path: path.display().to_string(),
-                line: index + 1,
-                reason: "is not UTF-8 text; --data takes JSON lines".to_owned(),
-            },
+            std::io::ErrorKind::InvalidData => refuse("is not UTF-8 text; --data takes JSON lines".to_owned()),
             _ => TrainError::io(path, source),
         })?;
         if line.trim().is_empty() {
             continue;
         }
-        let raw: RawRow = serde_json::from_str(&line).map_err(|error| TrainError::Row {
-            path: path.display().to_string(),
-            line: index + 1,
-            reason: error.to_string(),
-        })?;
+        let raw: RawRow = serde_json::from_str(&line).map_err(|error| refuse(error.to_string()))?;
         let dialogues = raw.prompt.is_none() && raw.text.is_none();
         match parse(raw) {
             Ok(Row::Pair { chosen, rejected, .. })
                 if chosen.trim().is_empty() || rejected.trim().is_empty() || chosen == rejected => {}
             Ok(row) => rows.push(row),
             Err(_) if dialogues && line.contains("\"rejected\"") => {}
-            Err(reason) => {
-                return Err(TrainError::Row { path: path.display().to_string(), line: index + 1, reason });
-            }
+            Err(reason) => return Err(refuse(reason)),
         }
     }
     Ok(rows)
