@@ -46,28 +46,19 @@ impl<'a> Detokenizer<'a> {
 
 /// Removes and returns the part of `bytes` that later bytes cannot change.
 fn take_whole(bytes: &mut Vec<u8>) -> String {
-    let mut text = String::new();
-    let mut rest = bytes.as_slice();
-    let kept = loop {
-        match std::str::from_utf8(rest) {
-            Ok(whole) => {
-                text.push_str(whole);
-                break 0;
-            }
-            Err(error) => {
-                let (whole, tail) = rest.split_at(error.valid_up_to());
-                text.push_str(&String::from_utf8_lossy(whole));
-                match error.error_len() {
-                    // The text ends inside a character that may still become complete.
-                    None => break tail.len(),
-                    Some(wrong) => {
-                        text.push(char::REPLACEMENT_CHARACTER);
-                        rest = &tail[wrong..];
-                    }
-                }
-            }
+    let (mut text, mut passed, mut kept) = (String::new(), 0, 0);
+    for chunk in bytes.utf8_chunks() {
+        let broken = chunk.invalid();
+        text.push_str(chunk.valid());
+        passed += chunk.valid().len() + broken.len();
+        match std::str::from_utf8(broken) {
+            // Only the last chunk has no broken character.
+            Ok(_) => {}
+            // The text ends inside a character that may still become complete.
+            Err(error) if error.error_len().is_none() && passed == bytes.len() => kept = broken.len(),
+            Err(_) => text.push(char::REPLACEMENT_CHARACTER),
         }
-    };
+    }
     bytes.drain(..bytes.len() - kept);
     text
 }
