@@ -1,6 +1,6 @@
 //! `adapter_config.json`: the modules that an adapter changes, with rank and scale.
 
-use std::{fmt, marker::PhantomData, path::Path};
+use std::{fmt, path::Path};
 
 use fancy_regex::{Regex, RegexBuilder};
 use serde::{
@@ -96,7 +96,7 @@ struct ByPattern(Vec<(Regex, f64)>);
 
 impl ByPattern {
     /// Applies PEFT's rule: a pattern matches a whole path or its end after a dot.
-    fn new(entries: Ordered<f64>) -> Result<Self, fancy_regex::Error> {
+    fn new(entries: Ordered) -> Result<Self, fancy_regex::Error> {
         let count = entries.0.len();
         let compile = |(pattern, value)| Ok((compiled(&format!("^(?:.*\\.)?(?:{pattern})$"), count)?, value));
         entries.0.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
@@ -158,8 +158,8 @@ struct Raw {
     exclude_modules: Option<OneOrMany<String>>,
     layers_to_transform: Option<OneOrMany<usize>>,
     layers_pattern: Option<OneOrMany<String>>,
-    rank_pattern: Option<Ordered<f64>>,
-    alpha_pattern: Option<Ordered<f64>>,
+    rank_pattern: Option<Ordered>,
+    alpha_pattern: Option<Ordered>,
     #[serde(default)]
     use_rslora: bool,
     init_lora_weights: Option<Value>,
@@ -307,26 +307,21 @@ impl OneOrMany<String> {
 }
 
 /// The entries of a JSON object in the order of the file.
-struct Ordered<T>(Vec<(String, T)>);
+#[derive(Default)]
+struct Ordered(Vec<(String, f64)>);
 
-impl<T> Default for Ordered<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+impl<'de> Deserialize<'de> for Ordered {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<T>(PhantomData<T>);
+        struct Entries;
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-            type Value = Ordered<T>;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Ordered;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
@@ -335,7 +330,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
             }
         }
 
-        deserializer.deserialize_map(Entries(PhantomData))
+        deserializer.deserialize_map(Entries)
     }
 }
 
