@@ -274,36 +274,29 @@ impl Qwen2Config {
     /// Names the first impossible field.
     pub fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
-        for (field, value) in [
+        let sizes = [
             ("vocab_size", self.vocab_size),
             ("hidden_size", self.hidden_size),
             ("intermediate_size", self.intermediate_size),
             ("num_hidden_layers", self.num_hidden_layers),
             ("num_attention_heads", self.num_attention_heads),
             ("num_key_value_heads", self.num_key_value_heads),
+            ("head_dim", self.head_dim),
             ("max_position_embeddings", self.max_position_embeddings),
-        ] {
-            if value == 0 {
-                return refuse(field, "0".into(), "must be at least one");
-            }
+        ];
+        // A `head_dim` of zero has a message of its own below.
+        if let Some((field, _)) = sizes.into_iter().find(|(field, size)| *size == 0 && *field != "head_dim") {
+            return refuse(field, "0".into(), "must be at least one");
         }
         // With sizes up to this one, nothing overflows or reserves absurd memory before the weights
         // are read. Existing models have layers hundreds of times smaller.
         const LARGEST: usize = 1 << 31;
         const MOST_LAYERS: usize = 1 << 16;
         const MOST_PARAMETERS: u128 = 1 << 50;
-        for (field, value, most) in [
-            ("vocab_size", self.vocab_size, LARGEST),
-            ("hidden_size", self.hidden_size, LARGEST),
-            ("intermediate_size", self.intermediate_size, LARGEST),
-            ("num_hidden_layers", self.num_hidden_layers, MOST_LAYERS),
-            ("num_attention_heads", self.num_attention_heads, LARGEST),
-            ("num_key_value_heads", self.num_key_value_heads, LARGEST),
-            ("head_dim", self.head_dim, LARGEST),
-            ("max_position_embeddings", self.max_position_embeddings, LARGEST),
-        ] {
-            if value > most {
-                return refuse(field, value.to_string(), "no model is as large");
+        for (field, size) in sizes {
+            let most = if field == "num_hidden_layers" { MOST_LAYERS } else { LARGEST };
+            if size > most {
+                return refuse(field, size.to_string(), "no model is as large");
             }
         }
         let [vocabulary, hidden, inner] = [self.vocab_size, self.hidden_size, self.intermediate_size].map(|size| size as u128);
