@@ -129,6 +129,16 @@ impl LowRank {
     pub fn rank(&self) -> usize {
         self.a.dims()[1]
     }
+
+    /// Checks the shapes of the matrices of a layer with these widths. Errors name the adapter by
+    /// its index.
+    pub(crate) fn check(&self, adapter: usize, module: &str, (input, output): (usize, usize)) -> Result<(), AdapterError> {
+        let (a, b, rank) = (self.a.dims(), self.b.dims(), self.rank());
+        if a == [input, rank] && b == [rank, output] {
+            return Ok(());
+        }
+        Err(AdapterError::Shape { adapter, module: module.to_owned(), a, b, input, output })
+    }
 }
 
 /// The low-rank updates of one decoder layer.
@@ -252,8 +262,8 @@ impl LaneDelta {
             start += width;
             product(low, b.reshape([lanes, 1, rank, width])).reshape([lanes * rows, width])
         };
-        let mut changes: Vec<_> = self.widths.iter().enumerate().map(change).collect();
-        if changes.len() == 1 { changes.remove(0) } else { Tensor::cat(changes, 1) }.reshape([lanes * rows, output])
+        let changes = self.widths.iter().enumerate().map(change).collect();
+        joined(changes, 1).reshape([lanes * rows, output])
     }
 
     /// Returns the input width.
@@ -316,16 +326,7 @@ impl Part<'_> {
             return Ok((Tensor::zeros([input, rank], device), Tensor::zeros([rank, *output], device)));
         };
         let own = entry.rank();
-        if entry.a.dims() != [input, own] || entry.b.dims() != [own, *output] {
-            return Err(AdapterError::Shape {
-                adapter: lane,
-                module: module.clone(),
-                a: entry.a.dims(),
-                b: entry.b.dims(),
-                input,
-                output: *output,
-            });
-        }
+        entry.check(lane, module, (input, *output))?;
         let (down, up) = (entry.a.clone(), entry.b.clone().mul_scalar(entry.scale));
         if own == rank {
             return Ok((down, up));

@@ -102,7 +102,7 @@ impl PackedAdapter {
             return Err(AdapterError::Layers { adapter: index, found, expected });
         }
         let delta = |module: &str, entry: Option<&LowRank>, dims: (usize, usize)| {
-            entry.map(|entry| check(index, module, entry, dims).map(|()| pack(entry))).transpose()
+            entry.map(|entry| entry.check(index, module, dims).map(|()| pack(entry))).transpose()
         };
         let mut layers = Vec::with_capacity(adapter.layers.len());
         for (number, layer) in adapter.layers.iter().enumerate() {
@@ -117,7 +117,7 @@ impl PackedAdapter {
         let embedding = match &adapter.embed_tokens {
             None => None,
             Some(entry) => {
-                check(index, "embed_tokens", entry, (vocab, hidden))?;
+                entry.check(index, "embed_tokens", (vocab, hidden))?;
                 let scale = entry.scale as f32;
                 let up = values(&entry.b).iter().map(|value| scale * value).collect();
                 Some(Embedding { rows: values(&entry.a), up, rank: entry.rank() })
@@ -139,14 +139,6 @@ impl PackedAdapter {
             }
         }
     }
-}
-
-fn check(adapter: usize, module: &str, entry: &LowRank, (input, output): (usize, usize)) -> Result<(), AdapterError> {
-    let (a, b) = (entry.a.dims(), entry.b.dims());
-    if a == [input, entry.rank()] && b == [entry.rank(), output] {
-        return Ok(());
-    }
-    Err(AdapterError::Shape { adapter, module: module.to_owned(), a, b, input, output })
 }
 
 fn pack(entry: &LowRank) -> Delta {
