@@ -148,9 +148,5 @@ fn pack(entry: &LowRank) -> Delta {
 
 /// Copies the values of a tensor to the host, row by row.
 pub(super) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    let data = tensor.to_data();
-    match data.as_slice::<f32>() {
-        Ok(values) => values.to_vec(),
-        Err(_) => data.iter::<f32>().collect(),
-    }
+    super::read(tensor.clone(), <[f32]>::to_vec)
 }

@@ -236,7 +236,7 @@ fn pack(projection: Projection, precision: Precision) -> Matrix {
 }
 
 /// Calls `then` with a tensor's values, row by row, without a copy if possible.
-fn read<T>(tensor: Tensor<2>, then: impl FnOnce(&[f32]) -> T) -> T {
+fn read<const D: usize, T>(tensor: Tensor<D>, then: impl FnOnce(&[f32]) -> T) -> T {
     let data = tensor.into_data();
     match data.as_slice::<f32>() {
         Ok(values) => then(values),
