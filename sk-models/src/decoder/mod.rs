@@ -24,7 +24,6 @@ mod scheduler;
 mod tests;
 
 use std::any::Any;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -65,26 +64,15 @@ pub struct Decoder {
 }
 
 /// The adapter of each lane, in the form that the engine uses.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Seats {
     of: Arc<dyn Any + Send + Sync>,
     lanes: Arc<[Option<Weak<LoraAdapter>>]>,
 }
 
 /// Final-norm states of the tokens of one pass.
+#[derive(Debug)]
 pub struct Hidden(Box<dyn Any + Send>);
-
-impl fmt::Debug for Seats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seats").field("lanes", &self.count()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Hidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hidden").finish_non_exhaustive()
-    }
-}
 
 impl Seats {
     /// Returns the number of lanes.
