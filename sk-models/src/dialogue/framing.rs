@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sk_core::TokenId;
 
-use crate::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, plain_prompt};
+use crate::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, encode_turns, plain_prompt};
 use crate::train::data::END_OF_TURN;
 
 /// The framing of a dialogue as a text for the model.
@@ -54,7 +54,7 @@ pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, di
     let whole = || format!("{}{dialogue}", system.unwrap_or_default());
     match framing {
         Framing::Hh { stop: true } => match tokenizer.id_of(END_OF_TURN) {
-            Some(end_of_turn) => with_ends_of_turns(tokenizer, end_of_turn, &whole()),
+            Some(end_of_turn) => encode_turns(&whole(), end_of_turn, |text| tokenizer.encode(text)),
             None => tokenizer.encode(&whole()),
         },
         Framing::Hh { stop: false } | Framing::Bare => tokenizer.encode(&whole()),
@@ -101,20 +101,6 @@ pub fn is_framed(text: &str) -> bool {
 #[must_use]
 pub fn instructed(system: Option<&str>, instruction: &str) -> String {
     system.map_or_else(|| instruction.to_owned(), |system| format!("{system}\n\n{instruction}"))
-}
-
-fn with_ends_of_turns(tokenizer: &Tokenizer, end_of_turn: TokenId, text: &str) -> Result<Vec<TokenId>, TextError> {
-    let (mut tokens, mut rest) = (Vec::new(), text);
-    while let Some(start) = rest.find(ASSISTANT) {
-        let answer = start + ASSISTANT.len();
-        let Some(length) = rest[answer..].find(HUMAN) else { break };
-        let (turn, next) = rest.split_at(answer + length);
-        tokens.extend(tokenizer.encode(turn.trim_end())?);
-        tokens.push(end_of_turn);
-        rest = next;
-    }
-    tokens.extend(tokenizer.encode(rest)?);
-    Ok(tokens)
 }
 
 /// Returns the turns of a dialogue, without the one that it waits for. Text before the first turn

@@ -59,6 +59,22 @@ pub fn plain_prompt(messages: &[Message]) -> String {
     messages.iter().map(turn).collect::<String>() + ASSISTANT
 }
 
+/// Encodes a text in the framing of HH-RLHF with `encode`. Each assistant turn that a human turn
+/// follows loses white space at its end and gets `end_of_turn`.
+pub(crate) fn encode_turns<E>(text: &str, end_of_turn: u32, encode: impl Fn(&str) -> Result<Vec<u32>, E>) -> Result<Vec<u32>, E> {
+    let (mut ids, mut rest) = (Vec::with_capacity(text.len() / 3), text);
+    while let Some(start) = rest.find(ASSISTANT) {
+        let answer = start + ASSISTANT.len();
+        let Some(length) = rest[answer..].find(HUMAN) else { break };
+        let (turn, next) = rest.split_at(answer + length);
+        ids.extend(encode(turn.trim_end())?);
+        ids.push(end_of_turn);
+        rest = next;
+    }
+    ids.extend(encode(rest)?);
+    Ok(ids)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

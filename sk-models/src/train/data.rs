@@ -36,6 +36,7 @@ use tokenizers::Tokenizer;
 
 use super::error::TrainError;
 use crate::files;
+use crate::text::encode_turns;
 pub use crate::text::{ASSISTANT, HUMAN};
 
 /// The token that ends an assistant turn.
@@ -429,17 +430,7 @@ pub fn encode_document(tokenizer: &Tokenizer, marks: Marks, text: &str) -> Resul
 ///
 /// If the tokenizer refuses the text.
 pub fn encode_prompt(tokenizer: &Tokenizer, marks: Marks, prompt: &str) -> Result<Vec<u32>, TrainError> {
-    let mut ids = Vec::with_capacity(prompt.len() / 3);
-    let mut rest = prompt;
-    while let Some(start) = rest.find(ASSISTANT) {
-        let answer = start + ASSISTANT.len();
-        let Some(next) = rest[answer..].find(HUMAN) else { break };
-        ids.extend(encode(tokenizer, rest[..answer + next].trim_end())?);
-        ids.push(marks.end_of_turn);
-        rest = &rest[answer + next..];
-    }
-    ids.extend(encode(tokenizer, rest)?);
-    Ok(ids)
+    encode_turns(prompt, marks.end_of_turn, |text| encode(tokenizer, text))
 }
 
 /// Encoded documents with their weights, split into training and held-out ones.
