@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use regex::Regex;
 
 use crate::text::HUMAN;
+use crate::train::data::hash;
 
 /// The number of features that are not words: see [`Features::manner`].
 pub(crate) const MANNERS: usize = 4;
@@ -79,14 +80,9 @@ impl Features {
     }
 }
 
-/// Returns the bucket and the full hash of a sequence of words: FNV-1a with MurmurHash3's
-/// finaliser, stable across versions and machines.
+/// Returns the bucket and the full hash of a sequence of words.
 fn bucket(words: &[&str], bits: u32) -> (u32, u64) {
-    let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
-    let folded = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    let mixed = (folded ^ (folded >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    let mixed = mixed ^ (mixed >> 33);
+    let mixed = hash(words.iter().flat_map(|word| word.bytes().chain([0])));
     ((mixed >> (64 - bits)) as u32, mixed)
 }
 

@@ -174,7 +174,7 @@ impl Row {
     /// Returns whether the row is held out at the given fraction.
     #[must_use]
     pub fn is_held_out(&self, fraction: f64) -> bool {
-        (hash(self.key()) as f64) < fraction * 2.0_f64.powi(64)
+        (hash(self.key().bytes()) as f64) < fraction * 2.0_f64.powi(64)
     }
 
     /// Returns the text of the row for language modelling; for a pair, the better side.
@@ -235,9 +235,8 @@ fn split_dialogues(chosen: &str, rejected: &str) -> Result<Row, String> {
 }
 
 /// FNV-1a, which is stable across versions and machines, unlike the standard hasher.
-fn hash(key: &str) -> u64 {
-    let folded =
-        key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+pub(crate) fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
+    let folded = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     // FNV's high bits hardly depend on the last bytes; a finaliser spreads them (MurmurHash3).
     let mixed = (folded ^ (folded >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
