@@ -30,7 +30,7 @@ impl Roofs {
         let bytes = |model: &Decoder| (Storage::of(model).weight * model.config().parameters() as f64) as usize;
         self.backbone.push(roofline::bandwidth(name, &device, bytes(&models.backbone)));
         self.drafter.push(roofline::bandwidth(name, &device, bytes(&models.drafter)));
-        self.peaks.push(roofline::peak(name, &device, models.backbone.weight_format()));
+        self.peaks.push(roofline::peak(name, &device, models.backbone.formats().weights));
     }
 
     /// Returns the median roof for one of the working sets.

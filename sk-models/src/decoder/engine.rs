@@ -153,15 +153,15 @@ pub(super) trait SuffixCache: Any + fmt::Debug + Send {
     }
 }
 
-/// The number formats of an engine.
+/// The number formats of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Formats {
+pub struct Formats {
     /// Weights.
-    pub(super) weights: DType,
+    pub weights: DType,
     /// Keys and values.
-    pub(super) keys: DType,
+    pub keys: DType,
     /// Adapters and states.
-    pub(super) states: DType,
+    pub states: DType,
 }
 
 /// Rows of tokens to read in every lane, and the caches that they continue.

@@ -31,6 +31,7 @@ use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
 pub(crate) use cpu::{instructions, products};
+pub use engine::Formats;
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub(crate) use gpu::ops::multiply;
 pub use kv::{Prefix, Suffix};
@@ -400,29 +401,17 @@ impl Decoder {
         at.map(|(row, step)| self.engine.place(&*hidden.0, row, step)).collect()
     }
 
-    /// Returns the number format of the weights.
+    /// Returns the number formats in memory.
     #[must_use]
-    pub fn weight_format(&self) -> DType {
-        self.engine.formats().weights
-    }
-
-    /// Returns the number format of keys and values.
-    #[must_use]
-    pub fn key_format(&self) -> DType {
-        self.engine.formats().keys
-    }
-
-    /// Returns the number format of adapters and states.
-    #[must_use]
-    pub fn state_format(&self) -> DType {
-        self.engine.formats().states
+    pub fn formats(&self) -> Formats {
+        self.engine.formats()
     }
 
     /// Returns the bytes of the keys and values of a token in one lane.
     #[must_use]
     pub fn bytes_per_token(&self) -> usize {
         let config = self.config();
-        2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.key_format().size()
+        2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.formats().keys.size()
     }
 
     /// Returns the bytes of the weights in memory.

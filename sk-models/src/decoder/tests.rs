@@ -35,7 +35,7 @@ fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
         let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
         let [whole, half] = [Precision::F32, Precision::Bf16].map(|precision| on_tensors(&config, &device, precision));
         assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
-        assert_eq!((half.weight_format(), half.key_format(), half.state_format()), (DType::BF16, DType::BF16, DType::F32));
+        assert_eq!(half.formats(), Formats { weights: DType::BF16, keys: DType::BF16, states: DType::F32 });
         let parameters = Qwen2::random(&config, 3, &device).num_params();
         assert_eq!(whole.bytes(), 4 * parameters);
         assert!((2 * parameters..3 * parameters).contains(&half.bytes()), "norms and biases stay as they are");

@@ -43,7 +43,8 @@ impl Storage {
     #[must_use]
     pub fn of(decoder: &Decoder) -> Self {
         let size = |format: burn::tensor::DType| format.size() as f64;
-        Self { weight: size(decoder.weight_format()), adapter: size(decoder.state_format()), cache: size(decoder.key_format()) }
+        let formats = decoder.formats();
+        Self { weight: size(formats.weights), adapter: size(formats.states), cache: size(formats.keys) }
     }
 }
 
