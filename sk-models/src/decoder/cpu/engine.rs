@@ -5,13 +5,14 @@ use std::sync::{Arc, PoisonError, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-use super::CpuEngine;
 use super::adapter::PackedAdapter;
 use super::amx::Tiles;
 use super::grid::Grid;
 use super::kv::KvCache;
+use super::matrix::Matrix;
 use super::pace::Pace;
 use super::plan::{Group, Places};
+use super::{CpuEngine, PackedLayer, Table};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Rows};
 use crate::decoder::logits::{HostLogits, Logits};
@@ -26,11 +27,6 @@ use crate::precision::Precision;
 pub(crate) struct States {
     grid: Grid,
     places: Places,
-}
-
-/// Returns the number of a kind of pass, for the scheduler.
-fn kind(pace: Pace, states: bool) -> usize {
-    2 * usize::from(pace == Pace::Read) + usize::from(states)
 }
 
 impl<'a> From<Rows<'a, CpuEngine>> for Group<'a> {
@@ -62,7 +58,8 @@ impl EngineProperties for CpuEngine {
     }
 
     fn bytes(&self) -> usize {
-        self.weight_bytes()
+        let matrices = self.layers.iter().flat_map(PackedLayer::matrices).chain([&self.head]);
+        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, Table::bytes)
     }
 
     fn paces_agree(&self) -> bool {
@@ -93,7 +90,8 @@ impl Engine for CpuEngine {
     }
 
     fn forward_key(&self, rows: &Rows<'_, Self>, states: bool) -> PassKey {
-        PassKey { seats: 0, kind: kind(Pace::of_rows(&rows.tokens), states) }
+        let reads = Pace::of_rows(&rows.tokens) == Pace::Read;
+        PassKey { seats: 0, kind: 2 * usize::from(reads) + usize::from(states) }
     }
 
     fn forward(&self, groups: Vec<Rows<'_, Self>>, states: bool, _joined: bool) -> Vec<States> {

@@ -304,12 +304,6 @@ impl CpuEngine {
         Input::new(grid, form)
     }
 
-    /// Bytes of weights.
-    fn weight_bytes(&self) -> usize {
-        let matrices = self.layers.iter().flat_map(PackedLayer::matrices).chain([&self.head]);
-        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, Table::bytes)
-    }
-
     /// Runs one pass over all rows of all groups. Returns, for each group, the final-norm states of
     /// its lanes and the place of each token in a lane.
     ///

@@ -9,6 +9,7 @@ use super::attention::{Pass, heads};
 use super::blocks::read;
 use super::cache::{Prefix, Suffix};
 use super::group::{Cache, Group, advance};
+use super::layer::Layer;
 use super::recording::{Key, Recording};
 use super::{GpuEngine, Stacked, ops};
 use crate::config::Qwen2Config;
@@ -17,6 +18,7 @@ use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
 use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
+use crate::model::Norm;
 use crate::precision::Precision;
 
 /// The capacity of a new prefix in tokens. It is doubled as needed.
@@ -66,11 +68,15 @@ impl EngineProperties for GpuEngine {
     }
 
     fn formats(&self) -> Formats {
-        Formats { weights: self.weight_format(), keys: self.key_format(), states: self.state_format() }
+        Formats { weights: self.weight_format(), keys: self.weight_format(), states: self.state_format() }
     }
 
     fn bytes(&self) -> usize {
-        self.weight_bytes()
+        let size = |count: usize, format: DType| count * format.size();
+        let matrix = |matrix: &Tensor<2>| size(matrix.dims().iter().product(), matrix.dtype());
+        let norm = |norm: &Norm| size(norm.weight.val().dims()[0], norm.weight.val().dtype());
+        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
+        matrix(&self.embedding) + layers + norm(&self.norm) + self.head.as_ref().map_or(0, matrix)
     }
 
     fn paces_agree(&self) -> bool {

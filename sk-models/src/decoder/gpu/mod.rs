@@ -99,14 +99,9 @@ impl GpuEngine {
         })
     }
 
-    /// Returns the format of the matrices.
+    /// Returns the format of the matrices, and of keys and values.
     pub(crate) fn weight_format(&self) -> DType {
         self.embedding.dtype()
-    }
-
-    /// Returns the format of keys and values, which is that of the matrices.
-    pub(crate) fn key_format(&self) -> DType {
-        self.weight_format()
     }
 
     /// Returns the format of adapters and states.
@@ -117,16 +112,7 @@ impl GpuEngine {
     /// Returns an empty prefix for `lanes` lanes with room for `capacity` tokens. The room is
     /// doubled as needed.
     fn prefix_with(&self, lanes: usize, capacity: usize) -> Prefix {
-        Prefix::new(&self.config, lanes, capacity, self.key_format(), &self.embedding.device())
-    }
-
-    /// Returns the bytes of the weights.
-    fn weight_bytes(&self) -> usize {
-        let size = |count: usize, format: DType| count * format.size();
-        let matrix = |matrix: &Tensor<2>| size(matrix.dims().iter().product(), matrix.dtype());
-        let norm = |norm: &Norm| size(norm.weight.val().dims()[0], norm.weight.val().dtype());
-        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        matrix(&self.embedding) + layers + norm(&self.norm) + self.head.as_ref().map_or(0, matrix)
+        Prefix::new(&self.config, lanes, capacity, self.weight_format(), &self.embedding.device())
     }
 
     /// Runs one pass over groups that share their lanes. Returns the final-norm states of each
