@@ -257,20 +257,13 @@ mod tests {
     #[test]
     fn an_instruction_is_a_system_message() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
-        let template = || ChatTemplate::from_directory(Path::new(TOKENIZER).parent().unwrap()).unwrap();
-        let framings: [fn(ChatTemplate) -> Framing; 4] = [
-            |_| Framing::Hh { stop: true },
-            |_| Framing::Hh { stop: false },
-            |_| Framing::Bare,
-            |template| Framing::Chat(template.into()),
-        ];
         let dialogue = "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Go on\n\nAssistant:";
-        for framing in framings {
+        for framing in framings() {
             for prompt in ["How do I apologise?", dialogue] {
                 for (system, whole) in [(None, "Be calm."), (Some("You are kind."), "You are kind.\n\nBe calm.")] {
-                    let mut told = Conversation::new(framing(template()), Some(whole));
+                    let mut told = Conversation::new(framing.clone(), Some(whole));
                     let expected = told.begin(&tokenizer, prompt).unwrap();
-                    let mut conversation = Conversation::new(framing(template()), system);
+                    let mut conversation = Conversation::new(framing.clone(), system);
                     let tokens = conversation.begin(&tokenizer, prompt).unwrap();
                     let instruction = Instruction::new(tokens.len(), expected);
                     assert_eq!(conversation.instructed(&tokenizer, "Be calm.").unwrap(), instruction, "{prompt:?}");
