@@ -110,18 +110,14 @@ fn beginning_of(stop: &str, text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// One token per byte: token `b` is the byte `b`.
-    fn bytes() -> Tokenizer {
-        Tokenizer::from_json("bytes.json", include_bytes!("../../tests/fixtures/bytes.json")).unwrap()
-    }
-
+    /// Returns the tokens of [`Tokenizer::bytes`].
     fn tokens(text: &str) -> Vec<TokenId> {
         text.bytes().map(TokenId::from).collect()
     }
 
     #[test]
     fn characters_come_whole_and_leading_space_is_left_out() {
-        let tokenizer = bytes();
+        let tokenizer = Tokenizer::bytes();
         let mut reply = ReplyText::new(&tokenizer, &[], false);
         let ids = tokens("  \n é☃");
         let pieces: Vec<String> = ids.iter().map(|&id| reply.push(&[id])).collect();
@@ -133,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_character_that_is_never_whole_is_replaced_at_the_end() {
-        let tokenizer = bytes();
+        let tokenizer = Tokenizer::bytes();
         let mut reply = ReplyText::new(&tokenizer, &[], false);
         assert_eq!(reply.push(&tokens("a☃")[..3]), "a");
         assert_eq!(reply.finish(), "\u{fffd}");
@@ -141,7 +137,7 @@ mod tests {
 
     #[test]
     fn nothing_of_the_stop_text_is_shown_however_it_is_cut() {
-        let tokenizer = bytes();
+        let tokenizer = Tokenizer::bytes();
         let ids = tokens("Hi.\n\nHow\n\nHuman: more");
         for cut in 1..ids.len() {
             let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"], false);
@@ -158,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_only_looked_like_the_stop_text_is_shown_in_the_end() {
-        let tokenizer = bytes();
+        let tokenizer = Tokenizer::bytes();
         let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"], false);
         assert_eq!(reply.push(&tokens("Hi.\n\nHum")), "Hi.");
         assert_eq!(reply.finish(), "\n\nHum");

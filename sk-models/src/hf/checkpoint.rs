@@ -302,7 +302,7 @@ mod tests {
         let checkpoint = Checkpoint {
             config: Qwen2Config::from_file(&fixture.join("config.json")).unwrap(),
             tensors: TensorFiles::open(&fixture).unwrap(),
-            tokenizer: Tokenizer::from_json("inline", BYTES_ONLY.as_bytes()).unwrap(),
+            tokenizer: Tokenizer::bytes(),
             generation: GenerationConfig::default(),
             directory: fixture,
         };
@@ -341,8 +341,4 @@ mod tests {
         let message = ask(&Hub::new(&endpoint, cache.path().to_owned()), "./mine", &mut ()).unwrap_err().to_string();
         assert!(message.contains("neither a directory nor a hub id"), "{message}");
     }
-
-    const BYTES_ONLY: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
-        "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false,
-        "use_regex": false}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#;
 }
