@@ -217,8 +217,14 @@ impl DeviceName {
         match self {
             Self::Auto => self.resolve().map(|(_, device)| device),
             Self::Cpu => Ok(Device::flex()),
+            #[cfg(feature = "cuda")]
             Self::Cuda(index) => cuda(index),
+            #[cfg(not(feature = "cuda"))]
+            Self::Cuda(_) => Err(DeviceError::NotBuilt { name: self }),
+            #[cfg(feature = "wgpu")]
             Self::Wgpu(index) => wgpu(index),
+            #[cfg(not(feature = "wgpu"))]
+            Self::Wgpu(_) => Err(DeviceError::NotBuilt { name: self }),
         }
     }
 }
@@ -281,11 +287,6 @@ fn mismatch([driver, compiler]: [i32; 2]) -> Option<String> {
     })
 }
 
-#[cfg(not(feature = "cuda"))]
-fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
-    Err(DeviceError::NotBuilt { name: DeviceName::Cuda(index) })
-}
-
 #[cfg(feature = "wgpu")]
 fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     let name = DeviceName::Wgpu(index);
@@ -293,11 +294,6 @@ fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     // Listing also shows whether there is any adapter. Opening the preferred one would panic.
     let first = listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Wgpu)?;
     Ok(if index.is_some() { first } else { Device::wgpu(burn::tensor::DeviceKind::DefaultDevice) })
-}
-
-#[cfg(not(feature = "wgpu"))]
-fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
-    Err(DeviceError::NotBuilt { name: DeviceName::Wgpu(index) })
 }
 
 /// Configures one queue for all threads and a kernel cache in the user's cache folder, before a
