@@ -31,6 +31,11 @@ const DRAFTER: &str = "drafter";
 /// Bytes of keys and values that each model caches for contexts with a common prefix.
 const SHARED: usize = 256 << 20;
 
+/// Returns a decoder whose passes `scheduler` joins and whose contexts share prefixes.
+fn shared(decoder: Decoder, scheduler: &Scheduler) -> Arc<Decoder> {
+    Arc::new(decoder.scheduled(scheduler).sharing_prefixes(SHARED))
+}
+
 /// Tokens of a span that count in the estimate of the candidates' memory.
 const FIRST_TOKENS: usize = 32;
 
@@ -192,12 +197,12 @@ impl Models {
 
         progress.stage("loading the backbone");
         let scheduler = Scheduler::new();
-        let backbone = Arc::new(checkpoint.decoder(&device, options.precision)?.scheduled(&scheduler).sharing_prefixes(SHARED));
+        let backbone = shared(checkpoint.decoder(&device, options.precision)?, &scheduler);
         let drafter_checkpoint = drafter;
         let drafter = match &drafter_checkpoint {
             Some(drafter) => {
                 progress.stage("loading the drafter");
-                Arc::new(drafter.decoder(&device, options.precision)?.scheduled(&scheduler).sharing_prefixes(SHARED))
+                shared(drafter.decoder(&device, options.precision)?, &scheduler)
             }
             None => Arc::clone(&backbone),
         };
@@ -253,8 +258,7 @@ impl Models {
         let checkpoint = Checkpoint::open(on, progress).map_err(ModelError::blade(name))?;
         same_tokens(self.checkpoint("tokenizer to hold another model against")?, &checkpoint)?;
         let decoder = checkpoint.decoder(&self.device, self.precision).map_err(ModelError::blade(name))?;
-        let decoder = Arc::new(decoder.scheduled(&self.scheduler).sharing_prefixes(SHARED));
-        self.others.push((on.to_owned(), checkpoint, decoder));
+        self.others.push((on.to_owned(), checkpoint, shared(decoder, &self.scheduler)));
         Ok(())
     }
 

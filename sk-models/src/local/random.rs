@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{ModelError, Models, SHARED};
+use super::{ModelError, Models, shared};
 use crate::decoder::{Decoder, Precision, Scheduler};
 use crate::device::{DeviceName, check_room, free_memory};
 use crate::hf::Progress;
@@ -56,16 +56,11 @@ impl Models {
             .map_err(|shortage| ModelError::ShapeMemory { path: backbone.to_owned(), shortage })?;
         progress.stage("filling the backbone");
         let scheduler = Scheduler::new();
-        let backbone =
-            Arc::new(Decoder::random(&large, seed, &device, precision)?.scheduled(&scheduler).sharing_prefixes(SHARED));
+        let backbone = shared(Decoder::random(&large, seed, &device, precision)?, &scheduler);
         let drafter = match small {
             Some((_, small)) => {
                 progress.stage("filling the drafter");
-                Arc::new(
-                    Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?
-                        .scheduled(&scheduler)
-                        .sharing_prefixes(SHARED),
-                )
+                shared(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?, &scheduler)
             }
             None => Arc::clone(&backbone),
         };
