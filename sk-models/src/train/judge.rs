@@ -346,19 +346,7 @@ mod tests {
         rows.iter().enumerate().for_each(|(i, row)| pairs.push(row, 1.0 + i as f64, &splitter, 5));
         let size = 32 + MANNERS + 1;
         let theta: Vec<f64> = (0..size).map(|j| 0.1 * j as f64 - 1.5).collect();
-        let (mut gradient, mut unused) = (vec![0.0; size], vec![0.0; size]);
-        pairs.loss(0.3, &theta, &mut gradient);
-        for j in 0..size {
-            // Central differences of step 1e-5 err by about 1e-10.
-            const STEP: f64 = 1e-5;
-            let mut at = |by: f64| {
-                let mut moved = theta.clone();
-                moved[j] += by;
-                pairs.loss(0.3, &moved, &mut unused)
-            };
-            let difference = (at(STEP) - at(-STEP)) / (2.0 * STEP);
-            assert!((difference - gradient[j]).abs() < 1e-8, "{j}: {difference} against {}", gradient[j]);
-        }
+        lbfgs::check_gradient(|theta, gradient| pairs.loss(0.3, theta, gradient), &theta);
     }
 
     #[test]

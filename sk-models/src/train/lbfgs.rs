@@ -118,6 +118,24 @@ fn axpy(a: f64, x: &[f64], y: &mut [f64]) {
     }
 }
 
+/// Checks the gradient of a function at `theta`.
+#[cfg(test)]
+pub(super) fn check_gradient(function: impl Fn(&[f64], &mut [f64]) -> f64, theta: &[f64]) {
+    // Central differences of step 1e-5 err by about 1e-10.
+    const STEP: f64 = 1e-5;
+    let (mut gradient, mut unused) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
+    function(theta, &mut gradient);
+    for (j, slope) in gradient.into_iter().enumerate() {
+        let mut at = |by: f64| {
+            let mut moved = theta.to_vec();
+            moved[j] += by;
+            function(&moved, &mut unused)
+        };
+        let difference = (at(STEP) - at(-STEP)) / (2.0 * STEP);
+        assert!((difference - slope).abs() < 1e-8, "{j}: {difference} against {slope}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

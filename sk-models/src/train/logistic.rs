@@ -184,19 +184,7 @@ mod tests {
             let columns = problem.columns();
             let size = WIDTH + usize::from(intercept);
             let theta: Vec<f64> = (0..size).map(|j| 0.4 * j as f64 - 0.7).collect();
-            let (mut gradient, mut unused) = (vec![0.0; size], vec![0.0; size]);
-            problem.scaled(&columns, &theta, &mut gradient);
-            for j in 0..size {
-                // Central differences of step 1e-5 err by about 1e-10.
-                const STEP: f64 = 1e-5;
-                let mut at = |by: f64| {
-                    let mut moved = theta.clone();
-                    moved[j] += by;
-                    problem.scaled(&columns, &moved, &mut unused)
-                };
-                let difference = (at(STEP) - at(-STEP)) / (2.0 * STEP);
-                assert!((difference - gradient[j]).abs() < 1e-8, "{j}: {difference} against {}", gradient[j]);
-            }
+            lbfgs::check_gradient(|theta, gradient| problem.scaled(&columns, theta, gradient), &theta);
         }
     }
 
