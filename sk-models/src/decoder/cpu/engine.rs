@@ -11,7 +11,7 @@ use super::grid::Grid;
 use super::kv::KvCache;
 use super::matrix::Matrix;
 use super::pace::Pace;
-use super::plan::{Group, Places};
+use super::plan::Places;
 use super::{CpuEngine, PackedLayer, Table};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Rows};
@@ -27,12 +27,6 @@ use crate::precision::Precision;
 pub(crate) struct States {
     grid: Grid,
     places: Places,
-}
-
-impl<'a> From<Rows<'a, CpuEngine>> for Group<'a> {
-    fn from(rows: Rows<'a, CpuEngine>) -> Self {
-        Self { rows: rows.tokens, seats: rows.seats, cache: rows.cache }
-    }
 }
 
 impl EngineProperties for CpuEngine {
@@ -94,8 +88,7 @@ impl Engine for CpuEngine {
         PassKey { seats: 0, kind: 2 * usize::from(reads) + usize::from(states) }
     }
 
-    fn forward(&self, groups: Vec<Rows<'_, Self>>, states: bool, _joined: bool) -> Vec<States> {
-        let mut groups: Vec<Group<'_>> = groups.into_iter().map(Group::from).collect();
+    fn forward(&self, mut groups: Vec<Rows<'_, Self>>, states: bool, _joined: bool) -> Vec<States> {
         self.forward_all(&mut groups, states).into_iter().map(|(grid, places)| States { grid, places }).collect()
     }
 

@@ -308,7 +308,7 @@ impl CpuEngine {
     /// its lanes and the place of each token in a lane.
     ///
     /// Without `states`, the last layer stops after keys and values, and the states are empty.
-    pub(crate) fn forward(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
+    pub(super) fn forward(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
         let config = &self.config;
         let plan = Plan::new(groups);
         let lanes = &plan.lanes;
@@ -372,11 +372,11 @@ impl CpuEngine {
     }
 
     /// Runs [`forward`](Self::forward) over groups of one pace, in as few passes as are efficient.
-    pub(crate) fn forward_all(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
+    pub(super) fn forward_all(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
         let mut all = Vec::with_capacity(groups.len());
         let mut rest = groups;
         while !rest.is_empty() {
-            let (first, after) = rest.split_at_mut(portion(rest.iter().map(Group::tokens)));
+            let (first, after) = rest.split_at_mut(portion(rest.iter().map(Group::positions)));
             all.extend(self.forward(first, states));
             rest = after;
         }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use sk_core::TokenId;
 
+use super::CpuEngine;
 use super::adapter::PackedAdapter;
 use super::kv::{Block, KvCache};
 use super::pace::Pace;
-use crate::decoder::engine::Cache;
+use crate::decoder::engine::{Cache, Rows};
 
 /// The adapter of each lane; none is the backbone.
 pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
@@ -50,27 +51,22 @@ pub(crate) struct Keys<'a> {
 }
 
 /// Rows that are read in every lane of one cache.
-pub(crate) struct Group<'a> {
-    /// The tokens of each row.
-    pub(crate) rows: Vec<&'a [TokenId]>,
-    pub(crate) seats: &'a Seats,
-    pub(crate) cache: PackedCache<'a>,
-}
+pub(super) type Group<'a> = Rows<'a, CpuEngine>;
 
 impl Group<'_> {
     /// Returns the pace of the rows. All groups of a pass have the same pace, so that the results
     /// of a row do not depend on other rows.
     pub(crate) fn pace(&self) -> Pace {
-        Pace::of_rows(&self.rows)
+        Pace::of_rows(&self.tokens)
     }
 
     /// Returns the number of tokens in all lanes. Tokens that rows share are counted once per row.
-    pub(crate) fn tokens(&self) -> usize {
-        self.seats.len() * self.rows.iter().map(|row| row.len()).sum::<usize>()
+    pub(crate) fn positions(&self) -> usize {
+        self.seats.len() * self.tokens.iter().map(|row| row.len()).sum::<usize>()
     }
 
     fn longest(&self) -> usize {
-        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
+        self.tokens.iter().map(|row| row.len()).max().unwrap_or(0)
     }
 }
 
@@ -148,7 +144,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(groups: &[Group<'_>]) -> Self {
+    pub(super) fn new(groups: &[Group<'_>]) -> Self {
         let mut plan = Self {
             tokens: Vec::new(),
             lanes: Lanes::default(),
@@ -165,14 +161,14 @@ impl Plan {
             let longest = group.longest();
             // Rows of a non-empty suffix differ already, and sharing a single token is not worth
             // its cost.
-            let places = Places::new(&group.rows, earlier == 0 && longest > 1);
+            let places = Places::new(&group.tokens, earlier == 0 && longest > 1);
             plan.reach = plan.reach.max(position + longest);
             for lane in 0..group.seats.len() {
                 let first = plan.tokens.len();
-                for (row, tokens) in group.rows.iter().enumerate() {
+                for (row, tokens) in group.tokens.iter().enumerate() {
                     let known = places.known[row];
                     plan.tokens.extend_from_slice(&tokens[known..]);
-                    let own = lane * group.rows.len() + row;
+                    let own = lane * group.tokens.len() + row;
                     plan.spans.push(Span { group: index, lane, row, own, first, position, earlier, length: tokens.len(), known });
                 }
                 plan.lanes.ends.push(plan.tokens.len());
@@ -190,7 +186,7 @@ impl Plan {
 
     /// Adds the tokens that every layer has appended to the lengths of the caches. Every row counts
     /// as the longest, since rows of different lengths are not extended again.
-    pub(crate) fn advance(groups: &mut [Group<'_>]) {
+    pub(super) fn advance(groups: &mut [Group<'_>]) {
         for group in groups {
             let longest = group.longest();
             group.cache.advance(longest);
