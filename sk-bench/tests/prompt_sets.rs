@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use sk_bench::prompt_sets::{AXES, PaperSet, Prompt, PromptFormat, PromptSetError, is_framed, read, write};
+use sk_report::record::RecordError;
 
 const HH: &str = r#"{"chosen": "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant: Farewell.", "rejected": "x"}
 {"chosen": "\n\nHuman: “Why?”\n\nAssistant:", "rejected": "x"}
@@ -118,7 +119,7 @@ fn what_is_wrong_is_named_by_file_and_line() {
     assert!(error.contains("torn.jsonl.gz"), "{error}");
     let error = read(&file(folder.path(), "x.csv", XSTEST), Some(PromptFormat::TruthfulQa)).unwrap_err().to_string();
     assert!(error.contains("x.csv: no column \"Type\"; found: id, prompt"), "{error}");
-    assert!(matches!(read(&folder.path().join("missing"), None), Err(PromptSetError::Read { .. })));
+    assert!(matches!(read(&folder.path().join("missing"), None), Err(PromptSetError::Records(RecordError::Read { .. }))));
 }
 
 #[test]

@@ -78,6 +78,18 @@ pub enum RecordError {
     },
 }
 
+impl RecordError {
+    /// Returns a function that wraps an I/O error from reading `path`.
+    pub fn reading(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    /// Returns the error of a line, from 1.
+    pub fn line(path: &Path, line: u64, reason: impl Into<String>) -> Self {
+        Self::Line { path: path.to_owned(), line, reason: reason.into() }
+    }
+}
+
 /// A byte range in the traces file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceSpan {
@@ -99,19 +111,26 @@ impl TraceSpan {
 /// # Errors
 /// If the file cannot be read or a line is not a record. The error names file and line.
 pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
-    read_lines(path, "it is not a record of a sweep")
+    json_lines(path, "it is not a record of a sweep: ")?.map(|read| Ok(read?.1)).collect()
 }
 
-/// Reads one value per line. `is_not` is the error message for an invalid line.
-pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path, is_not: &str) -> Result<Vec<T>, RecordError> {
-    let lines = numbered_lines(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
-    lines
-        .map(|(line, text)| {
-            let wrong = |reason| RecordError::Line { path: path.to_owned(), line, reason };
-            let text = text.map_err(|error| wrong(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| wrong(format!("{is_not}: {}", json_fault(&error))))
-        })
-        .collect()
+/// Reads one JSON value per line that is not blank, with its line number, from 1. `is_not` begins
+/// the message of an invalid line.
+///
+/// # Errors
+/// If the file cannot be opened, and for each line that cannot be read or is not a value. The error
+/// names file and line.
+pub fn json_lines<T: DeserializeOwned>(
+    path: &Path,
+    is_not: &str,
+) -> Result<impl Iterator<Item = Result<(u64, T), RecordError>>, RecordError> {
+    let lines = numbered_lines(path).map_err(RecordError::reading(path))?;
+    Ok(lines.map(move |(line, text)| {
+        let wrong = |reason| RecordError::line(path, line, reason);
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        let value = serde_json::from_str(&text).map_err(|error| wrong(format!("{is_not}{}", json_fault(&error))))?;
+        Ok((line, value))
+    }))
 }
 
 /// Returns the path of a sweep's traces: `NAME.traces.jsonl` beside the records in `NAME.jsonl`, or

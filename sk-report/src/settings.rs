@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::record::{RecordError, read_lines, unpacked};
+use crate::record::{RecordError, json_lines, unpacked};
 
 /// Everything that responses depend on, except scheme name, weights, prompt and seed. Models,
 /// adapters and heads are identified by their contents, not by their location. The device is not
@@ -65,8 +65,8 @@ pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, Re
     let path = beside(&unpacked(records));
     let packed = path.with_extension("jsonl.gz");
     let Some(path) = [path, packed].into_iter().find(|path| path.exists()) else { return Ok(HashMap::new()) };
-    let kept: Vec<KeptSettings> = read_lines(&path, "it is no line of settings")?;
-    Ok(kept.into_iter().map(|kept| (kept.settings.clone(), kept)).collect())
+    let lines = json_lines::<KeptSettings>(&path, "it is no line of settings: ")?;
+    lines.map(|read| read.map(|(_, kept)| (kept.settings.clone(), kept))).collect()
 }
 
 #[cfg(test)]

@@ -7,9 +7,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sk_blades::spearman;
 use sk_core::{Deviation, Moments, ScoreTrace};
-use sk_report::lines::{json_fault, numbered_lines};
 use sk_report::objectives::Better;
-use sk_report::record::{SweepRecord, read_records, traces_beside};
+use sk_report::record::{RecordError, SweepRecord, json_lines, read_records, traces_beside};
 use sk_report::stats::{Bootstrap, Clusters};
 
 use super::{JudgeError, Judged, Objectives, Response, Rubric};
@@ -57,24 +56,21 @@ pub struct StepCandidates {
 /// # Errors
 /// If a file cannot be read, a line is invalid, or no step is left.
 pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates>), JudgeError> {
-    let records = read_records(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
+    let records = read_records(path)?;
     let records: HashMap<&str, &SweepRecord> = records.iter().map(|record| (record.id.as_str(), record)).collect();
-    let traces = traces_beside(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
-    let traces = traces
+    let traces = traces_beside(path)?
         .ok_or_else(|| JudgeError::NoCandidates { path: path.to_owned(), reason: "there is no file of traces beside it" })?;
-    let lines = numbered_lines(&traces).map_err(|source| JudgeError::Read { path: traces.clone(), source })?;
     let mut written: HashMap<String, String> = HashMap::new();
     let (mut responses, mut steps) = (Vec::new(), Vec::new());
-    for (line, text) in lines {
-        let wrong = |reason: String| JudgeError::Record { path: traces.clone(), line, reason };
-        let text = text.map_err(|error| wrong(error.to_string()))?;
-        let step: StepLine = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+    for read in json_lines::<StepLine>(&traces, "")? {
+        let (line, step) = read?;
+        let wrong = |reason: String| RecordError::line(&traces, line, reason);
         // Steps after the last record belong to no record.
         let Some(record) = records.get(step.id.as_str()) else { continue };
         let chosen = step.candidates.get(step.chosen).ok_or_else(|| wrong(format!("it has no candidate {}", step.chosen)))?;
         let of_step = |scores: &Vec<f64>| scores.len() == step.candidates.len();
         if step.blades.iter().any(|blade| !of_step(&blade.mu) || !of_step(&blade.sigma)) {
-            return Err(wrong("a blade has not as many scores as there are candidates".to_owned()));
+            return Err(wrong("a blade has not as many scores as there are candidates".to_owned()).into());
         }
         let before = written.entry(step.id.clone()).or_default();
         if step.n == step.candidates.len() && step.n >= FEWEST {

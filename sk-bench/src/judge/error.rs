@@ -2,6 +2,7 @@ use std::io;
 use std::path::PathBuf;
 
 use sk_report::objectives::ObjectivesError;
+use sk_report::record::RecordError;
 
 use super::Scale;
 
@@ -10,18 +11,12 @@ use super::Scale;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum JudgeError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    /// A line that is not a record.
-    #[error("{}:{line}: {reason}", path.display())]
-    Record { path: PathBuf, line: u64, reason: String },
+    /// A file or one of its lines cannot be read.
+    #[error(transparent)]
+    Records(#[from] RecordError),
     /// A file that holds no response.
     #[error("{}: it holds no response", path.display())]
     NoResponses { path: PathBuf },
-    /// Records of a sweep that cannot be read.
-    #[error("{reason}")]
-    Sweep { reason: String },
     /// A sweep without candidates that can be judged.
     #[error("{}: {reason}; run a sweep that keeps its traces, with at least three candidates a step", path.display())]
     NoCandidates { path: PathBuf, reason: &'static str },

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use sk_report::record::RecordError;
+
 use super::{JudgeError, Judged};
 use crate::record_file::{RecordFile, RecordFileError};
 
@@ -23,10 +25,10 @@ impl Journal {
         let owned = || path.to_owned();
         let (file, records) = RecordFile::open(path).map_err(|error| match error {
             RecordFileError::Locked => JudgeError::Locked { path: owned() },
-            RecordFileError::Read(source) => JudgeError::Read { path: owned(), source },
+            RecordFileError::Read(source) => RecordError::reading(path)(source).into(),
             RecordFileError::Write(source) => JudgeError::Write { path: owned(), source },
             RecordFileError::Line { line, reason } => {
-                JudgeError::Record { path: owned(), line, reason: format!("it is not a judgement: {reason}") }
+                RecordError::line(path, line, format!("it is not a judgement: {reason}")).into()
             }
         })?;
         Ok((Self(file), records.into_iter().map(|(_, record)| record).collect()))

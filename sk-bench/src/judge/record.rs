@@ -9,8 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Identity, JudgeError, Question, Verdict};
 use crate::record_file::Record;
-use sk_report::lines::{json_fault, numbered_lines};
-use sk_report::record::SweepRecord;
+use sk_report::record::{RecordError, SweepRecord, json_lines};
 
 /// Number of hexadecimal digits in the digest of a response.
 const DIGITS: usize = 16;
@@ -68,14 +67,12 @@ impl From<&SweepRecord> for Response {
 /// If the file cannot be read or holds no response, a line is not a response, or two responses have
 /// the same id. Errors name file and line.
 pub fn read_responses(path: &Path) -> Result<Vec<Response>, JudgeError> {
-    let lines = numbered_lines(path).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
     let (mut responses, mut ids) = (Vec::new(), HashMap::new());
-    for (line, text) in lines {
-        let wrong = |reason: String| JudgeError::Record { path: path.to_owned(), line, reason };
-        let text = text.map_err(|error| wrong(error.to_string()))?;
-        let response: Response = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+    for read in json_lines::<Response>(path, "")? {
+        let (line, response) = read?;
         if let Some(earlier) = ids.insert(response.id.clone(), line) {
-            return Err(wrong(format!("id \"{}\" is taken by line {earlier}", response.id)));
+            let reason = format!("id \"{}\" is taken by line {earlier}", response.id);
+            return Err(RecordError::line(path, line, reason).into());
         }
         responses.push(response);
     }
@@ -150,14 +147,7 @@ impl Record for Judged {
 /// # Errors
 /// If the file cannot be read or a line is not a judgement. Errors name file and line.
 pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
-    let lines = numbered_lines(path).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
-    lines
-        .map(|(line, text)| {
-            let wrong = |reason: String| JudgeError::Record { path: path.to_owned(), line, reason };
-            let text = text.map_err(|error| wrong(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| wrong(format!("it is not a judgement: {}", json_fault(&error))))
-        })
-        .collect()
+    json_lines(path, "it is not a judgement: ")?.map(|read| Ok(read?.1)).collect()
 }
 
 impl Judged {

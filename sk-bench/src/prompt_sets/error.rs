@@ -1,20 +1,19 @@
 use std::io;
 use std::path::PathBuf;
 
+use sk_report::record::RecordError;
+
 /// Prompts that cannot be read, sampled or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum PromptSetError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    /// A file or one of its lines cannot be read.
+    #[error(transparent)]
+    Records(#[from] RecordError),
     /// A name that is neither a file nor a prompt set.
     #[error("there is no file {}, and no set of that name; sets are {sets}", path.display())]
     Nowhere { path: PathBuf, sets: String },
-    /// A line that does not match the format.
-    #[error("{}:{line}: {reason}", path.display())]
-    Line { path: PathBuf, line: u64, reason: String },
     /// A table that lacks a column.
     #[error("{}: no column \"{column}\"; found: {}", path.display(), found.join(", "))]
     Column { path: PathBuf, column: &'static str, found: Vec<String> },

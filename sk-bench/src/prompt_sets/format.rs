@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Prompt, PromptSetError, hh, json_lines, truthful_qa, xstest};
 use crate::named::named;
 use sk_report::lines;
+use sk_report::record::RecordError;
 
 named! {
     /// A format of prompts.
@@ -46,10 +47,10 @@ pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, Pr
 }
 
 fn detect(path: &Path) -> Result<Option<PromptFormat>, PromptSetError> {
-    let failed = |source| PromptSetError::Read { path: path.to_owned(), source };
-    let mut lines = lines::lines(lines::open(path).map_err(failed)?);
+    let failed = RecordError::reading(path);
+    let mut lines = lines::lines(lines::open(path).map_err(&failed)?);
     let first = loop {
-        match lines.next().transpose().map_err(failed)? {
+        match lines.next().transpose().map_err(&failed)? {
             Some(line) if line.trim().is_empty() => {}
             Some(line) => break line,
             None => return Err(PromptSetError::Empty { path: path.to_owned() }),

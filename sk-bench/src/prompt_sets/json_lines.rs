@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Prompt, PromptSetError, framing, is_framed, naming};
-use sk_report::lines::{json_fault, numbered_lines};
+use sk_report::record::{RecordError, json_lines};
 
 #[derive(Deserialize)]
 struct PromptLine {
@@ -24,24 +24,21 @@ struct PromptLine {
 /// without an id gets one from its file and row.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     let stem = naming::stem(path);
-    let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
     let (mut prompts, mut ids) = (Vec::new(), HashSet::new());
-    for (index, (line, text)) in lines.enumerate() {
-        let wrong = |reason: String| PromptSetError::Line { path: path.to_owned(), line, reason };
-        let text = text.map_err(|error| wrong(error.to_string()))?;
-        let PromptLine { prompt, id, source, row, labels } =
-            serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+    for (index, read) in json_lines(path, "")?.enumerate() {
+        let (line, PromptLine { prompt, id, source, row, labels }) = read?;
+        let wrong = |reason: &str| RecordError::line(path, line, reason).into();
         if prompt.trim().is_empty() {
-            return Err(wrong("field `prompt` is empty".to_owned()));
+            return Err(wrong("field `prompt` is empty"));
         }
         let id = match id {
             Some(Value::String(id)) => id,
             Some(Value::Number(id)) => id.to_string(),
             None => format!("{stem}:{index}"),
-            Some(_) => return Err(wrong("field `id` is neither a text nor a number".to_owned())),
+            Some(_) => return Err(wrong("field `id` is neither a text nor a number")),
         };
         if !ids.insert(id.clone()) {
-            return Err(wrong(format!("id \"{id}\" is taken by an earlier line")));
+            return Err(wrong(&format!("id \"{id}\" is taken by an earlier line")));
         }
         prompts.push(Prompt {
             id,

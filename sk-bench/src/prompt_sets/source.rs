@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use sk_report::record::RecordError;
+
 use super::{PaperSet, Prompt, PromptFormat, PromptSetError, format};
 
 /// The environment variable with the default folder of the data sets.
@@ -31,7 +33,7 @@ fn root(data: Option<&Path>) -> Option<PathBuf> {
 pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
     let Some(set) = PaperSet::by_name(source) else {
         return format::read(Path::new(source), format).map_err(|error| match error {
-            PromptSetError::Read { path, source } if source.kind() == ErrorKind::NotFound => {
+            PromptSetError::Records(RecordError::Read { path, source }) if source.kind() == ErrorKind::NotFound => {
                 let sets = PaperSet::ALL.map(PaperSet::name).join(", ");
                 PromptSetError::Nowhere { path, sets }
             }

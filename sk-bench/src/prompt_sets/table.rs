@@ -6,6 +6,7 @@ use csv::StringRecord;
 
 use super::PromptSetError;
 use sk_report::lines;
+use sk_report::record::RecordError;
 
 /// A table in memory.
 pub(super) struct Table<const N: usize> {
@@ -22,7 +23,7 @@ impl<const N: usize> Table<N> {
     /// If the file cannot be read, is not UTF-8, lacks a column, or has a row whose number of
     /// fields differs from the header.
     pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, PromptSetError> {
-        let bytes = lines::read(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
+        let bytes = lines::read(path).map_err(RecordError::reading(path))?;
         let mut table = Self { path: path.to_owned(), bytes, rows: Vec::new() };
         table.rows = table.parse(columns)?;
         Ok(table)
@@ -54,7 +55,7 @@ impl<const N: usize> Table<N> {
         // includes blank lines before it.
         let blank = self.bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let line = 1 + self.bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
-        PromptSetError::Line { path: self.path.clone(), line, reason }
+        RecordError::line(&self.path, line, reason).into()
     }
 
     fn failure(&self, error: &csv::Error) -> PromptSetError {

@@ -1,6 +1,6 @@
 //! Which cells of a grid are done, according to the records.
 
-use sk_report::record::SweepRecord;
+use sk_report::record::{RecordError, SweepRecord};
 
 use super::{Cell, Grid, SweepError};
 use sk_report::lines::json_fault;
@@ -35,7 +35,7 @@ impl<'g> Completion<'g> {
                 continue;
             }
             let path = &self.grid.plan.output;
-            let wrong = |reason| SweepError::Record { path: path.clone(), line: self.lines, reason };
+            let wrong = |reason: String| RecordError::line(path, self.lines, reason);
             let record: SweepRecord = serde_json::from_slice(line)
                 .map_err(|error| wrong(format!("it is not a record of a sweep: {}", json_fault(&error))))?;
             self.trace_end = self.trace_end.max(record.trace.map_or(0, |span| span.end()));
@@ -45,15 +45,15 @@ impl<'g> Completion<'g> {
             };
             let cell = &self.grid.cells[place];
             if self.done[place] {
-                return Err(wrong(format!("cell {} is there twice", record.id)));
+                return Err(wrong(format!("cell {} is there twice", record.id)).into());
             }
             if record.settings != self.grid.arms[cell.arm].settings.settings {
                 let reason = format!("cell {} was made with other settings than the plan's; give another output", record.id);
-                return Err(wrong(reason));
+                return Err(wrong(reason).into());
             }
             if record.prompt != self.grid.prompts[cell.prompt].prompt {
                 let reason = format!("prompt \"{}\" has another text than in the plan; give another output", record.prompt_id);
-                return Err(wrong(reason));
+                return Err(wrong(reason).into());
             }
             self.done[place] = true;
             self.finished += 1;

@@ -14,9 +14,6 @@ use crate::scheme::SchemeError;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum SweepError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
     /// A file of the output cannot be opened. Nothing was written.
     #[error("cannot write {}: {source}; give [sweep] another output", path.display())]
     Open { path: PathBuf, source: io::Error },
@@ -53,12 +50,9 @@ pub enum SweepError {
     /// A cell that failed.
     #[error("cell {id}: {source}")]
     Cell { id: String, source: Box<Error> },
-    /// Records or settings that cannot be read.
+    /// A file cannot be read, or one of its lines is not a record or does not match the plan.
     #[error(transparent)]
     Records(#[from] RecordError),
-    /// A line of the output that is not a record, or whose record does not match the plan.
-    #[error("{}:{line}: {reason}", path.display())]
-    Record { path: PathBuf, line: u64, reason: String },
     /// An output or a trace that was deleted or replaced during the sweep.
     #[error("{} was deleted or replaced while the sweep ran; run again to make the records that are missing", path.display())]
     Replaced { path: PathBuf },

@@ -14,6 +14,7 @@ use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat, Promp
 use crate::record_file::same_file;
 use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
 use sk_report::points::{lattice, lattice_size, paper_points, paper_size};
+use sk_report::record::RecordError;
 use sk_report::settings::beside;
 
 /// The sections of a plan.
@@ -99,7 +100,7 @@ impl Plan {
     /// # Errors
     /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self, SweepError> {
-        let text = crate::scheme::text::read(path).map_err(|source| SweepError::Read { path: path.to_owned(), source })?;
+        let text = crate::scheme::text::read(path).map_err(RecordError::reading(path))?;
         Self::parse(path, &text)
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use sk_report::record::{SweepRecord, TraceSpan};
+use sk_report::record::{RecordError, SweepRecord, TraceSpan};
 use sk_report::settings::{KeptSettings, beside};
 
 use super::{Completion, Grid, SweepError};
@@ -107,7 +107,7 @@ impl<'g> Store<'g> {
         match read_regular(&grid.plan.output) {
             Ok(bytes) => completion.take(whole_lines(&bytes))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(SweepError::Read { path: grid.plan.output.clone(), source }),
+            Err(source) => return Err(RecordError::reading(&grid.plan.output)(source).into()),
         }
         Ok(completion)
     }
@@ -222,8 +222,8 @@ impl<'g> Store<'g> {
     /// a process that died.
     fn refresh(&mut self) -> Result<(), SweepError> {
         let path = &self.path;
-        let reading = |source| SweepError::Read { path: path.clone(), source };
-        let found = self.file.metadata().map_err(reading)?.len();
+        let reading = RecordError::reading(path);
+        let found = self.file.metadata().map_err(&reading)?.len();
         if found < self.read {
             return Err(SweepError::Shortened { path: path.clone(), found, expected: self.read });
         }
@@ -233,7 +233,7 @@ impl<'g> Store<'g> {
         self.read += tail.whole().len() as u64;
         tail.cut::<SweepRecord>(&mut self.file, lines).map_err(|error| match error {
             RecordFileError::Line { line, reason } => {
-                SweepError::Record { path: path.clone(), line, reason: format!("it is no record of a sweep: {reason}") }
+                RecordError::line(path, line, format!("it is no record of a sweep: {reason}")).into()
             }
             RecordFileError::Read(source) | RecordFileError::Write(source) => SweepError::Write { path: path.clone(), source },
             RecordFileError::Locked => SweepError::Write { path: path.clone(), source: io::ErrorKind::WouldBlock.into() },
@@ -249,10 +249,10 @@ impl<'g> Store<'g> {
             let path = path.clone();
             match error {
                 RecordFileError::Locked => SweepError::Open { path, source: io::ErrorKind::WouldBlock.into() },
-                RecordFileError::Read(source) => SweepError::Read { path, source },
+                RecordFileError::Read(source) => RecordError::reading(&path)(source).into(),
                 RecordFileError::Write(source) => SweepError::Open { path, source },
                 RecordFileError::Line { line, reason } => {
-                    SweepError::Record { path, line, reason: format!("it is no line of settings: {reason}") }
+                    RecordError::line(&path, line, format!("it is no line of settings: {reason}")).into()
                 }
             }
         })?;
