@@ -10,11 +10,14 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::Error;
 use sk_report::lines::json_fault;
+use sk_report::record::RecordError;
 
 /// A record, stored as one line.
 pub(crate) trait Record: Serialize + DeserializeOwned {
     /// The name of its first field.
     const FIRST: &str;
+    /// The beginning of the message of a line that is not a record.
+    const IS_NOT: &str;
 }
 
 /// An open file of records.
@@ -35,22 +38,32 @@ pub(crate) struct RecordFile {
 pub(crate) enum RecordFileError {
     /// Another process has it open.
     Locked,
-    /// It cannot be read.
-    Read(io::Error),
     /// It cannot be opened or written.
     Write(io::Error),
-    /// A complete line that is not a record.
-    Line {
-        /// The line number, from 1.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// It cannot be read, or a complete line is not a record.
+    Records(RecordError),
 }
 
-/// Creates the parent folder of a file.
-pub(crate) fn create_folder_of(path: &Path) -> io::Result<()> {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or(Ok(()), std::fs::create_dir_all)
+impl From<RecordError> for RecordFileError {
+    fn from(error: RecordError) -> Self {
+        Self::Records(error)
+    }
+}
+
+/// Opens a file for reading and appending, or creates it and its folder.
+pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().read(true).append(true).create(true).open(path)
+}
+
+/// Appends a record as one line, and syncs it to disk.
+pub(crate) fn append_line(file: &mut File, record: &impl Record) -> io::Result<()> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    file.write_all(&line)?;
+    file.sync_data()
 }
 
 /// Returns an error for anything but a regular file, since a device may have no end.
@@ -68,9 +81,8 @@ impl RecordFile {
     /// Opens a file of records, or creates it and its folder. Returns the existing records with
     /// their line numbers, from 1.
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
-        let open = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
-        let file = open.map_err(RecordFileError::Write)?;
-        check_regular(&file.metadata().map_err(RecordFileError::Read)?).map_err(RecordFileError::Read)?;
+        let file = open_to_append(path).map_err(RecordFileError::Write)?;
+        file.metadata().and_then(|found| check_regular(&found)).map_err(RecordError::reading(path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RecordFileError::Locked),
@@ -88,9 +100,9 @@ impl RecordFile {
     pub(crate) fn look<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let bytes = match read_regular(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            read => read.map_err(RecordFileError::Read)?,
+            read => read.map_err(RecordError::reading(path))?,
         };
-        Ok((Self { path: path.to_owned(), file: None }, parse(whole_lines(&bytes))?))
+        Ok((Self { path: path.to_owned(), file: None }, parse(path, whole_lines(&bytes))?))
     }
 
     fn lock(&self) -> io::Result<MutexGuard<'_, File>> {
@@ -100,10 +112,11 @@ impl RecordFile {
 
     /// Reads the records, and removes an incomplete last line.
     fn take_up<T: Record>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
-        let mut file = self.lock().map_err(RecordFileError::Read)?;
-        let mut tail = Tail::read(&mut file, 0).map_err(RecordFileError::Read)?;
-        let records = parse(tail.whole())?;
-        tail.cut::<T>(&mut file, 0)?;
+        let reading = RecordError::reading(&self.path);
+        let mut file = self.lock().map_err(&reading)?;
+        let mut tail = Tail::read(&mut file, 0).map_err(reading)?;
+        let records = parse(&self.path, tail.whole())?;
+        tail.cut::<T>(&self.path, &mut file, 0)?;
         Ok(records)
     }
 
@@ -114,10 +127,7 @@ impl RecordFile {
 
     /// Appends a record.
     pub(crate) fn append<T: Record>(&self, record: &T) -> io::Result<()> {
-        let mut line = serde_json::to_vec(record)?;
-        line.push(b'\n');
-        let mut file = self.lock()?;
-        file.write_all(&line).and_then(|()| file.sync_data())
+        append_line(&mut *self.lock()?, record)
     }
 }
 
@@ -154,17 +164,17 @@ impl Tail {
         whole_lines(&self.bytes)
     }
 
-    /// Removes an incomplete last line from the file. `lines` is the number of lines before the
-    /// tail.
+    /// Removes an incomplete last line from the file, which is at `path`. `lines` is the number of
+    /// lines before the tail.
     ///
     /// # Errors
     /// If the last line cannot be the beginning of a record, or the file cannot be written. The
     /// file is then unchanged.
-    pub(crate) fn cut<T: Record>(&mut self, file: &mut File, lines: u64) -> Result<(), RecordFileError> {
+    pub(crate) fn cut<T: Record>(&mut self, path: &Path, file: &mut File, lines: u64) -> Result<(), RecordFileError> {
         let whole = self.whole().len();
         if whole < self.bytes.len() {
             let line = lines + self.whole().iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
-            check_torn::<T>(&self.bytes[whole..]).map_err(|reason| RecordFileError::Line { line, reason })?;
+            check_torn::<T>(&self.bytes[whole..]).map_err(|reason| not_a_record::<T>(path, line, &reason))?;
             let end = self.start + whole as u64;
             file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))).map_err(RecordFileError::Write)?;
             self.bytes.truncate(whole);
@@ -237,15 +247,19 @@ fn inode(file: &Metadata) -> Option<(u64, u64)> {
     return None;
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileError> {
+fn parse<T: Record>(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordError> {
     let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
     lines
         .filter(|(_, text)| !text.trim_ascii().is_empty())
         .map(|(line, text)| match serde_json::from_slice(text) {
             Ok(record) => Ok((line, record)),
-            Err(error) => Err(RecordFileError::Line { line, reason: json_fault(&error) }),
+            Err(error) => Err(not_a_record::<T>(path, line, &json_fault(&error))),
         })
         .collect()
+}
+
+fn not_a_record<T: Record>(path: &Path, line: u64, reason: &str) -> RecordError {
+    RecordError::line(path, line, format!("{}: {reason}", T::IS_NOT))
 }
 
 #[cfg(test)]
@@ -260,6 +274,7 @@ mod tests {
 
     impl Record for Value {
         const FIRST: &str = "id";
+        const IS_NOT: &str = "it is not a value";
     }
 
     #[test]
@@ -290,7 +305,7 @@ mod tests {
         assert_eq!(opened(b"{\"id\":\"\xc3").0.unwrap(), 0);
         for foreign in ["settings", "{\"model\": {\"a\": 1}}", "{\"id\":1}", "{\"name\":\"x", "{\"id\": \"a", "[1, 2", "7"] {
             let (records, left) = opened(foreign.as_bytes());
-            assert!(matches!(records, Err(RecordFileError::Line { line: 1, .. })), "{foreign}");
+            assert!(matches!(records, Err(RecordFileError::Records(RecordError::Line { line: 1, .. }))), "{foreign}");
             assert_eq!(left, foreign.as_bytes());
         }
     }
@@ -335,6 +350,7 @@ mod tests {
 
     impl Record for WithId {
         const FIRST: &str = "id";
+        const IS_NOT: &str = "it has no id";
     }
 
     #[cfg(unix)]

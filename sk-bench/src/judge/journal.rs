@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use sk_report::record::RecordError;
-
 use super::{JudgeError, Judged};
 use crate::record_file::{RecordFile, RecordFileError};
 
@@ -25,11 +23,8 @@ impl Journal {
         let owned = || path.to_owned();
         let (file, records) = RecordFile::open(path).map_err(|error| match error {
             RecordFileError::Locked => JudgeError::Locked { path: owned() },
-            RecordFileError::Read(source) => RecordError::reading(path)(source).into(),
             RecordFileError::Write(source) => JudgeError::Write { path: owned(), source },
-            RecordFileError::Line { line, reason } => {
-                RecordError::line(path, line, format!("it is not a judgement: {reason}")).into()
-            }
+            RecordFileError::Records(error) => error.into(),
         })?;
         Ok((Self(file), records.into_iter().map(|(_, record)| record).collect()))
     }

@@ -140,6 +140,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
 
 impl Record for Judged {
     const FIRST: &str = "id";
+    const IS_NOT: &str = "it is not a judgement";
 }
 
 /// Reads judgements from JSON lines, gzipped or not, in the order of the file.

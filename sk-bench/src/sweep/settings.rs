@@ -54,10 +54,12 @@ impl Digests {
 
 impl Record for KeptSettings {
     const FIRST: &str = "settings";
+    const IS_NOT: &str = "it is no line of settings";
 }
 
 impl Record for SweepRecord {
     const FIRST: &str = "id";
+    const IS_NOT: &str = "it is no record of a sweep";
 }
 
 /// Returns the digest of a directory or hub id. A model or adapter behind servers cannot be read,

@@ -18,7 +18,7 @@ use sk_report::settings::{KeptSettings, beside};
 
 use super::{Completion, Grid, SweepError};
 use crate::record_file::{
-    Record, RecordFile, RecordFileError, Tail, begins_like, create_folder_of, leads_to, read_regular, whole_lines,
+    Record, RecordFile, RecordFileError, Tail, append_line, begins_like, leads_to, open_to_append, read_regular, whole_lines,
 };
 
 /// Number of hexadecimal digits in the name of a claim file.
@@ -77,10 +77,7 @@ impl<'g> Store<'g> {
     /// plan.
     pub fn open(grid: &'g Grid) -> Result<Self, SweepError> {
         let path = grid.plan.output.clone();
-        let open = |path: &Path| {
-            let file = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
-            file.map_err(|source| SweepError::Open { path: path.to_owned(), source })
-        };
+        let open = |path: &Path| open_to_append(path).map_err(|source| SweepError::Open { path: path.to_owned(), source });
         let file = open(&path)?;
         let traces = match grid.plan.traces.then(|| grid.plan.traces_file()) {
             Some(traces) => Some((traces.clone(), open(&traces)?)),
@@ -152,9 +149,7 @@ impl<'g> Store<'g> {
             if !store.completion.is_done(claim.cell) {
                 record.trace = store.append_steps(steps)?;
                 let failed = |source| SweepError::Write { path: store.path.clone(), source };
-                let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;
-                line.push(b'\n');
-                store.file.write_all(&line).and_then(|()| store.file.sync_data()).map_err(failed)?;
+                append_line(&mut store.file, &record).map_err(failed)?;
                 store.refresh()?;
             }
             store.give_back(claim);
@@ -231,11 +226,9 @@ impl<'g> Store<'g> {
         let lines = self.completion.lines();
         self.completion.take(tail.whole())?;
         self.read += tail.whole().len() as u64;
-        tail.cut::<SweepRecord>(&mut self.file, lines).map_err(|error| match error {
-            RecordFileError::Line { line, reason } => {
-                RecordError::line(path, line, format!("it is no record of a sweep: {reason}")).into()
-            }
-            RecordFileError::Read(source) | RecordFileError::Write(source) => SweepError::Write { path: path.clone(), source },
+        tail.cut::<SweepRecord>(path, &mut self.file, lines).map_err(|error| match error {
+            RecordFileError::Records(error) => error.into(),
+            RecordFileError::Write(source) => SweepError::Write { path: path.clone(), source },
             RecordFileError::Locked => SweepError::Write { path: path.clone(), source: io::ErrorKind::WouldBlock.into() },
         })
     }
@@ -245,16 +238,10 @@ impl<'g> Store<'g> {
     fn keep_settings(&self) -> Result<(), SweepError> {
         let grid = self.completion.grid();
         let path = beside(&self.path);
-        let (file, kept) = RecordFile::open::<KeptSettings>(&path).map_err(|error| {
-            let path = path.clone();
-            match error {
-                RecordFileError::Locked => SweepError::Open { path, source: io::ErrorKind::WouldBlock.into() },
-                RecordFileError::Read(source) => RecordError::reading(&path)(source).into(),
-                RecordFileError::Write(source) => SweepError::Open { path, source },
-                RecordFileError::Line { line, reason } => {
-                    RecordError::line(&path, line, format!("it is no line of settings: {reason}")).into()
-                }
-            }
+        let (file, kept) = RecordFile::open::<KeptSettings>(&path).map_err(|error| match error {
+            RecordFileError::Locked => SweepError::Open { path: path.clone(), source: io::ErrorKind::WouldBlock.into() },
+            RecordFileError::Write(source) => SweepError::Open { path: path.clone(), source },
+            RecordFileError::Records(error) => error.into(),
         })?;
         let mut known: HashSet<&str> = kept.iter().map(|(_, kept)| kept.settings.as_str()).collect();
         for settings in grid.arms.iter().map(|arm| &arm.settings) {

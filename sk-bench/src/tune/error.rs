@@ -1,6 +1,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use sk_report::record::RecordError;
+
 use crate::Error;
 use crate::prompt_sets::PromptSetError;
 use crate::scheme::SchemeError;
@@ -11,9 +13,9 @@ use crate::sweep::SweepError;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum TuneError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    /// A file cannot be read, or a line of the ledger is not a trial of this plan.
+    #[error(transparent)]
+    Records(#[from] RecordError),
     /// A file cannot be written.
     #[error("cannot write {}: {source}; what was finished is kept, run again to go on", path.display())]
     Write { path: PathBuf, source: io::Error },
@@ -48,9 +50,6 @@ pub enum TuneError {
         "objective \"{objective}\": blade \"{blade}\" has no positive weight in {weights}, so it gives no score; give it one"
     )]
     Unread { objective: String, blade: String, weights: String },
-    /// A line of the ledger that is not a trial of this plan.
-    #[error("{}:{line}: {reason}", path.display())]
-    Record { path: PathBuf, line: u64, reason: String },
     /// The responses of a trial could not be generated or scored.
     #[error("trial {trial} of \"{search}\": {source}")]
     Trial { search: String, trial: usize, source: Box<Error> },

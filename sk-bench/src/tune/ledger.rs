@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use sk_report::record::RecordError;
 
 use super::{Search, Trial, TuneError, Worth};
 use crate::record_file::{Record, RecordFile, RecordFileError};
@@ -33,6 +34,7 @@ pub struct TrialRecord {
 
 impl Record for TrialRecord {
     const FIRST: &str = "search";
+    const IS_NOT: &str = "it is not a trial";
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
@@ -81,17 +83,13 @@ impl Ledger {
         let owned = || path.to_owned();
         let (file, records) = opened.map_err(|error| match error {
             RecordFileError::Locked => TuneError::Locked { path: owned() },
-            RecordFileError::Read(source) => TuneError::Read { path: owned(), source },
             RecordFileError::Write(source) => TuneError::Open { path: owned(), source },
-            RecordFileError::Line { line, reason } => {
-                TuneError::Record { path: owned(), line, reason: format!("it is not a trial: {reason}") }
-            }
+            RecordFileError::Records(error) => error.into(),
         })?;
         let searches = searches.into_iter().map(|(search, objectives)| (search, objectives, Vec::new())).collect();
         let mut ledger = Self { file, searches, settings: settings.to_owned(), unscored: 0 };
         for (line, record) in &records {
-            let taken = ledger.take(record);
-            taken.map_err(|reason| TuneError::Record { path: owned(), line: *line, reason })?;
+            ledger.take(record).map_err(|reason| RecordError::line(path, *line, reason))?;
         }
         Ok(ledger)
     }
@@ -181,6 +179,6 @@ impl Ledger {
         let kept = kept.map_err(|error| TuneError::Write { path: path(), source: error.into() })?;
         let line = self.searches.iter().map(|(.., trials)| trials.len() as u64).sum::<u64>() + 1;
         let path = path();
-        self.take(&kept).map_err(|reason| TuneError::Record { path, line, reason })
+        self.take(&kept).map_err(|reason| RecordError::line(&path, line, reason).into())
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
+use sk_report::record::RecordError;
 
 use super::{Dimension, Search, Space, TuneError};
 use crate::document::Document;
@@ -199,7 +200,7 @@ impl TunePlan {
     /// # Errors
     /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self, TuneError> {
-        let text = crate::scheme::text::read(path).map_err(|source| TuneError::Read { path: path.to_owned(), source })?;
+        let text = crate::scheme::text::read(path).map_err(RecordError::reading(path))?;
         Self::parse(path, &text)
     }
 

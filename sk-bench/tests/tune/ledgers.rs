@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use sk_bench::tune::{Ledger, Search, TrialRecord, TuneError, run};
+use sk_report::record::RecordError;
 
 use crate::{Known, OPTIMUM, distance, search};
 
@@ -80,7 +81,7 @@ fn what_does_not_go_with_the_plan_is_refused_with_its_line() {
         fs::write(&path, text).unwrap();
         let error = open(&path, seed, settings).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
-        assert!(matches!(&error, TuneError::Record { line: found, .. } if *found == line), "{error:?}");
+        assert!(matches!(&error, TuneError::Records(RecordError::Line { line: found, .. }) if *found == line), "{error:?}");
     };
     refused(&text, 3, "other", "other settings", 1);
     refused(&text, 4, "s", "not what the search proposes", 1);
