@@ -94,7 +94,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     work.finish();
     result?;
     if !args.quiet {
-        let (done, total) = (store.completion().finished(), grid.cells.len());
+        let (done, total) = (store.completion().finished, grid.cells.len());
         let output = grid.plan.output.display();
         if interrupt::requested() {
             message::note(&format!("interrupted; {done} of {total} cells are in {output}, run again to go on"));
@@ -108,7 +108,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
 
 /// Describes the number of cells and how it comes about.
 fn counts(completion: &Completion<'_>) -> String {
-    let grid = completion.grid();
+    let grid = completion.grid;
     let unweighted: BTreeSet<usize> = grid.cells.iter().filter(|cell| cell.weights.is_none()).map(|cell| cell.arm).collect();
     let mut text = counted(grid.arms.len(), "scheme");
     if !unweighted.is_empty() {
@@ -120,17 +120,17 @@ fn counts(completion: &Completion<'_>) -> String {
         counted(grid.prompts.len(), "prompt"),
         counted(grid.plan.seeds.len(), "seed"),
         counted(grid.cells.len(), "cell"),
-        completion.finished(),
+        completion.finished,
     );
-    if completion.strangers() > 0 {
-        text += &format!("; {} of other cells are kept", counted(completion.strangers(), "record"));
+    if completion.strangers > 0 {
+        text += &format!("; {} of other cells are kept", counted(completion.strangers, "record"));
     }
     text
 }
 
 fn list(completion: &Completion<'_>) -> Result<(), Error> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    for (place, cell) in completion.grid().cells.iter().enumerate() {
+    for (place, cell) in completion.grid.cells.iter().enumerate() {
         let state = if completion.is_done(place) { "done" } else { "open" };
         writeln!(out, "{state} {}", cell.id).map_err(Error::Output)?;
     }

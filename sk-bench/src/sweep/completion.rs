@@ -8,12 +8,17 @@ use sk_report::lines::json_fault;
 /// The progress of a grid, read from the records of an output.
 #[derive(Debug, Clone)]
 pub struct Completion<'g> {
-    grid: &'g Grid,
+    /// The grid.
+    pub grid: &'g Grid,
     done: Vec<bool>,
-    finished: usize,
-    strangers: usize,
-    lines: u64,
-    trace_end: u64,
+    /// The number of cells that are done.
+    pub finished: usize,
+    /// The number of records of cells that are not in the plan.
+    pub strangers: usize,
+    /// The number of complete lines read, including blank lines.
+    pub(super) lines: u64,
+    /// The number of bytes of the trace file that the records refer to.
+    pub(super) trace_end: u64,
 }
 
 impl<'g> Completion<'g> {
@@ -61,11 +66,6 @@ impl<'g> Completion<'g> {
         Ok(())
     }
 
-    /// Returns the grid.
-    pub fn grid(&self) -> &'g Grid {
-        self.grid
-    }
-
     /// Returns whether the cell at a position is done.
     pub fn is_done(&self, place: usize) -> bool {
         self.done[place]
@@ -74,25 +74,5 @@ impl<'g> Completion<'g> {
     /// Returns the cells that are not done, in the order of the plan.
     pub fn open(&self) -> impl Iterator<Item = (usize, &'g Cell)> {
         self.grid.cells.iter().enumerate().filter(|(place, _)| !self.done[*place])
-    }
-
-    /// Returns the number of complete lines read, including blank lines.
-    pub(super) fn lines(&self) -> u64 {
-        self.lines
-    }
-
-    /// Returns the number of cells that are done.
-    pub fn finished(&self) -> usize {
-        self.finished
-    }
-
-    /// Returns the number of records of cells that are not in the plan.
-    pub fn strangers(&self) -> usize {
-        self.strangers
-    }
-
-    /// Returns the number of bytes of the trace file that the records refer to.
-    pub fn trace_end(&self) -> u64 {
-        self.trace_end
     }
 }

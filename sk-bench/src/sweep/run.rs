@@ -41,7 +41,7 @@ pub fn run<'g>(
     at_once: usize,
     mut watch: impl FnMut(SweepProgress) + Send,
 ) -> Result<(), SweepError> {
-    watch(SweepProgress { done: store.completion().finished(), total: store.completion().grid().cells.len(), waiting: false });
+    watch(SweepProgress { done: store.completion().finished, total: store.completion().grid.cells.len(), waiting: false });
     let threads = at_once.min(store.completion().open().count()).max(1);
     let common = Mutex::new(Common { store, watch, at_work: 0 });
     let sweep = Sweep { common, changed: Condvar::new(), failed: AtomicBool::new(false), worker };
@@ -92,7 +92,7 @@ impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
                 }
                 Next::Cell(claim) => {
                     common.at_work += 1;
-                    let cell = &common.store.completion().grid().cells[claim.cell()];
+                    let cell = &common.store.completion().grid.cells[claim.cell];
                     drop(common);
                     let answer = self.worker.answer(cell, || self.goes_on());
                     common = self.lock();
@@ -129,7 +129,7 @@ impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
 impl<W: FnMut(SweepProgress)> Common<'_, '_, W> {
     fn show(&mut self, waiting: bool) {
         let completion = self.store.completion();
-        let (done, total) = (completion.finished(), completion.grid().cells.len());
+        let (done, total) = (completion.finished, completion.grid.cells.len());
         (self.watch)(SweepProgress { done, total, waiting });
     }
 }

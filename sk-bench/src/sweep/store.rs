@@ -44,16 +44,10 @@ pub struct Store<'g> {
 /// The exclusive right to run a cell.
 #[derive(Debug)]
 pub struct Claim {
-    cell: usize,
+    /// The position of the cell.
+    pub cell: usize,
     path: PathBuf,
     lock: File,
-}
-
-impl Claim {
-    /// Returns the position of the cell.
-    pub fn cell(&self) -> usize {
-        self.cell
-    }
 }
 
 /// The next action of a worker.
@@ -223,7 +217,7 @@ impl<'g> Store<'g> {
             return Err(SweepError::Shortened { path: path.clone(), found, expected: self.read });
         }
         let mut tail = Tail::read(&mut self.file, self.read).map_err(reading)?;
-        let lines = self.completion.lines();
+        let lines = self.completion.lines;
         self.completion.take(tail.whole())?;
         self.read += tail.whole().len() as u64;
         tail.cut::<SweepRecord>(path, &mut self.file, lines).map_err(|error| match error {
@@ -236,7 +230,7 @@ impl<'g> Store<'g> {
     /// Writes the settings of schemes that are not stored yet. They are on disk before the first
     /// record that refers to them.
     fn keep_settings(&self) -> Result<(), SweepError> {
-        let grid = self.completion.grid();
+        let grid = self.completion.grid;
         let path = beside(&self.path);
         let (file, kept) = RecordFile::open::<KeptSettings>(&path).map_err(|error| match error {
             RecordFileError::Locked => SweepError::Open { path: path.clone(), source: io::ErrorKind::WouldBlock.into() },
@@ -257,7 +251,7 @@ impl<'g> Store<'g> {
     fn append_steps(&mut self, steps: &[u8]) -> Result<Option<TraceSpan>, SweepError> {
         let Some((path, file)) = &mut self.traces else { return Ok(None) };
         let failed = |source| SweepError::Write { path: path.clone(), source };
-        let expected = self.completion.trace_end();
+        let expected = self.completion.trace_end;
         let found = file.metadata().map_err(failed)?.len();
         if found < expected {
             return Err(SweepError::Shortened { path: path.clone(), found, expected });
