@@ -20,9 +20,9 @@ pub fn open<'m>(
     adapters: &Adapters,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
-    let engine = host.engine(adapters, heads, &InstructionRack::default()).with_readers(config.readers())?;
-    let scheme = config.build(&engine)?;
-    Ok(Session::new(engine.footing(), scheme, instructions(config), seed)?)
+    let (engine, footing) = host.engine(adapters, heads, &InstructionRack::default(), config.readers())?;
+    let scheme = config.build(&*engine)?;
+    Ok(Session::new(footing, scheme, instructions(config), seed)?)
 }
 
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator
@@ -31,8 +31,8 @@ pub fn open<'m>(
 /// # Errors
 /// If the scheme cannot be built, or an instruction is invalid. The session is then unchanged.
 pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
-    let engine = host.engine(adapters, host.heads(), session.instruction_rack()).with_readers(config.readers())?;
-    let scheme = config.build(&engine)?;
+    let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers())?;
+    let scheme = config.build(&*engine)?;
     Ok(session.replace(scheme, instructions(config))?)
 }
 

@@ -170,13 +170,12 @@ impl Work {
         let instructed = InstructionRack::default();
         // A blade of the request may be an instruction with the name of a loaded adapter.
         let adapters = service.rack.only(self.config.adapters().map(|(name, _)| name));
-        let engine = host.engine(&adapters, host.heads(), &instructed);
-        let engine =
-            engine.with_readers(self.config.readers()).map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
-        let scheme = self.config.build(&engine).map_err(Failure::Scheme)?;
+        let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers());
+        let (engine, footing) = engine.map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
+        let scheme = self.config.build(&*engine).map_err(Failure::Scheme)?;
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
         let seed = self.seed.wrapping_add((choice % self.each) as u64);
-        let mut session = Session::new(engine.footing(), scheme, instructions, seed)?;
+        let mut session = Session::new(footing, scheme, instructions, seed)?;
         session.instruct(|text| service.instruction(asked, text).map_err(SessionError::from))?;
         if asked.continues() {
             session = session.continuing();

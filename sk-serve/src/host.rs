@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use sk_core::{BoxError, Drafting, Engine, Generation, InstructionRack, SpecHandle};
+use sk_core::{Engine, InstructionRack};
 use sk_models::decoder::{Decoder, Scheduler};
 use sk_models::dialogue::Footing;
 use sk_models::engine::AdapterRack;
 use sk_models::head::Head;
 use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
-use sk_models::local::{Extent, LocalEngine, ModelError, Models};
+use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
 use sk_remote::{AdapterSource, AddressError, CheckReport, Key, Probe, RemoteEngine, RemoteError, RemoteOptions, Role};
@@ -408,71 +408,39 @@ impl Host {
         }
     }
 
-    /// Returns the engine of one generation. Its backbone can use `adapters`, `heads` and
-    /// `instructions`.
-    #[must_use]
-    pub fn engine(&self, adapters: &Adapters, heads: &[(String, Head)], instructions: &InstructionRack) -> HostEngine<'_> {
+    /// Returns the engine of one generation, and what a session on it needs. Its backbone can use
+    /// `adapters`, `heads` and `instructions`. `readers` are lanes that use another model than the
+    /// backbone, each given by its name and its model.
+    ///
+    /// # Errors
+    /// If the model of a reader is not loaded, or there is a reader and the backbone is behind
+    /// servers.
+    pub fn engine<'r>(
+        &self,
+        adapters: &Adapters,
+        heads: &[(String, Head)],
+        instructions: &InstructionRack,
+        readers: impl IntoIterator<Item = (String, &'r str)>,
+    ) -> Result<(Box<dyn Engine + '_>, Footing<'_>), HostError> {
         match self {
-            Self::Local(models) => HostEngine::Local(models.engine(&adapters.local, heads).with_instructions(instructions)),
-            Self::Remote(remote) => HostEngine::Remote(
-                remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions),
-                Footing {
+            Self::Local(models) => {
+                let engine = models.engine(&adapters.local, heads).with_instructions(instructions).with_readers(readers)?;
+                let footing = Footing::from(&engine);
+                Ok((Box::new(engine), footing))
+            }
+            Self::Remote(remote) => {
+                if let Some((name, on)) = readers.into_iter().next() {
+                    return Err(HostError::Reader { name, on: on.to_owned() });
+                }
+                let engine = remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions);
+                let footing = Footing {
                     models: None,
                     tokenizer: self.tokenizer(),
                     context_limit: self.context_limit(),
                     instructions: instructions.clone(),
-                },
-            ),
-        }
-    }
-}
-
-/// The engine of one generation.
-pub enum HostEngine<'m> {
-    /// An engine on local models.
-    Local(LocalEngine<'m>),
-    /// An engine on models behind servers.
-    Remote(RemoteEngine, Footing<'m>),
-}
-
-impl<'m> HostEngine<'m> {
-    /// Returns the engine with lanes that use another model than the backbone. Each lane is given
-    /// by its name and its model.
-    ///
-    /// # Errors
-    /// If a model is not loaded, or the backbone is behind servers.
-    pub fn with_readers<'r>(self, lanes: impl IntoIterator<Item = (String, &'r str)>) -> Result<Self, HostError> {
-        match self {
-            Self::Local(engine) => Ok(Self::Local(engine.with_readers(lanes)?)),
-            Self::Remote(engine, footing) => match lanes.into_iter().next() {
-                Some((name, on)) => Err(HostError::Reader { name, on: on.to_owned() }),
-                None => Ok(Self::Remote(engine, footing)),
-            },
-        }
-    }
-
-    /// Returns what a session on this engine needs.
-    #[must_use]
-    pub fn footing(&self) -> Footing<'m> {
-        match self {
-            Self::Local(engine) => engine.into(),
-            Self::Remote(_, footing) => footing.clone(),
-        }
-    }
-}
-
-impl Engine for HostEngine<'_> {
-    fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<Generation, BoxError> {
-        match self {
-            Self::Local(engine) => engine.start(drafting, spec),
-            Self::Remote(engine, _) => engine.start(drafting, spec),
-        }
-    }
-
-    fn token_bytes(&self) -> Arc<[Box<[u8]>]> {
-        match self {
-            Self::Local(engine) => engine.token_bytes(),
-            Self::Remote(engine, _) => engine.token_bytes(),
+                };
+                Ok((Box::new(engine), footing))
+            }
         }
     }
 }
