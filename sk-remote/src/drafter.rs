@@ -56,58 +56,6 @@ impl RemoteDrafter {
         &self.reader.fleet
     }
 
-    fn draft(&mut self, request: &DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
-        if request.context.is_empty() {
-            return Err(RemoteError::EmptyContext { policy: format!("the {}", self.fleet().role) }.into());
-        }
-        let prefix = Arc::new(Prefix::new(request.context.to_vec()));
-        let cap = self.config.span_tokens.map_or(usize::MAX, NonZeroUsize::get);
-        // The prefix must leave room for a drafted token, and for one that a reading requests in
-        // addition.
-        self.fleet().check_room(prefix.len() + 2)?;
-        let room = self.fleet().room(prefix.len() + 1).unwrap_or(usize::MAX);
-        let limit = request.limit.min(cap).min(room).max(1);
-        let rows = self.config.candidates.get();
-        // All greedy rows are equal, and vLLM rejects several of them.
-        let drawn = if self.config.sampling.is_greedy() { 1 } else { rows };
-        let mut spans: Vec<Span> = (0..drawn).map(|_| Span::default()).collect();
-        let mut piece = self.piece;
-        loop {
-            let open: Vec<usize> = (0..drawn).filter(|&row| spans[row].end.is_none()).collect();
-            let Some(&first) = open.first() else { break };
-            // Incomplete rows have received all pieces, so they have the same length.
-            let done = spans[first].tokens.len();
-            let params = DraftParams {
-                max_tokens: piece.min(limit - done),
-                sampling: self.config.sampling,
-                stop: &self.config.end_of_text,
-                not_first: done == 0 && !self.config.keep_end_of_text,
-                tops: 0,
-            };
-            let tails: Vec<&[TokenId]> = open.iter().map(|&row| &spans[row].tokens[..]).collect();
-            let seeds: Vec<u32> = open.iter().map(|_| rng.random::<u32>() >> 1).collect();
-            let (pieces, server) = self.pieces(&prefix, &tails, &seeds, &params)?;
-            if server != self.home {
-                self.fleet().resettle(self.home, server);
-                self.home = server;
-            }
-            for (row, piece) in open.into_iter().zip(pieces) {
-                self.config.extend(&mut spans[row], &piece, request, limit);
-            }
-            piece = piece.saturating_mul(2);
-        }
-        self.piece = spans.iter().map(|span| span.tokens.len()).max().unwrap_or(FIRST_PIECE).max(1);
-        if self.is_altered() {
-            self.read_back(prefix, &mut spans)?;
-        }
-        let candidate = |span: &Span| Candidate {
-            tokens: span.tokens.clone(),
-            log_probs: span.log_probs.clone(),
-            end: span.end.unwrap_or(SpanEnd::Limit),
-        };
-        Ok(Candidates::new(spans.iter().cycle().take(rows).map(candidate).collect())?)
-    }
-
     /// Drafts the next piece of each row. Also returns the server that answered.
     fn pieces(
         &self,
@@ -180,7 +128,55 @@ impl RemoteDrafter {
 
 impl Proposal for RemoteDrafter {
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
-        self.draft(&request, rng)
+        if request.context.is_empty() {
+            return Err(RemoteError::EmptyContext { policy: format!("the {}", self.fleet().role) }.into());
+        }
+        let prefix = Arc::new(Prefix::new(request.context.to_vec()));
+        let cap = self.config.span_tokens.map_or(usize::MAX, NonZeroUsize::get);
+        // The prefix must leave room for a drafted token, and for one that a reading requests in
+        // addition.
+        self.fleet().check_room(prefix.len() + 2)?;
+        let room = self.fleet().room(prefix.len() + 1).unwrap_or(usize::MAX);
+        let limit = request.limit.min(cap).min(room).max(1);
+        let rows = self.config.candidates.get();
+        // All greedy rows are equal, and vLLM rejects several of them.
+        let drawn = if self.config.sampling.is_greedy() { 1 } else { rows };
+        let mut spans: Vec<Span> = (0..drawn).map(|_| Span::default()).collect();
+        let mut piece = self.piece;
+        loop {
+            let open: Vec<usize> = (0..drawn).filter(|&row| spans[row].end.is_none()).collect();
+            let Some(&first) = open.first() else { break };
+            // Incomplete rows have received all pieces, so they have the same length.
+            let done = spans[first].tokens.len();
+            let params = DraftParams {
+                max_tokens: piece.min(limit - done),
+                sampling: self.config.sampling,
+                stop: &self.config.end_of_text,
+                not_first: done == 0 && !self.config.keep_end_of_text,
+                tops: 0,
+            };
+            let tails: Vec<&[TokenId]> = open.iter().map(|&row| &spans[row].tokens[..]).collect();
+            let seeds: Vec<u32> = open.iter().map(|_| rng.random::<u32>() >> 1).collect();
+            let (pieces, server) = self.pieces(&prefix, &tails, &seeds, &params)?;
+            if server != self.home {
+                self.fleet().resettle(self.home, server);
+                self.home = server;
+            }
+            for (row, piece) in open.into_iter().zip(pieces) {
+                self.config.extend(&mut spans[row], &piece, &request, limit);
+            }
+            piece = piece.saturating_mul(2);
+        }
+        self.piece = spans.iter().map(|span| span.tokens.len()).max().unwrap_or(FIRST_PIECE).max(1);
+        if self.is_altered() {
+            self.read_back(prefix, &mut spans)?;
+        }
+        let candidate = |span: &Span| Candidate {
+            tokens: span.tokens.clone(),
+            log_probs: span.log_probs.clone(),
+            end: span.end.unwrap_or(SpanEnd::Limit),
+        };
+        Ok(Candidates::new(spans.iter().cycle().take(rows).map(candidate).collect())?)
     }
 }
 

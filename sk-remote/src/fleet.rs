@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ureq::Agent;
 
-use crate::http::{Answer, Failure, Server};
+use crate::http::{Failure, Server};
 use crate::{AddressError, Fault, Kind, Meter, RemoteError, Retry, Role, Traffic};
 
 /// Servers of the same model.
@@ -248,10 +248,9 @@ impl Fleet {
         let answer = member.server.ask(request.path, request.body.as_deref(), self.retry.patience.min(left));
         member.under_way.fetch_sub(1, Ordering::Relaxed);
         let sent = request.body.as_ref().map_or(0, String::len) as u64;
-        let received = answer.as_ref().map_or(0, |answer| answer.body.len()) as u64;
+        let received = answer.as_ref().map_or(0, Vec::len) as u64;
         meter.count(Traffic { requests: 1, bytes_out: sent, bytes_in: received, ..Traffic::default() });
-        let Answer { body } = answer?;
-        let value = (request.parse)(&body).map_err(|fault| Failure::Again(fault, None))?;
+        let value = (request.parse)(&answer?).map_err(|fault| Failure::Again(fault, None))?;
         member.recover();
         Ok(value)
     }

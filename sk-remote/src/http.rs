@@ -33,11 +33,6 @@ pub(crate) struct Server {
     proxy: Option<ureq::Proxy>,
 }
 
-/// The answer of a server.
-pub(crate) struct Answer {
-    pub(crate) body: Vec<u8>,
-}
-
 /// The failure of a request.
 pub(crate) enum Failure {
     /// A retry may succeed, after this pause if the server requested one.
@@ -82,8 +77,8 @@ impl Server {
         &self.base
     }
 
-    /// Posts `body` to `path`, or sends a GET without a body, and waits for the answer.
-    pub(crate) fn ask(&self, path: &str, body: Option<&str>, patience: Duration) -> Result<Answer, Failure> {
+    /// Posts `body` to `path`, or sends a GET without a body, and returns the body of the answer.
+    pub(crate) fn ask(&self, path: &str, body: Option<&str>, patience: Duration) -> Result<Vec<u8>, Failure> {
         let url = format!("{}{path}", self.base);
         let patience = patience.min(LONGEST_WAIT);
         let start = Instant::now();
@@ -113,7 +108,7 @@ impl Server {
             return Err(fault(&ureq::Error::from(error)));
         }
         match status {
-            200..=299 => Ok(Answer { body: text }),
+            200..=299 => Ok(text),
             408 | 425 | 429 | 500..=599 => Err(Failure::Again(Fault::Status { status, message: self.gist(&text) }, pause)),
             _ => Err(Failure::Refused { status, message: self.gist(&text) }),
         }

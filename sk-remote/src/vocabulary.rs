@@ -65,8 +65,10 @@ impl RemoteVocabulary {
         }
         Ok(answer.value)
     }
+}
 
-    fn draft(&mut self, context: &[TokenId]) -> Result<Candidates, BoxError> {
+impl Proposal for RemoteVocabulary {
+    fn propose(&mut self, DraftRequest { context, .. }: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
         if context.is_empty() {
             return Err(RemoteError::EmptyContext { policy: "the backbone".to_owned() }.into());
         }
@@ -94,12 +96,6 @@ impl RemoteVocabulary {
             Candidate { tokens: vec![token], log_probs: vec![log_prob - total], end }
         };
         Ok(Candidates::new(kept.into_iter().map(candidate).collect())?.of_head())
-    }
-}
-
-impl Proposal for RemoteVocabulary {
-    fn propose(&mut self, request: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
-        self.draft(request.context)
     }
 }
 
