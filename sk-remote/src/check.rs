@@ -130,7 +130,7 @@ impl Checker<'_> {
         for adapter in self.policies() {
             let rows = [Row { adapter: adapter.map(|name| &**name), prefix, span }];
             let request = request(self.fleet, (server, true), &rows, |_| Ok(()));
-            readings.extend(self.fleet.all(&[request], self.meter)?.into_iter().flat_map(|answer| answer.value));
+            readings.extend(self.fleet.ask(&request, self.meter)?.value);
         }
         Ok(readings)
     }
@@ -255,11 +255,11 @@ impl Checker<'_> {
         };
         let task = format!("drafting a span with the {}", self.fleet.role);
         let asked = Request { home: server, pinned: true, task, path, body: Some(body), parse };
-        let drafted = self.fleet.all(&[asked], self.meter)?.pop().and_then(|mut answer| answer.value.pop());
+        let drafted = self.fleet.ask(&asked, self.meter)?.value.pop();
         let Some(Drafted { tokens, log_probs }) = drafted else { return Ok(None) };
         let rows = [Row { adapter: None, prefix, span: &tokens }];
         let again = request(self.fleet, (server, true), &rows, |_| Ok(()));
-        let read = self.fleet.all(&[again], self.meter)?.pop().and_then(|mut answer| answer.value.pop()).unwrap_or_default();
+        let read = self.fleet.ask(&again, self.meter)?.value.pop().unwrap_or_default();
         let apart = self.tolerance.violation(&read.log_probs, &log_probs);
         Ok(apart.map(|place| (tokens[place], log_probs[place], read.log_probs[place])))
     }
@@ -270,7 +270,7 @@ impl Checker<'_> {
         let parse = Box::new(tokenize_answer);
         let task = "tokenizing".to_owned();
         let request = Request { home: server, pinned: true, task, path: "/tokenize", body: Some(body), parse };
-        let Some(theirs) = self.offered(request)? else { return Ok(TokenizerCheck::NotOffered) };
+        let Some(theirs) = self.offered(&request)? else { return Ok(TokenizerCheck::NotOffered) };
         let ours = self.probe.tokens;
         let at = |tokens: &[TokenId], place: usize| tokens.get(place).map_or_else(|| "the end".to_owned(), ToString::to_string);
         match (0..ours.len().max(theirs.len())).find(|&place| ours.get(place) != theirs.get(place)) {
@@ -292,7 +292,7 @@ impl Checker<'_> {
         for &path in paths {
             let task = "describing the model".to_owned();
             let request = Request { home: server, pinned: true, task, path, body: None, parse: Box::new(parse) };
-            if let Some(limit) = self.offered(request)?.flatten() {
+            if let Some(limit) = self.offered(&request)?.flatten() {
                 self.fleet.learn_limit(limit);
                 return Ok(Some(limit));
             }
@@ -301,9 +301,9 @@ impl Checker<'_> {
     }
 
     /// Sends a request that some servers do not support; `None` if it is not supported.
-    fn offered<T: Send>(&self, request: Request<'_, T>) -> Result<Option<T>, RemoteError> {
-        match self.fleet.all(&[request], self.meter) {
-            Ok(mut answers) => Ok(answers.pop().map(|answer| answer.value)),
+    fn offered<T>(&self, request: &Request<'_, T>) -> Result<Option<T>, RemoteError> {
+        match self.fleet.ask(request, self.meter) {
+            Ok(answer) => Ok(Some(answer.value)),
             Err(RemoteError::Refused { status: 404 | 405, .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -174,6 +174,12 @@ impl Fleet {
         (0..self.members.len()).filter(|&server| allowed(server)).min_by_key(key)
     }
 
+    /// Sends a request and waits for the answer.
+    pub(crate) fn ask<T>(&self, request: &Request<'_, T>, meter: &Meter) -> Result<Answered<T>, RemoteError> {
+        meter.count(Traffic { round_trips: 1, ..Traffic::default() });
+        self.one(request, meter)
+    }
+
     /// Sends all requests concurrently and waits for the last answer.
     ///
     /// # Errors

@@ -57,8 +57,7 @@ impl RemoteVocabulary {
         };
         let task = format!("naming the {tops} most likely tokens");
         let request = Request { home: self.home, pinned: false, task, path, body: Some(body), parse };
-        let mut answers = fleet.all(&[request], &self.backbone.meter)?;
-        let Some(answer) = answers.pop() else { return Ok(Vec::new()) };
+        let answer = fleet.ask(&request, &self.backbone.meter)?;
         if answer.server != self.home {
             fleet.resettle(self.home, answer.server);
             self.home = answer.server;
