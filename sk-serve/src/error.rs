@@ -33,34 +33,37 @@ impl ApiError {
         Self::invalid("swiss_knife", error.to_string())
     }
 
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), param: None, code: Some(code) }
+    }
+
     pub(crate) fn unauthorized() -> Self {
-        let message = "send the key of this server as `Authorization: Bearer KEY`".to_owned();
-        Self { status: StatusCode::UNAUTHORIZED, message, param: None, code: Some("invalid_api_key") }
+        let message = "send the key of this server as `Authorization: Bearer KEY`";
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
     }
 
     pub(crate) fn forbidden(what: &str) -> Self {
-        Self { status: StatusCode::FORBIDDEN, message: what.to_owned(), param: None, code: Some("forbidden") }
+        Self::new(StatusCode::FORBIDDEN, "forbidden", what)
     }
 
     /// A body that exceeds the server's limit.
     pub(crate) fn too_large(limit: usize) -> Self {
         let message = format!("the body is longer than the {limit} bytes that this server takes");
-        Self { status: StatusCode::PAYLOAD_TOO_LARGE, message, param: None, code: Some("request_too_large") }
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
     }
 
     /// A body that did not arrive in time.
     pub(crate) fn too_slow() -> Self {
-        let message = "the body did not arrive in time".to_owned();
-        Self { status: StatusCode::REQUEST_TIMEOUT, message, param: None, code: Some("request_timeout") }
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the body did not arrive in time")
     }
 
     pub(crate) fn not_found(what: String) -> Self {
-        Self { status: StatusCode::NOT_FOUND, message: what, param: None, code: Some("not_found") }
+        Self::new(StatusCode::NOT_FOUND, "not_found", what)
     }
 
     pub(crate) fn method_not_allowed() -> Self {
-        let message = "this path has no such method; /openapi.json says which it has".to_owned();
-        Self { status: StatusCode::METHOD_NOT_ALLOWED, message, param: None, code: Some("method_not_allowed") }
+        let message = "this path has no such method; /openapi.json says which it has";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
     }
 
     /// A prompt that leaves no room for an answer.
@@ -69,21 +72,17 @@ impl ApiError {
     }
 
     pub(crate) fn busy() -> Self {
-        let message = "the server has as many requests as it takes; try again in a moment".to_owned();
-        Self { status: StatusCode::TOO_MANY_REQUESTS, message, param: None, code: Some("rate_limit_exceeded") }
+        let message = "the server has as many requests as it takes; try again in a moment";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
     }
 
     pub(crate) fn draining() -> Self {
-        Self::unavailable("the server is shutting down")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the server is shutting down")
     }
 
     pub(crate) fn loading() -> Self {
-        Self::unavailable("the server loads its models; try again in a moment")
-    }
-
-    fn unavailable(why: &str) -> Self {
-        let message = why.to_owned();
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, message, param: None, code: Some("unavailable") }
+        let message = "the server loads its models; try again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
