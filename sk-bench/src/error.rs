@@ -157,11 +157,18 @@ pub enum Error {
     Train(Box<TrainError>),
 }
 
-impl From<CheckpointError> for Error {
-    fn from(error: CheckpointError) -> Self {
-        Self::Checkpoint(Box::new(error))
-    }
+/// Boxes large errors.
+macro_rules! boxed {
+    ($($error:ident => $variant:ident),* $(,)?) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
 }
+
+boxed!(CheckpointError => Checkpoint, PoolError => Pool, SimulationError => Simulation, TrainError => Train);
 
 impl From<HostError> for Error {
     fn from(error: HostError) -> Self {
@@ -175,24 +182,6 @@ impl From<HostError> for Error {
 impl From<RemoteError> for Error {
     fn from(error: RemoteError) -> Self {
         HostError::from(error).into()
-    }
-}
-
-impl From<PoolError> for Error {
-    fn from(error: PoolError) -> Self {
-        Self::Pool(Box::new(error))
-    }
-}
-
-impl From<TrainError> for Error {
-    fn from(error: TrainError) -> Self {
-        Self::Train(Box::new(error))
-    }
-}
-
-impl From<SimulationError> for Error {
-    fn from(error: SimulationError) -> Self {
-        Self::Simulation(Box::new(error))
     }
 }
 
