@@ -194,9 +194,8 @@ impl Service {
         let asked = &job.steering;
         let mut steering = self.steering.clone();
         if let Some(name) = asked.scheme.as_deref().or_else(|| self.scheme_of(job.model.as_deref())) {
-            if !SHIPPED.iter().any(|shipped| shipped.name == name) {
-                let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
-                let message = format!("no scheme is called \"{name}\"; known: {}", names.join(", "));
+            if Shipped::named(name).is_none() {
+                let message = format!("no scheme is called \"{name}\"; known: {}", shipped_names());
                 return Err(ApiError::invalid("swiss_knife.scheme", message));
             }
             steering.scheme = Some(name.into());
@@ -340,14 +339,13 @@ impl Service {
     /// Returns an error if the model is not one of this server.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
         let is_here = |name: &str| match self.scheme_of(Some(name)) {
-            Some(scheme) => SHIPPED.iter().any(|shipped| shipped.name == scheme),
+            Some(scheme) => Shipped::named(scheme).is_some(),
             None => name == self.name,
         };
         match model.filter(|name| !is_here(name)) {
             None => Ok(()),
             Some(name) => {
-                let schemes: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
-                let (own, schemes) = (&self.name, schemes.join(", "));
+                let (own, schemes) = (&self.name, shipped_names());
                 let message =
                     format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
                 Err(ApiError::not_found(message))
@@ -514,6 +512,11 @@ struct Defaults<'a> {
     scheme: Cow<'a, str>,
     candidates: Option<f64>,
     temperature: Option<f64>,
+}
+
+/// Returns the names of the shipped schemes, separated by commas.
+fn shipped_names() -> String {
+    SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ")
 }
 
 impl SchemeOf {
