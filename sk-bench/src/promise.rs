@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
-use sk_core::{Batch, StepTrace};
+use sk_core::StepTrace;
 
 use crate::scheme::{SchemeSpec, Stability, Uncertified};
 
@@ -56,13 +56,9 @@ impl Promises {
             Ok(stability) => stability,
             Err(reason) => return refused(reason),
         };
-        let mut batch = Batch::trusted(&step.decision.mu, &step.decision.sigma);
-        if let Some(fluency) = &step.fluency {
-            batch = batch.with_trusted_fluency(fluency);
-        }
         let tolerance = self.tolerance.get();
         let promise = || {
-            let certificate = stability.certificate(&batch)?;
+            let certificate = stability.certificate(&step.batch())?;
             Ok::<_, Uncertified>(StepPromise::Certified {
                 tolerance,
                 radius: certificate.radius(tolerance)?,

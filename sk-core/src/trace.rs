@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Candidate, Decision, SpanEnd, TokenId, Traffic};
+use crate::{Batch, Candidate, Decision, SpanEnd, TokenId, Traffic};
 
 /// The record of one step, for `--explain`, the experiments and front ends.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,6 +45,15 @@ impl StepTrace {
     /// Returns the selected candidate.
     pub fn chosen(&self) -> &CandidateTrace {
         &self.candidates[self.decision.chosen]
+    }
+
+    /// Returns the batch that was rated, without the scores of the single blades.
+    pub fn batch(&self) -> Batch<'_> {
+        let batch = Batch::trusted(&self.decision.mu, &self.decision.sigma);
+        match &self.fluency {
+            Some(fluency) => batch.with_trusted_fluency(fluency),
+            None => batch,
+        }
     }
 
     /// Returns the number of drafted tokens, including those of a rejected batch.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sk_core::{Arm, Batch, CandidateTrace, Composite, ScoreTable, Simplex, SpanEnd, StepTrace, TokenId, Traffic};
+use sk_core::{Arm, CandidateTrace, Composite, ScoreTable, Simplex, SpanEnd, StepTrace, TokenId, Traffic};
 use sk_models::text::Tokenizer;
 use sk_normalize::influence_shares;
 use sk_scheme::Stability;
@@ -123,11 +123,6 @@ fn influence(trace: &StepTrace, arm: &Arm) -> BTreeMap<String, f64> {
 }
 
 fn certificate(trace: &StepTrace, stability: &Stability, tolerance: f64) -> Option<CertificateOf> {
-    let decision = &trace.decision;
-    let mut batch = Batch::new(&decision.mu, &decision.sigma).ok()?;
-    if let Some(fluency) = &trace.fluency {
-        batch = batch.with_fluency(fluency).ok()?;
-    }
-    let radius = stability.certificate(&batch).ok()?.radius(tolerance).ok()?;
+    let radius = stability.certificate(&trace.batch()).ok()?.radius(tolerance).ok()?;
     radius.is_finite().then_some(CertificateOf { tolerance, radius })
 }
