@@ -72,14 +72,15 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
 }
 
 /// Queues a job. Its answers start when threads and memory are available.
-fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> Result<Listener, ApiError> {
+fn start(service: &Arc<Service>, request: RequestId, mut job: Job, head: &Head) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
     if job.log_probs.is_some() && service.host.local().is_none() {
         let message = "`logprobs` is not available while the backbone runs on other servers; leave it out";
         return Err(ApiError::invalid("logprobs", message));
     }
     let config = service.scheme(&job)?;
-    let asked = job.prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix).map(Arc::new));
+    let prompts = std::mem::take(&mut job.prompts);
+    let asked = prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
     let mut instructed = longest;
@@ -99,15 +100,11 @@ fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> R
         request,
         arrived: Instant::now(),
         asked,
-        each: job.choices,
         config,
         max_new_tokens: max_new_tokens.min(room),
         seed: job.seed.unwrap_or_else(|| rand::rng().random()),
-        stop_texts: job.stop,
-        explain: job.steering.explain,
         tolerance: job.steering.tolerance.unwrap_or(TOLERANCE),
-        echo: job.echo,
-        log_probs: job.log_probs,
+        job,
         stop: stop.0.clone(),
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),

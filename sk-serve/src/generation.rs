@@ -18,7 +18,7 @@ use crate::ApiError;
 use crate::error::was_stopped;
 use crate::id::RequestId;
 use crate::live::{Listed, Live, Progress};
-use crate::request::Asked;
+use crate::request::{Asked, Job};
 use crate::response::{Scores, Summary};
 use crate::service::Service;
 use crate::step::Step;
@@ -42,21 +42,15 @@ pub(crate) struct Work {
     /// The identifier of the request in logs.
     pub(crate) request: RequestId,
     pub(crate) arrived: Instant,
+    /// The request, without its prompts.
+    pub(crate) job: Job,
+    /// The prompts.
     pub(crate) asked: Vec<Arc<Asked>>,
-    /// The number of answers per prompt.
-    pub(crate) each: usize,
     pub(crate) config: SchemeSpec,
     pub(crate) max_new_tokens: usize,
     pub(crate) seed: u64,
-    pub(crate) stop_texts: Vec<String>,
-    pub(crate) explain: bool,
     /// τ of the certificates.
     pub(crate) tolerance: f64,
-    /// Whether an answer begins with its prompt.
-    pub(crate) echo: bool,
-    /// The number of most likely tokens reported at each position; `None` if no log-probabilities
-    /// were requested.
-    pub(crate) log_probs: Option<usize>,
     pub(crate) stop: Stop,
     /// The index of the next answer that no thread has started.
     pub(crate) next: AtomicUsize,
@@ -82,7 +76,7 @@ impl From<SessionError> for Failure {
 impl Work {
     /// Returns the total number of answers.
     pub(crate) fn answers(&self) -> usize {
-        self.asked.len() * self.each
+        self.asked.len() * self.job.choices
     }
 
     /// Generates answers on this thread until none is left.
@@ -143,8 +137,8 @@ impl Work {
         service: &Service,
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<(Summary, Option<Scores>), Failure> {
-        let asked = &self.asked[choice / self.each];
-        if self.echo {
+        let asked = &self.asked[choice / self.job.choices];
+        if self.job.echo {
             let text = service.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
             send(Event::Span { choice, text, step: None })?;
         }
@@ -154,8 +148,8 @@ impl Work {
         } else {
             summary.ended = Some(Ended::Limit);
         }
-        let scores =
-            self.log_probs.map(|top| self.score(asked, &written, top, service)).transpose().map_err(Failure::Engine)?.flatten();
+        let score = |top| self.score(asked, &written, top, service);
+        let scores = self.job.log_probs.map(score).transpose().map_err(Failure::Engine)?.flatten();
         Ok((summary, scores))
     }
 
@@ -174,7 +168,7 @@ impl Work {
         let (engine, footing) = engine.map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
         let scheme = self.config.build(&*engine).map_err(Failure::Scheme)?;
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
-        let seed = self.seed.wrapping_add((choice % self.each) as u64);
+        let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
         let mut session = Session::new(footing, scheme, instructions, seed)?;
         session.instruct(|text| service.instruction(asked, text).map_err(SessionError::from))?;
         if asked.continues() {
@@ -188,8 +182,7 @@ impl Work {
         let _listed = Listed::new(&service.lives, &self.id, choice, live);
         send(Event::Started { choice })?;
 
-        let stops: Vec<&str> =
-            service.framing.stops().iter().copied().chain(self.stop_texts.iter().map(String::as_str)).collect();
+        let stops: Vec<&str> = service.framing.stops().iter().copied().chain(self.job.stop.iter().map(String::as_str)).collect();
         let deadline = self.arrived + service.limits.time;
         let (mut drafted_tokens, mut scored_tokens) = (0, 0);
         let mut since = self.arrived;
@@ -206,7 +199,7 @@ impl Work {
                 Progress::add(&progress, step.chosen().tokens.len(), text);
             }
             if step.is_some() || !text.is_empty() {
-                let step = step.filter(|_| self.explain);
+                let step = step.filter(|_| self.job.steering.explain);
                 let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), host.tokenizer())));
                 // Leave the scheduler while sending, so that a slow client does not delay other
                 // requests.
@@ -234,10 +227,10 @@ impl Work {
         // `start` refuses log-probabilities for models behind servers.
         let Some(models) = service.host.local() else { return Ok(None) };
         let text = [&asked.tokens, written].concat();
-        let from = if self.echo { 1 } else { asked.tokens.len() };
+        let from = if self.job.echo { 1 } else { asked.tokens.len() };
         let _request = models.scheduler.enter(&self.stop);
         let scores = Frozen::new(Arc::clone(&models.backbone)).score(&text, from, top)?;
-        let first = self.echo.then_some((text[0], None));
+        let first = self.job.echo.then_some((text[0], None));
         Ok(Some(first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect()))
     }
 }
@@ -310,7 +303,7 @@ impl Drop for UnderWay<'_> {
             answer = work.id,
             choice,
             outcome = outcome.name(),
-            prompt_tokens = work.asked[*choice / work.each].tokens.len(),
+            prompt_tokens = work.asked[*choice / work.job.choices].tokens.len(),
             tokens = summary.tokens,
             steps = summary.steps,
             waited = (*since - work.arrived).as_secs_f64(),
