@@ -16,6 +16,11 @@ macro_rules! named {
                 Self::ALL.iter().map(|&(name, _, value)| (name, value))
             }
 
+            /// Returns the value with this name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::by_name().find(|(known, _)| *known == name).map(|(_, value)| value)
+            }
+
             /// Returns the name.
             pub fn name(self) -> &'static str {
                 Self::by_name().find(|(_, value)| *value == self).map_or("", |(name, _)| name)

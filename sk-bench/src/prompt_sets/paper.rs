@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{Prompt, PromptFormat, PromptSetError, format};
+use crate::named::named;
 
-/// One of the paper's two prompt sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PaperSet {
-    /// The frontier's 120 prompts, 40 per axis.
-    Frontier,
-    /// The normalisation ablation's 60 prompts, 20 per axis: the first half of each axis of the
-    /// frontier.
-    Ablation,
+named! {
+    /// One of the paper's two prompt sets.
+    PaperSet {
+        /// The frontier's 120 prompts, 40 per axis.
+        Frontier = "paper-120",
+        /// The normalisation ablation's 60 prompts: the first 20 of each axis of the frontier.
+        Ablation = "paper-60",
+    }
 }
 
 /// The axes, in the order of the prompts.
@@ -70,22 +71,6 @@ const BLOCKS: [Block; 3] = [
 ];
 
 impl PaperSet {
-    /// Returns the name of the set on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Frontier => "paper-120",
-            Self::Ablation => "paper-60",
-        }
-    }
-
-    /// Both sets.
-    pub const ALL: [Self; 2] = [Self::Frontier, Self::Ablation];
-
-    /// Returns the set with this name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|set| set.name() == name)
-    }
-
     /// Returns the files below `root` that sets may be read from.
     pub(super) fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
         BLOCKS.iter().flat_map(|block| block.files).map(|file| root.join(file))

@@ -13,7 +13,7 @@ const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
 
 /// Returns the files that a source may be read from.
 pub(crate) fn files(source: &str, data: Option<&Path>) -> Vec<PathBuf> {
-    match PaperSet::by_name(source) {
+    match PaperSet::named(source) {
         None => vec![source.into()],
         Some(_) => root(data).map_or_else(Vec::new, |root| PaperSet::files(&root).collect()),
     }
@@ -31,11 +31,11 @@ fn root(data: Option<&Path>) -> Option<PathBuf> {
 /// # Errors
 /// As [`read`](super::read) and [`PaperSet::load`], or if the folder of the data sets is not given.
 pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
-    let Some(set) = PaperSet::by_name(source) else {
+    let Some(set) = PaperSet::named(source) else {
         return format::read(Path::new(source), format).map_err(|error| match error {
             PromptSetError::Records(RecordError::Read { path, source }) if source.kind() == ErrorKind::NotFound => {
-                let sets = PaperSet::ALL.map(PaperSet::name).join(", ");
-                PromptSetError::Nowhere { path, sets }
+                let sets: Vec<&str> = PaperSet::by_name().map(|(name, _)| name).collect();
+                PromptSetError::Nowhere { path, sets: sets.join(", ") }
             }
             error => error,
         });

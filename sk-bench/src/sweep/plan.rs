@@ -367,7 +367,7 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
     if sources.is_empty() {
         return Err(section.fault("sources names at least one file or set"));
     }
-    let located = |source: String| match PaperSet::by_name(&source) {
+    let located = |source: String| match PaperSet::named(&source) {
         Some(_) => source,
         None => folder.join(source).to_string_lossy().into_owned(),
     };
