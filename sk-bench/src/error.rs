@@ -264,9 +264,4 @@ impl Error {
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
     }
-
-    /// Returns the message on one line, even if the messages of its sources have several.
-    pub fn one_line(&self) -> String {
-        self.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
-    }
 }

@@ -65,8 +65,8 @@ pub fn commands(c: char) -> bool {
     c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Joins the lines of a text, since the errors of parsers have several.
-fn joined(text: &str) -> String {
+/// Returns a text as [`plain`] on one line, since the errors of parsers have several.
+pub(crate) fn joined(text: &str) -> String {
     quoted(text, LONGEST)
 }
 

@@ -91,7 +91,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     for scheme in schemes {
         let steering = SteeringArgs { scheme: Some(scheme.name.into()), ..SteeringArgs::default() };
         let config = steering.scheme(&args.models)?;
-        let skipped = models::resolve(&args.models.sources(), &config).err().map(|error| message::plain(&error.one_line()));
+        let skipped = models::resolve(&args.models.sources(), &config).err().map(|error| message::joined(&error.to_string()));
         rows.push(SchemeCost {
             scheme: scheme.name.to_owned(),
             passes: config.passes().to_string(),
