@@ -41,9 +41,7 @@ impl Response {
     /// Returns a short digest of prompt and response, which ties a judgement to its text.
     pub fn digest(&self) -> String {
         let digest = Sha256::new().chain_update(&self.prompt).chain_update([0]).chain_update(&self.response).finalize();
-        let mut text = format!("{digest:x}");
-        text.truncate(DIGITS);
-        text
+        format!("{digest:.DIGITS$x}")
     }
 }
 

@@ -132,7 +132,6 @@ pub(super) fn keep(
             .collect(),
         slots: config.canonical(),
     };
-    let mut settings = digest(&of);
-    settings.truncate(DIGITS);
+    let settings = format!("{:.DIGITS$}", digest(&of));
     Ok(KeptSettings { settings, sources: places, of })
 }

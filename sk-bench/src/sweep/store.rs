@@ -282,9 +282,7 @@ impl<'g> Store<'g> {
     }
 
     fn try_claim(&self, cell: usize, id: &str) -> Result<Option<Claim>, SweepError> {
-        let mut name = format!("{:x}", Sha256::digest(id));
-        name.truncate(DIGITS);
-        let path = self.claims.join(name);
+        let path = self.claims.join(format!("{:.DIGITS$x}", Sha256::digest(id)));
         let failed = |source| SweepError::Write { path: path.clone(), source };
         fs::create_dir_all(&self.claims).map_err(failed)?;
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;

@@ -386,7 +386,7 @@ impl TunePlan {
             })
             .collect::<Result<_, _>>()?;
         let texts: Vec<(&str, &str)> = prompts.iter().map(|prompt| (prompt.id.as_str(), prompt.prompt.as_str())).collect();
-        let mut text = digest(&json!({
+        let digest = digest(&json!({
             "version": VERSION,
             "arms": arms,
             "prompts": texts,
@@ -397,8 +397,7 @@ impl TunePlan {
             "seeds": self.seeds,
             "scorer": scorer,
         }));
-        text.truncate(DIGITS);
-        Ok(text)
+        Ok(format!("{digest:.DIGITS$}"))
     }
 }
 
