@@ -38,7 +38,9 @@ impl Key {
         fits.then(|| Self(text.to_owned()))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// Returns the text of the key.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

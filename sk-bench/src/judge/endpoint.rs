@@ -1,11 +1,11 @@
 //! A client for OpenAI-compatible servers.
 
-use std::fmt;
 use std::time::Duration;
 
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::Value;
+use sk_remote::Key;
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
@@ -23,33 +23,17 @@ const LONGEST: u64 = 8 << 20;
 /// Maximum number of characters shown of a server's error message.
 const SHOWN: usize = 300;
 
-/// An API key. It is sent to the endpoint and never shown.
-#[derive(Clone)]
-pub struct Key(String);
-
-impl Key {
-    /// Returns the key in an environment variable; `None` if the variable is unset or empty.
-    ///
-    /// # Errors
-    /// If the value is not valid in an HTTP header.
-    pub fn from_env(variable: &str) -> Result<Option<Self>, JudgeError> {
-        let Some(value) = std::env::var_os(variable) else { return Ok(None) };
-        Self::new(&value.to_string_lossy()).ok_or_else(|| JudgeError::Key { variable: variable.to_owned() })
+/// Returns the key in an environment variable; `None` if the variable is unset or blank.
+///
+/// # Errors
+/// If the value is not valid in an HTTP header.
+pub fn key_from_env(variable: &str) -> Result<Option<Key>, JudgeError> {
+    let value = std::env::var_os(variable).unwrap_or_default();
+    let value = value.to_string_lossy();
+    if value.trim().is_empty() {
+        return Ok(None);
     }
-
-    /// Parses a key. The inner value is `None` if the text is blank. The outer value is `None` if
-    /// the text is not valid in an HTTP header.
-    fn new(text: &str) -> Option<Option<Self>> {
-        let text = text.trim();
-        let fits = text.bytes().all(|byte| byte.is_ascii_graphic());
-        fits.then(|| (!text.is_empty()).then(|| Self(text.to_owned())))
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(…)")
-    }
+    Key::new(&value).map(Some).ok_or_else(|| JudgeError::Key { variable: variable.to_owned() })
 }
 
 /// A server's address and the HTTP client for it.
@@ -130,8 +114,8 @@ impl Endpoint {
         let url = format!("{}/models", self.base);
         let unclear = |reason: String| JudgeError::WhichModel { url: url.clone(), reason };
         let mut request = self.agent.get(&url);
-        if let Some(Key(key)) = &self.key {
-            request = request.header("authorization", format!("Bearer {key}"));
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {}", key.as_str()));
         }
         let unanswered = |last| JudgeError::Unanswered { url: url.clone(), attempts: 1, last };
         let answer = self.read(request.call()).map_err(unanswered)?;
@@ -156,8 +140,8 @@ impl Endpoint {
     /// If no complete response arrives: the reason.
     pub(super) fn ask(&self, body: &Value) -> Result<Answer, String> {
         let mut request = self.agent.post(self.completions()).content_type("application/json");
-        if let Some(Key(key)) = &self.key {
-            request = request.header("authorization", format!("Bearer {key}"));
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {}", key.as_str()));
         }
         self.read(request.send(body.to_string()))
     }
@@ -190,7 +174,7 @@ impl Endpoint {
     /// Removes the key from a text of the server, which may echo it.
     pub(super) fn without_key(&self, text: String) -> String {
         match &self.key {
-            Some(Key(key)) => text.replace(key, "…"),
+            Some(key) => text.replace(key.as_str(), "…"),
             None => text,
         }
     }
@@ -213,7 +197,7 @@ mod tests {
     use super::*;
 
     fn endpoint(url: &str) -> Result<Endpoint, JudgeError> {
-        Endpoint::new(url, Key::new("sk-secret").unwrap(), Duration::from_secs(1))
+        Endpoint::new(url, Key::new("sk-secret"), Duration::from_secs(1))
     }
 
     #[test]
@@ -251,6 +235,6 @@ mod tests {
         );
         assert_eq!(endpoint.gist(r#"{"error": "no such model"}"#), "no such model");
         assert_eq!(endpoint.gist(&"x".repeat(1000)).chars().count(), SHOWN + 1);
-        assert!(Key::new("two\nlines").is_none() && Key::new(" ").unwrap().is_none());
+        assert!(Key::new("two\nlines").is_none() && Key::new(" ").is_none());
     }
 }

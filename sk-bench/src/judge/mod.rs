@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::Cached;
 pub use chat::{ChatJudge, ChatSettings, Scoring, Structure};
-pub use endpoint::{Endpoint, Key};
+pub use endpoint::{Endpoint, key_from_env};
 pub use error::JudgeError;
 pub use journal::Journal;
 pub use offline::OfflineJudge;

@@ -12,7 +12,8 @@ use super::{JudgePlan, Objective, ScoreSource, TunePlan};
 use crate::Error;
 use crate::judge::run::{Panel, judge_all};
 use crate::judge::{
-    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Key, Objectives, OfflineJudge, Response, Retry, Rubric,
+    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Objectives, OfflineJudge, Response, Retry, Rubric,
+    key_from_env,
 };
 use sk_report::record::{SweepRecord, TraceSpan};
 
@@ -67,7 +68,7 @@ impl Scorer {
                 Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
             }
             JudgePlan::Server(server) => {
-                let endpoint = Endpoint::new(&server.endpoint, Key::from_env(&server.api_key_env)?, server.timeout)?;
+                let endpoint = Endpoint::new(&server.endpoint, key_from_env(&server.api_key_env)?, server.timeout)?;
                 endpoint.warn();
                 let model = server.model.clone().map_or_else(|| endpoint.only_model(), Ok)?;
                 let retry = Retry { attempts: server.attempts, ..Retry::default() };

@@ -8,7 +8,8 @@ use sk_models::device::DeviceName;
 use crate::args::{at_most, choice};
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{
-    ChatJudge, ChatSettings, Endpoint, JudgeError, Key, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
+    ChatJudge, ChatSettings, Endpoint, JudgeError, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
+    key_from_env,
 };
 use crate::{Error, suggest};
 
@@ -136,7 +137,7 @@ impl JudgeOptions {
     /// Returns the judge behind the endpoint. If no model is given, the server is asked for its
     /// only model.
     pub(super) fn judge(&self) -> Result<ChatJudge, JudgeError> {
-        let key = Key::from_env(&self.api_key_env)?;
+        let key = key_from_env(&self.api_key_env)?;
         // The parser requires an endpoint if no other judge is given.
         let endpoint = Endpoint::new(self.endpoint.as_deref().unwrap_or_default(), key, Duration::from_secs(self.timeout))?;
         endpoint.warn();
