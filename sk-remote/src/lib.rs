@@ -20,7 +20,7 @@ pub use check::{CheckReport, Probe, ServerReport, TokenizerCheck};
 pub use drafter::RemoteDrafter;
 pub use engine::{AdapterSource, RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
-pub use retry::Retry;
+pub use retry::{Retry, backoff};
 pub use role::{AddressError, Key, Kind, Reason, Role};
 pub use sk_core::Traffic;
 pub use tolerance::Tolerance;

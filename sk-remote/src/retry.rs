@@ -37,17 +37,22 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Returns the pause after a failed attempt, counted from 0: a random share between ½ and 1 of
-    /// min(longest, first·2^attempt), so that requests that failed together are not retried
-    /// together.
+    /// Returns the pause after a failed attempt, counted from 0.
     pub(crate) fn pause(&self, attempt: u32) -> Duration {
-        doubled(self.first_pause, attempt, self.longest_pause).mul_f64(0.5 + 0.5 * jitter())
+        backoff(self.first_pause, attempt, self.longest_pause)
     }
 
     /// Returns the time for which a server is not used after `failures` ≥ 1 consecutive failures.
     pub(crate) fn aside(&self, failures: u32) -> Duration {
         doubled(self.set_aside, failures.saturating_sub(1), self.longest_aside)
     }
+}
+
+/// Returns the pause after a failed attempt, counted from 0: a random share between ½ and 1 of
+/// min(longest, first·2^attempt), so that requests that failed together are not retried together.
+#[must_use]
+pub fn backoff(first: Duration, attempt: u32, longest: Duration) -> Duration {
+    doubled(first, attempt, longest).mul_f64(0.5 + 0.5 * jitter())
 }
 
 /// Returns min(longest, first·2^times).

@@ -1,10 +1,10 @@
 //! Retries: exponential backoff with jitter, and the `Retry-After` header.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use sk_remote::backoff;
 
 use crate::interrupt;
 
@@ -32,19 +32,10 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Returns the pause after a failed attempt, counted from 0: min(longest, first·2^attempt),
-    /// times a random factor between ½ and 1, so that requests that failed together are not retried
-    /// together.
+    /// Returns the pause after a failed attempt, counted from 0.
     pub(super) fn pause(&self, attempt: u32) -> Duration {
-        let full = self.first.saturating_mul(2_u32.saturating_pow(attempt)).min(self.longest);
-        full.mul_f64(0.5 + 0.5 * jitter())
+        backoff(self.first, attempt, self.longest)
     }
-}
-
-/// Returns a random number, uniform in [0, 1). The random seed of the standard library's hashers
-/// suffices for jitter.
-fn jitter() -> f64 {
-    (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Parses the pause in a `Retry-After` header: seconds, or a date. A date in the past gives a pause
