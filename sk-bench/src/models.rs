@@ -9,8 +9,7 @@ use std::sync::Arc;
 use sk_models::assets;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
-use sk_models::head::Head;
-use sk_models::hf::{CheckpointError, ModelId, head_kind};
+use sk_models::hf::{CheckpointError, ModelId};
 use sk_models::local::{ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
 use sk_remote::{Key, RemoteError};
@@ -240,7 +239,10 @@ pub fn load_pool(
     let found = find(args, config, arms)?;
     let mut host = args.open(loading)?;
     match &mut host {
-        Host::Local(models) => models.heads = found.heads(models, config, arms)?,
+        Host::Local(models) => {
+            models.heads = models.load_heads(&found.heads)?;
+            configs(config, arms).try_for_each(|config| heads::check(config, &models.heads))?;
+        }
         Host::Remote(_) => refuse_heads(&found.heads)?,
     }
     for (lane, on) in readers(config, arms) {
@@ -283,17 +285,6 @@ pub(crate) fn load_adapters(
 struct Found {
     heads: Vec<(String, PathBuf)>,
     adapters: Vec<(String, String)>,
-}
-
-impl Found {
-    /// Loads the heads, and checks that each has the kind that the schemes need.
-    fn heads(&self, models: &Models, config: &SchemeSpec, arms: &[PlannedArm]) -> Result<Vec<(String, Head)>, Error> {
-        let heads = models.load_heads(&self.heads)?;
-        for config in configs(config, arms) {
-            heads::check(config, &heads)?;
-        }
-        Ok(heads)
-    }
 }
 
 /// Returns an error if there are heads, which a backbone behind servers does not support.
@@ -388,8 +379,7 @@ fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, Error> {
 pub(crate) fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, PathBuf)>, Error> {
     let mut given = Vec::new();
     for head in &args.heads {
-        let blame = |source| Error::Blade { name: head.name.clone(), source: Box::new(source) };
-        let kind = Some(head_kind(Path::new(&head.source)).map_err(blame)?);
+        let kind = Some(heads::kind_of(head)?);
         let listed = config.blades.iter().find(|blade| blade.name == head.name);
         if listed.or(config.template.as_ref()).is_some_and(|blade| blade.rule.head_kind() == kind) {
             given.push(head.clone());

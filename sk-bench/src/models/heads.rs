@@ -77,7 +77,7 @@ pub(super) fn misfit(config: &SchemeSpec, head: &Source) -> Result<Option<Scheme
     Ok((found != kind).then(error))
 }
 
-fn kind_of(head: &Source) -> Result<HeadKind, Error> {
+pub(super) fn kind_of(head: &Source) -> Result<HeadKind, Error> {
     head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))
 }
 
