@@ -19,7 +19,7 @@ use crate::judge::{
     read_responses, retest,
 };
 use crate::record_file::same_file;
-use crate::{Error, interrupt, message, output, whole_file};
+use crate::{Error, interrupt, message, output};
 
 pub use options::JudgeOptions;
 use progress::Progress;
@@ -236,16 +236,12 @@ fn note_structure(judge: &ChatJudge, options: &JudgeOptions) {
 fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u64>) -> Result<(), Error> {
     let chosen = read_objectives(objectives, Objectives::hhh())?;
     let table = frontier_csv(&chosen, &read_judged(judged)?, seed)?;
-    let write = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        whole_file::write(&path, bytes).map_err(|source| JudgeError::Write { path, source })
-    };
-    std::fs::create_dir_all(folder).map_err(|source| JudgeError::Write { path: folder.to_owned(), source })?;
+    std::fs::create_dir_all(folder).map_err(Error::writing(folder))?;
     if let Some(file) = objectives {
         let copy = std::fs::read(file).map_err(Error::reading(file))?;
-        write("objectives.toml", &copy)?;
+        output::write(&folder.join("objectives.toml"), copy)?;
     }
-    Ok(write("judged_frontier.csv", table.as_bytes())?)
+    output::write(&folder.join("judged_frontier.csv"), table)
 }
 
 /// Returns the objectives of a file, or `otherwise`.

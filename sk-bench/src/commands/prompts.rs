@@ -12,10 +12,10 @@ use serde::Serialize;
 use sk_report::grid::Grid;
 
 use crate::args::{choice, positive};
-use crate::prompt_sets::{self, Allocation, Prompt, PromptFormat, PromptSetError};
+use crate::prompt_sets::{self, Allocation, Prompt, PromptFormat};
 use crate::record_file::spare;
 use crate::terminal;
-use crate::{Error, output, whole_file};
+use crate::{Error, output};
 
 /// Maximum number of values of a label that are listed with their counts. For a label with more,
 /// only the number of values is shown.
@@ -141,9 +141,8 @@ fn write(prompts: &[Prompt], output: Option<&Path>) -> Result<(), Error> {
         return prompt_sets::write(prompts, &mut out).and_then(|()| out.flush()).map_err(Error::Output);
     };
     let mut bytes = Vec::new();
-    prompt_sets::write(prompts, &mut bytes)
-        .and_then(|()| whole_file::write(path, &bytes))
-        .map_err(|source| PromptSetError::Write { path: path.to_owned(), source }.into())
+    prompt_sets::write(prompts, &mut bytes).map_err(Error::writing(path))?;
+    output::write(path, bytes)
 }
 
 /// The output of `list` for one file or set.

@@ -1,4 +1,3 @@
-use std::io;
 use std::path::PathBuf;
 
 use sk_report::record::RecordError;
@@ -46,7 +45,4 @@ pub enum PromptSetError {
     /// A stratum with too few prompts.
     #[error("{stratum} has {available} different prompts and {wanted} are wanted; lower --count")]
     Scarce { stratum: String, available: usize, wanted: usize },
-    /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write { path: PathBuf, source: io::Error },
 }
