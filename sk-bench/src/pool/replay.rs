@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sk_core::{
-    ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, StepTrace,
-    Timings, TokenId, Traffic,
+    ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreError, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError,
+    StepTrace, Timings, TokenId, Traffic,
 };
 
 use super::step::{Distributions, PoolStep};
@@ -103,9 +103,7 @@ impl Recording {
                 let wrong = |reason| PoolError::Record { path: self.path.clone(), line: *line, reason };
                 let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
                 let decided = || {
-                    let table = ScoreTable::new(blades.iter().map(|blade| (&blade.mu, &blade.sigma)))
-                        .and_then(|table| table.with_names(blades.iter().map(|blade| blade.name.as_str())))
-                        .map_err(StepError::Scores)?;
+                    let table = table(&blades).map_err(StepError::Scores)?;
                     let weights: Vec<f64> = blades.iter().map(|blade| blade.weight).collect();
                     operators.decide(&table, &weights, fluency.as_deref(), step.uniform(), None)
                 };
@@ -157,9 +155,7 @@ impl RecordedStep {
         if let Some(ScoreTrace { name, weight, .. }) = self.blades.iter().find(|blade| blade.weight < 0.0) {
             return Err(format!("blade \"{name}\" has the weight {weight}; weights are not negative"));
         }
-        let table = ScoreTable::new(self.blades.iter().map(|blade| (&blade.mu, &blade.sigma)));
-        let table = table.and_then(|table| table.with_names(self.blades.iter().map(|blade| blade.name.as_str())));
-        table.map_err(|error| error.to_string())?;
+        table(&self.blades).map_err(|error| error.to_string())?;
         if let Some(fluency) = &self.fluency {
             batch.with_fluency(fluency).map_err(|error| error.to_string())?;
         }
@@ -255,6 +251,12 @@ impl RecordedStep {
             (fluency, _) => Ok((blades, fluency.clone().filter(|_| fluent))),
         }
     }
+}
+
+/// Returns the scores of the blades, with their names.
+fn table(blades: &[ScoreTrace]) -> Result<ScoreTable, ScoreError> {
+    let table = ScoreTable::new(blades.iter().map(|blade| (&blade.mu, &blade.sigma)))?;
+    table.with_names(blades.iter().map(|blade| blade.name.as_str()))
 }
 
 /// Returns the blade with this name, or else the template.
