@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{Evaluate, Objective, Scorer, TuneError, TunePlan, Worth};
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
-use crate::sweep::{self, Digests, Grid, Loaded, Store, SweepError, Worker};
+use crate::sweep::{self, Digests, Grid, Loaded, Store, Worker};
 use crate::{Error, interrupt};
 use sk_report::record::{SweepRecord, read_records};
 
@@ -61,7 +61,7 @@ impl Evaluate for SweepTrials<'_> {
         if interrupt::requested() {
             return Ok(None);
         }
-        let records = in_order(&grid, read_records(&output).map_err(SweepError::from)?);
+        let records = in_order(&grid, read_records(&output)?);
         let objectives = &self.plan.searches[search].objectives;
         let (traces, journal) = (output.with_extension("traces.jsonl"), output.with_extension("judged.jsonl"));
         let scored = match self.scorer.score(&records, objectives, &traces, &journal) {
