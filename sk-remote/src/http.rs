@@ -4,9 +4,9 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use ureq::Agent;
 use ureq::http::{Response, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, RequestBuilder};
 
 use crate::retry::retry_after;
 use crate::{Fault, Key};
@@ -83,20 +83,8 @@ impl Server {
         let patience = patience.min(LONGEST_WAIT);
         let start = Instant::now();
         let sent = match body {
-            Some(body) => {
-                let mut request = self.agent.post(&url).content_type("application/json");
-                if let Some(authorization) = &self.authorization {
-                    request = request.header("authorization", authorization);
-                }
-                request.config().timeout_global(Some(patience)).proxy(self.proxy.clone()).build().send(body)
-            }
-            None => {
-                let mut request = self.agent.get(&url);
-                if let Some(authorization) = &self.authorization {
-                    request = request.header("authorization", authorization);
-                }
-                request.config().timeout_global(Some(patience)).proxy(self.proxy.clone()).build().call()
-            }
+            Some(body) => self.prepared(self.agent.post(&url).content_type("application/json"), patience).send(body),
+            None => self.prepared(self.agent.get(&url), patience).call(),
         };
         let fault = |error: &ureq::Error| Failure::Again(self.fault(error, start.elapsed()), None);
         let mut response = sent.map_err(|error| fault(&error))?;
@@ -112,6 +100,14 @@ impl Server {
             408 | 425 | 429 | 500..=599 => Err(Failure::Again(Fault::Status { status, message: self.gist(&text) }, pause)),
             _ => Err(Failure::Refused { status, message: self.gist(&text) }),
         }
+    }
+
+    /// Adds the key, the timeout and the proxy to a request.
+    fn prepared<B>(&self, mut request: RequestBuilder<B>, patience: Duration) -> RequestBuilder<B> {
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        request.config().timeout_global(Some(patience)).proxy(self.proxy.clone()).build()
     }
 
     fn fault(&self, error: &ureq::Error, waited: Duration) -> Fault {
