@@ -38,6 +38,7 @@ impl Modulus {
 /// The reason why there is no bound.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum NoCertificate {
     /// T is not positive and finite.
     #[error(transparent)]
@@ -63,26 +64,14 @@ pub enum NoCertificate {
     #[error(
         "candidates {i} and {j} are compared on a spread of zero, where any difference decides; give one of them a dispersion"
     )]
-    NoSpread {
-        /// The first candidate.
-        i: usize,
-        /// The second candidate.
-        j: usize,
-    },
+    NoSpread { i: usize, j: usize },
     /// Two candidates are compared with so small a spread that the slope of their ratings
     /// overflows.
     #[error(
         "candidates {i} and {j} are compared on a spread of {spread:e}, so small that the slope of their ratings overflows; measure scores \
          and dispersions in a smaller unit"
     )]
-    Overflow {
-        /// The first candidate.
-        i: usize,
-        /// The second candidate.
-        j: usize,
-        /// Their spread s.
-        spread: f64,
-    },
+    Overflow { i: usize, j: usize, spread: f64 },
 }
 
 /// Operators with a bound on how far scores move their ratings, or a reason why there is none.

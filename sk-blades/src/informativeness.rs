@@ -3,43 +3,20 @@
 /// The reason why a rank correlation is undefined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum InformativenessError {
     /// Two quantities differ in length.
     #[error("{quantity} has {got} entries where {expected} were expected; give one per candidate")]
-    Length {
-        /// The quantity.
-        quantity: &'static str,
-        /// Its length.
-        got: usize,
-        /// Length of the first.
-        expected: usize,
-    },
+    Length { quantity: &'static str, got: usize, expected: usize },
     /// There are fewer than two candidates.
     #[error("{got} candidates cannot be ranked against one another; give at least 2")]
-    TooFew {
-        /// The number of candidates.
-        got: usize,
-    },
+    TooFew { got: usize },
     /// A value is NaN or infinite, or a dispersion is negative.
     #[error("entry {index} of {quantity} is {value}; it must be {expected}")]
-    Value {
-        /// The quantity.
-        quantity: &'static str,
-        /// Index of the candidate.
-        index: usize,
-        /// The value.
-        value: f64,
-        /// The requirement, in words.
-        expected: &'static str,
-    },
+    Value { quantity: &'static str, index: usize, value: f64, expected: &'static str },
     /// All values are equal, so that their ranks carry no information.
     #[error("{quantity} is the same for all {candidates} candidates, and a constant has no rank correlation")]
-    Constant {
-        /// The quantity.
-        quantity: &'static str,
-        /// N.
-        candidates: usize,
-    },
+    Constant { quantity: &'static str, candidates: usize },
 }
 
 /// Returns 𝓘(σ) = |Spearman(σ_i, |μ_i − q_i|)|, the rank correlation of a dispersion and the

@@ -25,173 +25,89 @@ impl ParameterError {
     }
 }
 
-/// An invalid score.
+/// An invalid score. Candidates and blades are counted from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum ScoreError {
     /// μ or ℓ_S is NaN or infinite, or σ is NaN, infinite or negative.
     #[error("{quantity} of candidate {candidate} is {value}; {expected}")]
-    Value {
-        /// `score`, `dispersion` or `fluency`.
-        quantity: &'static str,
-        /// Index of the candidate.
-        candidate: usize,
-        /// The offending value.
-        value: f64,
-        /// The requirement, in words.
-        expected: &'static str,
-    },
+    Value { quantity: &'static str, candidate: usize, value: f64, expected: &'static str },
     /// The rows of a table differ in length, or there are none.
     #[error("blade {blade} scores {got} candidates where {expected} were expected")]
-    Shape {
-        /// Index of the blade (row).
-        blade: usize,
-        /// Length of the first row, or 1 for an empty table.
-        expected: usize,
-        /// Length of this row.
-        got: usize,
-    },
+    Shape { blade: usize, expected: usize, got: usize },
     /// A value of a table is not a valid score.
     #[error("blade {blade}: {source}")]
-    Blade {
-        /// Index of the blade (row).
-        blade: usize,
-        /// The error.
-        source: Box<ScoreError>,
-    },
+    Blade { blade: usize, source: Box<ScoreError> },
     /// The batch has no candidates.
     #[error("the batch is empty; at least one candidate is needed")]
     Empty,
     /// A quantity of a batch has another number of values than there are scores.
     #[error("{got} {quantity} for {expected} scores")]
-    Length {
-        /// The quantity, in the plural.
-        quantity: &'static str,
-        /// Number of scores.
-        expected: usize,
-        /// Number of values given.
-        got: usize,
-    },
+    Length { quantity: &'static str, expected: usize, got: usize },
     /// Names and rows of a table differ in number.
     #[error("{got} names for the scores of {expected} blades")]
-    Names {
-        /// Number of rows.
-        expected: usize,
-        /// Number of names.
-        got: usize,
-    },
+    Names { expected: usize, got: usize },
     /// Two rows of a table have the same name.
     #[error("two blades are called \"{name}\"; names must differ")]
-    SameName {
-        /// The name.
-        name: String,
-    },
+    SameName { name: String },
 }
 
 /// The reason why weights are not on the probability simplex.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum SimplexError {
     /// There are no weights.
     #[error("no weights given; at least one is needed")]
     Empty,
     /// A weight that is NaN, infinite or negative.
     #[error("weight {index} is {value}; weights must {expected}")]
-    Value {
-        /// Position of the weight.
-        index: usize,
-        /// Its value.
-        value: f64,
-        /// The requirement, in words.
-        expected: &'static str,
-    },
+    Value { index: usize, value: f64, expected: &'static str },
     /// The weights do not sum to one, or sum to zero if they are to be normalised.
     #[error("weights sum to {sum}; they must sum to {expected}")]
-    Sum {
-        /// The sum found.
-        sum: f64,
-        /// The requirement, in words.
-        expected: &'static str,
-    },
+    Sum { sum: f64, expected: &'static str },
 }
 
-/// The reason why candidates cannot be scored.
+/// The reason why candidates cannot be scored. They are counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum CandidatesError {
     /// No candidate.
     #[error("the proposal returned no candidate")]
     None,
     /// A candidate without tokens.
     #[error("candidate {index} has no tokens")]
-    Empty {
-        /// Index of the candidate.
-        index: usize,
-    },
+    Empty { index: usize },
     /// Log-probabilities and tokens of a candidate differ in number.
     #[error("candidate {index} has {tokens} tokens and {log_probs} log-probabilities")]
-    Length {
-        /// Index of the candidate.
-        index: usize,
-        /// Number of tokens.
-        tokens: usize,
-        /// Number of log-probabilities.
-        log_probs: usize,
-    },
+    Length { index: usize, tokens: usize, log_probs: usize },
     /// A log-probability is NaN or positive.
     #[error("token {token} at position {position} of candidate {index} has log-probability {value}")]
-    LogProb {
-        /// Index of the candidate.
-        index: usize,
-        /// Position in the span.
-        position: usize,
-        /// The token.
-        token: TokenId,
-        /// The value, printed.
-        value: String,
-    },
+    LogProb { index: usize, position: usize, token: TokenId, value: String },
 }
 
 /// The reason why an edit of Ω was rejected. The specification is unchanged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum SpecError {
     /// No blade of that name is seated.
     #[error("no blade is called \"{name}\"; seated: {seated}")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The names seated, comma-separated.
-        seated: String,
-    },
+    Unknown { name: String, seated: String },
     /// A blade of that name is seated already.
     #[error("a blade called \"{name}\" is seated already; unseat it or swap it")]
-    Duplicate {
-        /// The name.
-        name: String,
-    },
+    Duplicate { name: String },
     /// Unseating the blade would leave no blade, or only zero weights.
     #[error("unseating \"{name}\" would leave no blade with a positive weight")]
-    NoneLeft {
-        /// The name.
-        name: String,
-    },
+    NoneLeft { name: String },
     /// Weights and seats differ in number.
     #[error("{weights} weights for {blades} blades")]
-    Count {
-        /// Number of weights.
-        weights: usize,
-        /// Number of blades.
-        blades: usize,
-    },
+    Count { weights: usize, blades: usize },
     /// A named weight is negative or not finite.
     #[error("weight of blade \"{name}\" is {value}; weights must be finite and not negative")]
-    Weight {
-        /// The blade.
-        name: String,
-        /// The value.
-        value: f64,
-    },
+    Weight { name: String, value: f64 },
     /// The weights are not on the simplex.
     #[error(transparent)]
     Simplex(#[from] SimplexError),
@@ -200,6 +116,7 @@ pub enum SpecError {
 /// The error of a step, by slot. The context is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum StepError {
     /// The context has no tokens.
     #[error("the prompt is empty; give at least one token")]
@@ -212,28 +129,13 @@ pub enum StepError {
     Backbone(#[source] BoxError),
     /// A blade failed.
     #[error("blade \"{name}\" failed: {source}")]
-    Blade {
-        /// The blade.
-        name: String,
-        /// Its error.
-        source: BoxError,
-    },
+    Blade { name: String, source: BoxError },
     /// The selector uses a blade that is not seated.
     #[error("the selector looks at blade \"{name}\", which is not seated; seated: {seated}")]
-    Unseated {
-        /// The name asked for.
-        name: String,
-        /// The names seated, comma-separated.
-        seated: String,
-    },
+    Unseated { name: String, seated: String },
     /// An arm of the scheme failed.
     #[error("arm \"{name}\": {source}")]
-    Arm {
-        /// The arm.
-        name: String,
-        /// What failed.
-        source: Box<StepError>,
-    },
+    Arm { name: String, source: Box<StepError> },
     /// The weights of the blades are invalid or all zero.
     #[error("the weights of the blades cannot be used: {0}")]
     Weights(#[source] SimplexError),
@@ -245,22 +147,11 @@ pub enum StepError {
     Composite(#[source] ScoreError),
     /// An aggregator returned NaN.
     #[error("the aggregator rated candidate {index} NaN")]
-    Rating {
-        /// Index of the candidate.
-        index: usize,
-    },
+    Rating { index: usize },
     /// A selector returned something that is not a distribution.
     #[error("the selector's probabilities are not a distribution: candidate {index} has {value}")]
-    Distribution {
-        /// Index of the candidate.
-        index: usize,
-        /// Its probability.
-        value: f64,
-    },
+    Distribution { index: usize, value: f64 },
     /// A selector's probabilities do not sum to one.
     #[error("the selector's probabilities sum to {sum}, not to 1")]
-    Mass {
-        /// Their sum.
-        sum: f64,
-    },
+    Mass { sum: f64 },
 }

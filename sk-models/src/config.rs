@@ -10,35 +10,17 @@ use crate::json::{self, OneOrMany};
 /// A `config.json` that cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { path: String, source: std::io::Error },
     /// The text is not JSON, or a field is missing or of the wrong type.
     #[error("{path}: not a model configuration: {source}")]
-    Json {
-        /// The origin of the text.
-        path: String,
-        /// The parser's error.
-        source: serde_json::Error,
-    },
+    Json { path: String, source: serde_json::Error },
     /// A field has a value that this architecture does not support.
     #[error("{path}: `{field}` is {value}: {reason}")]
-    Field {
-        /// The origin of the text.
-        path: String,
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: String,
-        /// The expected value.
-        reason: &'static str,
-    },
+    Field { path: String, field: &'static str, value: String, reason: &'static str },
 }
 
 /// Hyper-parameters of a Qwen2 decoder.

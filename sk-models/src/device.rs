@@ -47,33 +47,20 @@ pub struct DeviceFailure {
 /// A device that is not available.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum DeviceError {
     /// An unknown name.
     #[error("unknown device `{name}`; this program has {}", built())]
-    Unknown {
-        /// The given name.
-        name: String,
-    },
+    Unknown { name: String },
     /// A backend that is not part of this program.
     #[error("this program was built without {name}: build it with `--features {}`, or use {}", name.feature(), built())]
-    NotBuilt {
-        /// The device.
-        name: DeviceName,
-    },
+    NotBuilt { name: DeviceName },
     /// A device that this machine does not have.
     #[error("there is no {name}: {reason}")]
-    Absent {
-        /// The device.
-        name: DeviceName,
-        /// What was found instead.
-        reason: String,
-    },
+    Absent { name: DeviceName, reason: String },
     /// A GPU that this process uses already with one queue per thread.
     #[error("{name} is in use with a queue for each thread: open it by its name before anything else in this process uses a GPU")]
-    Queues {
-        /// The device.
-        name: DeviceName,
-    },
+    Queues { name: DeviceName },
 }
 
 /// Lists the devices of this program, for messages.

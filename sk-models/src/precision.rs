@@ -36,27 +36,17 @@ pub enum Precision {
 /// A precision that is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum PrecisionError {
     /// An unknown name.
     #[error("unknown precision `{name}`; it can be f32, bf16 or int8")]
-    Unknown {
-        /// The given name.
-        name: String,
-    },
+    Unknown { name: String },
     /// The device has no products of this precision.
     #[error("this device has no products of weights in {precision}; use --precision f32 or --device cpu")]
-    Device {
-        /// The precision.
-        precision: Precision,
-    },
+    Device { precision: Precision },
     /// A layer with more inputs than a sum of products in this precision holds.
     #[error("its layers have {inputs} inputs and products in int8 sum at most {most} exactly; use --precision bf16 or f32")]
-    Inputs {
-        /// The inputs of the widest layer.
-        inputs: usize,
-        /// The largest number of inputs.
-        most: usize,
-    },
+    Inputs { inputs: usize, most: usize },
 }
 
 impl Precision {

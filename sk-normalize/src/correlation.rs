@@ -24,69 +24,29 @@ pub struct Correlation {
 /// The reason why a matrix is not a correlation matrix.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum CorrelationError {
     /// The matrix has no rows, or the length of a row differs from the number of rows.
     #[error("row {row} of the correlation matrix has {got} entries where {expected} are needed")]
-    Shape {
-        /// Index of the row.
-        row: usize,
-        /// Number of rows.
-        expected: usize,
-        /// Length of the row.
-        got: usize,
-    },
+    Shape { row: usize, expected: usize, got: usize },
     /// An entry is outside [−1, 1] or NaN.
     #[error("correlation of blades {row} and {column} is {value}; it must be in [-1, 1]")]
-    Entry {
-        /// Row.
-        row: usize,
-        /// Column.
-        column: usize,
-        /// The entry.
-        value: f64,
-    },
+    Entry { row: usize, column: usize, value: f64 },
     /// A diagonal entry is not one.
     #[error("correlation of blade {row} with itself is {value}; it must be 1")]
-    Diagonal {
-        /// Row.
-        row: usize,
-        /// The entry.
-        value: f64,
-    },
+    Diagonal { row: usize, value: f64 },
     /// Two mirrored entries differ.
     #[error("correlations of blades {row} and {column} differ across the diagonal: {value} and {mirrored}")]
-    Asymmetric {
-        /// Row.
-        row: usize,
-        /// Column.
-        column: usize,
-        /// The entry.
-        value: f64,
-        /// The mirrored entry.
-        mirrored: f64,
-    },
+    Asymmetric { row: usize, column: usize, value: f64, mirrored: f64 },
     /// A name is not valid in its place.
     #[error("blade \"{name}\" is {problem}")]
-    Name {
-        /// The name.
-        name: String,
-        /// The error, in words.
-        problem: &'static str,
-    },
+    Name { name: String, problem: &'static str },
     /// Names and rows differ in number.
     #[error("{got} names for a correlation matrix of {expected} rows")]
-    Names {
-        /// Number of rows.
-        expected: usize,
-        /// Number of names.
-        got: usize,
-    },
+    Names { expected: usize, got: usize },
     /// No joint distribution has these correlations.
     #[error("the correlation matrix is not positive semidefinite: blades 0 to {row} cannot be correlated like this")]
-    Indefinite {
-        /// The first row that shows it.
-        row: usize,
-    },
+    Indefinite { row: usize },
 }
 
 impl Correlation {

@@ -400,21 +400,12 @@ impl Objectives {
 /// The reason why an objectives file was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum ObjectivesError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// The file does not describe objectives.
     #[error("{}: {reason}", path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// The line or entry, and the error.
-        reason: String,
-    },
+    Invalid { path: PathBuf, reason: String },
 }

@@ -57,25 +57,14 @@ pub struct SweepRecord {
 /// An error in a file of records or settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum RecordError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A line is not valid.
     #[error("{}:{line}: {reason}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// The error.
-        reason: String,
-    },
+    Line { path: PathBuf, line: u64, reason: String },
 }
 
 impl RecordError {

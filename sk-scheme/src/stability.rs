@@ -11,6 +11,7 @@ use crate::{AggregatorSpec, ChampionSpec, FallbackSpec, SchemeSpec, SearchSpec, 
 /// The reason why a scheme has no stability certificate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum Uncertified {
     /// The ratings have no bound.
     #[error(transparent)]
@@ -29,12 +30,7 @@ pub enum Uncertified {
     Truncated,
     /// The batch is incomplete.
     #[error("the file has only {kept} of its {of} candidates, and a certificate needs all of them")]
-    Cut {
-        /// The number of candidates with scores.
-        kept: usize,
-        /// The number of candidates of the step.
-        of: usize,
-    },
+    Cut { kept: usize, of: usize },
     /// The search drops candidates.
     #[error("the search drops candidates by scores, so an arbitrarily small change can move the choice; use kind = \"full\"")]
     Searched,

@@ -63,6 +63,7 @@ impl RemoteSources {
 /// An error that occurs when models are opened or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum HostError {
     /// An error of a local model.
     #[error(transparent)]
@@ -84,26 +85,13 @@ pub enum HostError {
         "neither the servers nor {} say how many tokens the model holds; add max_position_embeddings to it",
         config.display()
     )]
-    NoLimit {
-        /// The path of that `config.json`.
-        config: PathBuf,
-    },
+    NoLimit { config: PathBuf },
     /// A blade that uses its own model, while the backbone runs behind servers.
     #[error("blade \"{name}\" reads under {on}, and the backbone is behind servers; give a --backbone of this machine")]
-    Reader {
-        /// The blade.
-        name: String,
-        /// The model.
-        on: String,
-    },
+    Reader { name: String, on: String },
     /// A server's adapter, while the backbone runs in this process.
     #[error("blade \"{name}\": {source_text} is an adapter of a server, and the backbone runs here; give --blade {name}=DIR")]
-    NamedAdapter {
-        /// The blade.
-        name: String,
-        /// The source of its adapter.
-        source_text: String,
-    },
+    NamedAdapter { name: String, source_text: String },
 }
 
 impl From<RemoteError> for HostError {

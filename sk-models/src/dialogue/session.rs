@@ -307,40 +307,25 @@ impl<'m> Session<'m> {
 /// Why a dialogue cannot be answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum SessionError {
     /// A prompt without a token.
     #[error("the prompt is empty")]
     EmptyPrompt,
     /// A prompt that leaves no room for a response.
     #[error("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt")]
-    PromptTooLong {
-        /// Tokens of the framed prompt, with the longest instruction.
-        tokens: usize,
-        /// The shorter of the two models' contexts.
-        limit: usize,
-    },
+    PromptTooLong { tokens: usize, limit: usize },
     /// A context whose keys and values do not fit into memory.
     #[error(
         "a dialogue of {tokens} tokens takes {shortage}; shorten the prompt, ask for fewer tokens (--max-new-tokens) or use another --device"
     )]
-    Memory {
-        /// Tokens of the prompt, with the longest instruction, and of the longest response.
-        tokens: usize,
-        /// The bytes that they need and the free bytes.
-        shortage: Shortage,
-    },
+    Memory { tokens: usize, shortage: Shortage },
     /// An instruction without a word.
     #[error("the instruction of \"{name}\" is empty")]
-    EmptyInstruction {
-        /// The lane.
-        name: String,
-    },
+    EmptyInstruction { name: String },
     /// A lane with two instructions.
     #[error("blade \"{name}\" has two instructions; give each a name of its own")]
-    TwoInstructions {
-        /// The lane.
-        name: String,
-    },
+    TwoInstructions { name: String },
     /// An instruction that cannot be tokenized.
     #[error(transparent)]
     Text(#[from] TextError),

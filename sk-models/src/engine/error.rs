@@ -6,76 +6,33 @@ use crate::device::DeviceFailure;
 /// Why a model could not draft, read or decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum EngineError {
     /// The context is empty.
     #[error("the context of the {role} is empty; give at least one token")]
-    EmptyContext {
-        /// Which model.
-        role: &'static str,
-    },
+    EmptyContext { role: &'static str },
     /// The context fills the model.
     #[error("the context has {tokens} tokens and the {role} holds {limit}; shorten the prompt or the response")]
-    ContextFull {
-        /// Which model.
-        role: &'static str,
-        /// Tokens of the context and of the requested continuation.
-        tokens: usize,
-        /// `max_position_embeddings` of the model.
-        limit: usize,
-    },
+    ContextFull { role: &'static str, tokens: usize, limit: usize },
     /// A token that the model does not know.
     #[error("token {token} is outside the {role}'s vocabulary of {vocab_size}; do both models share one tokenizer?")]
-    Vocabulary {
-        /// Which model.
-        role: &'static str,
-        /// The token.
-        token: TokenId,
-        /// Size of the vocabulary.
-        vocab_size: usize,
-    },
+    Vocabulary { role: &'static str, token: TokenId, vocab_size: usize },
     /// An adapter or a head that is not in its rack.
     #[error("no {kind} is called \"{name}\"; loaded: {loaded}")]
-    Unknown {
-        /// `adapter` or `head`.
-        kind: &'static str,
-        /// The name asked for.
-        name: String,
-        /// The names loaded, comma-separated.
-        loaded: String,
-    },
+    Unknown { kind: &'static str, name: String, loaded: String },
     /// A head for hidden states of another width.
     #[error("head \"{name}\" reads {found} numbers per token and the backbone has {expected}; was it trained for another model?")]
-    HeadWidth {
-        /// The head.
-        name: String,
-        /// Its width.
-        found: usize,
-        /// H of the backbone.
-        expected: usize,
-    },
+    HeadWidth { name: String, found: usize, expected: usize },
     /// A head returned NaN or infinity.
     #[error("head \"{name}\" returned NaN or infinity after token {token}; its weights or the backbone's are damaged")]
-    HeadNotANumber {
-        /// The head.
-        name: String,
-        /// The token read last.
-        token: TokenId,
-    },
+    HeadNotANumber { name: String, token: TokenId },
     /// The device failed to return a result; on a GPU usually for lack of memory.
     #[error("the device failed: {message}; if it ran out of memory, use fewer candidates, a shorter context or another --device")]
-    Device {
-        /// The device's message.
-        message: String,
-    },
+    Device { message: String },
     /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do
     /// not fit the number format.
     #[error("the {policy} returned NaN or infinity for token {token}; its weights are damaged or overflow on this device")]
-    NotANumber {
-        /// The model and its adapter.
-        policy: String,
-        /// The token it was reading.
-        token: TokenId,
-    },
+    NotANumber { policy: String, token: TokenId },
     /// The request was stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),

@@ -56,18 +56,14 @@ pub struct ModelOptions {
 /// Models that cannot be loaded or used together.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum ModelError {
     /// A model or tokenizer that cannot be loaded.
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
     /// An adapter or head that cannot be loaded.
     #[error("blade \"{name}\": {source}")]
-    Blade {
-        /// The blade that reads with it.
-        name: String,
-        /// The reason.
-        source: Box<CheckpointError>,
-    },
+    Blade { name: String, source: Box<CheckpointError> },
     /// A device that is not available.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -84,47 +80,22 @@ pub enum ModelError {
     #[error(
         "{drafter} and backbone {backbone} have different tokenizers (first difference: token {token}); use a model of the same family"
     )]
-    Tokenizers {
-        /// The backbone.
-        backbone: String,
-        /// The other model.
-        drafter: String,
-        /// The first id that stands for different bytes.
-        token: u32,
-    },
+    Tokenizers { backbone: String, drafter: String, token: u32 },
     /// A shape for random weights that cannot be read, or that no pair of models can have.
     #[error(transparent)]
     Shape(#[from] ConfigError),
     /// Shapes whose random weights do not fit into memory.
     #[error("{}: random weights of these shapes take {shortage}; use a smaller shape, --precision int8, or another --device", path.display())]
-    ShapeMemory {
-        /// The backbone's shape.
-        path: PathBuf,
-        /// The bytes of backbone and drafter, and the free bytes.
-        shortage: Shortage,
-    },
+    ShapeMemory { path: PathBuf, shortage: Shortage },
     /// Random weights have no checkpoint.
     #[error("models of random weights have no {what}; give --backbone DIR")]
-    NoCheckpoint {
-        /// The requested item.
-        what: &'static str,
-    },
+    NoCheckpoint { what: &'static str },
     /// A blade reads under a model that is not loaded.
     #[error("blade \"{lane}\" reads under {on}, which is not loaded; load it with the other models")]
-    NoReader {
-        /// The lane of the blade.
-        lane: String,
-        /// The model.
-        on: String,
-    },
+    NoReader { lane: String, on: String },
     /// The candidates of a step do not fit into memory.
     #[error("{candidates} candidates take {shortage}; use fewer (--n, or candidates of [proposal]) or another --device")]
-    Memory {
-        /// N.
-        candidates: usize,
-        /// The bytes that the drafter needs at least, and the free bytes.
-        shortage: Shortage,
-    },
+    Memory { candidates: usize, shortage: Shortage },
 }
 
 impl From<CheckpointError> for ModelError {

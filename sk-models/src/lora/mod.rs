@@ -191,33 +191,14 @@ impl LoraAdapter {
 /// An adapter that does not fit the decoder.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum AdapterError {
     /// Another number of layers.
     #[error("adapter {adapter} has {found} layers, the model {expected}")]
-    Layers {
-        /// Index of the adapter.
-        adapter: usize,
-        /// Its layers.
-        found: usize,
-        /// The model's.
-        expected: usize,
-    },
+    Layers { adapter: usize, found: usize, expected: usize },
     /// A matrix of another shape.
     #[error("adapter {adapter}, {module}: A is {a:?} and B {b:?}, but the layer maps {input} to {output}")]
-    Shape {
-        /// Index of the adapter.
-        adapter: usize,
-        /// The layer.
-        module: String,
-        /// Shape of A.
-        a: [usize; 2],
-        /// Shape of B.
-        b: [usize; 2],
-        /// Input width of the layer.
-        input: usize,
-        /// Output width of the layer.
-        output: usize,
-    },
+    Shape { adapter: usize, module: String, a: [usize; 2], b: [usize; 2], input: usize, output: usize },
 }
 
 /// The matrices of every lane for targets that share an input. Ranks are padded with zeros to the

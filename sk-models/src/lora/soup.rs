@@ -10,28 +10,17 @@ use crate::device::pause;
 /// Adapters that cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum MergeError {
     /// Nothing to merge.
     #[error("no adapter has a positive weight; give at least one")]
     Empty,
     /// Different ranks under a rule that adds matrices.
     #[error("{module}: adapters of rank {first} and {second} cannot be merged linearly; use the exact merge")]
-    Ranks {
-        /// The layer.
-        module: String,
-        /// One rank.
-        first: usize,
-        /// Another.
-        second: usize,
-    },
+    Ranks { module: String, first: usize, second: usize },
     /// Adapters of different depths.
     #[error("adapters of {first} and {second} layers cannot be merged")]
-    Layers {
-        /// Layers of one.
-        first: usize,
-        /// Layers of another.
-        second: usize,
-    },
+    Layers { first: usize, second: usize },
 }
 
 /// Merges several adapters, each with a weight ≥ 0. Adapters of weight zero are ignored.

@@ -10,102 +10,47 @@ use crate::{config::ConfigError, device::Shortage, hf::CheckpointError, lora::Ad
 /// A training command that cannot start or continue.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum TrainError {
     /// A file cannot be read or written.
     #[error("cannot access {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { path: String, source: std::io::Error },
     /// A line of a data file is not a row of a known form.
     #[error("{path}, line {line}: {reason}")]
-    Row {
-        /// The file.
-        path: String,
-        /// Counted from one.
-        line: usize,
-        /// The fault.
-        reason: String,
-    },
+    Row { path: String, line: usize, reason: String },
     /// A grammar that cannot be drawn from.
     #[error("{path}: {reason}")]
-    Grammar {
-        /// The file or folder.
-        path: String,
-        /// The fault and its place.
-        reason: String,
-    },
+    Grammar { path: String, reason: String },
     /// The data leave nothing to train or measure with.
     #[error("{reason}")]
-    NoData {
-        /// The missing data, and advice.
-        reason: String,
-    },
+    NoData { reason: String },
     /// A setting has an impossible value.
     #[error("`{name}` is {value}: {reason}")]
-    Setting {
-        /// The setting.
-        name: &'static str,
-        /// Its value.
-        value: String,
-        /// The expected value.
-        reason: &'static str,
-    },
+    Setting { name: &'static str, value: String, reason: &'static str },
     /// The tokenizer library refuses.
     #[error("tokenizer {path}: {reason}")]
-    Tokenizer {
-        /// The file.
-        path: String,
-        /// The library's message.
-        reason: String,
-    },
+    Tokenizer { path: String, reason: String },
     /// A folder that another run writes to.
     #[error("another process trains into {path}; wait for it, or give another --output")]
-    Busy {
-        /// The folder.
-        path: String,
-    },
+    Busy { path: String },
     /// A checkpoint that does not belong to this run.
     #[error("checkpoint {path}: {reason}")]
-    Checkpoint {
-        /// The file.
-        path: String,
-        /// The mismatch, and what to do.
-        reason: String,
-    },
+    Checkpoint { path: String, reason: String },
     /// The output directory holds a finished result and no checkpoint.
     #[error("{path} already exists, and there is no checkpoint to resume; give another --output, or move the file")]
-    Finished {
-        /// The file that would be overwritten.
-        path: String,
-    },
+    Finished { path: String },
     /// A weight file is damaged or does not fit.
     #[error("{path}: {reason}")]
-    Weights {
-        /// The file.
-        path: String,
-        /// The mismatch.
-        reason: String,
-    },
+    Weights { path: String, reason: String },
     /// A run that does not fit into memory.
     #[error(
         "training takes about {shortage}; use --precision bf16, a smaller --batch with --accumulate, a shorter --length, or \
          another --device"
     )]
-    Memory {
-        /// The bytes that it takes, and the free bytes.
-        shortage: Shortage,
-    },
+    Memory { shortage: Shortage },
     /// The loss is NaN or infinite.
     #[error("the loss became {loss} at step {step}: lower the learning rate")]
-    Diverged {
-        /// The step.
-        step: u64,
-        /// The loss.
-        loss: f64,
-    },
+    Diverged { step: u64, loss: f64 },
     /// The model configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),

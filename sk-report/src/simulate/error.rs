@@ -26,18 +26,14 @@ impl Contradiction {
 /// to decide.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum SimulationError {
     /// A datum contradicts a theorem.
     #[error(transparent)]
     Contradiction(#[from] Contradiction),
     /// A member of the family has no certificate.
     #[error("{operator}: {source}")]
-    Uncertified {
-        /// The operator.
-        operator: String,
-        /// The reason.
-        source: NoCertificate,
-    },
+    Uncertified { operator: String, source: NoCertificate },
     /// The operator has no bound.
     #[error(transparent)]
     NoBound(#[from] NoCertificate),
@@ -46,24 +42,10 @@ pub enum SimulationError {
         "{worlds} worlds do not resolve {claim}: at a coupling of {coupling}, {what} is {}, and a difference shows from {:.5} on",
         told(*.difference), LIMIT * .difference.error
     )]
-    Unresolved {
-        /// The claim.
-        claim: &'static str,
-        /// The coupling of the worlds.
-        coupling: f64,
-        /// The name of the difference.
-        what: &'static str,
-        /// The estimated difference.
-        difference: Mean,
-        /// The number of worlds.
-        worlds: usize,
-    },
+    Unresolved { claim: &'static str, coupling: f64, what: &'static str, difference: Mean, worlds: usize },
     /// The worlds are too few to estimate a standard error.
     #[error("{worlds} worlds are too few to know a standard error by; draw {FEWEST_WORLDS} or more")]
-    TooFewWorlds {
-        /// The number of worlds.
-        worlds: usize,
-    },
+    TooFewWorlds { worlds: usize },
     /// A temperature or a radius is invalid.
     #[error(transparent)]
     Parameter(#[from] ParameterError),

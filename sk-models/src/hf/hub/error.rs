@@ -10,6 +10,7 @@ use thiserror::Error;
 /// A hub id that cannot be resolved.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum HubError {
     /// Neither a directory nor an id.
     #[error("`{0}` is neither a directory nor a hub id such as Qwen/Qwen2.5-0.5B-Instruct")]
@@ -19,70 +20,28 @@ pub enum HubError {
     NoCache,
     /// Not in the cache, and downloading is switched off.
     #[error("{id} is not in {}, and HF_HUB_OFFLINE forbids downloading it", cache.display())]
-    Offline {
-        /// The id.
-        id: String,
-        /// The cache directory.
-        cache: PathBuf,
-    },
+    Offline { id: String, cache: PathBuf },
     /// The hub refuses or does not know the model.
     #[error("{url}: the hub answers {status}; {hint}")]
-    Status {
-        /// The requested URL.
-        url: String,
-        /// The HTTP status.
-        status: u16,
-        /// Advice for the user.
-        hint: &'static str,
-    },
+    Status { url: String, status: u16, hint: &'static str },
     /// The connection fails.
     #[error("{url}: {source}")]
-    Connection {
-        /// The requested URL.
-        url: String,
-        /// Why it failed.
-        source: Box<ureq::Error>,
-    },
+    Connection { url: String, source: Box<ureq::Error> },
     /// The hub's answer is malformed.
     #[error("{url}: {reason}")]
-    Answer {
-        /// The requested URL.
-        url: String,
-        /// The fault of the answer.
-        reason: String,
-    },
+    Answer { url: String, reason: String },
     /// The contents differ from those that the hub announced.
     #[error("{file}: download is corrupt: {reason}; run again to fetch it anew")]
-    Corrupt {
-        /// The file.
-        file: String,
-        /// The difference.
-        reason: String,
-    },
+    Corrupt { file: String, reason: String },
     /// The repository has no weights in a supported format.
     #[error("{id} has neither model.safetensors nor adapter_model.safetensors")]
-    NoWeights {
-        /// The id.
-        id: String,
-    },
+    NoWeights { id: String },
     /// The data set does not have a file.
     #[error("data set {id} has no file {file}; give the pairs as a file")]
-    NoFile {
-        /// The data set.
-        id: String,
-        /// The file.
-        file: String,
-    },
+    NoFile { id: String, file: String },
     /// The cache cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// The attempted action.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl HubError {
