@@ -92,12 +92,13 @@ impl Sources {
         let Some(tokenizer) = self.tokenizer.clone() else {
             return refused("--tokenizer", "give the directory with the tokenizer.json of the model that the servers have");
         };
-        let key = match std::env::var(REMOTE_KEY) {
-            Ok(text) if !text.trim().is_empty() => match Key::new(&text) {
+        let key = std::env::var_os(REMOTE_KEY).unwrap_or_default();
+        let key = match key.to_string_lossy() {
+            text if text.trim().is_empty() => None,
+            text => match Key::new(&text) {
                 Some(key) => Some(key),
                 None => return refused(REMOTE_KEY, "the key holds characters that cannot stand in a header"),
             },
-            _ => None,
         };
         Ok(Some(RemoteSources::new(backbone, self.drafter.as_deref(), tokenizer, key.as_ref())?))
     }

@@ -59,7 +59,7 @@ impl Record for KeptSettings {
 
 impl Record for SweepRecord {
     const FIRST: &str = "id";
-    const IS_NOT: &str = "it is no record of a sweep";
+    const IS_NOT: &str = "it is not a record of a sweep";
 }
 
 /// Returns the digest of a directory or hub id. A model or adapter behind servers cannot be read,
