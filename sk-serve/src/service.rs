@@ -469,7 +469,7 @@ impl Service {
             presets: Preset::NAMES,
             defaults: Defaults {
                 scheme: self.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
-                candidates: number("candidates"),
+                candidates: number("candidates").map(|candidates| candidates as usize),
                 temperature: number("draft_temperature"),
             },
         }
@@ -510,7 +510,7 @@ struct SchemeOf {
 #[derive(Debug, Serialize)]
 struct Defaults<'a> {
     scheme: Cow<'a, str>,
-    candidates: Option<f64>,
+    candidates: Option<usize>,
     temperature: Option<f64>,
 }
 

@@ -128,7 +128,7 @@ fn the_description_says_what_is_served() {
     }
     let about = server.ask("GET", "/swiss-knife", "", &Value::Null).json();
     assert_eq!(about["blades"].as_array().unwrap().len(), 3, "{about}");
-    assert!(about["blades"][0]["weight"].as_f64().unwrap() > 0.3 && about["defaults"]["candidates"].is_number(), "{about}");
+    assert!(about["blades"][0]["weight"].as_f64().unwrap() > 0.3 && about["defaults"]["candidates"].is_u64(), "{about}");
 }
 
 /// Everything that the page loads comes from the server.
