@@ -15,6 +15,7 @@ use serde_json::Value;
 use sk_core::TokenId;
 use sk_models::dialogue::{SessionError, tokens_of};
 use sk_models::text::TextError;
+use sk_scheme::SchemeSpec;
 use tokio::sync::mpsc;
 
 use crate::ApiError;
@@ -79,19 +80,13 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, head: &Head) 
         return Err(ApiError::invalid("logprobs", message));
     }
     let config = service.scheme(&job)?;
+    // Adapters that are unloaded while the request waits are kept for it.
+    let adapters = service.rack.only(config.adapters().map(|(name, _)| name));
     let prompts = std::mem::take(&mut job.prompts);
-    let asked = prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix).map(Arc::new));
+    let asked = prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix, &config).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
-    let mut instructed = longest;
-    for asked in &asked {
-        for (name, text) in config.instructions() {
-            let opening = service
-                .instruction(asked, text)
-                .map_err(|error| ApiError::invalid("swiss_knife.blades", format!("the instruction of \"{name}\": {error}")))?;
-            instructed = instructed.max(asked.tokens.len() + opening.extra());
-        }
-    }
+    let instructed = asked.iter().map(|asked| asked.tokens.len() + asked.extra()).max().unwrap_or(0);
     let room = service.host.context_limit() - longest;
     let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
@@ -100,6 +95,7 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, head: &Head) 
         request,
         arrived: Instant::now(),
         asked,
+        adapters,
         config,
         max_new_tokens: max_new_tokens.min(room),
         seed: job.seed.unwrap_or_else(|| rand::rng().random()),
@@ -113,7 +109,8 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, head: &Head) 
     let choices = work.answers();
     let prompt_tokens = work.asked.iter().map(|asked| asked.tokens.len()).sum();
     let threads = service.threads(choices);
-    let bytes = service.bytes(&work.config, instructed + work.max_new_tokens, work.max_new_tokens);
+    let reach = (instructed + work.max_new_tokens).min(service.host.context_limit());
+    let bytes = service.bytes(&work.config, reach, work.max_new_tokens);
     let ticket = service.queue(threads, bytes)?;
     let (service, work) = (Arc::clone(service), Arc::new(work));
     tokio::spawn(async move {
@@ -142,8 +139,9 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, head: &Head) 
     Ok(Listener { events, _stop: stop, prompt_tokens, choices })
 }
 
-/// Tokenizes a prompt, and appends the given prefix of its answer.
-fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked, ApiError> {
+/// Tokenizes a prompt with each instruction of the scheme and without, and appends the given prefix
+/// of its answer.
+fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeSpec) -> Result<Asked, ApiError> {
     let tokenizer = service.host.tokenizer();
     let (field, tokens) = match &prompt {
         Prompt::Messages(messages) => ("messages", tokens_of(&service.framing, tokenizer, messages, None)),
@@ -172,7 +170,13 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked,
         let error = SessionError::PromptTooLong { tokens: tokens.len(), limit };
         return Err(ApiError::too_long(field, &error));
     }
-    Ok(Asked { prompt, tokens, opening })
+    let mut asked = Asked { prompt, tokens, opening, instructions: Vec::new() };
+    for (name, text) in config.instructions() {
+        let wrong = |error| ApiError::invalid("swiss_knife.blades", format!("the instruction of \"{name}\": {error}"));
+        let instruction = service.instruction(&asked, text).map_err(wrong)?;
+        asked.instructions.push((text.to_owned(), instruction));
+    }
+    Ok(asked)
 }
 
 fn count(summary: &Summary) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use sk_core::SpecError;
-use sk_scheme::{BladeSpec, NamedWeights, SchemeSpec};
+use sk_scheme::{BladeRule, BladeSpec, NamedWeights, SchemeSpec};
 
 use crate::ApiError;
 use crate::live::{Live, lock};
@@ -34,9 +34,12 @@ impl Live {
         config.weights = None;
         let (mut added, mut adapters) = (Vec::new(), Vec::new());
         for (name, source) in edit.blades.iter().filter_map(|(name, source)| Some((name, source.as_ref()?))) {
-            // A lane with both an adapter and an instruction would be read under both.
+            // A lane with both an adapter and an instruction is read under both, which only a blade
+            // of the scheme can ask for.
+            let asks_for_both =
+                |blade: &BladeSpec| blade.name == *name && matches!(blade.rule, BladeRule::Instruction { adapter: Some(_), .. });
             let (other, kind) = if source == ADAPTER {
-                (self.instructed.get(name).is_some(), "an instruction")
+                (self.instructed.get(name).is_some() && !seats.first.iter().any(asks_for_both), "an instruction")
             } else {
                 (self.adapters.contains(name), "an adapter")
             };
@@ -67,6 +70,11 @@ impl Live {
             }
             openings.push((lane, opening));
         }
+        // An adapter may be unloaded at any time.
+        let taken = service.rack.only(adapters.iter().map(|name| (*name).to_owned()));
+        if let Some(name) = adapters.iter().find(|name| !taken.contains(name)) {
+            return Err(no_adapter(name, &service.adapters()));
+        }
         let read = |name: &str| {
             let extra = openings.iter().filter(|(lane, _)| belongs(lane, name)).map(|(_, opening)| opening.extra());
             seats.reach + extra.max().unwrap_or(0)
@@ -83,7 +91,7 @@ impl Live {
             // No step sees the new seats without what they read, or what a refused edit would have
             // read.
             openings.into_iter().for_each(|(lane, opening)| self.instructed.insert(lane, opening));
-            adapters.iter().for_each(|name| self.adapters.take(name, &service.rack));
+            adapters.iter().for_each(|name| self.adapters.take(name, &taken));
             Ok(spec)
         });
         edited.map_err(|error: SpecError| ApiError::invalid("weights", error.to_string()))?;
@@ -99,8 +107,7 @@ impl Live {
 fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, service: &Service) -> Result<(), ApiError> {
     let adapters = service.adapters();
     if !adapters.iter().any(|known| known == name) {
-        let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", adapters.join(", "));
-        return Err(ApiError::invalid("blades", message));
+        return Err(no_adapter(name, &adapters));
     }
     let is_seated = config.blades.iter().any(|blade| blade.name == name);
     match first.iter().find(|blade| blade.name == name).filter(|_| !is_seated) {
@@ -112,6 +119,10 @@ fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, servic
     } else {
         Err(ApiError::invalid("blades", format!("blade \"{name}\" has a seat, and reads with no adapter; unseat it first")))
     }
+}
+
+fn no_adapter(name: &str, loaded: &[String]) -> ApiError {
+    ApiError::invalid("blades", format!("no adapter is loaded for blade \"{name}\"; loaded: {}", loaded.join(", ")))
 }
 
 /// Returns whether a lane belongs to a blade: as its own lane, or as the lane that it is contrasted

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::ApiError;
 use crate::error::was_stopped;
+use crate::host::Adapters;
 use crate::id::RequestId;
 use crate::live::{Listed, Live, Progress};
 use crate::request::{Asked, Job};
@@ -46,6 +47,9 @@ pub(crate) struct Work {
     pub(crate) job: Job,
     /// The prompts.
     pub(crate) asked: Vec<Arc<Asked>>,
+    /// The adapters of the scheme. An adapter whose name the request gives to an instruction is not
+    /// among them.
+    pub(crate) adapters: Adapters,
     pub(crate) config: SchemeSpec,
     pub(crate) max_new_tokens: usize,
     pub(crate) seed: u64,
@@ -162,15 +166,18 @@ impl Work {
     ) -> Result<(Summary, Vec<TokenId>), Failure> {
         let host = &service.host;
         let instructed = InstructionRack::default();
-        // A blade of the request may be an instruction with the name of a loaded adapter.
-        let adapters = service.rack.only(self.config.adapters().map(|(name, _)| name));
+        // Edits change the adapters of one answer.
+        let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
         let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers());
         let (engine, footing) = engine.map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
         let scheme = self.config.build(&*engine).map_err(Failure::Scheme)?;
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
         let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
         let mut session = Session::new(footing, scheme, instructions, seed)?;
-        session.instruct(|text| service.instruction(asked, text).map_err(SessionError::from))?;
+        session.instruct(|text| match asked.instructions.iter().find(|(known, _)| known == text) {
+            Some((_, instruction)) => Ok(instruction.clone()),
+            None => service.instruction(asked, text).map_err(SessionError::from),
+        })?;
         if asked.continues() {
             session = session.continuing();
         }

@@ -141,7 +141,8 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// Adds an adapter, or replaces the one with the same name. Takes effect at the next step.
+    /// Adds an adapter, or replaces the one with the same name. Takes effect at the next step of
+    /// the generations that share this map.
     pub fn insert(&self, name: &str, adapter: Adapter) {
         match adapter {
             Adapter::Local(adapter) => self.local.insert(name, adapter),
@@ -174,7 +175,7 @@ impl Adapters {
         self.local.get(name).is_some() || self.remote.get(name).is_some()
     }
 
-    /// Removes an adapter. A step that still uses it fails.
+    /// Removes an adapter. A step that still uses it from this map fails.
     pub fn remove(&self, name: &str) {
         self.local.remove(name);
         self.remote.remove(name);

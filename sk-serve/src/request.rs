@@ -6,7 +6,7 @@ use std::ops::{Bound, RangeBounds};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use sk_core::TokenId;
+use sk_core::{Instruction, TokenId};
 use sk_models::text::{Message, Role};
 
 use crate::ApiError;
@@ -63,9 +63,16 @@ pub(crate) struct Asked {
     pub(crate) tokens: Vec<TokenId>,
     /// The number of prompt tokens. The tokens after them are the given prefix of the answer.
     pub(crate) opening: usize,
+    /// The text of each instruction of the scheme, and the beginning of the context that it makes.
+    pub(crate) instructions: Vec<(String, Instruction)>,
 }
 
 impl Asked {
+    /// Returns by how many tokens the longest context with an instruction exceeds the one without.
+    pub(crate) fn extra(&self) -> usize {
+        self.instructions.iter().map(|(_, instruction)| instruction.extra()).max().unwrap_or(0)
+    }
+
     /// Returns whether the answer continues a text, rather than beginning a turn.
     pub(crate) fn continues(&self) -> bool {
         self.tokens.len() > self.opening || !matches!(self.prompt, Prompt::Messages(_))
