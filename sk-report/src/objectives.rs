@@ -267,13 +267,16 @@ impl Objectives {
     ///
     /// # Errors
     /// If the text is not TOML, or if an entry lacks a field, has an unknown field, shares its name
-    /// with another entry, or refers to an entry that does not exist. The error names the entry.
+    /// with another entry, or refers to an entry that does not exist. The error names the line or
+    /// the entry.
     pub fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| match error.span() {
-            Some(span) if span.start > 0 => {
-                format!("line {}: {}", text[..span.start].matches('\n').count() + 1, error.message())
+            Some(span) => {
+                let line = 1 + text.bytes().take(span.start).filter(|&byte| byte == b'\n').count();
+                format!("line {line}: {}", error.message())
             }
-            _ => error.message().to_owned(),
+            // The checks are of the file as a whole.
+            None => error.message().to_owned(),
         })
     }
 

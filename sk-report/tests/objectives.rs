@@ -137,6 +137,8 @@ fn what_is_wrong_is_named() {
     assert!(unsaid.contains("no rubric; add [[rubrics]]"), "{unsaid}");
     let misspelt = Objectives::parse("[[objectives]]\nname = \"calm\"\nrubric = []\n").unwrap_err();
     assert!(misspelt.starts_with("line 3: unknown field `rubric`") && !misspelt.contains('\n'), "{misspelt}");
+    let nameless = Objectives::parse("[[objectives]]\nblade = \"calm\"\n").unwrap_err();
+    assert_eq!(nameless, "line 1: missing field `name`");
     let none = Objectives::parse("objectives = []\nrubrics = []").unwrap_err();
     assert!(none.contains("[[objectives]]"), "{none}");
     let error = Objectives::read(std::path::Path::new("nowhere.toml")).unwrap_err().to_string();

@@ -270,6 +270,13 @@ fn bootstrap_intervals_agree_with_scipy() {
 }
 
 #[test]
+fn a_bootstrap_keeps_what_leaving_out_each_value_gives() {
+    // The means of 2 and 6, of 1 and 6, and of 1 and 2.
+    let by_hand = Bootstrap::from_parts(3.0, Vec::new(), vec![4.0, 3.5, 1.5]);
+    assert_eq!(Bootstrap::of_mean(&[1.0, 2.0, 6.0], 0, 1), by_hand);
+}
+
+#[test]
 fn clustered_intervals_agree_with_scipy() {
     const RESAMPLES: usize = 200_000;
     for case in fixtures().clustered {
@@ -278,7 +285,12 @@ fn clustered_intervals_agree_with_scipy() {
         let all: Vec<usize> = (0..clusters.len()).collect();
         let without = |out: usize| mean(&all.iter().copied().filter(|&cluster| cluster != out).collect::<Vec<_>>());
         let resamples = case.draws.iter().map(|drawn| mean(drawn)).collect();
-        let of_given = Bootstrap::from_parts(mean(&all), resamples, all.iter().map(|&out| without(out)).collect());
+        let jackknife: Vec<f64> = all.iter().map(|&out| without(out)).collect();
+        assert_eq!(
+            Bootstrap::of_clustered_mean(&clusters, 0, 1),
+            Bootstrap::from_parts(mean(&all), Vec::new(), jackknife.clone())
+        );
+        let of_given = Bootstrap::from_parts(mean(&all), resamples, jackknife);
         agrees(of_given.estimate(), case.mean);
         let own = Bootstrap::of_clustered_mean(&clusters, RESAMPLES, 1);
         for (ours, theirs) in [(of_given.percentile(0.95), case.percentile), (of_given.bca(0.95), case.bca)] {

@@ -43,7 +43,7 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFron
         }
         let weights = columns.iter().map(|column| row.share(column)).collect::<Result<_, _>>()?;
         let point = WeightVector { name: configuration.to_owned(), weights };
-        let fluency = row.optional("fluency").map_or(Ok(None), |_| row.blank_or_share("fluency"))?;
+        let fluency = if row.optional("fluency").is_some() { row.blank_or_share("fluency")? } else { None };
         let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &[])?, fluency };
         for classifier in &mut classified {
             if let Some(score) = row.blank_or_share(&classifier.column)? {

@@ -2,11 +2,25 @@ use std::collections::BTreeMap;
 
 use super::{LEVEL, Measure, Table, TableContext};
 use crate::report::Classified;
-use crate::stats::{Bootstrap, Ranks, Spearman, mean, pearson};
+use crate::stats::{Bootstrap, Interval, Ranks, Spearman, mean, pearson};
 use crate::table::Kind;
 
 /// The classifier score above which a response counts as positive.
 const THRESHOLD: f64 = 0.5;
+
+/// A row of the table.
+struct Row<'a> {
+    classifier: &'a str,
+    /// The rubric or the objective.
+    judge: String,
+    cells: usize,
+    prompts: usize,
+    rho: f64,
+    interval: Interval,
+    /// The judge's scores of the cells that the classifier flags, and of the others.
+    flagged: Vec<f64>,
+    others: Vec<f64>,
+}
 
 /// Compares classifiers with the judge, on the rubric that both measure and on the objectives that
 /// include the rubric. `None` if there are no classifier scores.
@@ -27,20 +41,28 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
                 cells.iter().filter(|cell| (cell.2 > THRESHOLD) == flagged).map(|cell| cell.1).collect()
             };
             let (bootstrap, prompts) = bootstrap(&cells, context);
-            let interval = bootstrap.percentile(LEVEL);
-            rows.push((&classifier.column, measure.name, cells.len(), prompts, correlation.rho, interval, of(true), of(false)));
+            rows.push(Row {
+                classifier: &classifier.column,
+                judge: measure.name,
+                cells: cells.len(),
+                prompts,
+                rho: correlation.rho,
+                interval: bootstrap.percentile(LEVEL),
+                flagged: of(true),
+                others: of(false),
+            });
         }
     }
     Table::of("classifiers", "Classifiers against the judge", &rows)
-        .column("classifier", Kind::Text, |(column, ..)| column.as_str())
-        .column("judge", Kind::Text, |(_, measure, ..)| measure.as_str())
-        .column("cells", Kind::Count, |(_, _, cells, ..)| *cells)
-        .column("prompts", Kind::Count, |(_, _, _, prompts, ..)| *prompts)
-        .column("ρ", Kind::Signed(3), |(.., rho, _, _, _)| *rho)
-        .column("95%, prompts", Kind::Interval(3), |(.., interval, _, _)| *interval)
-        .column("flagged", Kind::Count, |(.., flagged, _)| flagged.len())
-        .column("judge, flagged", Kind::Number(3), |(.., flagged, _)| mean(flagged))
-        .column("judge, others", Kind::Number(3), |(.., others)| mean(others))
+        .column("classifier", Kind::Text, |row| row.classifier)
+        .column("judge", Kind::Text, |row| row.judge.as_str())
+        .column("cells", Kind::Count, |row| row.cells)
+        .column("prompts", Kind::Count, |row| row.prompts)
+        .column("ρ", Kind::Signed(3), |row| row.rho)
+        .column("95%, prompts", Kind::Interval(3), |row| row.interval)
+        .column("flagged", Kind::Count, |row| row.flagged.len())
+        .column("judge, flagged", Kind::Number(3), |row| mean(&row.flagged))
+        .column("judge, others", Kind::Number(3), |row| mean(&row.others))
         .build()
         .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
         .note("Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.")

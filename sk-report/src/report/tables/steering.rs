@@ -56,8 +56,8 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
                 points.iter().map(|(place, _, achieved)| (weights(&sweep.points[*place].weights), axes(achieved))).unzip();
             let steering = Steering::of(&weights, &achieved, context.resampling.seed);
             let intervals = intervals(context, method, &weights, &places);
-            let axes = places.iter().zip(&steering.axes).map(|(&(objective, _), found)| (Some(objective), *found));
-            for (k, (axis, found)) in axes.chain([(None, steering.pooled)]).enumerate() {
+            let per_axis = places.iter().zip(&steering.axes).map(|(&(objective, _), found)| (Some(objective), *found));
+            for (k, (axis, found)) in per_axis.chain([(None, steering.pooled)]).enumerate() {
                 let Some(found) = found else { continue };
                 let part = axis.map_or("pooled", |axis| names[axis]);
                 let at = At { source: "tab:steerability-full", subject: &method.name, part, reading };
