@@ -136,7 +136,7 @@ impl Scheme {
             Search::Waves(waves) => Chosen::in_waves(waves, &candidates, &own, reader, &mut decide)?,
             Search::Race(race) => Chosen::by_race(race, candidates, &own, reader, &mut decide)?,
             Search::Full => {
-                let readings = reader.read(&candidates, false)?;
+                let readings = reader.read(&candidates, Span::Whole)?;
                 let observation = Observation { context: context.tokens(), candidates: &candidates, readings: &readings };
                 let (scored, time) = timed(|| {
                     let others = self.others.iter().zip(&others);
@@ -189,6 +189,14 @@ impl Scheme {
     }
 }
 
+/// How much of a candidate is read.
+#[derive(Clone, Copy)]
+enum Span {
+    Whole,
+    /// Its first tokens. The rest of some candidates is read later.
+    Head,
+}
+
 /// Reads candidates with the backbone, and scores them.
 struct Reader<'a> {
     backbone: &'a mut dyn Backbone,
@@ -199,17 +207,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads whole candidates, or their heads.
-    fn read(&mut self, candidates: &Candidates, are_heads: bool) -> Result<Readings, StepError> {
+    /// Reads candidates.
+    fn read(&mut self, candidates: &Candidates, span: Span) -> Result<Readings, StepError> {
         if self.policies.is_empty() {
             return Ok(Readings::new());
         }
-        let (readings, time) = timed(|| {
-            if are_heads {
-                self.backbone.read_heads(self.context, candidates, &self.policies)
-            } else {
-                self.backbone.read(self.context, candidates, &self.policies)
-            }
+        let (readings, time) = timed(|| match span {
+            Span::Whole => self.backbone.read(self.context, candidates, &self.policies),
+            Span::Head => self.backbone.read_heads(self.context, candidates, &self.policies),
         });
         self.time += time;
         readings.map_err(StepError::Backbone)
@@ -258,7 +263,7 @@ impl Chosen {
         loop {
             let begin = end;
             end = waves.next(begin, n);
-            readings.append(reader.read(&candidates.pick(begin..end), false)?);
+            readings.append(reader.read(&candidates.pick(begin..end), Span::Whole)?);
             let scored = candidates.pick(0..end);
             let scores = reader.score(own, &scored, &readings)?;
             let decision = decide(&scores, None)?;
@@ -280,14 +285,14 @@ impl Chosen {
     ) -> Result<Self, StepError> {
         let heads = race.heads(&candidates);
         let first = heads.as_ref().unwrap_or(&candidates);
-        let mut readings = reader.read(first, heads.is_some())?;
+        let mut readings = reader.read(first, if heads.is_some() { Span::Head } else { Span::Whole })?;
         let mut scores = reader.score(own, first, &readings)?;
         let mut decision = decide(&scores, None)?;
         let (mut scored, mut last) = (Vec::new(), (0..candidates.len()).collect());
         if let Some(heads) = heads {
             let survivors = race.survivors(&decision.probabilities);
             let rest = candidates.pick(survivors.iter().copied());
-            readings.replace(&survivors, reader.read(&rest, false)?);
+            readings.replace(&survivors, reader.read(&rest, Span::Whole)?);
             let mixed = heads.with(&survivors, &rest);
             scores = reader.score(own, &mixed, &readings)?;
             decision = decide(&scores, Some(&survivors))?;

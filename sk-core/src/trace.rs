@@ -48,6 +48,9 @@ impl StepTrace {
     }
 
     /// Returns the batch that was rated, without the scores of the single blades.
+    ///
+    /// # Panics
+    /// If the trace was changed so that it has no candidate, or its vectors differ in length.
     pub fn batch(&self) -> Batch<'_> {
         let batch = Batch::trusted(&self.decision.mu, &self.decision.sigma);
         match &self.fluency {

@@ -1,6 +1,6 @@
 //! Standardisation at the limits of floating point and at its own thresholds.
 
-use sk_core::{Deviation, Moments, Real, Standardize};
+use sk_core::{Deviation, Moments, Real, Standardize, tied_runs};
 
 fn z<F: Real>(rule: Standardize, values: &[F]) -> Vec<f64> {
     values.iter().map(|&x| rule.apply(&rule.moments(values), x).widen()).collect()
@@ -103,4 +103,15 @@ fn thresholds_are_finite_and_not_negative() {
         assert_eq!(Standardize::new(Deviation::Sample, value, 0.0).unwrap_err().name, "epsilon");
         assert_eq!(Standardize::new(Deviation::Sample, 0.0, value).unwrap_err().name, "the threshold of standardisation");
     }
+}
+
+#[test]
+fn tied_runs_ascend_and_know_how_many_values_are_smaller() {
+    let mut runs = Vec::new();
+    tied_runs(&[3.0, -0.0, 3.0, 0.0, 9.0], |tied, below| {
+        let mut tied = tied.to_vec();
+        tied.sort_unstable();
+        runs.push((tied, below));
+    });
+    assert_eq!(runs, [(vec![1, 3], 0), (vec![0, 2], 2), (vec![4], 4)]);
 }
