@@ -11,7 +11,6 @@ use sk_blades::{
     arm_generator,
 };
 use sk_core::{Blade, HeadKind, ParameterError, Policy};
-
 use toml::{Table, Value};
 
 use crate::choices::{Dispersion, DispersionArm, LabelSpread, Length};

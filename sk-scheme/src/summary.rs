@@ -226,6 +226,7 @@ mod tests {
             ]
         );
         assert_eq!(words("mod"), ["token", "K × likelihood, σ zero", "id", "id", "softmax, top-p 0.95", "backbone × K / token"]);
+        assert_eq!(words("fudge")[1], "K × (log π_B + 3 × discriminator, σ zero)");
         assert_eq!(words("rewarded-soups"), ["response", "K × ingredient", "id", "id", "uniform", "backbone × 1 / token"]);
         assert_eq!(
             words("contrastive"),
