@@ -39,7 +39,7 @@ fn scoring_allocates_nothing_after_the_first_batch() {
         ("ingredient".into(), Box::new(Ingredient)),
         ("reward head".into(), Box::new(RewardHead::new("head"))),
         ("discriminator".into(), Box::new(discriminator(LabelSpread::Bernoulli))),
-        ("constant discriminator".into(), Box::new(discriminator(LabelSpread::Zero))),
+        ("certain discriminator".into(), Box::new(discriminator(LabelSpread::Zero))),
     ];
     for length in [Length::Summed, Length::PerToken] {
         blades.push((format!("guided, {length:?}"), Box::new(Guided::new(RewardHead::new("head"), 0.1, length).unwrap())));

@@ -42,11 +42,11 @@ pub enum Axiom {
     A8,
 }
 
-/// A law: checks the axiom on one case.
-type Law = fn(&dyn Aggregator, &Case) -> Result<(), Violation>;
+/// Checks the law of an axiom on one case.
+type Check = fn(&dyn Aggregator, &Case) -> Result<(), Violation>;
 
 /// Symbol, name and law of each axiom, in the order of [`Axiom::ALL`].
-const TABLE: [(&str, &str, Law); Axiom::ALL.len()] = [
+const TABLE: [(&str, &str, Check); Axiom::ALL.len()] = [
     ("A0", "totality", laws::totality),
     ("A1", "anonymity", laws::anonymity),
     ("A2", "translation", laws::translation),
