@@ -546,8 +546,8 @@ impl Builder {
                 check(&format!("topic `{name}`, `{part}`"), templates)?;
             }
         }
-        for parts in std::iter::once(None).chain(self.topics.iter().map(|(_, topic)| Some(&topic.parts))) {
-            if let Some(part) = endless(&self.parts.iter().chain(parts.into_iter().flatten()).collect()) {
+        for (_, topic) in &self.topics {
+            if let Some(part) = endless(&self.parts.iter().chain(&topic.parts).collect()) {
                 return Err(format!("part `{part}` expands without an end: it uses itself, or a part that does"));
             }
         }
