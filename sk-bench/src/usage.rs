@@ -31,8 +31,8 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
 
 /// The messages of the standard library's parsers, and those that are shown in their place.
 const PARSERS: [(&str, &str); 4] = [
-    ("invalid digit found in string", "it must be a whole number of at least 0"),
-    ("cannot parse integer from empty string", "it must be a whole number of at least 0"),
+    ("invalid digit found in string", "it must be a whole number that is not negative"),
+    ("cannot parse integer from empty string", "it must be a whole number that is not negative"),
     ("number too large to fit in target type", "the number is too large"),
     ("invalid float literal", "it must be a number"),
 ];
@@ -88,7 +88,7 @@ mod tests {
                        Usage: swiss-knife train lm\n";
         assert_eq!(gist(message), "the following required arguments were not provided: --data <FILE>; --output <DIR>");
         let message = format!("error: invalid value 'x' for '--seed <SEED>': {}\n", "x".parse::<u64>().unwrap_err());
-        assert_eq!(gist(&message), "invalid value 'x' for '--seed <SEED>': it must be a whole number of at least 0");
+        assert_eq!(gist(&message), "invalid value 'x' for '--seed <SEED>': it must be a whole number that is not negative");
         let message = "error: the subcommand 'nope' cannot be used with:\n  <RESPONSES>\n  --offline[=<DIR>]\n";
         assert_eq!(gist(message), "--offline takes its folder after \"=\": --offline=nope");
     }

@@ -21,7 +21,8 @@ pub struct SteeringArgs {
     /// schemes`).
     ///
     /// Its sections are [about], [proposal], [granularity], [search], [blades.NAME], [weighting],
-    /// [normalizer], [aggregator], [selector] and [fallback]. Fields that it omits come from --preset and --convention.
+    /// [normalizer], [aggregator], [selector] and [fallback]. Fields that it omits come from
+    /// --preset and --convention.
     #[arg(long, value_name = "NAME|FILE")]
     pub scheme: Option<PathBuf>,
     /// What is changed of the scheme.

@@ -54,7 +54,8 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 8000, help_heading = "Server")]
     port: u16,
     /// What clients call the model.
-    #[arg(long, value_name = "NAME", default_value = "swiss-knife", value_parser = NonEmptyStringValueParser::new(), help_heading = "Server")]
+    #[arg(long, value_name = "NAME", default_value = "swiss-knife", help_heading = "Server",
+        value_parser = NonEmptyStringValueParser::new())]
     name: String,
     /// Answers that are written at a time; others wait.
     #[arg(long, value_name = "ANSWERS", default_value_t = Limits::default().concurrent, value_parser = positive, help_heading = "Server")]
