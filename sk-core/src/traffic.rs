@@ -21,11 +21,11 @@ impl Traffic {
     /// Returns the traffic since an earlier count.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
-        self.with(earlier, u64::saturating_sub)
+        self.combined(earlier, u64::saturating_sub)
     }
 
     /// Combines each number with that of `other`.
-    fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
+    fn combined(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
             round_trips: combine(self.round_trips, other.round_trips),
             requests: combine(self.requests, other.requests),
@@ -44,6 +44,6 @@ impl Traffic {
 
 impl AddAssign for Traffic {
     fn add_assign(&mut self, other: Self) {
-        *self = self.with(other, |own, other| own + other);
+        *self = self.combined(other, |own, other| own + other);
     }
 }

@@ -127,9 +127,9 @@ pub struct Worth {
 pub fn study(operator: &dyn Certify, draw: Draw, settings: &DispersionSettings) -> Result<Vec<Worth>, SimulationError> {
     let worths = settings.couplings.iter().map(|&coupling| at(operator, draw, coupling, settings));
     let worths: Vec<Worth> = worths.collect::<Result<_, _>>()?;
-    let check = |claim: &'static str, coupling: f64, what: &'static str, difference: Mean, holds: &[Found]| {
+    let check = |claim: &'static str, coupling: f64, what: &'static str, difference: Mean, expected: &[Found]| {
         let found = Found::of(difference);
-        let possible = found == Found::Unresolved || holds.contains(&found);
+        let possible = found == Found::Unresolved || expected.contains(&found);
         Contradiction::unless(possible, claim, || format!("at a coupling of {coupling}, {what} is {}", told(difference)))?;
         match found {
             Found::Unresolved => Err(SimulationError::Unresolved { claim, coupling, what, difference, worlds: settings.worlds }),

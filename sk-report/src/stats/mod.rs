@@ -54,6 +54,6 @@ pub use permutations::MOST_PERMUTED;
 pub use ranks::Ranks;
 pub use spacing::{Distance, spacing};
 pub use spearman::Spearman;
-pub use steerability::{Follow, Steering};
+pub use steerability::{Steered, Steering};
 pub use wilcoxon::{Wilcoxon, ZeroRule};
 pub use win_rate::{WinRate, snap};

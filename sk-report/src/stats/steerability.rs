@@ -14,15 +14,15 @@ const DRAWN: usize = 99_999;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steering {
     /// One entry per axis; `None` if the axis or its weight is constant.
-    pub axes: Vec<Option<Follow>>,
+    pub axes: Vec<Option<Steered>>,
     /// All axes pooled; `None` if every axis is constant. Achieved values are standardised within
     /// their axis with the population standard deviation.
-    pub pooled: Option<Follow>,
+    pub pooled: Option<Steered>,
 }
 
 /// How one axis follows its weight, or how all axes follow theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Follow {
+pub struct Steered {
     /// The number of pairs of weight and achieved value: the points that have the axis, or points ×
     /// axes.
     pub n: usize,
@@ -57,10 +57,10 @@ impl Steering {
         let count = weights.first().map_or(0, |first| first.as_ref().len());
         let axis = |k: usize| {
             let (x, y): (Vec<f64>, Vec<f64>) = points().map(|(w, a)| (w[k], a[k])).filter(|(_, a)| !a.is_nan()).unzip();
-            Follow::of_axis(&x, &y)
+            Steered::of_axis(&x, &y)
         };
         let (x, y) = pool(weights, achieved, count);
-        Self { axes: (0..count).map(axis).collect(), pooled: Follow::of_pooled(&x, &y, count, seed) }
+        Self { axes: (0..count).map(axis).collect(), pooled: Steered::of_pooled(&x, &y, count, seed) }
     }
 
     /// Bootstraps the coefficients of [`of`](Self::of) over whole prompts. Returns one bootstrap
@@ -114,7 +114,7 @@ fn coefficient(x: &[f64], y: &[f64]) -> f64 {
     correlation(&Ranks::of(x).doubled, &Ranks::of(y).doubled).unwrap_or(f64::NAN)
 }
 
-impl Follow {
+impl Steered {
     fn of_axis(weights: &[f64], achieved: &[f64]) -> Option<Self> {
         let Spearman { rho, p, exact_p: permutation_p } = Spearman::of(weights, achieved)?;
         let [low, high] = extent(achieved.iter().copied());

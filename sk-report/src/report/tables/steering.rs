@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::{At, LEVEL, Ledger, Table, TableContext};
 use crate::report::{Method, Resampling};
-use crate::stats::{Bootstrap, Follow, Interval, MOST_PERMUTED, Steering, holm};
+use crate::stats::{Bootstrap, Interval, MOST_PERMUTED, Steered, Steering, holm};
 use crate::table::Kind;
 
 /// How one axis of a method, or all axes pooled, follow their weights.
@@ -13,7 +13,7 @@ pub(in crate::report) struct SteeringRow {
     reading: &'static str,
     /// The index of the objective; `None` for all axes pooled.
     pub(in crate::report) axis: Option<usize>,
-    pub(in crate::report) found: Follow,
+    pub(in crate::report) found: Steered,
     /// The confidence interval of the coefficient, from a bootstrap over prompts.
     pub(in crate::report) interval: Interval,
     /// The permutation p-value, or that of Student's t if there is none, after correction. The
