@@ -148,5 +148,5 @@ fn pack(entry: &LowRank) -> Delta {
 
 /// Copies the values of a tensor to the host, row by row.
 pub(super) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    super::read(tensor.clone(), <[f32]>::to_vec)
+    super::with_values(tensor.clone(), <[f32]>::to_vec)
 }

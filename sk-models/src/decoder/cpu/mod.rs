@@ -232,11 +232,11 @@ fn pack(projection: Projection, precision: Precision) -> Matrix {
     let bias = projection.bias.map(|bias| values(&bias.val()));
     let weight = projection.weight.into_value();
     let shape = weight.dims();
-    read(weight, |weight| Matrix::of_rows(weight, shape, bias.as_deref(), precision))
+    with_values(weight, |weight| Matrix::of_rows(weight, shape, bias.as_deref(), precision))
 }
 
 /// Calls `then` with a tensor's values, row by row, without a copy if possible.
-fn read<const D: usize, T>(tensor: Tensor<D>, then: impl FnOnce(&[f32]) -> T) -> T {
+fn with_values<const D: usize, T>(tensor: Tensor<D>, then: impl FnOnce(&[f32]) -> T) -> T {
     let data = tensor.into_data();
     match data.as_slice::<f32>() {
         Ok(values) => then(values),
@@ -254,16 +254,16 @@ impl CpuEngine {
     ) -> Result<Self, P::Error> {
         let shape = [config.hidden_size, config.vocab_size];
         let embedding = if config.tie_word_embeddings {
-            Embedding::Tied(read(embedding, |values| Matrix::of_columns(values, shape, precision)))
+            Embedding::Tied(with_values(embedding, |values| Matrix::of_columns(values, shape, precision)))
         } else {
-            Embedding::Table(read(embedding, |values| Table::new(values, precision)))
+            Embedding::Table(with_values(embedding, |values| Table::new(values, precision)))
         };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
             layers.push(PackedLayer::new(parts.layer(index)?, precision));
         }
         let norm = PackedNorm::new(&parts.norm()?);
-        let head = parts.head()?.map(|head| read(head, |values| Matrix::of_rows(values, shape, None, precision)));
+        let head = parts.head()?.map(|head| with_values(head, |values| Matrix::of_rows(values, shape, None, precision)));
         let (embedding, head) = match (embedding, head) {
             (Embedding::Tied(tied), head) => (None, head.unwrap_or(tied)),
             (Embedding::Table(table), Some(head)) => (Some(table), head),
