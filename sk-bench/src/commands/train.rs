@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use sk_models::{
     Qwen2Config,
-    decoder::Precision as FrozenPrecision,
+    decoder::Precision,
     device::DeviceName,
     head::HeadKind,
     hf,
@@ -25,7 +25,7 @@ use sk_models::{
         lm::{LmOptions, train_lm},
         optimizer::{OptimizerSettings, Rule},
         preference::PreferenceLoss,
-        state::Precision,
+        state::WeightType,
         tokenizer::{TokenizerOptions, train_tokenizer},
     },
 };
@@ -107,8 +107,8 @@ pub struct TokenizerArgs {
 const RULES: &[(&str, &str, Rule)] =
     &[("adamw", "AdamW for everything", Rule::Adamw), ("muon", "Muon for the layers' matrices, AdamW for the rest", Rule::Muon)];
 
-const PRECISIONS: &[(&str, &str, Precision)] =
-    &[("f16", "Half precision", Precision::F16), ("f32", "Single precision", Precision::F32)];
+const PRECISIONS: &[(&str, &str, WeightType)] =
+    &[("f16", "Half precision", WeightType::F16), ("f32", "Single precision", WeightType::F32)];
 
 /// Settings of `train lm`.
 #[derive(Debug, Args)]
@@ -205,7 +205,7 @@ pub struct LmArgs {
     save_every: u64,
     /// Type of the written weights
     #[arg(long, default_value = "f16", value_parser = choice(PRECISIONS))]
-    precision: Precision,
+    precision: WeightType,
 }
 
 /// Settings of `train dpo`.
@@ -227,8 +227,8 @@ pub struct DpoArgs {
     #[arg(long, value_name = "DIR|ID")]
     model: String,
     /// Frozen weights of the model: f32, or bf16, which takes half the memory
-    #[arg(long, value_name = "PRECISION", default_value_t = FrozenPrecision::F32)]
-    precision: FrozenPrecision,
+    #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]
+    precision: Precision,
     /// Directory for the adapter; a checkpoint found there is resumed, and a finished adapter not
     /// overwritten
     #[arg(long, short, value_name = "DIR")]

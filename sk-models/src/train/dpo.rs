@@ -202,7 +202,7 @@ impl Matrices {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Progress {
+struct DpoProgress {
     step: u64,
     recipe: Recipe,
 }
@@ -352,7 +352,7 @@ pub fn train_dpo(
     });
     let recipe = options.recipe(&checkpoint, &tokenizer_path)?;
     let mut step = 0;
-    if let Some(found) = load_checkpoint::<Progress>(&path)? {
+    if let Some(found) = load_checkpoint::<DpoProgress>(&path)? {
         let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
         recipe.check(&found.progress.recipe, &path)?;
         check_step(found.progress.step, options.steps, &path)?;
@@ -422,7 +422,7 @@ pub fn train_dpo(
             report(DpoEvent::HeldOut { step, report: measured });
         }
         if step % options.save_every == 0 || step == options.steps {
-            save_checkpoint(&path, &matrices, optimizer.state(), &Progress { step, recipe: recipe.clone() })?;
+            save_checkpoint(&path, &matrices, optimizer.state(), &DpoProgress { step, recipe: recipe.clone() })?;
             report(DpoEvent::Saved { step });
         }
     }

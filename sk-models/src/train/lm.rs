@@ -19,7 +19,7 @@ use super::{
     optimizer::{Optimizer, OptimizerSettings},
     recipe::Recipe,
     schedule::Cosine,
-    state::{Output, Precision, check_step, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
+    state::{Output, WeightType, check_step, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
     tokenizer::load_tokenizer,
 };
 use crate::{
@@ -79,7 +79,7 @@ pub struct LmOptions {
     /// Steps between checkpoints.
     pub save_every: u64,
     /// Type of the written weights.
-    pub precision: Precision,
+    pub precision: WeightType,
 }
 
 /// An event of a run.
@@ -127,7 +127,7 @@ pub enum LmEvent {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Progress {
+struct LmProgress {
     step: u64,
     cursor: Cursor,
     recipe: Recipe,
@@ -259,7 +259,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let recipe = options.recipe(&config, initial.as_ref(), &tokenizer_path)?;
     let mut step = 0;
     let mut cursor = Cursor::default();
-    if let Some(found) = load_checkpoint::<Progress>(&path)? {
+    if let Some(found) = load_checkpoint::<LmProgress>(&path)? {
         let progress = found.progress;
         let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
         recipe.check(&progress.recipe, &path)?;
@@ -304,7 +304,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
             report(LmEvent::HeldOut { step, loss: held_out_loss(&model.valid(), &held_out, options.batch) });
         }
         if step % options.save_every == 0 || step == options.steps {
-            let progress = Progress { step, cursor: windows.cursor(), recipe: recipe.clone() };
+            let progress = LmProgress { step, cursor: windows.cursor(), recipe: recipe.clone() };
             save_checkpoint(&path, &model, optimizer.state(), &progress)?;
             report(LmEvent::Saved { step });
         }

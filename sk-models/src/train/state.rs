@@ -25,7 +25,7 @@ use crate::{
 /// The type of the numbers in a weight file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Precision {
+pub enum WeightType {
     /// Half precision.
     #[default]
     F16,
@@ -33,7 +33,7 @@ pub enum Precision {
     F32,
 }
 
-impl Precision {
+impl WeightType {
     /// Returns its name in `config.json`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -213,14 +213,14 @@ pub(super) fn check_step(step: u64, steps: u64, path: &Path) -> Result<(), Train
 }
 
 /// The contents of a checkpoint.
-pub(crate) struct Checkpoint<P> {
+pub(crate) struct SavedRun<P> {
     pub(crate) parameters: BTreeMap<String, TensorData>,
     pub(crate) optimizer: BTreeMap<String, TensorData>,
     pub(crate) progress: P,
 }
 
 /// Reads a checkpoint; `None` if the file does not exist.
-pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option<Checkpoint<P>>, TrainError> {
+pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option<SavedRun<P>>, TrainError> {
     let bytes = match files::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -241,7 +241,7 @@ pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option
         return Err(damaged("is damaged, or was written by another version: its checksum does not match".into()));
     }
     let progress = serde_json::from_str(progress).map_err(|error| damaged(error.to_string()))?;
-    let mut checkpoint = Checkpoint { parameters: BTreeMap::new(), optimizer: BTreeMap::new(), progress };
+    let mut checkpoint = SavedRun { parameters: BTreeMap::new(), optimizer: BTreeMap::new(), progress };
     for (name, view) in tensors {
         let values = floats(&view).ok_or_else(|| damaged(format!("`{name}` is not in f32")))?;
         let data = TensorData::new(values, view.shape().to_vec());
@@ -265,7 +265,7 @@ pub(crate) fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32
 /// # Errors
 ///
 /// If a file cannot be written.
-pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: Precision) -> Result<(), TrainError> {
+pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: WeightType) -> Result<(), TrainError> {
     fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
     let config = &model.config;
     let mut tensors = BTreeMap::new();

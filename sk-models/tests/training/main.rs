@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sk_models::Qwen2Config;
-use sk_models::decoder::Precision as FrozenPrecision;
+use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::lora::Target;
 use sk_models::train::data::{Source, frame};
@@ -19,7 +19,7 @@ use sk_models::train::head::HeadOptions;
 use sk_models::train::lm::LmOptions;
 use sk_models::train::optimizer::OptimizerSettings;
 use sk_models::train::preference::PreferenceLoss;
-use sk_models::train::state::Precision;
+use sk_models::train::state::WeightType;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
 /// Held by each test that trains: all threads share the device's generator, which draws the
@@ -118,7 +118,7 @@ impl Workspace {
             evaluate_every: 4,
             evaluate_windows: 4,
             save_every: 3,
-            precision: Precision::F32,
+            precision: WeightType::F32,
         }
     }
 
@@ -134,7 +134,7 @@ impl Workspace {
             rank: 2,
             alpha: 4.0,
             loss: PreferenceLoss { beta: 0.5, label_smoothing: 0.0, length_normalised: false },
-            precision: FrozenPrecision::F32,
+            precision: Precision::F32,
             steps: 8,
             batch: 4,
             accumulate: 1,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use sk_models::decoder::Precision as FrozenPrecision;
+use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::hf::Checkpoint;
 use sk_models::train::data::{END_OF_TURN, Excluded, Row, read_rows, write_rows};
@@ -96,9 +96,9 @@ fn weights_in_bf16_give_the_gradients_of_f32() {
     fs::write(&path, bytes).unwrap();
 
     let single = trained(&workspace.dpo("model", "f32"));
-    let half = trained(&DpoOptions { precision: FrozenPrecision::Bf16, ..workspace.dpo("model", "bf16") });
+    let half = trained(&DpoOptions { precision: Precision::Bf16, ..workspace.dpo("model", "bf16") });
     assert_alike(half, single);
-    let refused = DpoOptions { precision: FrozenPrecision::Int8, ..workspace.dpo("model", "int8") };
+    let refused = DpoOptions { precision: Precision::Int8, ..workspace.dpo("model", "int8") };
     let message = train_dpo(&refused, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("`precision` is int8: must be f32 or bf16"), "{message}");
 }

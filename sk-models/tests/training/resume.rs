@@ -4,7 +4,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::Device;
-use sk_models::decoder::Precision as FrozenPrecision;
+use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::train::TrainError;
 use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo};
@@ -124,7 +124,7 @@ fn a_preference_run_does_not_resume_another() {
     interrupted_dpo(&workspace.dpo("model", "run"), &device);
     let changes: [Change<DpoOptions>; 7] = [
         (|o| (o.batch, o.accumulate) = (2, 2), "--batch 4, not 2"),
-        (|o| o.precision = FrozenPrecision::Bf16, "--precision the default, not bf16"),
+        (|o| o.precision = Precision::Bf16, "--precision the default, not bf16"),
         (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
         (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
         (|o| o.loss.label_smoothing = 0.1, "--label-smoothing 0, not 0.1"),

@@ -76,13 +76,13 @@ impl Delta {
 #[derive(Debug)]
 pub(crate) struct PackedAdapter {
     layers: Vec<[Option<Delta>; Target::ALL.len()]>,
-    embedding: Option<Embedding>,
+    embedding: Option<EmbeddingUpdate>,
     pub(super) head: Option<Delta>,
 }
 
 /// The low-rank update of the embedding: the token's row of A, times B.
 #[derive(Debug)]
-struct Embedding {
+struct EmbeddingUpdate {
     /// `[V, r]`.
     rows: Vec<f32>,
     /// `[r, H]`, the scale multiplied in.
@@ -120,7 +120,7 @@ impl PackedAdapter {
                 entry.check(index, "embed_tokens", (vocab, hidden))?;
                 let scale = entry.scale as f32;
                 let up = values(&entry.b).iter().map(|value| scale * value).collect();
-                Some(Embedding { rows: values(&entry.a), up, rank: entry.rank() })
+                Some(EmbeddingUpdate { rows: values(&entry.a), up, rank: entry.rank() })
             }
         };
         Ok(Self { layers, embedding, head: delta("lm_head", adapter.lm_head.as_ref(), (hidden, vocab))? })
@@ -132,7 +132,7 @@ impl PackedAdapter {
 
     /// Adds the low-rank update of the token's embedding to `x`.
     pub(crate) fn embed(&self, token: usize, x: &mut [f32]) {
-        let Some(Embedding { rows, up, rank }) = &self.embedding else { return };
+        let Some(EmbeddingUpdate { rows, up, rank }) = &self.embedding else { return };
         for (low, up) in rows[token * rank..][..*rank].iter().zip(up.chunks_exact(up.len() / rank)) {
             for (x, up) in x.iter_mut().zip(up) {
                 *x += low * up;

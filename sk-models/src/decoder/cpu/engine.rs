@@ -12,7 +12,7 @@ use super::kv::KvCache;
 use super::matrix::Matrix;
 use super::pace::Pace;
 use super::plan::Places;
-use super::{CpuEngine, PackedLayer, Table};
+use super::{CpuEngine, EmbeddingTable, PackedLayer};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Rows};
 use crate::decoder::logits::{HostLogits, Logits};
@@ -53,7 +53,7 @@ impl EngineProperties for CpuEngine {
 
     fn bytes(&self) -> usize {
         let matrices = self.layers.iter().flat_map(PackedLayer::matrices).chain([&self.head]);
-        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, Table::bytes)
+        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, EmbeddingTable::bytes)
     }
 
     fn paces_agree(&self) -> bool {

@@ -55,12 +55,12 @@ use crate::team::for_each_mut;
 
 /// An embedding, row-major `[V, H]`.
 #[derive(Debug)]
-enum Table {
+enum EmbeddingTable {
     F32(Vec<f32>),
     Bf16(Vec<bf16>),
 }
 
-impl Table {
+impl EmbeddingTable {
     /// Packs an embedding. With weights of eight bits it stays in f32, since a pass reads only one
     /// row of it per token.
     fn new(values: &[f32], precision: Precision) -> Self {
@@ -99,7 +99,7 @@ impl Table {
 /// The embedding of a model that is being packed.
 enum Embedding {
     /// A table of its own.
-    Table(Table),
+    Table(EmbeddingTable),
     /// The columns of the head.
     Tied(Matrix),
 }
@@ -121,7 +121,7 @@ pub(crate) fn instructions(precision: Precision) -> String {
 #[derive(Debug)]
 pub(crate) struct CpuEngine {
     /// `None` if the columns of the head are the embedding.
-    embedding: Option<Table>,
+    embedding: Option<EmbeddingTable>,
     layers: Vec<PackedLayer>,
     norm: PackedNorm,
     head: Matrix,
@@ -256,7 +256,7 @@ impl CpuEngine {
         let embedding = if config.tie_word_embeddings {
             Embedding::Tied(with_values(embedding, |values| Matrix::of_columns(values, shape, precision)))
         } else {
-            Embedding::Table(with_values(embedding, |values| Table::new(values, precision)))
+            Embedding::Table(with_values(embedding, |values| EmbeddingTable::new(values, precision)))
         };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
