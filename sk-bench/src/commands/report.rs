@@ -60,7 +60,7 @@ pub struct ReportArgs {
     tables: Vec<String>,
     /// How to print.
     #[arg(long, value_name = "FORMAT", default_value = "plain")]
-    format: Format,
+    format: ReportFormat,
     /// Write every table to this folder instead, as CSV and LaTeX, with report.txt and report.json.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -79,7 +79,7 @@ pub struct ReportArgs {
 
 /// How tables are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ReportFormat {
     /// Text for a terminal.
     Plain,
     /// Comma-separated values, all digits.
@@ -134,13 +134,13 @@ fn choose(report: &mut Report, names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-fn print(report: &Report, format: Format) -> Result<(), Error> {
+fn print(report: &Report, format: ReportFormat) -> Result<(), Error> {
     let joined = |of: fn(&sk_report::report::Table) -> String| report.tables.iter().map(of).collect::<Vec<_>>().join("\n");
     let text = match format {
-        Format::Plain => report.plain(terminal::columns()),
-        Format::Csv => joined(sk_report::report::Table::csv),
-        Format::Latex => joined(sk_report::report::Table::latex),
-        Format::Json => json(report),
+        ReportFormat::Plain => report.plain(terminal::columns()),
+        ReportFormat::Csv => joined(sk_report::report::Table::csv),
+        ReportFormat::Latex => joined(sk_report::report::Table::latex),
+        ReportFormat::Json => json(report),
     };
     anstream::stdout().lock().write_all(text.as_bytes()).map_err(Error::Output)
 }

@@ -41,7 +41,7 @@ pub struct SimulateArgs {
     seed: u64,
     /// How tables are printed.
     #[arg(long, value_name = "FORMAT", default_value = "plain")]
-    format: Format,
+    format: TableFormat,
     /// Write figures and tables to this file instead, which needs nothing but a browser.
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct SimulateArgs {
 
 /// How tables are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum TableFormat {
     /// Text for a terminal.
     Plain,
     /// Comma-separated values, all digits.
@@ -88,11 +88,11 @@ pub fn run(args: &SimulateArgs) -> Result<(), Error> {
 fn print(exhibits: &[Exhibit], args: &SimulateArgs) -> String {
     let tables: Vec<&Table> = exhibits.iter().flat_map(|exhibit| &exhibit.tables).collect();
     match args.format {
-        Format::Plain => {
+        TableFormat::Plain => {
             let shown = tables.iter().filter(|table| !table.appendix);
             shown.map(|table| table.plain(terminal::columns())).collect::<Vec<_>>().join("\n")
         }
-        Format::Csv => tables.iter().map(|table| table.csv()).collect::<Vec<_>>().join("\n"),
-        Format::Json => format!("{:#}\n", json!({ "seed": args.seed, "tables": tables })),
+        TableFormat::Csv => tables.iter().map(|table| table.csv()).collect::<Vec<_>>().join("\n"),
+        TableFormat::Json => format!("{:#}\n", json!({ "seed": args.seed, "tables": tables })),
     }
 }

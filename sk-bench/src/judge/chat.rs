@@ -124,7 +124,7 @@ pub struct ChatJudge {
 }
 
 #[derive(Deserialize)]
-struct Completion {
+struct ChatCompletion {
     choices: Vec<Choice>,
 }
 
@@ -359,7 +359,7 @@ fn is_passing(status: u16) -> bool {
 }
 
 fn first_choice(body: &str) -> Result<Choice, String> {
-    let completion: Completion = serde_json::from_str(body).map_err(|error| error.to_string())?;
+    let completion: ChatCompletion = serde_json::from_str(body).map_err(|error| error.to_string())?;
     completion.choices.into_iter().next().ok_or_else(|| "it has no choice".to_owned())
 }
 

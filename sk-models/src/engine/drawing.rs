@@ -88,7 +88,7 @@ const LEAST: usize = 16;
 /// is too inexact.
 const TAKEN: f64 = 0.9;
 
-impl Row<'_, '_> {
+impl LogitsRow<'_, '_> {
     /// Sorts the first `count` blocks. The other thousands stay unsorted, since they are hardly
     /// ever needed.
     fn arrange(&mut self, count: usize) {
@@ -112,7 +112,7 @@ struct Far<'a> {
 }
 
 /// One row of logits on a device.
-struct Row<'a, 'b> {
+struct LogitsRow<'a, 'b> {
     outline: &'a Outline,
     draw: &'a mut Draw<'b>,
     /// The blocks. The first `ordered` blocks have the largest maxima, in descending order.
@@ -134,7 +134,7 @@ impl Far<'_> {
             seen.dedup();
         }
         let outlines = self.blocks.outline(self.sampling.rate(), &seen)?;
-        let row = |draw: &'a mut Draw<'b>| Row {
+        let row = |draw: &'a mut Draw<'b>| LogitsRow {
             outline: &outlines[draw.row],
             draw,
             order: Vec::new(),
@@ -142,7 +142,7 @@ impl Far<'_> {
             wanted: 0,
             settled: None,
         };
-        let mut rows: Vec<Row<'_, '_>> = draws.iter_mut().map(row).collect();
+        let mut rows: Vec<LogitsRow<'_, '_>> = draws.iter_mut().map(row).collect();
         for_each_mut(&mut rows, |_, row| self.plan(row));
         // One number for all rows, rounded up to a power of two: a device compiles and tunes
         // kernels per shape.
@@ -153,7 +153,7 @@ impl Far<'_> {
         // Sort one block more: the first that is not copied.
         rows.iter_mut().for_each(|row| row.arrange(count + 1));
         let places =
-            |row: &Row<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block as usize)).collect::<Vec<_>>();
+            |row: &LogitsRow<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block as usize)).collect::<Vec<_>>();
         let values = self.blocks.look_into(&rows.iter().flat_map(places).collect::<Vec<_>>())?;
         for_each_mut(&mut rows, |index, row| {
             let looked_into = &values[index * count * BLOCK..][..count * BLOCK];
@@ -169,7 +169,7 @@ impl Far<'_> {
     }
 
     /// Chooses the blocks to copy.
-    fn plan(&self, row: &mut Row<'_, '_>) {
+    fn plan(&self, row: &mut LogitsRow<'_, '_>) {
         let Outline { largest, masses, .. } = row.outline;
         row.order = (0..largest.len() as u32).collect();
         row.arrange(2 * LEAST);
@@ -201,7 +201,7 @@ impl Far<'_> {
 
     /// Draws from the logits of the copied blocks if they decide the draw. `seen` are the tokens
     /// whose logits are in the outline.
-    fn settle(&self, row: &Row<'_, '_>, looked_into: &[f32], seen: &[TokenId]) -> Option<Drawn> {
+    fn settle(&self, row: &LogitsRow<'_, '_>, looked_into: &[f32], seen: &[TokenId]) -> Option<Drawn> {
         let Outline { largest, masses, plain, asked, forbidden } = row.outline;
         let (inside, outside) = row.order.split_at(looked_into.len() / BLOCK);
         let beyond = outside.first().map_or(f32::NEG_INFINITY, |&block| largest[block as usize]);

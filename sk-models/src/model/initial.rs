@@ -18,13 +18,13 @@ const CHUNK: usize = 1 << 16;
 
 /// Draws the matrices of a decoder, one after the other.
 pub(crate) struct Initial<'a> {
-    source: Source,
+    source: Generator,
     config: &'a Qwen2Config,
     /// The device of the weights.
     pub(super) device: &'a Device,
 }
 
-enum Source {
+enum Generator {
     /// The device's own generator: normal values.
     Device,
     /// ChaCha8, a stream per matrix: uniform values, the same on every device.
@@ -33,14 +33,14 @@ enum Source {
 
 impl<'a> Initial<'a> {
     pub(super) fn from_device(config: &'a Qwen2Config, device: &'a Device) -> Self {
-        Self::new(Source::Device, config, device)
+        Self::new(Generator::Device, config, device)
     }
 
     pub(crate) fn from_seed(seed: u64, config: &'a Qwen2Config, device: &'a Device) -> Self {
-        Self::new(Source::Seed { seed, matrices: 0 }, config, device)
+        Self::new(Generator::Seed { seed, matrices: 0 }, config, device)
     }
 
-    fn new(source: Source, config: &'a Qwen2Config, device: &'a Device) -> Self {
+    fn new(source: Generator, config: &'a Qwen2Config, device: &'a Device) -> Self {
         Self { source, config, device }
     }
 
@@ -57,8 +57,8 @@ impl<'a> Initial<'a> {
 
     fn draw(&mut self, shape: [usize; 2], std: f64) -> Tensor<2> {
         match &mut self.source {
-            Source::Device => Tensor::random(shape, Distribution::Normal(0.0, std), self.device),
-            Source::Seed { seed, matrices } => {
+            Generator::Device => Tensor::random(shape, Distribution::Normal(0.0, std), self.device),
+            Generator::Seed { seed, matrices } => {
                 let values = uniform(*seed, *matrices, shape[0] * shape[1], std);
                 *matrices += 1;
                 Tensor::from_data(TensorData::new(values, shape), self.device)

@@ -37,7 +37,7 @@ pub(crate) const PATTERN: &str =
 /// The file comes from a download, and the library panics, hangs or takes gigabytes on some of the
 /// parts that it knows. So only those are accepted that tokenizers of the Qwen2 family have.
 #[derive(Deserialize)]
-struct Parts {
+struct Components {
     normalizer: Option<Value>,
     pre_tokenizer: Option<Value>,
     post_processor: Option<Value>,
@@ -75,7 +75,7 @@ impl Merge {
     }
 }
 
-impl Parts {
+impl Components {
     /// Rejects, by name, features that no tokenizer of the family has.
     fn check(&self) -> Result<(), String> {
         let Self { normalizer, pre_tokenizer, post_processor, decoder, model } = self;
@@ -150,7 +150,7 @@ impl Tokenizer {
     /// As [`from_file`](Self::from_file).
     pub fn from_json(name: &str, text: &[u8]) -> Result<Self, TextError> {
         let refuse = |reason: String| TextError::Tokenizer { name: name.to_owned(), reason };
-        let parts: Parts = serde_json::from_slice(text).map_err(|error| refuse(one_line(&error)))?;
+        let parts: Components = serde_json::from_slice(text).map_err(|error| refuse(one_line(&error)))?;
         parts.check().map_err(refuse)?;
         let mut inner = Inner::from_bytes(text).map_err(|error| refuse(one_line(&*error)))?;
         if !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {

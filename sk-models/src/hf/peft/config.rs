@@ -41,13 +41,13 @@ const WITHOUT_EFFECT: [&str; 13] = [
 
 /// A rule that picks modules: a list of names, or a regular expression over whole paths.
 #[derive(Debug)]
-enum Rule {
+enum ModuleRule {
     Names(Vec<String>),
     Pattern(Regex),
     AllLinear,
 }
 
-impl Rule {
+impl ModuleRule {
     fn new(text: OneOrMany<String>) -> Result<Self, fancy_regex::Error> {
         Ok(match text {
             OneOrMany::Many(names) => Self::Names(names),
@@ -138,8 +138,8 @@ impl Layers {
 /// The settings of an adapter that decide what it computes.
 #[derive(Debug)]
 pub(super) struct AdapterConfig {
-    targets: Rule,
-    excluded: Option<Rule>,
+    targets: ModuleRule,
+    excluded: Option<ModuleRule>,
     layers: Option<Layers>,
     rank: usize,
     alpha: f64,
@@ -246,11 +246,11 @@ impl AdapterConfig {
             return Err(refusal("r", rank.to_string(), "a rank is a whole number from 1 up"));
         }
         Ok(Self {
-            targets: Rule::new(targets).map_err(pattern_error("target_modules"))?,
+            targets: ModuleRule::new(targets).map_err(pattern_error("target_modules"))?,
             excluded: raw
                 .exclude_modules
                 .filter(|rule| !rule.is_empty())
-                .map(Rule::new)
+                .map(ModuleRule::new)
                 .transpose()
                 .map_err(pattern_error("exclude_modules"))?,
             layers,

@@ -8,8 +8,8 @@ use crate::table::Kind;
 /// The classifier score above which a response counts as positive.
 const THRESHOLD: f64 = 0.5;
 
-/// A row of the table.
-struct Row<'a> {
+/// A classifier beside a measure of the judge.
+struct Agreement<'a> {
     classifier: &'a str,
     /// The rubric or the objective.
     judge: String,
@@ -41,7 +41,7 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
                 cells.iter().filter(|cell| (cell.2 > THRESHOLD) == flagged).map(|cell| cell.1).collect()
             };
             let (bootstrap, prompts) = bootstrap(&cells, context);
-            rows.push(Row {
+            rows.push(Agreement {
                 classifier: &classifier.column,
                 judge: measure.name,
                 cells: cells.len(),
