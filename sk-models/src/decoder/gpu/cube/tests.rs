@@ -432,35 +432,38 @@ fn logits_are_looked_at() {
     }
 }
 
+/// Prints the time of a kernel, and checks that its results are finite.
+fn timed<const D: usize>(device: &Device, what: &str, work: impl Fn() -> Tensor<D>) {
+    const TIMES: u32 = 50;
+    let round = |times: u32| {
+        let start = Instant::now();
+        (0..times).for_each(|_| drop(work()));
+        device.sync().expect("the device answers");
+        start.elapsed() / times
+    };
+    round(1);
+    let best = (0..4).map(|_| round(TIMES)).min().expect("four rounds");
+    println!("{what}: {best:.1?}");
+    assert!(work().into_data().iter::<f32>().all(f32::is_finite), "{what}");
+}
+
 /// Prints the times of products and of attention with the shapes of Qwen2.5-7B and Qwen2.5-3B.
 #[test]
-#[ignore = "asserts nothing: it measures a GPU, and takes 4 GB of its memory"]
+#[ignore = "it measures a GPU, and takes 4 GB of its memory"]
 fn kernels_timed() {
-    const TIMES: u32 = 50;
     let Some(device) = device() else { return };
     let half = DType::BF16;
-    let timed = |what: &str, work: &dyn Fn()| {
-        let round = |times: u32| {
-            let start = Instant::now();
-            (0..times).for_each(|_| work());
-            device.sync().expect("the device answers");
-            start.elapsed() / times
-        };
-        round(1);
-        let best = (0..4).map(|_| round(TIMES)).min().expect("four rounds");
-        println!("{what}: {best:.1?}");
-    };
     for (rows, depth, columns) in
         [(672, 3584, 37_888), (672, 18_944, 3584), (1, 3584, 37_888), (7, 3584, 37_888), (7, 18_944, 3584), (7, 2048, 22_016)]
     {
         let (x, weight) =
             (numbers([rows, depth], 1, &device).cast(half), numbers([columns, depth], 2, &device).cast(half).transpose());
-        timed(&format!("{rows} rows × [{depth}, {columns}]"), &|| drop(multiply(&x, &weight)));
+        timed(&device, &format!("{rows} rows × [{depth}, {columns}]"), || multiply(&x, &weight));
     }
     for (rows, depth, columns) in [(672, 3584, 152_064), (7, 2048, 151_936)] {
         let (x, head) =
             (numbers([rows, depth], 1, &device).cast(half), numbers([columns, depth], 2, &device).cast(half).transpose());
-        timed(&format!("{rows} rows × a head [{depth}, {columns}]"), &|| drop(multiply_whole(&x, &head)));
+        timed(&device, &format!("{rows} rows × a head [{depth}, {columns}]"), || multiply_whole(&x, &head));
     }
     let heads = Heads { queries: 16, keys: 2, width: 128 };
     for shared in [72, 2184] {
@@ -469,13 +472,13 @@ fn kernels_timed() {
         let queries = numbers([1, 2, 56, 128], 3, &device).cast(half);
         let cache = numbers([1, 4, room, 128], 4, &device).cast(half);
         let place = place(sight, room, &device);
-        timed(&format!("attention of 7 rows, {room} keys"), &|| {
-            drop(attend(queries.clone(), &cache, heads, 1, sight, &place, half));
+        timed(&device, &format!("attention of 7 rows, {room} keys"), || {
+            attend(queries.clone(), &cache, heads, 1, sight, &place, half)
         });
     }
     for (what, depth, pieces, rank) in [("gate and up", 512, 7, 32), ("down", 512, 37, 16)] {
         let x = numbers([4, pieces, 168, depth], 5, &device);
         let first = numbers([4, pieces, depth, rank], 6, &device);
-        timed(&format!("low-rank products of {what}"), &|| drop(product(x.clone(), first.clone())));
+        timed(&device, &format!("low-rank products of {what}"), || product(x.clone(), first.clone()));
     }
 }
