@@ -50,6 +50,8 @@ struct State {
     corrupt_small: bool,
     /// Whether all small files share one etag, which is not a hash.
     opaque: bool,
+    /// Whether hashes are announced in capital digits.
+    capitals: bool,
     /// Whether range requests are answered with the whole file.
     ignore_ranges: bool,
     /// Whether the redirection leaves out the scheme of the storage host.
@@ -82,6 +84,7 @@ impl FakeHub {
                 respond(stream, "401 Unauthorized", &[], b"");
                 return;
             }
+            let announced = |hash: String| if state.capitals { hash.to_uppercase() } else { hash };
             let listings = ["models", "datasets"].map(|kind| format!("/api/{kind}/{ID}/revision/main"));
             let path = request.path.strip_prefix("/datasets").unwrap_or(&request.path);
             let file = path.strip_prefix(&format!("/{ID}/resolve/{COMMIT}/"));
@@ -94,13 +97,13 @@ impl FakeHub {
                     let storage = if state.without_scheme { storage.trim_start_matches("http:") } else { &storage };
                     let headers = [
                         ("location", format!("{storage}/blob/{name}")),
-                        ("x-linked-etag", format!("\"{}\"", sha256(bytes))),
+                        ("x-linked-etag", format!("\"{}\"", announced(sha256(bytes)))),
                         ("x-linked-size", (bytes.len() as i64 + state.off_by).to_string()),
                     ];
                     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
                     respond(stream, "302 Found", &headers, b"");
                 } else {
-                    let etag = format!("\"{}\"", if state.opaque { "v1".to_owned() } else { git_blob(bytes) });
+                    let etag = format!("\"{}\"", if state.opaque { "v1".to_owned() } else { announced(git_blob(bytes)) });
                     let mut bytes = bytes.clone();
                     if state.corrupt_small {
                         bytes[0] ^= 1;
@@ -345,6 +348,13 @@ fn files_with_one_etag_are_kept_apart() {
         assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), *bytes, "{name}");
     }
     assert!(snapshot.join("config.json").exists() && snapshot.join("tokenizer.json").exists());
+}
+
+#[test]
+fn a_hash_may_be_announced_in_capital_digits() {
+    let fake = FakeHub::start(State { files: sharded(), capitals: true, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    assert!(fake.hub(cache.path()).resolve(ID, &mut ()).unwrap().join("config.json").exists());
 }
 
 #[test]
