@@ -187,6 +187,15 @@ fn weights_that_differ_by_rounding_are_one_point() {
 }
 
 #[test]
+fn weights_that_are_printed_alike_have_their_own_f1() {
+    let report = report(&small().replace(",1,0,0,", ",0.504,0.496,0,").replace(",0,0,1,", ",0.501,0.499,0,"));
+    let table = report.table("configurations").unwrap();
+    let ours = table.columns.iter().position(|column| column.heading == "ours").unwrap();
+    assert_eq!(table.rows[0][0], table.rows[1][0]);
+    assert_ne!(table.rows[0][ours], table.rows[1][ours]);
+}
+
+#[test]
 fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
     // The table after `judge --rubrics helpfulness,harmfulness`: honesty was not judged.
     let blank = |line: &str| {
