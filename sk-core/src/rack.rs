@@ -29,7 +29,7 @@ impl Instruction {
         [&self.tokens, rest].concat()
     }
 
-    /// Returns by how many tokens the policy's context is longer.
+    /// Returns the number of tokens that the instruction adds to the context.
     #[must_use]
     pub fn extra(&self) -> usize {
         self.tokens.len().saturating_sub(self.opening)

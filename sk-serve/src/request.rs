@@ -68,7 +68,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Returns by how many tokens the longest context with an instruction exceeds the one without.
+    /// Returns the most tokens that an instruction adds to the context.
     pub(crate) fn extra(&self) -> usize {
         self.instructions.iter().map(|(_, instruction)| instruction.extra()).max().unwrap_or(0)
     }

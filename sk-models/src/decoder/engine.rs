@@ -37,7 +37,7 @@ pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
     fn paces_agree(&self) -> bool;
 }
 
-/// An inference engine: a model with weights that are prepared for inference.
+/// An inference engine: a model whose weights are laid out for a device.
 ///
 /// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none.
 /// Every lane reads the same rows, each with its own keys and values. Results are bit-identical

@@ -148,7 +148,7 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Returns by how many tokens the longest context of a lane exceeds that of the backbone.
+    /// Returns the most tokens that an instruction adds to the context.
     fn extra(&self) -> usize {
         let lanes = self.instructions.iter().filter_map(|(lane, _)| self.instructed.get(lane));
         lanes.map(|instruction| instruction.extra()).max().unwrap_or(0)
