@@ -1,6 +1,7 @@
 //! Output of commands: files, and values as JSON.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
@@ -11,6 +12,11 @@ use crate::Error;
 /// Writes a file atomically: after an error, the old file is unchanged.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
     whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
+}
+
+/// Prints a text and a line break on standard output.
+pub(crate) fn print(text: impl Display) -> Result<(), Error> {
+    writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
 }
 
 /// Returns a value as JSON on one line.

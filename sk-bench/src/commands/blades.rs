@@ -17,7 +17,7 @@ use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use super::train::Bar;
 use crate::progress::Loading;
 use crate::shell::word;
-use crate::{Error, output, terminal};
+use crate::{Error, message, output, terminal};
 use sk_report::grid::Grid;
 
 const EXAMPLES: &str = "\
@@ -154,11 +154,11 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         let PreferenceArg { name, source } = preference;
         let folder = args.output.join(name);
         if let Some(record) = kept {
-            eprintln!("blade {name} ({} of {}): kept", place + 1, args.preferences.len());
+            message::note(&format!("blade {name} ({} of {}): kept", place + 1, args.preferences.len()));
             records.push(record);
             continue;
         }
-        eprintln!("blade {name} ({} of {}), from {source}", place + 1, args.preferences.len());
+        message::note(&format!("blade {name} ({} of {}), from {source}", place + 1, args.preferences.len()));
         let options = args.options(&model, sources, &folder)?;
         let mut progress = Bar::new("step", args.steps);
         let report = train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
@@ -169,8 +169,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         output::write(&path, output::pretty_json(&record)?)?;
         records.push(record);
     }
-    println!("{}\n\nTry them:\n{}", args.table(&records).render(terminal::columns()), args.command());
-    Ok(())
+    output::print(format_args!("{}\n\nTry them:\n{}", args.table(&records).render(terminal::columns()), args.command()))
 }
 
 impl BladesArgs {

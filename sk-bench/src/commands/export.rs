@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sk_models::assets;
 
-use crate::{Error, output};
+use crate::{Error, message, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Error> {
         for (file, bytes) in assets::files(&source) {
             output::write(&directory.join(file), bytes)?;
         }
-        anstream::eprintln!("wrote {}", directory.display());
+        message::note(&format!("wrote {}", directory.display()));
     }
     Ok(())
 }

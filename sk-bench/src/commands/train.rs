@@ -30,11 +30,11 @@ use sk_models::{
     },
 };
 
-use crate::Error;
 use crate::args::choice;
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
+use crate::{Error, output};
 
 pub use head::HeadArgs;
 pub use judge::JudgeModelArgs;
@@ -336,17 +336,17 @@ fn text(args: &TextArgs) -> Result<(), Error> {
     std::fs::create_dir_all(&args.output).map_err(|source| TrainError::Io { path: folder, source })?;
     let path = args.output.join("dialogues.jsonl.gz");
     write_rows(&path, grammar.dialogues(args.seed).take(args.dialogues))?;
-    println!("{} in {}", counted(args.dialogues, "dialogue"), path.display());
+    output::print(format_args!("{} in {}", counted(args.dialogues, "dialogue"), path.display()))?;
     for axis in grammar.axes() {
         let path = args.output.join(format!("pairs-{axis}.jsonl.gz"));
         write_rows(&path, grammar.pairs(axis, args.seed)?.take(args.pairs))?;
-        println!("{} in {}", counted(args.pairs, "pair"), path.display());
+        output::print(format_args!("{} in {}", counted(args.pairs, "pair"), path.display()))?;
     }
     Ok(())
 }
 
 fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {
-    let output = args.output.clone();
+    let folder = args.output.clone();
     let tokenizer = train_tokenizer(&TokenizerOptions {
         sources: args.data,
         exclude: args.exclude,
@@ -355,8 +355,7 @@ fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {
         held_out: args.held_out,
         max_length: args.max_length,
     })?;
-    println!("{} entries in {}", tokenizer.get_vocab_size(true), output.display());
-    Ok(())
+    output::print(format_args!("{} entries in {}", tokenizer.get_vocab_size(true), folder.display()))
 }
 
 fn lm(args: LmArgs) -> Result<(), Error> {
@@ -453,8 +452,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         let pairs = unseen_pairs(&options)?;
         let count = pairs.len();
         write_rows(&path, pairs)?;
-        println!("{} in {}", counted(count, "pair"), path.display());
-        return Ok(());
+        return output::print(format_args!("{} in {}", counted(count, "pair"), path.display()));
     }
     let device = args.device.open()?;
     let mut progress = Bar::new("step", args.steps);

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{assert_refused, copy_of, run, stderr, stdout};
+use crate::common::{assert_refused, copy_of, program, run, stderr, stdout};
 
 /// Each axis with the word of the chosen side of its pairs and the word of the rejected side.
 const AXES: [(&str, &str, &str); 3] =
@@ -43,6 +43,19 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> Output {
     let path = |name: &str| folder.join(name).display().to_string();
     let (data, output) = (path("pairs.jsonl"), path(name));
     run(["train", "judge", "--data", &data, "-o", &output].into_iter().chain(more.iter().copied()))
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_of_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let pair = |i: usize| json!({"prompt": format!("Question {i}?"), "chosen": "Gladly.", "rejected": "Whatever."}).to_string();
+    fs::write(folder.path().join("pairs.jsonl"), (0..80).map(pair).collect::<Vec<_>>().join("\n")).unwrap();
+    let mut train = program();
+    train.current_dir(&folder).args(["train", "judge", "--data", "pairs.jsonl", "-o", "judge", "--bits", "10"]);
+    let mut child = train.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
 }
 
 /// Two schemes at three weight vectors on two prompts. `steered` says the good word of the axis

@@ -11,7 +11,7 @@ use sk_models::{
 };
 
 use super::{attribute, progress};
-use crate::Error;
+use crate::{Error, output};
 
 /// Settings of `train discriminator` and `train reward-head`.
 #[derive(Debug, Args)]
@@ -86,6 +86,5 @@ pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
     let mut progress = progress::Bar::new("completion", 0);
     let report = train_head(&options, &device, &mut |event| progress.head(event))?;
     progress.finish();
-    println!("{report}");
-    Ok(())
+    output::print(report)
 }

@@ -7,7 +7,7 @@ use sk_models::train::{
 };
 
 use super::attribute;
-use crate::Error;
+use crate::{Error, output};
 
 /// Settings of `train judge`.
 #[derive(Debug, Args)]
@@ -57,6 +57,5 @@ pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
         iterations: args.iterations,
     };
     // This usually takes seconds, so no progress is shown.
-    println!("{}", train_judge(&options, &mut |_, _| {})?);
-    Ok(())
+    output::print(train_judge(&options, &mut |_, _| {})?)
 }
