@@ -20,27 +20,8 @@ use crate::progress::Loading;
 use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, message};
 
+pub use crate::args::Sources;
 pub(crate) use heads::check as check_heads;
-
-/// The models to run, and their device.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sources {
-    /// Directory or hub id of the backbone, or server addresses. If `None`, the bundled backbone.
-    pub backbone: Option<String>,
-    /// Directory or hub id of the drafter, or server addresses. If `None`, the backbone drafts for
-    /// itself; with the bundled backbone, the bundled drafter is used.
-    pub drafter: Option<String>,
-    /// Directory of the tokenizer of models behind servers.
-    pub tokenizer: Option<PathBuf>,
-    /// Adapters.
-    pub blades: Vec<Source>,
-    /// Heads on the backbone.
-    pub heads: Vec<Source>,
-    /// The device.
-    pub device: DeviceName,
-    /// The precision of backbone and drafter.
-    pub precision: Precision,
-}
 
 impl Sources {
     /// Returns the options of local models, without adapters and heads.

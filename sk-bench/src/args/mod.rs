@@ -11,7 +11,7 @@ mod random;
 mod steering;
 
 pub(crate) use choice::{choice, one_of};
-pub use model::ModelArgs;
+pub use model::Sources;
 pub(crate) use output::{FEW, at_most, positive};
 pub use output::{GenerationArgs, OutputArgs};
 pub use prompt::PromptArgs;

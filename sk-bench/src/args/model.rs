@@ -4,12 +4,12 @@ use clap::Args;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 
-use crate::models::{Source, Sources};
+use crate::models::Source;
 
 /// Which models run, and where.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = "Models")]
-pub struct ModelArgs {
+pub struct Sources {
     /// Backbone: a directory in Hugging Face format, a hub id, or addresses of servers.
     ///
     /// Without it, the model that ships with the program is used, with its drafter and blades. A
@@ -56,12 +56,4 @@ pub struct ModelArgs {
     /// hundredths of a nat. int8 runs on the CPU only. Blades stay in f32.
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]
     pub precision: Precision,
-}
-
-impl ModelArgs {
-    /// Converts the options to plain data.
-    pub fn sources(&self) -> Sources {
-        let Self { backbone, drafter, tokenizer, blades, heads, device, precision } = self.clone();
-        Sources { backbone, drafter, tokenizer, blades, heads, device, precision }
-    }
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
 
-use super::model::ModelArgs;
+use super::model::Sources;
 use super::output::positive;
 use crate::scheme::{Convention, FieldEdit, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec, Steering, parameters};
 
@@ -131,7 +131,7 @@ impl SteeringArgs {
     ///
     /// # Errors
     /// As [`Steering::spec`].
-    pub fn scheme(&self, models: &ModelArgs) -> Result<SchemeSpec, SchemeError> {
-        self.steering().spec(models.sources().are_shipped())
+    pub fn scheme(&self, models: &Sources) -> Result<SchemeSpec, SchemeError> {
+        self.steering().spec(models.are_shipped())
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::generate::conversation;
-use crate::args::{GenerationArgs, ModelArgs, PromptArgs, SteeringArgs};
+use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs};
 use crate::models;
 use crate::pool::{
     ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
@@ -70,7 +70,7 @@ pub struct ArmsArgs {
     #[command(flatten)]
     generation: GenerationArgs,
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
     /// Write a trace: one JSON object per step, in lines, with what each arm makes of it.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     trace: Option<PathBuf>,
@@ -139,12 +139,12 @@ impl ArmsArgs {
     /// Returns the arms, all of which share the candidates of the scheme.
     fn arms(&self, name: &str, config: &SchemeSpec) -> Result<Vec<PlannedArm>, Error> {
         if self.arms.is_empty() {
-            return Ok(companions(name, config, &self.steering.steering(), &self.models.sources(), self.replay.is_some())?);
+            return Ok(companions(name, config, &self.steering.steering(), &self.models, self.replay.is_some())?);
         }
         let mut names = BTreeSet::from([name.to_owned()]);
         let mut arms = Vec::with_capacity(self.arms.len());
         for arm in &self.arms {
-            let arm = arm.plan(&self.steering.steering(), &self.models.sources(), Path::new(""))?;
+            let arm = arm.plan(&self.steering.steering(), &self.models, Path::new(""))?;
             same_candidates(name, config, &arm)?;
             if !names.insert(arm.name.clone()) {
                 return Err(PoolError::Names { name: arm.name }.into());
@@ -165,7 +165,7 @@ impl ArmsArgs {
     ) -> Result<String, Error> {
         let prompt = self.prompt.read()?;
         let mut loading = Loading::new(self.quiet);
-        let (host, adapters) = models::load_pool(&self.models.sources(), config, arms, &mut loading)?;
+        let (host, adapters) = models::load_pool(&self.models, config, arms, &mut loading)?;
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
         let mut session =
             session::open(&host, config, host.heads(), &Adapters::from_iter(adapters), self.generation.seed)?.with_arms(built);

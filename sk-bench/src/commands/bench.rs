@@ -23,7 +23,7 @@ use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
 use crate::Models;
-use crate::args::{FEW, ModelArgs, RandomArgs, SteeringArgs, at_most, positive};
+use crate::args::{FEW, RandomArgs, Sources, SteeringArgs, at_most, positive};
 use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
@@ -104,7 +104,7 @@ pub struct BenchArgs {
     #[arg(long, help_heading = "Measurement")]
     json: bool,
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
     #[command(flatten)]
     random: RandomArgs,
     #[command(flatten)]
@@ -134,7 +134,7 @@ struct Subject<'a> {
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
-    let text = if args.models.sources().are_remote() {
+    let text = if args.models.are_remote() {
         output::shown(&remote::measure(args, &mut loading)?, args.json)?
     } else {
         let report = Subject::load(args, &mut loading)?.measure(load_average, &loading)?;
@@ -158,7 +158,7 @@ impl BenchArgs {
 
 impl<'a> Subject<'a> {
     fn load(args: &'a BenchArgs, loading: &mut Loading) -> Result<Self, Error> {
-        let shipped = args.models.sources().are_shipped() && args.random.backbone_config.is_none();
+        let shipped = args.models.are_shipped() && args.random.backbone_config.is_none();
         let mut config = args.scheme(shipped)?;
         let start = Instant::now();
         let (mut models, mut adapters) = match &args.random.backbone_config {
@@ -177,7 +177,7 @@ impl<'a> Subject<'a> {
                     loading,
                 )?
             }
-            None => models::load_here(&args.models.sources(), &mut config, &mut [], loading)?,
+            None => models::load_here(&args.models, &mut config, &mut [], loading)?,
         };
         args.steering.steering().check_effect(&config)?;
         models.backbone.device().sync().map_err(|error| sk_models::engine::EngineError::Device { message: error.to_string() })?;

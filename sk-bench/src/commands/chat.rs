@@ -11,7 +11,7 @@ use std::path::Path;
 use clap::Args;
 use sk_core::{AlignmentSpec, Seat};
 
-use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
+use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs};
 use crate::commands::generate;
 use crate::models::{self, Source, check_heads};
 use crate::plural::counted;
@@ -47,7 +47,7 @@ pub struct ChatArgs {
     #[command(flatten)]
     generation: GenerationArgs,
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -81,7 +81,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
-    let (host, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
+    let (host, adapters) = models::load(&args.models, &mut config, &mut loading)?;
     let seed = args.generation.seed;
     let adapters = Adapters::from_iter(adapters);
     let session = session::open(&host, &config, host.heads(), &adapters, seed)?;

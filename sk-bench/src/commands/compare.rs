@@ -8,7 +8,7 @@ use serde::Serialize;
 use sk_report::grid::Grid;
 
 use super::generate::conversation;
-use crate::args::{GenerationArgs, ModelArgs, OperatingArgs, PromptArgs};
+use crate::args::{GenerationArgs, OperatingArgs, PromptArgs, Sources};
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{NamedWeights, SchemeSpec};
@@ -50,7 +50,7 @@ pub struct CompareArgs {
     #[command(flatten)]
     generation: GenerationArgs,
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
     /// Print JSON instead of a table.
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -78,19 +78,21 @@ struct Column {
 /// # Errors
 /// If the input is invalid, a model cannot be loaded, or a step fails.
 pub fn run(args: &CompareArgs) -> Result<(), Error> {
-    let sources = args.models.sources();
     let schemes: Vec<Option<PathBuf>> =
         if args.schemes.is_empty() { vec![None] } else { args.schemes.iter().cloned().map(Some).collect() };
     let mut arms = Vec::new();
     for scheme in &schemes {
         let name = scheme.as_ref().map_or_else(String::new, |scheme| scheme.display().to_string());
-        arms.push(PlannedArm { name, config: args.operating.steering(Vec::new(), scheme.clone()).spec(sources.are_shipped())? });
+        arms.push(PlannedArm {
+            name,
+            config: args.operating.steering(Vec::new(), scheme.clone()).spec(args.models.are_shipped())?,
+        });
     }
     // The reference scheme scores every answer with every blade.
-    let mut reader = args.operating.steering(Vec::new(), None).spec(sources.are_shipped())?;
+    let mut reader = args.operating.steering(Vec::new(), None).spec(args.models.are_shipped())?;
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.quiet);
-    let (host, adapters) = models::load_pool(&sources, &mut reader, &mut arms, &mut loading)?;
+    let (host, adapters) = models::load_pool(&args.models, &mut reader, &mut arms, &mut loading)?;
 
     let mut plans: Vec<(Option<PathBuf>, NamedWeights, SchemeSpec)> = Vec::new();
     for (scheme, PlannedArm { config, .. }) in schemes.iter().zip(arms) {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 
-use crate::args::{GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
+use crate::args::{GenerationArgs, OutputArgs, PromptArgs, Sources, SteeringArgs};
 use crate::models;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -43,7 +43,7 @@ pub struct GenerateArgs {
     #[command(flatten)]
     generation: GenerationArgs,
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
     #[command(flatten)]
     output: OutputArgs,
     /// Print one JSON object at the end instead of the text as it comes.
@@ -79,7 +79,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     }
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
-    let (host, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
+    let (host, adapters) = models::load(&args.models, &mut config, &mut loading)?;
     args.steering.steering().check_effect(&config)?;
     let seed = args.generation.seed;
     let mut session = session::open(&host, &config, host.heads(), &Adapters::from_iter(adapters), seed)?;

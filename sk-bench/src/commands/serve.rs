@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use sk_serve::host::Adapters;
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
-use crate::args::{ModelArgs, SteeringArgs, choice, positive};
+use crate::args::{Sources, SteeringArgs, choice, positive};
 use crate::progress::Loading;
 use crate::{DialogueFraming, Error, message, models};
 
@@ -124,7 +124,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     steering: SteeringArgs,
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
 }
 
 /// Runs the server.
@@ -234,9 +234,8 @@ impl ServeArgs {
 
     /// Loads the models.
     fn service(&self, config: &mut SchemeSpec) -> Result<Service, Error> {
-        let sources = self.models.sources();
         let mut loading = Loading::new(false);
-        let (host, adapters) = models::load(&sources, config, &mut loading)?;
+        let (host, adapters) = models::load(&self.models, config, &mut loading)?;
         drop(loading);
         let framing = self.framing.of(&host, self.steering.operating.convention)?;
         let names = adapters.iter().map(|(name, _)| name.clone()).collect();
@@ -255,9 +254,9 @@ impl ServeArgs {
             rack: Adapters::from_iter(adapters),
             adapters: names,
             adapter_folder: self.adapters.clone(),
-            instructions: sources.blades.iter().filter_map(instruction).collect(),
+            instructions: self.models.blades.iter().filter_map(instruction).collect(),
             steering: self.steering.steering(),
-            shipped: sources.are_shipped(),
+            shipped: self.models.are_shipped(),
             framing,
             name: self.name.clone(),
             limits: Limits { memory, ..self.limits() },

@@ -10,7 +10,7 @@ use clap::Parser;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_bench::Loading;
-use sk_bench::args::{ModelArgs, SteeringArgs};
+use sk_bench::args::{Sources, SteeringArgs};
 use sk_bench::scheme::SHIPPED;
 use sk_core::{Context, Scheme, StepTrace, TokenId};
 use sk_models::engine::{Instruction, InstructionRack};
@@ -40,7 +40,7 @@ const PROMPT: &[u8] = b"\n\nHuman: Why?\n\nAssistant:";
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
     #[command(flatten)]
     steering: SteeringArgs,
 }
@@ -67,7 +67,7 @@ impl Run {
         let steering = if needs_blades { vec!["--weights".to_owned(), weights] } else { Vec::new() };
         let args = Args::parse_from(args.chain(steering).chain(options.iter().map(|&option| option.to_owned())));
         let mut config = args.steering.scheme(&args.models).unwrap();
-        let (host, adapters) = sk_bench::models::load(&args.models.sources(), &mut config, &mut Loading::new(true)).unwrap();
+        let (host, adapters) = sk_bench::models::load(&args.models, &mut config, &mut Loading::new(true)).unwrap();
         let instructions = InstructionRack::default();
         for (lane, text) in lanes {
             instructions.insert(*lane, Instruction::new(0, text.bytes().map(TokenId::from).collect()));

@@ -70,7 +70,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
         return Err(Error::Remote { option, reason: "it does not apply to models on servers; leave it out" });
     }
     let mut config = args.scheme(false)?;
-    let (host, adapters) = models::load(&args.models.sources(), &mut config, loading)?;
+    let (host, adapters) = models::load(&args.models, &mut config, loading)?;
     args.steering.steering().check_effect(&config)?;
     let (blades, adapters) = (adapters.len(), Adapters::from_iter(adapters));
     let prompt: Vec<TokenId> = host.tokenizer().encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();

@@ -7,12 +7,10 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use sk_core::TokenId;
-use sk_models::decoder::Precision;
-use sk_models::device::DeviceName;
 use sk_models::lora::LoraAdapter;
 
 use crate::Models;
-use crate::args::{ModelArgs, SteeringArgs, positive};
+use crate::args::{Sources, SteeringArgs, positive};
 use crate::models;
 use crate::plural::counted;
 use crate::pool::PlannedArm;
@@ -47,7 +45,7 @@ pub(super) struct MeasureArgs {
     #[arg(long, default_value_t = 42, requires = "measure")]
     seed: u64,
     #[command(flatten)]
-    models: ModelArgs,
+    models: Sources,
 }
 
 /// The report of all measurements.
@@ -91,7 +89,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     for scheme in schemes {
         let steering = SteeringArgs { scheme: Some(scheme.name.into()), ..SteeringArgs::default() };
         let config = steering.scheme(&args.models)?;
-        let skipped = models::resolve(&args.models.sources(), &config).err().map(|error| message::joined(&error.to_string()));
+        let skipped = models::resolve(&args.models, &config).err().map(|error| message::joined(&error.to_string()));
         rows.push(SchemeCost {
             scheme: scheme.name.to_owned(),
             passes: config.passes().to_string(),
@@ -108,7 +106,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         return Err(Error::Usage(reason));
     };
     let mut loading = Loading::new(false);
-    let (mut models, adapters) = models::load_here(&args.models.sources(), &mut first.config, others, &mut loading)?;
+    let (mut models, adapters) = models::load_here(&args.models, &mut first.config, others, &mut loading)?;
     models.end_of_text.clear();
     let prompt: Vec<TokenId> = models.tokenizer.encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
     let (tokens, limit) = (prompt.len() + args.new_tokens, models.context_limit());
@@ -149,9 +147,7 @@ impl MeasureArgs {
     /// Returns whether models, a device or a precision are given without `--measure`, to which
     /// alone they apply.
     pub(super) fn are_idle(&self) -> bool {
-        let ModelArgs { backbone, drafter, tokenizer, blades, heads, device, precision } = &self.models;
-        let given = backbone.is_some() || tokenizer.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty();
-        !self.measure && (given || *device != DeviceName::default() || *precision != Precision::default())
+        !self.measure && self.models != Sources::default()
     }
 
     fn steered(
