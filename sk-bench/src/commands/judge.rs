@@ -7,7 +7,6 @@ mod options;
 mod progress;
 mod summary;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -15,8 +14,7 @@ use clap::{Args, Subcommand};
 use crate::judge::candidates::{informativeness, read_candidates};
 use crate::judge::run::{Outcome, Panel, judge_all};
 use crate::judge::{
-    Cached, ChatJudge, Journal, Judge, JudgeError, Objectives, OfflineJudge, Structure, frontier_csv, read_judged,
-    read_responses, retest,
+    Cached, ChatJudge, Journal, Judge, JudgeError, Objectives, Structure, frontier_csv, read_judged, read_responses, retest,
 };
 use crate::record_file::same_file;
 use crate::{Error, interrupt, message, output};
@@ -133,12 +131,6 @@ pub fn run(args: &JudgeArgs) -> Result<(), Error> {
     }
 }
 
-/// The judge.
-enum Asked {
-    Offline(Box<OfflineJudge>),
-    Server(Box<ChatJudge>),
-}
-
 /// What to judge.
 enum Task {
     /// Responses.
@@ -160,13 +152,6 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     if same_file(&options.responses, &options.output) {
         return Err(JudgeError::Collision { path: options.output.clone() }.into());
     }
-    // Create the judge before the file of judgements, so that no file is created if the server
-    // cannot be reached.
-    let judge = match options.offline_judge(&objectives)? {
-        Some(judge) => Asked::Offline(Box::new(judge)),
-        None => Asked::Server(Box::new(options.judge()?)),
-    };
-    let (journal, earlier) = Journal::open(&options.output)?;
     let panel = Panel {
         responses: &responses,
         objectives: &objectives,
@@ -174,21 +159,33 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
         passes: 0..passes,
         concurrency: options.concurrency,
     };
-    interrupt::listen();
-    let ask = |judge: &dyn Judge| ask(&panel, judge, &journal, earlier, options.quiet);
-    let (outcome, cached) = match (judge, options.cache_directory()) {
+    let ask = |judge: &dyn Judge| -> Result<Outcome, Error> {
+        // Create the file of judgements after the judge, so that there is none if the server cannot
+        // be reached.
+        let (journal, earlier) = Journal::open(&options.output)?;
+        interrupt::listen();
+        let progress = Progress::new(options.quiet);
+        let outcome = judge_all(&panel, judge, &journal, earlier, &progress);
+        progress.finish();
+        Ok(outcome?)
+    };
+    let (outcome, cached) = if let Some(judge) = options.offline_judge(&objectives)? {
         // The offline judge is as fast as a cache.
-        (Asked::Offline(judge), _) => (ask(&*judge)?, 0),
-        (Asked::Server(chat), Some(directory)) => {
-            let judge = Cached::new(*chat, &directory)?;
-            let outcome = ask(&judge)?;
-            note_structure(judge.inner(), options);
-            (outcome, judge.hits())
-        }
-        (Asked::Server(chat), None) => {
-            let outcome = ask(&*chat)?;
-            note_structure(&chat, options);
-            (outcome, 0)
+        (ask(&judge)?, 0)
+    } else {
+        let chat = options.judge()?;
+        match options.cache_directory() {
+            Some(directory) => {
+                let judge = Cached::new(chat, &directory)?;
+                let outcome = ask(&judge)?;
+                note_structure(judge.inner(), options);
+                (outcome, judge.hits())
+            }
+            None => {
+                let outcome = ask(&chat)?;
+                note_structure(&chat, options);
+                (outcome, 0)
+            }
         }
     };
     let total = responses.len() * rubrics.len() * passes as usize;
@@ -204,24 +201,11 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
             output::shown(&Candidates { steps, candidates, unanswered: outcome.unanswered, blades }, options.json)
         }
     };
-    writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)?;
+    output::print(text?)?;
     match outcome.trouble {
         Some(trouble) => Err(JudgeError::Incomplete { unanswered: outcome.unanswered, total, first: Box::new(trouble) }.into()),
         None => Ok(()),
     }
-}
-
-fn ask(
-    panel: &Panel<'_>,
-    judge: &dyn Judge,
-    journal: &Journal,
-    earlier: Vec<crate::judge::Judged>,
-    quiet: bool,
-) -> Result<Outcome, Error> {
-    let progress = Progress::new(quiet);
-    let outcome = judge_all(panel, judge, journal, earlier, &progress);
-    progress.finish();
-    Ok(outcome?)
 }
 
 /// Prints a note if the server does not support a JSON schema.
@@ -256,5 +240,5 @@ fn rubrics(objectives: Option<&Path>, json: bool, toml: bool) -> Result<(), Erro
         (_, true) => toml::to_string(&objectives).map_err(|error| Error::Output(std::io::Error::other(error))),
         _ => Ok(summary::rubrics_text(&objectives)),
     };
-    writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)
+    output::print(text?)
 }
