@@ -59,10 +59,10 @@ pub struct CertifyArgs {
     /// Aggregator, as in a scheme file: thurstone, unless a scheme says otherwise.
     ///
     /// Scores enter as they are; those of the tournament are standardised, as published.
-    #[arg(long, value_name = "KIND", value_parser = aggregator_kind, help_heading = "Scheme")]
+    #[arg(long, value_name = "KIND", value_parser = |name: &str| kind_named("aggregator", name), help_heading = "Scheme")]
     aggregator: Option<String>,
     /// Selector, as in a scheme file: softmax, unless a scheme says otherwise.
-    #[arg(long, value_name = "KIND", value_parser = selector_kind, help_heading = "Scheme")]
+    #[arg(long, value_name = "KIND", value_parser = |name: &str| kind_named("selector", name), help_heading = "Scheme")]
     selector: Option<String>,
     /// T of the selector: 1 for softmax and 8 for champion, unless a scheme says otherwise.
     #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Scheme")]
@@ -133,14 +133,6 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     let written = if args.json { writeln!(out, "{:#}", serde_json::json!(report)) } else { write!(out, "{report}") };
     written.map_err(Error::Output)?;
     report.fault().map_or(Ok(()), |reason| Err(Error::Unsound { reason }))
-}
-
-fn aggregator_kind(name: &str) -> Result<String, String> {
-    kind_named("aggregator", name)
-}
-
-fn selector_kind(name: &str) -> Result<String, String> {
-    kind_named("selector", name)
 }
 
 impl CertifyArgs {

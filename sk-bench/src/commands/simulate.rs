@@ -4,11 +4,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::args::choice;
-use crate::{Error, output, suggest, terminal};
+use crate::{Error, output, terminal};
 use sk_report::simulate::{Breakage, Exhibit, STUDIES, exhibits, page};
 use sk_report::table::Table;
 
@@ -34,7 +35,7 @@ zero σ), frontier (Theorem 3 iii).";
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct SimulateArgs {
     /// Only this study; may be given several times.
-    #[arg(long = "study", value_name = "NAME")]
+    #[arg(long = "study", value_name = "NAME", value_parser = PossibleValuesParser::new(STUDIES))]
     studies: Vec<String>,
     /// Seeds every draw.
     #[arg(long, default_value_t = 42)]
@@ -64,20 +65,15 @@ enum TableFormat {
 /// Runs the studies and prints their tables, or writes them as a page.
 ///
 /// # Errors
-/// If a datum contradicts a theorem, a study does not exist, or the output cannot be written.
+/// If a datum contradicts a theorem, `--break` changes no study that is run, or the output cannot be written.
 pub fn run(args: &SimulateArgs) -> Result<(), Error> {
-    if let Some(name) = args.studies.iter().find(|name| !STUDIES.contains(&name.as_str())) {
-        return Err(Error::Usage(format!("unknown study \"{name}\"; {}", suggest::hint(name, &STUDIES))));
-    }
-    if let Some(broken) =
-        args.broken.filter(|broken| !args.studies.is_empty() && !args.studies.iter().any(|name| name == broken.study()))
-    {
+    let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
+    if let Some(broken) = args.broken.filter(|broken| !wanted(broken.study())) {
         return Err(Error::Usage(format!(
             "--break changes the study {}, which --study does not select; select it too",
             broken.study()
         )));
     }
-    let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
     let exhibits = exhibits(args.seed, wanted, args.broken)?;
     match &args.html {
         Some(path) => output::write(path, page(&exhibits, args.seed).html()?),

@@ -30,7 +30,7 @@ use sk_models::{
     },
 };
 
-use crate::args::choice;
+use crate::args::{choice, one_of};
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -237,7 +237,8 @@ pub struct DpoArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceName,
     /// Layers to change
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = target,
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_possible_values = true,
+        value_parser = one_of(Target::ALL.map(|target| (target.name().into(), target))),
         default_value = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj")]
     targets: Vec<Target>,
     /// Rank of each change
@@ -298,14 +299,6 @@ pub struct DpoArgs {
     /// see, to a .jsonl or .jsonl.gz file
     #[arg(long, value_name = "FILE")]
     unseen: Option<PathBuf>,
-}
-
-/// Parses a layer's module name.
-fn target(name: &str) -> Result<Target, String> {
-    Target::from_name(name).ok_or_else(|| {
-        let known: Vec<_> = Target::ALL.into_iter().map(Target::name).collect();
-        format!("expected one of {}", known.join(", "))
-    })
 }
 
 /// Returns the attribute of a head or a judge: the given one, or the name of its directory.

@@ -68,7 +68,7 @@ fn the_page_holds_every_figure_and_nothing_half_done() {
 
 #[test]
 fn a_study_that_does_not_exist_is_refused() {
-    assert_refused(&run(["simulate", "--study", "contaminatoin"]), &["did you mean \"contamination\"?"]);
+    assert_refused(&run(["simulate", "--study", "contaminatoin"]), &["contaminatoin", "a similar value exists: 'contamination'"]);
 }
 
 #[test]

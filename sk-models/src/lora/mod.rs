@@ -65,12 +65,6 @@ impl Target {
         format!("{parent}.{}", self.name())
     }
 
-    /// Returns the target with the given module name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|target| target.name() == name)
-    }
-
     /// Returns the input and output width of the frozen layer.
     #[must_use]
     pub fn dims(self, config: &Qwen2Config) -> (usize, usize) {
