@@ -28,9 +28,9 @@ use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
     Axis, AxisArg, AxisReport, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Reconfiguration, Roofs, Steered,
-    TEXT, frozen, sweep,
+    TEXT, frozen, prompt, sweep,
 };
-use crate::scheme::{GranularitySpec, SchemeSpec};
+use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 use crate::{Error, memory, output};
 use report::{BenchReport, Generations, Kernels, OpponentReport, Turn, WarmUp};
 
@@ -185,11 +185,7 @@ impl<'a> Subject<'a> {
         models.end_of_text.clear();
 
         let text = models.tokenizer.encode(TEXT)?;
-        let prompt: Vec<TokenId> = text.iter().copied().cycle().take(args.prompt_tokens).collect();
-        let limit = models.context_limit();
-        if prompt.len() + args.new_tokens > limit {
-            return Err(Error::NoRoom { prompt: prompt.len(), new: args.new_tokens, limit });
-        }
+        let prompt = prompt(&text, args.prompt_tokens, args.new_tokens, models.context_limit())?;
         let blades = adapters.len();
         let swept = args.sweep.iter().filter(|arg| arg.axis == Axis::Blades).flat_map(|arg| arg.values.iter().copied());
         for index in blades..swept.max().unwrap_or(0) {
@@ -207,28 +203,26 @@ impl<'a> Subject<'a> {
         // Read the peak now: the measurements of the device below allocate their own buffers.
         let peak_memory = memory::peak_on(&self.models.backbone.device());
         let mut roofs = Roofs::default();
-        let mut opponents: Vec<Opponent> = args.against.iter().map(Opponent::new).collect();
-        let mut answers = vec![Vec::with_capacity(args.repeat); opponents.len()];
-        let mut turns = Vec::with_capacity(args.repeat);
+        let mut opponents: Vec<_> = args.against.iter().map(|command| (Opponent::new(command), Vec::new())).collect();
+        let mut turns = Vec::new();
         for i in 0..args.repeat {
             loading.show(&format!("run {} of {}", i + 1, args.repeat));
             roofs.measure(&self.models);
             turns.push(self.turn()?);
-            for (opponent, answers) in opponents.iter_mut().zip(&mut answers) {
+            for (opponent, answers) in &mut opponents {
                 answers.push(opponent.measure()?);
             }
         }
-        let against = opponents.iter().zip(&answers);
-        let report =
-            |(opponent, answers): (&Opponent, &Vec<_>)| OpponentReport::new(opponent.command(), answers, &turns, args.new_tokens);
-        let against = against.map(report).collect();
+        let against = opponents
+            .iter()
+            .map(|(opponent, answers)| OpponentReport::new(opponent.command(), answers, &turns, args.new_tokens))
+            .collect();
         drop(opponents);
 
-        let own = &self.adapters[..self.blades];
-        let floors = Floors::new(&self.models, &self.config, own, &roofs)?;
+        let floors = Floors::new(&self.models, &self.config, self.own_adapters(), &roofs)?;
         let at = self.operating();
         let end = Operating { prefix: at.prefix + args.new_tokens, ..at };
-        let footprint = Footprint::new(&self.models, own, &floors, end);
+        let footprint = Footprint::new(&self.models, self.own_adapters(), &floors, end);
         loading.show("changing blades and weights");
         let reconfiguration = self.reconfiguration(&floors)?;
         let kernels = self.kernels()?;
@@ -290,10 +284,20 @@ impl<'a> Subject<'a> {
         self.forget_prefixes();
         let FrozenSeconds { prefill, decode } = frozen(&self.models, &self.prompt, args.new_tokens, args.seed)?;
         self.forget_prefixes();
-        let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], args.seed)?;
+        let mut steered = self.steered(args.seed)?;
         let timed = steered.generate(&self.prompt, args.new_tokens)?;
         let side_by_side = args.generations.map(|count| self.side_by_side(count)).transpose()?;
         Ok(Turn { prefill, frozen: decode, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
+    }
+
+    /// Returns the scheme with its own adapters.
+    fn steered(&self, seed: u64) -> Result<Steered, SchemeError> {
+        Steered::new(&self.models, &self.config, self.own_adapters(), seed)
+    }
+
+    /// Returns the adapters of the scheme, without those of a sweep.
+    fn own_adapters(&self) -> &[(String, LoraAdapter)] {
+        &self.adapters[..self.blades]
     }
 
     /// Drops cached prefixes, so that the next run prefills its whole prompt.
@@ -315,7 +319,7 @@ impl<'a> Subject<'a> {
         let decode = || frozen.decode(&mut context, &Sampling::greedy(), tokens, &[], &mut rng, |_| true);
         let (decoded, alone) = counting_kernels(decode);
         decoded?;
-        let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], self.args.seed)?;
+        let mut steered = self.steered(self.args.seed)?;
         // Prefills the prompt.
         steered.step(&self.prompt)?;
         let (step, of_step) = counting_kernels(|| steered.step(&self.prompt));
@@ -329,7 +333,7 @@ impl<'a> Subject<'a> {
         let mut generations = Vec::with_capacity(count);
         for index in 0..count {
             let seed = self.args.seed.wrapping_add(index as u64);
-            let steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], seed)?;
+            let steered = self.steered(seed)?;
             let prompt: Vec<TokenId> = self.text.iter().copied().cycle().skip(index).take(self.prompt.len()).collect();
             generations.push((steered, prompt));
         }
@@ -362,7 +366,7 @@ impl<'a> Subject<'a> {
         }
         let adapter = self.models.random_adapter(self.adapters.len(), self.args.random.random_seed, &self.args.random.rank);
         let size = adapter.parameters();
-        let mut adapters = self.adapters[..self.blades].to_vec();
+        let mut adapters = self.own_adapters().to_vec();
         adapters.push((RESIDENT.to_owned(), adapter));
         let mut with_resident = self.config.clone();
         with_resident.weights = None;
@@ -378,7 +382,7 @@ impl<'a> Subject<'a> {
     }
 
     fn sweep(&self, axis: &AxisArg, roofs: &Roofs, loading: &Loading) -> Result<AxisReport, Error> {
-        let adapters = if axis.axis == Axis::Blades { &self.adapters[..] } else { &self.adapters[..self.blades] };
+        let adapters = if axis.axis == Axis::Blades { &self.adapters[..] } else { self.own_adapters() };
         let often = (self.args.repeat, self.args.seed);
         sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(&what))
     }

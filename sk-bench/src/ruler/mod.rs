@@ -28,6 +28,21 @@ pub use spread::Spread;
 pub use steered::{Steered, Timed};
 pub use sweep::{AxisReport, PointReport, sweep};
 
+use sk_core::TokenId;
+
+use crate::Error;
+
 /// The text that prompts are made of.
 pub(crate) const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
      to cook for the friends who would visit on Sunday. ";
+
+/// Returns a prompt of `length` tokens: `text`, over and over.
+///
+/// # Errors
+/// If it does not fit into `limit` tokens together with `new` ones.
+pub(crate) fn prompt(text: &[TokenId], length: usize, new: usize, limit: usize) -> Result<Vec<TokenId>, Error> {
+    if length.saturating_add(new) > limit {
+        return Err(Error::NoRoom { prompt: length, new, limit });
+    }
+    Ok(text.iter().copied().cycle().take(length).collect())
+}

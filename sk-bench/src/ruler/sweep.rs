@@ -66,7 +66,7 @@ pub fn sweep(
 ) -> Result<AxisReport, Error> {
     let limit = models.context_limit();
     let (points, too_long): (Vec<Operating>, Vec<Operating>) =
-        arg.points(centre).into_iter().partition(|point| point.prefix + point.span <= limit);
+        arg.points(centre).into_iter().partition(|point| point.prefix.saturating_add(point.span) <= limit);
     if points.is_empty() {
         return Err(RulerError::NoRoom { axis: arg.axis.name(), limit }.into());
     }
@@ -78,7 +78,7 @@ pub fn sweep(
         let mut steered = Steered::new(models, &config, adapters, seed)?;
         steered.step(&prompt)?;
         let floors = Floors::new(models, &config, adapters, roofs)?;
-        measured.push((point, steered, prompt, floors, Vec::<Seconds>::with_capacity(repeat)));
+        measured.push((point, steered, prompt, floors, Vec::<Seconds>::new()));
     }
     for i in 0..repeat {
         show(format!("sweep {}, {} of {repeat}", arg.axis.name(), i + 1));

@@ -111,7 +111,8 @@ fn the_formula_of_memory_is_that_of_the_shape() {
 
 #[test]
 fn a_step_is_measured_along_each_axis() {
-    let report = report(&["--span-tokens", "4", "--sweep", "prefix=16:600,n=1:9,k=0:1:5", "--sweep", "l=2:8"]);
+    let report =
+        report(&["--span-tokens", "4", "--sweep", "prefix=16:600:18446744073709551615,n=1:9,k=0:1:5", "--sweep", "l=2:8"]);
     let sweeps = report["sweeps"].as_array().unwrap();
     let axes: Vec<(&str, Vec<u64>)> = sweeps
         .iter()
@@ -124,7 +125,7 @@ fn a_step_is_measured_along_each_axis() {
     // skipped.
     let expected = [("prefix", vec![8, 16]), ("n", vec![1, 7, 9]), ("k", vec![0, 1, 3, 5]), ("l", vec![2, 4, 8])];
     assert_eq!(axes, expected);
-    assert_eq!(sweeps[0]["skipped"], serde_json::json!([600]));
+    assert_eq!(sweeps[0]["skipped"], serde_json::json!([600, u64::MAX]));
     for (sweep, (axis, values)) in sweeps.iter().zip(expected) {
         let points = sweep["points"].as_array().unwrap();
         for (point, value) in points.iter().zip(&values) {
@@ -236,7 +237,9 @@ fn what_cannot_be_measured_is_refused() {
     refused(&["--sweep", "n,x"], &["unknown sweep \"x\"", "prefix, n, k, l"]);
     refused(&["--sweep", "n=0"], &["n is \"0\"", "at least 1"]);
     refused(&["--repeat", "0"], &["at least 1"]);
-    refused(&["--prompt-tokens", "600"], &["600 prompt tokens and 8 new ones", "512"]);
+    for tokens in ["600", "18446744073709551615"] {
+        refused(&["--prompt-tokens", tokens], &[&format!("{tokens} prompt tokens and 8 new ones"), "512"]);
+    }
     refused(&["--rank", "16,0"], &["--rank", "at least 1"]);
     refused(&["--drafter-config", "x.json"], &["--drafter-config", "cannot be used with", "--backbone"]);
     assert_refused(&bench(&["--drafter-config", "x.json"]), &["--backbone-config"]);

@@ -49,6 +49,8 @@ fn what_makes_no_sense_together_is_refused() {
     }
     let only = ["schemes", "fudge", "--measure"];
     assert_refused(&run_on_models("schemes", &only[1..]), &["no blade is seated"]);
+    let long = ["base", "--measure", "--prompt-tokens", "600"];
+    assert_refused(&run_on_models("schemes", &long), &["600 prompt tokens", "512", "lower --prompt-tokens or --new-tokens"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use sk_core::{Context, InstructionRack, Seconds, TokenId, Traffic};
+use sk_core::{Context, InstructionRack, Seconds, Traffic};
 use sk_report::grid::Grid;
 use sk_serve::host::Adapters;
 
@@ -15,7 +15,7 @@ use crate::Error;
 use crate::models;
 use crate::plural::counted;
 use crate::progress::Loading;
-use crate::ruler::{Spread, TEXT};
+use crate::ruler::{Spread, TEXT, prompt};
 use crate::terminal;
 
 /// The report of all measurements.
@@ -73,11 +73,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
     let (host, adapters) = models::load(&args.models, &mut config, loading)?;
     args.steering.steering().check_effect(&config)?;
     let (blades, adapters) = (adapters.len(), Adapters::from_iter(adapters));
-    let prompt: Vec<TokenId> = host.tokenizer().encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
-    let limit = host.context_limit();
-    if prompt.len() + args.new_tokens > limit {
-        return Err(Error::NoRoom { prompt: prompt.len(), new: args.new_tokens, limit });
-    }
+    let prompt = prompt(&host.tokenizer().encode(TEXT)?, args.prompt_tokens, args.new_tokens, host.context_limit())?;
     let (mut rates, mut steps) = (Vec::new(), Vec::new());
     for turn in 0..=args.repeat {
         loading.show(&format!("run {turn} of {}", args.repeat));

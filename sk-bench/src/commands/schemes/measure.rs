@@ -15,7 +15,7 @@ use crate::models;
 use crate::plural::counted;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
-use crate::ruler::{Spread, Steered, TEXT, frozen};
+use crate::ruler::{Spread, Steered, TEXT, frozen, prompt};
 use crate::scheme::Shipped;
 use crate::terminal;
 use crate::{Error, memory, message, output};
@@ -108,11 +108,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     let mut loading = Loading::new(false);
     let (mut models, adapters) = models::load_here(&args.models, &mut first.config, others, &mut loading)?;
     models.end_of_text.clear();
-    let prompt: Vec<TokenId> = models.tokenizer.encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
-    let (tokens, limit) = (prompt.len() + args.new_tokens, models.context_limit());
-    if tokens > limit {
-        return Err(Error::PromptTooLong { tokens, limit });
-    }
+    let prompt = prompt(&models.tokenizer.encode(TEXT)?, args.prompt_tokens, args.new_tokens, models.context_limit())?;
     let (mut alone, mut rates) = (Vec::new(), vec![Vec::new(); able.len()]);
     for turn in 0..=args.repeat {
         loading.show(&format!("turn {turn} of {}", args.repeat));
