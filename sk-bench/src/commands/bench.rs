@@ -70,38 +70,38 @@ const RESIDENT: &str = "resident";
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(after_help = EXAMPLES, args_override_self = true, next_help_heading = "Measurement")]
 pub struct BenchArgs {
     /// Repetitions.
-    #[arg(long, value_name = "TIMES", default_value_t = 5, value_parser = positive, help_heading = "Measurement")]
+    #[arg(long, value_name = "TIMES", default_value_t = 5, value_parser = positive)]
     repeat: usize,
     /// Tokens of the prompt.
-    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = positive, help_heading = "Measurement")]
+    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = positive)]
     prompt_tokens: usize,
     /// Tokens generated in each run.
-    #[arg(long, value_name = "TOKENS", default_value_t = 96, value_parser = positive, help_heading = "Measurement")]
+    #[arg(long, value_name = "TOKENS", default_value_t = 96, value_parser = positive)]
     new_tokens: usize,
     /// Measure a step along these axes too: prefix, n, k, l.
     ///
     /// One number changes at a time; the others keep the values of the main measurement. AXIS=V:V:…
     /// gives the values.
-    #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
+    #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',')]
     sweep: Vec<AxisArg>,
     /// Measure this many generations side by side too, which share the passes of both models.
-    #[arg(long, value_name = "NUMBER", value_parser = at_most::<FEW>, help_heading = "Measurement")]
+    #[arg(long, value_name = "NUMBER", value_parser = at_most::<FEW>)]
     generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///
     /// For each repetition it reads an empty line and prints a JSON object of figures by name:
     /// tokens per second, or times where a name ends in _seconds. One that ends after its answer is
     /// started again.
-    #[arg(long, value_name = "COMMAND", help_heading = "Measurement")]
+    #[arg(long, value_name = "COMMAND")]
     against: Vec<String>,
     /// Seed of the draws.
-    #[arg(long, default_value_t = 42, help_heading = "Measurement")]
+    #[arg(long, default_value_t = 42)]
     seed: u64,
     /// Print JSON instead of a table.
-    #[arg(long, help_heading = "Measurement")]
+    #[arg(long)]
     json: bool,
     #[command(flatten)]
     models: Sources,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sk_scheme::SchemeSpec;
+use tokio::signal;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -44,82 +45,81 @@ const LOADERS: usize = 2;
 
 /// Options of `serve` and `play`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(after_help = EXAMPLES, args_override_self = true, next_help_heading = "Server")]
 pub struct ServeArgs {
     /// The address to listen at. Other machines reach the server only if this is 0.0.0.0 or an
     /// address in their network.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "Server")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
     /// The port; 0 for any that is free.
-    #[arg(long, default_value_t = 8000, help_heading = "Server")]
+    #[arg(long, default_value_t = 8000)]
     port: u16,
     /// What clients call the model.
-    #[arg(long, value_name = "NAME", default_value = "swiss-knife", help_heading = "Server",
-        value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "NAME", default_value = "swiss-knife", value_parser = NonEmptyStringValueParser::new())]
     name: String,
     /// Answers that are written at a time; others wait.
-    #[arg(long, value_name = "ANSWERS", default_value_t = Limits::default().concurrent, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "ANSWERS", default_value_t = Limits::default().concurrent, value_parser = positive)]
     concurrent: usize,
     /// Requests that may wait; more are refused with 429.
-    #[arg(long, value_name = "REQUESTS", default_value_t = Limits::default().waiting, help_heading = "Server")]
+    #[arg(long, value_name = "REQUESTS", default_value_t = Limits::default().waiting)]
     waiting: usize,
     /// Most candidates of a step.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().candidates, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().candidates, value_parser = positive)]
     max_candidates: usize,
     /// Most blades of an answer.
-    #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive)]
     max_blades: usize,
     /// Seconds from a request to the end of its answer; an unfinished answer is cut off there.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs(), help_heading = "Server")]
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs())]
     timeout: u64,
     /// Seconds that a client may take to send the head or the body of a request, or may read nothing
     /// of an answer, before its connection is closed.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().patience.as_secs(), help_heading = "Server")]
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().patience.as_secs())]
     patience: u64,
     /// Seconds between the comments that keep a stream alive while a step is searched; 0 sends none.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().keep_alive.map_or(0, |every| every.as_secs()), help_heading = "Server")]
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().keep_alive.map_or(0, |every| every.as_secs()))]
     keep_alive: u64,
     /// Seconds that answers under way have to end once the server is asked to end; then they stop.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().drain.as_secs(), help_heading = "Server")]
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().drain.as_secs())]
     drain: u64,
     /// A file that holds the key that clients must send; it precedes the variable
     /// SWISS_KNIFE_SERVE_KEY.
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// Memory in MiB that all running answers may use in total, besides the weights; less if less is
     /// free.
-    #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Server")]
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory: u64,
     /// Most tokens of a prompt; all that the model holds unless given.
-    #[arg(long, value_name = "TOKENS", value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "TOKENS", value_parser = positive)]
     max_prompt_tokens: Option<usize>,
     /// Most bytes of the body of a request.
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body, value_parser = positive)]
     max_body: usize,
     /// Most bytes of the head of a request.
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().header, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().header, value_parser = positive)]
     max_header: usize,
     /// Most arrays and objects inside each other in the JSON of a request.
-    #[arg(long, value_name = "LEVELS", default_value_t = Limits::default().depth, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "LEVELS", default_value_t = Limits::default().depth, value_parser = positive)]
     max_depth: usize,
     /// Most tokens of an answer; a request that asks for more is refused.
-    #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().max_new_tokens, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().max_new_tokens, value_parser = positive)]
     max_new_tokens: usize,
     /// A folder whose adapters clients may load and unload.
-    #[arg(long, value_name = "DIR", help_heading = "Server")]
+    #[arg(long, value_name = "DIR")]
     adapters: Option<PathBuf>,
     /// Let pages of this origin use the server from a browser, such as http://localhost:3000; `*` for
     /// any.
-    #[arg(long, value_name = "ORIGIN", action = clap::ArgAction::Append, help_heading = "Server")]
+    #[arg(long, value_name = "ORIGIN")]
     origin: Vec<HeaderValue>,
     /// Log prompts and answers too.
-    #[arg(long, help_heading = "Server")]
+    #[arg(long)]
     log_prompts: bool,
     /// Leave out the page to play with.
-    #[arg(long, help_heading = "Server")]
+    #[arg(long)]
     no_playground: bool,
     /// How a dialogue becomes a text for the model.
-    #[arg(long, value_name = "FRAMING", default_value = "hh", value_parser = choice(DialogueFraming::ALL), help_heading = "Server")]
+    #[arg(long, value_name = "FRAMING", default_value = "hh", value_parser = choice(DialogueFraming::ALL))]
     framing: DialogueFraming,
     #[command(flatten)]
     steering: SteeringArgs,
@@ -264,24 +264,19 @@ impl ServeArgs {
     }
 }
 
-/// Waits for Ctrl-C or a termination signal.
+/// Waits for Ctrl-C or a termination signal. A signal whose handler cannot be installed ends the
+/// program as usual.
 async fn ended() {
-    let asked = async {
+    let terminated = async {
         #[cfg(unix)]
-        if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            let _ = terminated.recv().await;
-            return;
+        if let Ok(mut signal) = signal::unix::signal(signal::unix::SignalKind::terminate()) {
+            return signal.recv().await;
         }
-        // If the handler cannot be installed, the signal ends the program as usual.
-        std::future::pending::<()>().await;
-    };
-    let interrupted = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        None
     };
     tokio::select! {
-        () = asked => {}
-        () = interrupted => {}
+        Some(()) = terminated => {}
+        Ok(()) = signal::ctrl_c() => {}
+        else => std::future::pending().await,
     }
 }
