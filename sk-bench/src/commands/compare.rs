@@ -15,7 +15,7 @@ use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
 use crate::{Error, interrupt, models, output, terminal};
 use sk_core::Ended;
-use sk_models::dialogue::Reply;
+use sk_models::dialogue::Session;
 use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
@@ -106,28 +106,39 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let tokens = dialogue.begin(host.tokenizer(), &prompt)?;
     interrupt::listen();
     let adapters = Adapters::from_iter(adapters);
-    let (mut columns, mut answers) = (Vec::new(), Vec::new());
-    for (place, (scheme, weights, config)) in plans.iter().enumerate() {
-        loading.show(&format!("answer {} of {}", place + 1, plans.len()));
+    let open = |config: &SchemeSpec| -> Result<Session<'_>, Error> {
         let mut session = session::open(&host, config, host.heads(), &adapters, args.generation.seed)?;
         session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
+        Ok(session)
+    };
+    let (mut replies, mut answers) = (Vec::new(), Vec::new());
+    for (place, (_, _, config)) in plans.iter().enumerate() {
+        loading.show(&format!("answer {} of {}", place + 1, plans.len()));
+        let mut session = open(config)?;
         let reply = session.reply(&tokens, dialogue.framing().stops(), args.generation.max_new_tokens, |_, _| {
             Ok::<_, Error>(interrupt::flow())
         })?;
-        columns.push(Column::new(scheme.clone(), weights.clone(), &reply));
-        answers.push(reply.tokens);
+        answers.push(reply.tokens.clone());
+        replies.push(reply);
         if interrupt::requested() {
             break;
         }
     }
     loading.show("scores");
-    let mut session = session::open(&host, &reader, host.heads(), &adapters, args.generation.seed)?;
-    session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
-    let scores = session.scores(&tokens, &answers)?;
-    for (column, scores) in columns.iter_mut().zip(scores) {
-        column.scores = scores;
-    }
+    let scores = open(&reader)?.scores(&tokens, &answers)?;
     drop(loading);
+    let answered = plans.into_iter().zip(replies).zip(scores);
+    let columns = answered.map(|(((scheme, weights, _), reply), scores)| Column {
+        scheme,
+        weights,
+        text: reply.text.trim().to_owned(),
+        tokens: reply.tokens.len(),
+        steps: reply.steps,
+        ended: reply.ended,
+        seconds: reply.elapsed,
+        scores,
+    });
+    let columns: Vec<Column> = columns.collect();
     let shown = if args.json { output::json(&columns)? } else { render(&columns, args.schemes.len() > 1, terminal::columns()) };
     writeln!(io::stdout().lock(), "{shown}").map_err(Error::Output)
 }
@@ -145,19 +156,6 @@ impl CompareArgs {
 }
 
 impl Column {
-    fn new(scheme: Option<PathBuf>, weights: NamedWeights, reply: &Reply) -> Self {
-        Self {
-            scheme,
-            weights,
-            text: reply.text.trim().to_owned(),
-            tokens: reply.tokens.len(),
-            steps: reply.steps,
-            ended: reply.ended,
-            seconds: reply.elapsed,
-            scores: Vec::new(),
-        }
-    }
-
     fn heading(&self, with_scheme: bool) -> String {
         let weights: Vec<String> = self.weights.names().map(|name| format!("{name} {}", short(self.weights.of(name)))).collect();
         match &self.scheme {
@@ -181,13 +179,13 @@ fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
         format!("{value:+.3}{}", if best && columns.len() > 1 { " *" } else { "" })
     };
     let scored = columns.iter().find(|column| !column.scores.is_empty());
-    let names: Vec<&str> = scored.map_or_else(Vec::new, |column| column.scores.iter().map(|(name, _)| name.as_str()).collect());
+    let names = scored.iter().flat_map(|column| &column.scores).map(|(name, _)| name);
     let line = |first: &str, cell: &dyn Fn(&Column) -> String| {
         std::iter::once(first.to_owned()).chain(columns.iter().map(cell)).collect::<Vec<_>>()
     };
     let mut grid = Grid::new(line("", &|column| column.heading(with_scheme)));
     grid.row(line("", &|column| column.text.clone()));
-    for (place, name) in names.iter().enumerate() {
+    for (place, name) in names.enumerate() {
         grid.row(line(name, &|column| score(column, place)));
     }
     format!("{}\n\nμ of each blade over the whole answer; * the highest of a row", grid.render(width))
