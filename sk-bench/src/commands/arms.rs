@@ -1,7 +1,6 @@
 //! `swiss-knife arms`: the choices of other schemes from the same candidates.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -205,18 +204,16 @@ impl Steps<'_> {
             self.kept.push(step);
             return Ok(());
         }
-        writeln!(anstream::stdout().lock(), "{step}\n").map_err(Error::Output)
+        output::print(format_args!("{step}\n"))
     }
 
     fn finish(self, scheme: &str, text: Option<&str>) -> Result<(), Error> {
         let summary = self.comparison.summary();
-        let mut out = anstream::stdout().lock();
-        let shown = if self.args.json {
-            output::json(&ArmsReport { scheme, text, summary, steps: &self.kept })?
+        if self.args.json {
+            output::print(output::json(&ArmsReport { scheme, text, summary, steps: &self.kept })?)
         } else {
-            summary.to_string()
-        };
-        writeln!(out, "{shown}").map_err(Error::Output)
+            output::print(summary)
+        }
     }
 }
 

@@ -134,17 +134,12 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
             return Err(Error::Usage(format!("--prefer gives \"{name}\" twice; give each objective a name of its own")));
         }
     }
-    let mut kept = Vec::new();
-    for preference in &args.preferences {
-        kept.push(args.finished(preference)?);
-    }
+    let kept: Vec<_> = args.preferences.iter().map(|preference| args.finished(preference)).collect::<Result<_, _>>()?;
     let mut loading = Loading::new(false);
     loading.show("looking for the model");
     let model = hf::resolve(&args.model, &mut loading)?;
-    let mut sources = Vec::new();
-    for PreferenceArg { source, .. } in &args.preferences {
-        sources.push(files(source, &mut loading)?);
-    }
+    let found = args.preferences.iter().map(|preference| files(&preference.source, &mut loading));
+    let sources: Vec<_> = found.collect::<Result<_, _>>()?;
     drop(loading);
     let device = args.device.open()?;
 

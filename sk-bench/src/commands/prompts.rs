@@ -173,8 +173,7 @@ fn list(args: &ListArgs) -> Result<(), Error> {
         let different = prompts.iter().map(|prompt| &prompt.prompt).collect::<HashSet<_>>().len();
         listings.push(Listing { source, prompts: prompts.len(), different, labels });
     }
-    let text = if args.json { output::pretty_json(&listings)? } else { table(&listings, args.by.is_some()) };
-    writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
+    output::print(if args.json { output::pretty_json(&listings)? } else { table(&listings, args.by.is_some()) })
 }
 
 fn table(listings: &[Listing<'_>], in_full: bool) -> String {

@@ -76,27 +76,17 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
             "options for models, --device and --precision need --measure; add it, or leave them out".to_owned(),
         ));
     }
-    let mut out = anstream::stdout().lock();
     if args.schema {
-        return print_json(&mut out, &json_schema());
+        return output::print(output::pretty_json(&json_schema())?);
     }
     match named {
-        Some(scheme) if args.json => return print_json(&mut out, &scheme.spec()?),
-        Some(scheme) => return out.write_all(scheme.text.as_bytes()).map_err(Error::Output),
+        Some(scheme) if args.json => return output::print(output::pretty_json(&scheme.spec()?)?),
+        Some(scheme) => return anstream::stdout().lock().write_all(scheme.text.as_bytes()).map_err(Error::Output),
         None => {}
     }
-    let mut rows = Vec::with_capacity(SHIPPED.len());
-    for scheme in SHIPPED {
-        rows.push(SchemeRow { name: scheme.name, summary: scheme.spec()?.summary() });
-    }
-    if args.json {
-        return print_json(&mut out, &rows);
-    }
-    writeln!(out, "{}", table(&rows)).map_err(Error::Output)
-}
-
-fn print_json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<(), Error> {
-    writeln!(out, "{}", output::pretty_json(value)?).map_err(Error::Output)
+    let row = |scheme: &Shipped| Ok(SchemeRow { name: scheme.name, summary: scheme.spec()?.summary() });
+    let rows: Vec<SchemeRow> = SHIPPED.iter().map(row).collect::<Result<_, Error>>()?;
+    output::print(if args.json { output::pretty_json(&rows)? } else { table(&rows) })
 }
 
 fn shipped(name: &str) -> Result<&'static Shipped, Error> {

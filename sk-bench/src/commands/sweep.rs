@@ -68,13 +68,12 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     let completion = Store::peek(&grid)?;
     if args.dry_run {
         list(&completion)?;
-        if !args.quiet {
-            message::note(&counts(&completion));
-        }
-        return Ok(());
     }
     if !args.quiet {
         message::note(&counts(&completion));
+    }
+    if args.dry_run {
+        return Ok(());
     }
     if completion.open().next().is_none() {
         return Ok(Store::open(&grid)?.tidy()?);

@@ -2,7 +2,6 @@
 
 mod summary;
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,7 +11,7 @@ use crate::plural::counted;
 use crate::progress::Work;
 use crate::sweep::Digests;
 use crate::tune::{self, Ledger, Scorer, SweepTrials, TunePlan, TuneProgress};
-use crate::{Error, interrupt, message};
+use crate::{Error, interrupt, message, output};
 use summary::TuneSummary;
 
 const EXAMPLES: &str = "\
@@ -79,7 +78,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
         result?;
     }
     let summary = TuneSummary::new(&plan, &ledger);
-    writeln!(anstream::stdout().lock(), "{}", summary.render(args.json)).map_err(Error::Output)?;
+    output::print(output::shown(&summary, args.json)?)?;
     if interrupt::requested() && !args.quiet {
         message::note(&format!("interrupted; what was finished is in {}, run again to go on", plan.output.display()));
     }

@@ -1,7 +1,6 @@
 //! `swiss-knife schemes --measure`: the cost of each scheme on this machine, measured in turns.
 
 use std::fmt;
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use clap::Args;
@@ -136,7 +135,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         frozen: Spread::of(alone),
         schemes: rows,
     };
-    writeln!(anstream::stdout().lock(), "{}", output::shown(&report, json)?).map_err(Error::Output)
+    output::print(output::shown(&report, json)?)
 }
 
 impl MeasureArgs {

@@ -1,6 +1,7 @@
 //! The result of tuning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Serialize;
 use sk_report::grid::Grid;
@@ -89,13 +90,12 @@ impl TuneSummary {
         let trials = (done, plan.trials * plan.searches.len());
         Self { rows, scored_by: plan.scoring.name(), trials, unscored: ledger.unscored(), options }
     }
+}
 
-    pub(super) fn render(&self, json: bool) -> String {
-        if json {
-            return serde_json::to_string_pretty(self).expect("numbers and strings always serialise");
-        }
+impl fmt::Display for TuneSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (done, all) = self.trials;
-        let Some(options) = &self.options else { return format!("no trial of {all} is done") };
+        let Some(options) = &self.options else { return write!(f, "no trial of {all} is done") };
         let names: Vec<&String> = self.rows[0].point.keys().collect();
         let scores: BTreeSet<&String> = self.rows.iter().flat_map(|row| row.scores.keys()).collect();
         let headings = ["", "trial"].into_iter().chain(names.iter().chain(&scores).map(|name| name.as_str()));
@@ -110,7 +110,7 @@ impl TuneSummary {
         if self.unscored > 0 {
             by += &format!("; responses without a score, left out: {}", self.unscored);
         }
-        format!("{}\n\n{by}\nTo use the last row: swiss-knife generate … {options}", grid.render(terminal::columns()))
+        write!(f, "{}\n\n{by}\nTo use the last row: swiss-knife generate … {options}", grid.render(terminal::columns()))
     }
 }
 
