@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sk_models::whole_file;
@@ -12,6 +12,14 @@ use crate::Error;
 /// Writes a file atomically: after an error, the old file is unchanged.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
     whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
+}
+
+/// Returns the program's folder in a base folder of the user: that which the environment variable
+/// `named` names, or else `usual` in the home folder.
+pub(crate) fn user_folder(named: &str, usual: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(named).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let base = named.or_else(|| std::env::home_dir().map(|home| home.join(usual)))?;
+    Some(base.join("swiss-knife"))
 }
 
 /// Prints a text and a line break on standard output.

@@ -217,11 +217,11 @@ pub(crate) fn begins_like(bytes: &[u8], field: &str) -> bool {
 ///
 /// # Errors
 /// If it is one of them, even under another path.
-pub(crate) fn spare<'p>(inputs: impl IntoIterator<Item = &'p Path>, output: &Path) -> Result<(), Error> {
-    match inputs.into_iter().find(|input| same_file(input, output)) {
-        Some(_) => Err(Error::Overwrites { path: output.to_owned() }),
-        None => Ok(()),
+pub(crate) fn spare(inputs: impl IntoIterator<Item = impl AsRef<Path>>, output: &Path) -> Result<(), Error> {
+    if inputs.into_iter().any(|input| same_file(input.as_ref(), output)) {
+        return Err(Error::Overwrites { path: output.to_owned() });
     }
+    Ok(())
 }
 
 /// Returns whether two paths lead to the same existing file.

@@ -4,7 +4,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -128,21 +128,20 @@ pub fn run(command: &PromptsCommand) -> Result<(), Error> {
 impl SourceArgs {
     /// Loads the prompts, and checks that `output` is not one of their files.
     fn spared(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
-        let inputs: Vec<PathBuf> =
-            self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())).collect();
-        output.map_or(Ok(()), |output| spare(inputs.iter().map(PathBuf::as_path), output))?;
+        if let Some(output) = output {
+            spare(self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())), output)?;
+        }
         Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
     }
 }
 
 fn write(prompts: &[Prompt], output: Option<&Path>) -> Result<(), Error> {
-    let Some(path) = output else {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        return prompt_sets::write(prompts, &mut out).and_then(|()| out.flush()).map_err(Error::Output);
-    };
-    let mut bytes = Vec::new();
-    prompt_sets::write(prompts, &mut bytes).map_err(Error::writing(path))?;
-    output::write(path, bytes)
+    let mut lines = Vec::new();
+    prompt_sets::write(prompts, &mut lines).map_err(Error::Output)?;
+    match output {
+        Some(path) => output::write(path, lines),
+        None => std::io::stdout().write_all(&lines).map_err(Error::Output),
+    }
 }
 
 /// The output of `list` for one file or set.

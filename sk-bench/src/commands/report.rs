@@ -97,8 +97,7 @@ enum ReportFormat {
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
     if let Some(html) = &args.html {
         let traces = args.records.as_ref().map(|records| records.with_extension("traces.jsonl"));
-        let inputs: Vec<PathBuf> = RawResults::files(&args.folder).chain(args.records.clone()).chain(traces).collect();
-        spare(inputs.iter().map(PathBuf::as_path), html)?;
+        spare(RawResults::files(&args.folder).chain(args.records.clone()).chain(traces), html)?;
     }
     let mut results = RawResults::read(&args.folder)?;
     if let Some(records) = &args.records {

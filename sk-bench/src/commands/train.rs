@@ -440,8 +440,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         save_every: args.save_every,
     };
     if let Some(path) = args.unseen {
-        let read = options.sources.iter().map(|source| source.path.as_path());
-        spare(read.chain(options.exclude.iter().map(PathBuf::as_path)), &path)?;
+        spare(options.sources.iter().map(|source| &source.path).chain(&options.exclude), &path)?;
         let pairs = unseen_pairs(&options)?;
         let count = pairs.len();
         write_rows(&path, pairs)?;

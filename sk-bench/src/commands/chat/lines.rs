@@ -6,8 +6,7 @@ use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 
 use super::complete::Completions;
-use crate::Error;
-use crate::message;
+use crate::{Error, message, output};
 
 const PROMPT: &str = "> ";
 /// Maximum number of lines in the history file.
@@ -28,7 +27,8 @@ pub(super) struct Terminal {
 
 impl Lines {
     pub(super) fn new() -> Self {
-        let terminal = if io::stdin().is_terminal() { Terminal::new(history_file()).ok() } else { None };
+        let history = || output::user_folder("XDG_STATE_HOME", ".local/state").map(|folder| folder.join("chat-history"));
+        let terminal = if io::stdin().is_terminal() { Terminal::new(history()).ok() } else { None };
         terminal.map_or_else(|| Self::Pipe(io::stdin()), |terminal| Self::Terminal(Box::new(terminal)))
     }
 
@@ -96,11 +96,4 @@ impl Terminal {
             let _ = std::fs::create_dir_all(folder).map(|()| self.editor.append_history(history));
         }
     }
-}
-
-/// Returns the path of the history file in the user's state folder.
-fn history_file() -> Option<PathBuf> {
-    let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let state = set.or_else(|| std::env::home_dir().map(|home| home.join(".local").join("state")))?;
-    Some(state.join("swiss-knife").join("chat-history"))
 }

@@ -11,7 +11,7 @@ use crate::judge::{
     ChatJudge, ChatSettings, Endpoint, JudgeError, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
     key_from_env,
 };
-use crate::{Error, suggest};
+use crate::{Error, output, suggest};
 
 /// The folder name that stands for the bundled judge.
 const EMBEDDED: &str = "embedded:judge";
@@ -168,11 +168,7 @@ impl JudgeOptions {
         if self.no_cache {
             return None;
         }
-        let user = || {
-            let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-            set.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
-        };
-        self.cache.clone().or_else(|| user().map(|cache| cache.join("swiss-knife").join("judge")))
+        self.cache.clone().or_else(|| Some(output::user_folder("XDG_CACHE_HOME", ".cache")?.join("judge")))
     }
 }
 
