@@ -20,7 +20,7 @@ fn style(done: &str) -> ProgressStyle {
     ProgressStyle::with_template(&format!("{{bar:20.cyan}} {done}")).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// The progress display of work that consists of many equal parts.
+/// The progress display of work that consists of many equal parts. It ends when it is dropped.
 pub(crate) struct Work {
     bar: ProgressBar,
     /// The word for a part.
@@ -96,11 +96,6 @@ impl Work {
         self.done
     }
 
-    /// Ends the bar.
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-
     fn text(&mut self, done: u64, note: &str) -> String {
         self.done = done;
         let (start, first) = self.since;
@@ -109,6 +104,12 @@ impl Work {
         let counted = format!("{done}/{} {}s", self.total, self.unit);
         let parts = [Some(counted), pace, (!note.is_empty()).then(|| note.to_owned())];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 

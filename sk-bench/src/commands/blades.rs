@@ -157,7 +157,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         let options = args.options(&model, sources, &folder)?;
         let mut progress = Bar::new("step", args.steps);
         let report = train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
-        progress.finish();
+        drop(progress);
         let PreferenceReport { pairs, accuracy, interval, .. } = report;
         let record = BladeRecord { model: args.model.clone(), source: source.clone(), pairs, accuracy, interval };
         let path = folder.join(RECORD);

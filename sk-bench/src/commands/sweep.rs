@@ -87,11 +87,10 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     let mut store = Store::open(&grid)?;
     // The progress includes the cells of all processes.
     let mut work = Work::new("cell", args.quiet);
-    let result = sweep::run(&mut store, &worker, args.at_once, |SweepProgress { done, total, waiting }| {
+    sweep::run(&mut store, &worker, args.at_once, |SweepProgress { done, total, waiting }| {
         work.follow(done as u64, total as u64, if waiting { "other processes have the rest" } else { "" });
-    });
-    work.finish();
-    result?;
+    })?;
+    drop(work);
     if !args.quiet {
         let (done, total) = (store.completion().finished, grid.cells.len());
         let output = grid.plan.output.display();

@@ -400,7 +400,6 @@ fn lm(args: LmArgs) -> Result<(), Error> {
     };
     let mut progress = Bar::new("step", args.steps);
     train_lm(&options, &device, &mut |event| progress.lm(event))?;
-    progress.finish();
     Ok(())
 }
 
@@ -449,6 +448,5 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     let device = args.device.open()?;
     let mut progress = Bar::new("step", args.steps);
     train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
-    progress.finish();
     Ok(())
 }

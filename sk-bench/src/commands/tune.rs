@@ -73,9 +73,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
         interrupt::listen();
         let mut work = Work::new("trial", args.quiet);
         let mut trials = SweepTrials::new(&plan, &prompts, &scorer, &digests, args.quiet);
-        let result = tune::run(&mut ledger, plan.trials, &mut trials, |progress| show(&mut work, &plan, &progress));
-        work.finish();
-        result?;
+        tune::run(&mut ledger, plan.trials, &mut trials, |progress| show(&mut work, &plan, &progress))?;
     }
     let summary = TuneSummary::new(&plan, &ledger);
     output::print(output::shown(&summary, args.json)?)?;

@@ -29,9 +29,8 @@ impl Progress {
     }
 
     /// Ends the bar, and prints the number of replies without a readable score.
-    pub(super) fn finish(&self) {
+    pub(super) fn finish(self) {
         let Inner { work, unreadable: (count, first), .. } = &*self.lock();
-        work.finish();
         if *count > 0 {
             work.line(&format!("no score can be read from {count} of the judge's replies; the first, {first}"));
         }

@@ -85,6 +85,6 @@ pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
     };
     let mut progress = progress::Bar::new("completion", 0);
     let report = train_head(&options, &device, &mut |event| progress.head(event))?;
-    progress.finish();
+    drop(progress);
     output::print(report)
 }

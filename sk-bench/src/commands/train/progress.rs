@@ -24,10 +24,6 @@ impl Bar {
         Self { work: Work::new(unit, false), total, rate: None }
     }
 
-    pub(in crate::commands) fn finish(&self) {
-        self.work.finish();
-    }
-
     /// Updates the mean rate with `items` done in `elapsed`, and returns it.
     fn rate(&mut self, items: usize, elapsed: Duration) -> f64 {
         let now = items as f64 / elapsed.as_secs_f64();
