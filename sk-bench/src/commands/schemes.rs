@@ -8,6 +8,7 @@ use clap::Args;
 use sk_report::grid::Grid;
 
 use crate::Error;
+use crate::args::Sources;
 use crate::scheme::{SHIPPED, Shipped, Summary, json_schema};
 use crate::terminal;
 use crate::{output, suggest};
@@ -71,7 +72,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
         let schemes: Vec<&Shipped> = named.map_or_else(|| SHIPPED.iter().collect(), |scheme| vec![scheme]);
         return measure::run(&args.measure, &schemes, args.json);
     }
-    if args.measure.are_idle() {
+    if args.measure.models != Sources::default() {
         return Err(Error::Usage(
             "options for models, --device and --precision need --measure; add it, or leave them out".to_owned(),
         ));

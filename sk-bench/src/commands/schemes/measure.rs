@@ -5,10 +5,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use sk_core::TokenId;
-use sk_models::lora::LoraAdapter;
 
-use crate::Models;
 use crate::args::{Sources, SteeringArgs, positive};
 use crate::models;
 use crate::plural::counted;
@@ -44,7 +41,7 @@ pub(super) struct MeasureArgs {
     #[arg(long, default_value_t = 42, requires = "measure")]
     seed: u64,
     #[command(flatten)]
-    models: Sources,
+    pub(super) models: Sources,
 }
 
 /// The report of all measurements.
@@ -115,8 +112,8 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         let decode = frozen(&models, &prompt, args.new_tokens, args.seed)?.decode;
         alone.extend(counts.then_some(args.new_tokens as f64 / decode.max(f64::MIN_POSITIVE)));
         for (scheme, rates) in able.iter().zip(&mut rates) {
-            let rate = args.steered(&models, scheme, &adapters, &prompt)?;
-            rates.extend(counts.then_some(rate));
+            let timed = Steered::new(&models, &scheme.config, &adapters, args.seed)?.generate(&prompt, args.new_tokens)?;
+            rates.extend(counts.then_some(timed.tokens() as f64 / timed.elapsed.max(f64::MIN_POSITIVE)));
         }
     }
     for (scheme, rates) in able.iter().zip(&rates) {
@@ -136,25 +133,6 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         schemes: rows,
     };
     output::print(output::shown(&report, json)?)
-}
-
-impl MeasureArgs {
-    /// Returns whether models, a device or a precision are given without `--measure`, to which
-    /// alone they apply.
-    pub(super) fn are_idle(&self) -> bool {
-        !self.measure && self.models != Sources::default()
-    }
-
-    fn steered(
-        &self,
-        models: &Models,
-        scheme: &PlannedArm,
-        adapters: &[(String, LoraAdapter)],
-        prompt: &[TokenId],
-    ) -> Result<f64, Error> {
-        let timed = Steered::new(models, &scheme.config, adapters, self.seed)?.generate(prompt, self.new_tokens)?;
-        Ok(timed.tokens() as f64 / timed.elapsed.max(f64::MIN_POSITIVE))
-    }
 }
 
 /// Returns the peak memory of a new process that measures only `scheme`. Returns `None` if the
