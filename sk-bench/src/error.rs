@@ -89,9 +89,6 @@ pub enum Error {
     /// An address at which the server cannot listen.
     #[error("cannot listen at {address}: {source}; --port chooses another")]
     Listen { address: std::net::SocketAddr, source: io::Error },
-    /// A key file that cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
-    KeyFile { file: PathBuf, source: io::Error },
     /// A key file without a key.
     #[error("{}: the file holds no key; write one into it", file.display())]
     EmptyKeyFile { file: PathBuf },

@@ -214,7 +214,7 @@ impl ServeArgs {
     fn access(&self) -> Result<Access, Error> {
         let key = match &self.api_key_file {
             Some(file) => {
-                let key = std::fs::read_to_string(file).map_err(|source| Error::KeyFile { file: file.clone(), source })?;
+                let key = std::fs::read_to_string(file).map_err(Error::reading(file))?;
                 let key = key.trim().to_owned();
                 if key.is_empty() {
                     return Err(Error::EmptyKeyFile { file: file.clone() });
