@@ -186,10 +186,7 @@ impl BladesArgs {
     }
 
     fn options(&self, model: &Path, files: Vec<PathBuf>, folder: &Path) -> Result<DpoOptions, TrainError> {
-        let mut pairs = 0;
-        for file in &files {
-            pairs += read_rows(file)?.len();
-        }
+        let pairs: usize = files.iter().map(|file| Ok(read_rows(file)?.len())).sum::<Result<_, TrainError>>()?;
         Ok(DpoOptions {
             model: model.to_owned(),
             sources: files.into_iter().map(|path| Source { path, weight: 1.0 }).collect(),

@@ -5,7 +5,6 @@ mod complete;
 mod lines;
 mod transcript;
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::Args;
@@ -324,14 +323,11 @@ impl Chat<'_> {
 
     fn blades(&self) -> String {
         let spec = self.session.spec().snapshot();
-        let mut text = String::new();
-        for (name, weight) in weights(&spec) {
+        let line = |(name, weight): (String, f64)| {
             let kind = self.config.blades.iter().find(|blade| blade.name == name).map_or("", |blade| blade.rule.kind());
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name:<16} {weight:.3}  {kind}");
-        }
-        text.truncate(text.trim_end().len());
-        text
+            format!("{name:<16} {weight:.3}  {kind}")
+        };
+        weights(&spec).into_iter().map(line).collect::<Vec<_>>().join("\n").trim_end().to_owned()
     }
 }
 
