@@ -1,12 +1,12 @@
 //! Sessions of schemes on loaded models.
 
-use sk_core::InstructionRack;
-use sk_models::dialogue::Session;
+use sk_core::{InstructionRack, StepTrace, TokenId};
+use sk_models::dialogue::{Conversation, Reply, Session};
 use sk_models::head::Head;
 use sk_serve::host::{Adapters, Host};
 
-use crate::Error;
 use crate::scheme::SchemeSpec;
+use crate::{Error, interrupt};
 
 /// Opens a session of the scheme `config` on the models of `host`, with heads and adapters. `seed`
 /// determines all random draws.
@@ -34,6 +34,26 @@ pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, conf
     let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers())?;
     let scheme = config.build(&*engine)?;
     Ok(session.replace(scheme, instructions(config))?)
+}
+
+/// Answers a dialogue, whose tokens are `prompt`, until Ctrl-C. `on_step` receives each step and the
+/// text that can be shown after it; the last call has no step.
+///
+/// # Errors
+/// If the framing refuses an instruction, the prompt is too long, a step fails, or `on_step` does.
+pub(crate) fn reply(
+    session: &mut Session<'_>,
+    host: &Host,
+    conversation: &Conversation,
+    prompt: &[TokenId],
+    max_new_tokens: usize,
+    mut on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<(), Error>,
+) -> Result<Reply, Error> {
+    session.instruct(|text| conversation.instructed(host.tokenizer(), text))?;
+    session.reply(prompt, conversation.framing().stops(), max_new_tokens, |step, text| {
+        on_step(step, text)?;
+        Ok(interrupt::flow())
+    })
 }
 
 /// Returns the instructions of a scheme, by lane name.

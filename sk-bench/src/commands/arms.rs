@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use sk_core::StepTrace;
 
 use super::generate::conversation;
 use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs};
@@ -174,21 +175,19 @@ impl ArmsArgs {
         drop(loading);
         let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;
         let tokens = conversation.begin(host.tokenizer(), &prompt)?;
-        session.instruct(|text| conversation.instructed(host.tokenizer(), text))?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
         let promises = Promises::new(config, Tolerance::default());
 
         interrupt::listen();
-        let stop = conversation.framing().stops();
-        let reply = session.reply(&tokens, stop, self.generation.max_new_tokens, |step, _| -> Result<_, Error> {
-            let Some(step) = step else { return Ok(interrupt::flow()) };
+        let on_step = |step: Option<&StepTrace>, _: &str| {
+            let Some(step) = step else { return Ok(()) };
             if let Some(trace) = &mut trace {
                 trace.write(&StepRecord::new(0, step, promises.of(step), host.tokenizer()))?;
             }
             let (step, distributions) = PoolStep::new(0, name, step, host.tokenizer());
-            steps.take(step, &distributions)?;
-            Ok(interrupt::flow())
-        })?;
+            steps.take(step, &distributions)
+        };
+        let reply = session::reply(&mut session, &host, &conversation, &tokens, self.generation.max_new_tokens, on_step)?;
         trace.map_or(Ok(()), TraceFile::finish)?;
         Ok(reply.text)
     }

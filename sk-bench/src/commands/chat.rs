@@ -8,7 +8,7 @@ mod transcript;
 use std::path::Path;
 
 use clap::Args;
-use sk_core::{AlignmentSpec, Seat};
+use sk_core::{AlignmentSpec, Seat, StepTrace};
 
 use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs};
 use crate::commands::generate;
@@ -130,26 +130,18 @@ impl Chat<'_> {
     fn answer(&mut self, line: &str) -> Result<(), Error> {
         interrupt::clear();
         let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
-        self.session.instruct(|text| self.conversation.instructed(self.host.tokenizer(), text))?;
-        let stop = self.conversation.framing().stops();
-        let screen = &mut self.screen;
-        let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| -> Result<_, Error> {
-            screen.step(step, text)?;
-            Ok(interrupt::flow())
-        });
+        let on_step = |step: Option<&StepTrace>, text: &str| self.screen.step(step, text);
+        let answered = session::reply(&mut self.session, self.host, &self.conversation, &prompt, self.max_new_tokens, on_step);
         interrupt::clear();
-        let reply = match answered {
-            Ok(reply) => reply,
-            Err(error) => {
-                self.conversation.retract();
-                return Err(match error {
-                    Error::PromptTooLong { tokens, limit } if !self.conversation.messages().is_empty() => {
-                        Error::DialogueTooLong { tokens, limit }
-                    }
-                    error => error,
-                });
+        let reply = answered.map_err(|error| {
+            self.conversation.retract();
+            match error {
+                Error::PromptTooLong { tokens, limit } if !self.conversation.messages().is_empty() => {
+                    Error::DialogueTooLong { tokens, limit }
+                }
+                error => error,
             }
-        };
+        })?;
         let mut tokens = prompt;
         tokens.extend(&reply.tokens);
         self.conversation.answer(tokens, &reply.text);

@@ -15,7 +15,6 @@ use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
 use crate::{Error, interrupt, models, output, terminal};
 use sk_core::Ended;
-use sk_models::dialogue::Session;
 use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
@@ -83,10 +82,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let mut arms = Vec::new();
     for scheme in &schemes {
         let name = scheme.as_ref().map_or_else(String::new, |scheme| scheme.display().to_string());
-        arms.push(PlannedArm {
-            name,
-            config: args.operating.steering(Vec::new(), scheme.clone()).spec(args.models.are_shipped())?,
-        });
+        let config = args.operating.steering(Vec::new(), scheme.clone()).spec(args.models.are_shipped())?;
+        arms.push(PlannedArm { name, config });
     }
     // The reference scheme scores every answer with every blade.
     let mut reader = args.operating.steering(Vec::new(), None).spec(args.models.are_shipped())?;
@@ -106,18 +103,13 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let tokens = dialogue.begin(host.tokenizer(), &prompt)?;
     interrupt::listen();
     let adapters = Adapters::from_iter(adapters);
-    let open = |config: &SchemeSpec| -> Result<Session<'_>, Error> {
-        let mut session = session::open(&host, config, host.heads(), &adapters, args.generation.seed)?;
-        session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
-        Ok(session)
-    };
+    let open = |config| session::open(&host, config, host.heads(), &adapters, args.generation.seed);
     let (mut replies, mut answers) = (Vec::new(), Vec::new());
     for (place, (_, _, config)) in plans.iter().enumerate() {
         loading.show(&format!("answer {} of {}", place + 1, plans.len()));
         let mut session = open(config)?;
-        let reply = session.reply(&tokens, dialogue.framing().stops(), args.generation.max_new_tokens, |_, _| {
-            Ok::<_, Error>(interrupt::flow())
-        })?;
+        let length = args.generation.max_new_tokens;
+        let reply = session::reply(&mut session, &host, &dialogue, &tokens, length, |_, _| Ok(()))?;
         answers.push(reply.tokens.clone());
         replies.push(reply);
         if interrupt::requested() {
@@ -125,7 +117,9 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
         }
     }
     loading.show("scores");
-    let scores = open(&reader)?.scores(&tokens, &answers)?;
+    let mut session = open(&reader)?;
+    session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
+    let scores = session.scores(&tokens, &answers)?;
     drop(loading);
     let answered = plans.into_iter().zip(replies).zip(scores);
     let columns = answered.map(|(((scheme, weights, _), reply), scores)| Column {

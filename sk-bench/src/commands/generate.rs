@@ -13,7 +13,7 @@ use crate::scheme::Convention;
 use crate::screen::Screen;
 use crate::session;
 use crate::{Error, interrupt, output};
-use sk_core::{Ended, Seconds};
+use sk_core::{Ended, Seconds, StepTrace};
 use sk_models::dialogue::{Conversation, Framing, Reply, Session};
 use sk_serve::host::{Adapters, Host};
 
@@ -87,17 +87,13 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let mut screen = Screen::new(host.tokenizer(), &args.output, &config, !args.json)?;
     let mut conversation = conversation(&host, &args.generation, args.steering.operating.convention)?;
     let tokens = conversation.begin(host.tokenizer(), &prompt)?;
-    session.instruct(|text| conversation.instructed(host.tokenizer(), text))?;
     if matches!(conversation.framing(), Framing::Bare) {
         session = session.continuing();
     }
 
     interrupt::listen();
-    let stop = conversation.framing().stops();
-    let reply = session.reply(&tokens, stop, args.generation.max_new_tokens, |step, text| -> Result<_, Error> {
-        screen.step(step, text)?;
-        Ok(interrupt::flow())
-    })?;
+    let on_step = |step: Option<&StepTrace>, text: &str| screen.step(step, text);
+    let reply = session::reply(&mut session, &host, &conversation, &tokens, args.generation.max_new_tokens, on_step)?;
     screen.finish()?;
     if args.json {
         let text = output::json(&report(&prompt, &reply, &session, &host, seed))?;

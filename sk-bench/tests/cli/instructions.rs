@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::common::{assert_refused, models, program, run_on_models, run_with_input, stderr, stdout};
+use crate::common::{assert_refused, copy_of, edit_json, models, program, run_on_models, run_with_input, stderr, stdout};
 
 /// Rounding of a mean over tokens of differences of log-probabilities in f32.
 const ROUNDING: f64 = 1e-5;
@@ -63,6 +63,21 @@ fn instructions_stand_beside_adapters_and_against_each_other() {
     }
     assert_eq!(mu(&forth, "helpful"), mu(&back, "helpful"));
     assert!(mu(&pair("Be calm.", "Be calm."), "calm").iter().all(|mu| *mu == 0.0));
+}
+
+#[test]
+fn a_question_that_the_template_refuses_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", folder.path());
+    let template = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}{{ m.content }}{% endfor %}";
+    edit_json(&backbone.join("tokenizer_config.json"), |config| config["chat_template"] = json!(template));
+    fs::write(folder.path().join("lines"), "Hello\n/save dialogue.json\n").unwrap();
+    let lines = fs::File::open(folder.path().join("lines")).unwrap();
+    let args = ["chat", "--backbone", "backbone", "--device", "cpu", "--framing", "chat", "--blade", "calm=instruction:Be calm."];
+    let output = program().current_dir(&folder).args(args).args(SHORT).stdin(lines).output().unwrap();
+    assert!(stderr(&output).contains("no system") && !output.status.success(), "{}", stderr(&output));
+    let saved: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("dialogue.json")).unwrap()).unwrap();
+    assert_eq!(saved["messages"], json!([]));
 }
 
 #[test]
