@@ -107,18 +107,18 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
             (Ok(stability), None) => stability.certificate(&recorded.batch()).map_err(Uncertified::from),
             (Err(reason), _) => Err(reason.clone()),
         };
-        let certified = certificate.and_then(|certificate| Ok(Certified::new(&certificate, args.delta, tolerance)?));
-        rows.push(CertifiedStep::new(recorded, certified));
-    }
-    if let Some(audit) = &audit {
-        for (row, recorded) in rows.iter_mut().zip(&batches).filter(|(_, recorded)| recorded.cut.is_none()) {
-            let certificate = stability.as_ref().ok().and_then(|stability| stability.certificate(&recorded.batch()).ok());
-            row.audited(args.search(audit, &config, recorded)?, audit.radius(), certificate.as_ref());
+        let certified = certificate.clone().and_then(|certificate| Ok(Certified::new(&certificate, args.delta, tolerance)?));
+        let mut row = CertifiedStep::new(recorded, certified);
+        if let Some(audit) = audit.as_ref().filter(|_| recorded.cut.is_none()) {
+            row.audited(args.search(audit, &config, recorded)?, audit.radius(), certificate.ok().as_ref());
         }
-    } else if let Some(reason) =
-        rows.iter().map(CertifiedStep::refused).collect::<Option<Vec<_>>>().and_then(|all| all.first().copied())
+        rows.push(row);
+    }
+    if audit.is_none()
+        && let Some(reasons) = rows.iter().map(CertifiedStep::refused).collect::<Option<Vec<_>>>()
+        && let [first, ..] = reasons[..]
     {
-        return Err(Error::Uncertified { reason: reason.to_owned() });
+        return Err(Error::Uncertified { reason: first.to_owned() });
     }
     let selector = &config.selector;
     let report = CertifyReport {
