@@ -13,11 +13,9 @@ use clap::{Args, Subcommand};
 
 use crate::judge::candidates::{informativeness, read_candidates};
 use crate::judge::run::{Outcome, Panel, judge_all};
-use crate::judge::{
-    Cached, ChatJudge, Journal, Judge, JudgeError, Objectives, Structure, frontier_csv, read_judged, read_responses, retest,
-};
+use crate::judge::{Cached, Journal, Judge, JudgeError, Objectives, frontier_csv, read_judged, read_responses, retest};
 use crate::record_file::same_file;
-use crate::{Error, interrupt, message, output};
+use crate::{Error, interrupt, output};
 
 pub use options::JudgeOptions;
 use progress::Progress;
@@ -178,12 +176,12 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
             Some(directory) => {
                 let judge = Cached::new(chat, &directory)?;
                 let outcome = ask(&judge)?;
-                note_structure(judge.inner(), options);
+                options.note_structure(judge.inner());
                 (outcome, judge.hits())
             }
             None => {
                 let outcome = ask(&chat)?;
-                note_structure(&chat, options);
+                options.note_structure(&chat);
                 (outcome, 0)
             }
         }
@@ -205,14 +203,6 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     match outcome.trouble {
         Some(trouble) => Err(JudgeError::Incomplete { unanswered: outcome.unanswered, total, first: Box::new(trouble) }.into()),
         None => Ok(()),
-    }
-}
-
-/// Prints a note if the server does not support a JSON schema.
-fn note_structure(judge: &ChatJudge, options: &JudgeOptions) {
-    if options.expects_schema() && judge.structure() != Structure::Schema && !options.quiet {
-        let way = if judge.structure() == Structure::Object { "response_format json_object" } else { "asking for JSON in words" };
-        message::note(&format!("the server does not take response_format json_schema; {way} was used instead"));
     }
 }
 

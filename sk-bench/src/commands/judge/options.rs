@@ -11,7 +11,7 @@ use crate::judge::{
     ChatJudge, ChatSettings, Endpoint, JudgeError, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
     key_from_env,
 };
-use crate::{Error, output, suggest};
+use crate::{Error, message, output, suggest};
 
 /// The folder name that stands for the bundled judge.
 const EMBEDDED: &str = "embedded:judge";
@@ -158,9 +158,14 @@ impl JudgeOptions {
         ChatJudge::new(endpoint, settings)
     }
 
-    /// Returns whether a JSON schema is tried first.
-    pub(super) fn expects_schema(&self) -> bool {
-        self.scoring == Scoring::Integer && self.structure.is_none()
+    /// Prints a note if the server does not support a JSON schema, which is tried first.
+    pub(super) fn note_structure(&self, judge: &ChatJudge) {
+        let expected = self.scoring == Scoring::Integer && self.structure.is_none();
+        if expected && judge.structure() != Structure::Schema && !self.quiet {
+            let way =
+                if judge.structure() == Structure::Object { "response_format json_object" } else { "asking for JSON in words" };
+            message::note(&format!("the server does not take response_format json_schema; {way} was used instead"));
+        }
     }
 
     /// Returns the directory of the cache; `None` if the cache is disabled.
