@@ -33,9 +33,4 @@ impl PromptArgs {
         let text = text.trim_end_matches(['\n', '\r']);
         if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }
     }
-
-    /// Returns the files that are read.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        self.file.as_deref().into_iter()
-    }
 }

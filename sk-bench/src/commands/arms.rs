@@ -114,8 +114,8 @@ pub fn run(args: &ArmsArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let name = args.steering.scheme.as_deref().map_or_else(|| REFERENCE.to_owned(), scheme_name);
     if let Some(trace) = &args.trace {
-        let schemes = args.steering.scheme.as_deref().into_iter().chain(args.arms.iter().map(ArmArg::scheme));
-        spare(args.prompt.files().chain(schemes), trace)?;
+        let files = args.prompt.file.iter().chain(&args.steering.scheme).map(PathBuf::as_path);
+        spare(files.chain(args.arms.iter().map(ArmArg::scheme)), trace)?;
     }
     let mut arms = args.arms(&name, &config)?;
     let mut steps = Steps { args, kept: Vec::new(), comparison: Comparison::default() };
@@ -196,14 +196,12 @@ impl ArmsArgs {
 impl Steps<'_> {
     fn take(&mut self, step: PoolStep, distributions: &[Vec<f64>]) -> Result<(), Error> {
         self.comparison.add(&step, distributions);
-        if self.args.summary {
-            return Ok(());
+        match (self.args.summary, self.args.json) {
+            (true, _) => {}
+            (_, true) => self.kept.push(step),
+            _ => output::print(format_args!("{step}\n"))?,
         }
-        if self.args.json {
-            self.kept.push(step);
-            return Ok(());
-        }
-        output::print(format_args!("{step}\n"))
+        Ok(())
     }
 
     fn finish(self, scheme: &str, text: Option<&str>) -> Result<(), Error> {

@@ -76,7 +76,7 @@ struct Chat<'a> {
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
-        spare(args.steering.scheme.as_deref(), trace)?;
+        spare(&args.steering.scheme, trace)?;
     }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);

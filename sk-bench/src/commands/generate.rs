@@ -75,7 +75,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     // Report invalid options before a model is loaded.
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
-        spare(args.prompt.files().chain(args.steering.scheme.as_deref()), trace)?;
+        spare(args.prompt.file.iter().chain(&args.steering.scheme), trace)?;
     }
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);

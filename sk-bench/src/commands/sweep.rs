@@ -60,9 +60,7 @@ pub struct SweepArgs {
 /// If the plan is invalid, a model cannot be loaded, a cell fails or the output cannot be written.
 pub fn run(args: &SweepArgs) -> Result<(), Error> {
     let mut plan = Plan::read(&args.plan)?;
-    if let Some(device) = args.device {
-        plan.models.device = device;
-    }
+    plan.models.device = args.device.unwrap_or(plan.models.device);
     let grid = Grid::new(plan, &Digests::new(args.quiet))?;
     // Create no file before all prompts are known to fit.
     let completion = Store::peek(&grid)?;

@@ -59,9 +59,7 @@ pub struct TuneArgs {
 /// fails or the ledger cannot be written.
 pub fn run(args: &TuneArgs) -> Result<(), Error> {
     let mut plan = TunePlan::read(&args.plan)?;
-    if let Some(device) = args.device {
-        plan.models.device = device;
-    }
+    plan.models.device = args.device.unwrap_or(plan.models.device);
     let prompts = plan.prompts()?;
     let scorer = Scorer::of(&plan)?;
     let digests = Digests::new(args.quiet);

@@ -127,14 +127,11 @@ impl fmt::Display for RemoteReport {
         };
         let Self { servers, repeat, prompt_tokens, candidates, blades, steps, tokens_per_second, .. } = self;
         let (parts, counts) = (&self.step_seconds, &self.step_traffic);
-        let times = [
-            ("draft", parts.draft),
-            ("score", parts.score),
-            ("select", parts.select),
-            ("commit", parts.commit),
-            ("all", parts.step),
-        ];
-        times.into_iter().for_each(|(name, spread)| row(name, spread, 1e3, " ms"));
+        row("draft", parts.draft, 1e3, " ms");
+        row("score", parts.score, 1e3, " ms");
+        row("select", parts.select, 1e3, " ms");
+        row("commit", parts.commit, 1e3, " ms");
+        row("all", parts.step, 1e3, " ms");
         row("round trips", counts.round_trips, 1.0, "");
         row("requests", counts.requests, 1.0, "");
         row("repeated", counts.retries, 1.0, "");
