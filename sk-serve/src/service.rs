@@ -408,7 +408,7 @@ impl Service {
             );
             return Err(ApiError::invalid("max_tokens", message));
         }
-        let waiting = Waiting::join(&self.waiting, self.limits.waiting + self.permits.available_permits())?;
+        let waiting = Waiting::join(&self.waiting, self.limits.waiting.saturating_add(self.permits.available_permits()))?;
         let (permits, memory) = (Arc::clone(&self.permits), Arc::clone(&self.memory));
         Ok(Ticket { permits, memory, threads: threads as u32, mebibytes, waiting })
     }

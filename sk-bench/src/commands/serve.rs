@@ -40,6 +40,9 @@ const KEY: &str = "SWISS_KNIFE_SERVE_KEY";
 /// Number of threads that serve connections.
 const WORKERS: usize = 2;
 
+/// Maximum number of threads that generate answers.
+const WRITERS: usize = u16::MAX as usize;
+
 /// Number of threads for loading adapters, in addition to those that generate answers.
 const LOADERS: usize = 2;
 
@@ -155,7 +158,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     let listening = |source| Error::Listen { address, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
-        .max_blocking_threads(args.concurrent + LOADERS)
+        .max_blocking_threads(args.concurrent.min(WRITERS) + LOADERS)
         .enable_all()
         .build()
         .map_err(listening)?;
@@ -181,6 +184,11 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     runtime.block_on(serving).map_err(|error| listening(error.into()))
 }
 
+/// Returns a duration of at most 136 years, so that its sum with a time does not overflow.
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count.min(u32::MAX.into()))
+}
+
 /// Logs requests and answers to standard error; with `texts`, their contents, too.
 fn log(texts: bool) {
     let level = if texts { LevelFilter::TRACE } else { LevelFilter::OFF };
@@ -199,14 +207,14 @@ impl ServeArgs {
             max_new_tokens: self.max_new_tokens,
             candidates: self.max_candidates,
             blades: self.max_blades,
-            time: Duration::from_secs(self.timeout),
+            time: seconds(self.timeout),
             prompt_tokens: self.max_prompt_tokens.unwrap_or(usize::MAX),
             body: self.max_body,
             header: self.max_header,
             depth: self.max_depth,
-            patience: Duration::from_secs(self.patience),
-            keep_alive: Some(self.keep_alive).filter(|seconds| *seconds > 0).map(Duration::from_secs),
-            drain: Duration::from_secs(self.drain),
+            patience: seconds(self.patience),
+            keep_alive: Some(self.keep_alive).filter(|every| *every > 0).map(seconds),
+            drain: seconds(self.drain),
         }
     }
 

@@ -55,6 +55,14 @@ fn what_an_answer_may_need_is_counted_without_wrapping() {
 }
 
 #[test]
+fn the_largest_limits_are_none() {
+    let options = ["--concurrent", "--waiting", "--timeout", "--patience", "--keep-alive", "--drain"];
+    let args: Vec<&str> = options.into_iter().flat_map(|option| [option, "18446744073709551615"]).collect();
+    let server = Server::start(&args);
+    assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
+}
+
+#[test]
 fn an_instruction_needs_memory_too() {
     let folder = tempfile::tempdir().unwrap();
     let backbone = copy_of("backbone", folder.path());
