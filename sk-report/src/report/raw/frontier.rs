@@ -11,16 +11,9 @@ const WEIGHT: &str = "w_";
 /// The ids of responses by method, weight vector and prompt.
 pub(super) type Ids = HashMap<(String, String, u32), String>;
 
-/// The contents of the file.
-pub(super) struct JudgedFrontier {
-    pub(super) sweep: Sweep,
-    /// The ids of the responses, if there is an id column.
-    pub(super) ids: Ids,
-    pub(super) classified: Vec<Classified>,
-}
-
-/// Reads the judged sweep: one row per method, weight vector and prompt.
-pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFrontier, ReportError> {
+/// Reads the judged sweep: one row per method, weight vector and prompt. Also returns the ids of the
+/// responses, if there is an id column, and the scores of classifiers.
+pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Ids, Vec<Classified>), ReportError> {
     let sheet = Sheet::read(source)?;
     let mut classified: Vec<Classified> =
         sheet.header.iter().filter_map(|column| Classified::of_column(column, objectives)).collect();
@@ -58,5 +51,5 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFron
         objectives.blades.iter().find(|blade| blade.is_called(name)).map_or(name, |blade| &blade.name).to_owned()
     };
     let blades = columns.iter().map(blade).collect();
-    Ok(JudgedFrontier { sweep: Sweep::of(objectives, blades, rows), ids, classified })
+    Ok((Sweep::of(objectives, blades, rows), ids, classified))
 }

@@ -104,7 +104,7 @@ impl RawResults {
             source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
         };
         let frontier = open(FRONTIER)?.ok_or_else(missing)?;
-        let frontier::JudgedFrontier { sweep, ids, classified } = frontier::read(frontier, objectives)?;
+        let (sweep, ids, classified) = frontier::read(frontier, objectives)?;
         Ok(Self {
             sweep,
             ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), |source| ablations::read(source, objectives))?,
