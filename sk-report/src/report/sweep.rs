@@ -1,3 +1,5 @@
+use std::cmp::Ordering;
+
 use super::{ReportError, grouped};
 use crate::objectives::{Objectives, Scores};
 use crate::stats::{F1, harmonic_mean, mean_axes, snap};
@@ -89,7 +91,9 @@ impl Sweep {
             }
         }
         let seated = |point: &WeightVector| point.weights.iter().filter(|&&weight| weight > 0.0).count();
-        points.sort_by(|a, b| seated(a).cmp(&seated(b)).then_with(|| falling(&a.weights, &b.weights)));
+        // Weights are numbers, so they always compare.
+        let falling = |a: &WeightVector, b: &WeightVector| b.weights.partial_cmp(&a.weights).unwrap_or(Ordering::Equal);
+        points.sort_by(|a, b| seated(a).cmp(&seated(b)).then_with(|| falling(a, b)));
         let placed = rows.into_iter().map(|(name, point, cell)| {
             let configuration = points.iter().position(|known| *known == point).unwrap_or_default();
             (name, Cell { configuration, ..cell })
@@ -171,10 +175,4 @@ impl Sweep {
             ReportError::Reference { name: name.to_owned(), hint: suggest::hint(name, &known) }
         })
     }
-}
-
-/// Orders weight vectors lexicographically, larger weights first.
-fn falling(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
-    let pairs = a.iter().zip(b);
-    pairs.map(|(a, b)| b.total_cmp(a)).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
 }
