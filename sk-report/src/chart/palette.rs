@@ -37,19 +37,15 @@ impl Style {
     /// series.
     pub(super) fn symbol(self) -> &'static str {
         const SYMBOLS: [&str; 7] = ["circle", "square", "diamond", "cross", "x", "circle-open", "square-open"];
-        SYMBOLS[self.place() % SYMBOLS.len()]
+        let (Self::Hue(i) | Self::Tone(i)) = self;
+        SYMBOLS[i % SYMBOLS.len()]
     }
 
     /// Returns the dash pattern of lines.
     pub(super) fn dash(self) -> &'static str {
         const DASHES: [&str; 5] = ["solid", "dash", "dot", "dashdot", "longdash"];
-        DASHES[self.place() % DASHES.len()]
-    }
-
-    fn place(self) -> usize {
-        match self {
-            Self::Hue(i) | Self::Tone(i) => i,
-        }
+        let (Self::Hue(i) | Self::Tone(i)) = self;
+        DASHES[i % DASHES.len()]
     }
 }
 
