@@ -1,5 +1,3 @@
-use super::mean;
-
 /// The floor under the axes that reproduces the published contrasts.
 ///
 /// Without a floor, two cells with an axis at zero both have F1 = 0 and tie. With this floor and
@@ -60,12 +58,13 @@ impl F1 {
     /// left out of the mean over cells or configurations. The result is NaN if nothing is left.
     pub fn of<C: AsRef<[f64]>>(self, configurations: &[Vec<C>], floor: f64) -> f64 {
         let cells: Vec<&[f64]> = configurations.iter().flatten().map(AsRef::as_ref).collect();
-        let each: Vec<f64> = match self {
-            Self::OfMeanAxes => return harmonic_mean(&mean_axes(&cells), floor),
-            Self::MeanOfConfigurations => configurations.iter().map(|cells| harmonic_mean(&mean_axes(cells), floor)).collect(),
-            Self::MeanOfCells => cells.iter().map(|cell| harmonic_mean(cell, floor)).collect(),
-        };
-        mean(&known(each))
+        match self {
+            Self::OfMeanAxes => harmonic_mean(&mean_axes(&cells), floor),
+            Self::MeanOfConfigurations => {
+                mean_of_known(configurations.iter().map(|cells| harmonic_mean(&mean_axes(cells), floor)))
+            }
+            Self::MeanOfCells => mean_of_known(cells.iter().map(|cell| harmonic_mean(cell, floor))),
+        }
     }
 }
 
@@ -73,10 +72,11 @@ impl F1 {
 /// same number of axes. The result is empty without cells.
 pub(crate) fn mean_axes<C: AsRef<[f64]>>(cells: &[C]) -> Vec<f64> {
     let axes = cells.first().map_or(0, |cell| cell.as_ref().len());
-    (0..axes).map(|axis| mean(&known(cells.iter().map(|cell| cell.as_ref()[axis]).collect()))).collect()
+    (0..axes).map(|axis| mean_of_known(cells.iter().map(|cell| cell.as_ref()[axis]))).collect()
 }
 
-fn known(mut values: Vec<f64>) -> Vec<f64> {
-    values.retain(|value| !value.is_nan());
-    values
+fn mean_of_known(values: impl Iterator<Item = f64>) -> f64 {
+    let known = values.filter(|value| !value.is_nan());
+    let (sum, count) = known.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
 }

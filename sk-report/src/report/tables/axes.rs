@@ -1,6 +1,6 @@
 use super::{At, LEVEL, Ledger, Table, TableContext};
 use crate::report::{Cell, Contrast, Method, WeightVector};
-use crate::stats::{Bootstrap, Interval, ZeroRule, harmonic_mean, holm};
+use crate::stats::{Bootstrap, Interval, ZeroRule, harmonic_mean, holm, mean_axes};
 use crate::table::Kind;
 
 /// The means of a method at a weight vector.
@@ -58,18 +58,10 @@ fn intervals(context: &TableContext<'_>, method: &Method, place: usize) -> (Vec<
     let cells: Vec<&[f64]> =
         method.cells.iter().filter(|cell| cell.configuration == place).map(|cell| &cell.scores.objectives[..]).collect();
     let axes = context.sweep.objectives.objectives.len();
-    let mut totals = vec![(0.0, 0.0); axes];
     let statistic = |drawn: &[usize], values: &mut [f64]| {
-        totals.fill((0.0, 0.0));
-        for &cell in drawn {
-            for (total, score) in totals.iter_mut().zip(cells[cell]) {
-                if !score.is_nan() {
-                    *total = (total.0 + score, total.1 + 1.0);
-                }
-            }
-        }
-        values.iter_mut().zip(&totals).for_each(|(value, (sum, count))| *value = sum / count);
-        values[axes] = harmonic_mean(&values[..axes], 0.0);
+        let means = mean_axes(&drawn.iter().map(|&cell| cells[cell]).collect::<Vec<_>>());
+        values[..axes].copy_from_slice(&means);
+        values[axes] = harmonic_mean(&means, 0.0);
     };
     let resampling = context.resampling;
     let bootstraps = Bootstrap::several(cells.len(), axes + 1, resampling.resamples, resampling.seed, statistic);
