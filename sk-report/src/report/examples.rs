@@ -18,19 +18,17 @@ pub struct Example<'a> {
     pub rival: Option<&'a Cell>,
 }
 
-impl Example<'_> {
-    /// Returns the F1 of the reference minus that of the rival; 0 without a rival.
-    pub fn difference(&self) -> f64 {
-        self.rival.map_or(0.0, |rival| f1(self.cell) - f1(rival))
-    }
-}
-
 /// Returns the F1 of a cell, NaN if an axis was not judged.
 fn f1(cell: &Cell) -> f64 {
     cell.f1(0.0).unwrap_or(f64::NAN)
 }
 
 impl<'a> Example<'a> {
+    /// Returns the F1 of the reference minus that of the rival; 0 without a rival.
+    pub fn difference(&self) -> f64 {
+        self.rival.map_or(0.0, |rival| f1(self.cell) - f1(rival))
+    }
+
     /// Chooses the examples of a sweep. Best and worst are by F1, ties decided by the difference to
     /// the rival. Gains and losses are by the difference, ties decided by F1. Remaining ties go to
     /// the earlier prompt and weight vector. A prompt appears at most once per case.
