@@ -75,6 +75,11 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Creates a chart without a rule.
+    pub fn new(x: Axis, y: Axis, series: Vec<Series>) -> Self {
+        Self { x, y, series, rule: None }
+    }
+
     fn traces(&self, i: usize, series: &Series) -> Vec<Value> {
         let Series { name, x, y, mode, labels, band, intervals: [across, along], steps, .. } = series;
         let style = series.style.unwrap_or(Style::Hue(i));
@@ -171,7 +176,7 @@ mod tests {
         let (x, y) = ([0.9, 0.1, 0.5, 0.4, f64::NAN], [0.1, 0.9, 0.5, 0.4, 1.0]);
         assert_eq!(staircase(&x, &y), (vec![0.1, 0.5, 0.9], vec![0.9, 0.5, 0.1]));
         let series = Series { front: true, style: Some(Style::Hue(3)), ..Series::points("a", x.to_vec(), y.to_vec()) };
-        let plot = Plot::from(Lines { x: Axis::new("x"), y: Axis::new("y"), series: vec![series], rule: None });
+        let plot = Plot::from(Lines::new(Axis::new("x"), Axis::new("y"), vec![series]));
         let [stairs, points] = &plot.data[..] else { panic!("{:?}", plot.data) };
         assert_eq!((&stairs["x"], &stairs["line"]["shape"]), (&json!([0.1, 0.5, 0.9]), &json!("vh")));
         assert_eq!((&stairs["line"]["color"], &points["marker"]["color"]), (&json!("@3"), &json!("@3")));
@@ -184,7 +189,7 @@ mod tests {
         let labels = vec!["all on calm".to_owned()];
         let series = Series { labels, intervals, ..Series::points("ours", vec![0.5], vec![0.25]) };
         let (x, y) = (Axis::new("calm (0 to 1)"), Axis::new("terse (0 to 1)"));
-        let plot = Plot::from(Lines { x, y, series: vec![series], rule: None });
+        let plot = Plot::from(Lines::new(x, y, vec![series]));
         let trace = &plot.data[0];
         assert_eq!((&trace["error_x"]["array"], &trace["error_x"]["arrayminus"]), (&json!([0.25]), &json!([0.125])));
         assert_eq!((&trace["error_y"]["array"], &trace["error_y"]["arrayminus"]), (&json!([0.25]), &json!([0.25])));

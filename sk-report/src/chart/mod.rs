@@ -12,12 +12,9 @@
 //!
 //! let x = [0.0, 1.0, 2.0];
 //! let band = Some([vec![0.0, 0.4, 0.8], vec![0.2, 0.6, 1.0]]);
-//! let chart = Lines {
-//!     x: Axis::new("temperature (nats)"),
-//!     y: Axis { range: Some([0.0, 1.0]), ..Axis::new("entropy (share of ln N)") },
-//!     series: vec![Series { band, ..Series::line("champion", x.to_vec(), vec![0.1, 0.5, 0.9]) }],
-//!     rule: None,
-//! };
+//! let entropy = Axis { range: Some([0.0, 1.0]), ..Axis::new("entropy (share of ln N)") };
+//! let champion = Series { band, ..Series::line("champion", x.to_vec(), vec![0.1, 0.5, 0.9]) };
+//! let chart = Lines::new(Axis::new("temperature (nats)"), entropy, vec![champion]);
 //! let table = Table::of("entropy", "Entropy by temperature", &[(0.0, 0.1), (1.0, 0.5), (2.0, 0.9)])
 //!     .column("T", Kind::Number(1), |(t, _)| *t)
 //!     .column("entropy", Kind::Number(2), |(_, entropy)| *entropy)

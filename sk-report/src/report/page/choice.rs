@@ -54,12 +54,9 @@ fn entropy(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
         let (x, y) = distribution(own.filter_map(CandidateStep::relative_entropy).collect());
         (!x.is_empty()).then(|| Series { style: Some(context.style(arm, i)), ..Series::steps(arm, x, y) })
     };
-    let chart = Lines {
-        x: Axis { range: Some([0.0, 1.02]), ..Axis::new("entropy of the draw / ln N (0: certain, 1: uniform)") },
-        y: Axis { percent: true, range: Some([0.0, 1.02]), ..Axis::new("share of steps at or below") },
-        series: mechanisms.iter().enumerate().filter_map(curve).collect(),
-        rule: None,
-    };
+    let entropy = Axis { range: Some([0.0, 1.02]), ..Axis::new("entropy of the draw / ln N (0: certain, 1: uniform)") };
+    let share = Axis { percent: true, range: Some([0.0, 1.02]), ..Axis::new("share of steps at or below") };
+    let chart = Lines::new(entropy, share, mechanisms.iter().enumerate().filter_map(curve).collect());
     Figure::new("champion-entropy", "Entropy of the champion's draw", chart)
         .caption(format!("Distribution over steps of −Σ p ln p over ln N; n = {} steps. A curve at the left decides, one at the right draws lots.", steps(mechanisms)))
         .see("choice")

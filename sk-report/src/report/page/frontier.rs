@@ -110,8 +110,7 @@ fn in_planes(context: &PageContext<'_>, objectives: &[&str], frontiers: &[Method
                 ..Series::points(frontier.method, across, along)
             }
         });
-        let chart = Lines { x: axis(x), y: axis(y), series: series.collect(), rule: None };
-        (format!("{} and {}", objectives[x], objectives[y]), chart)
+        (format!("{} and {}", objectives[x], objectives[y]), Lines::new(axis(x), axis(y), series.collect()))
     });
     Figure::panels("frontier-planes", "Frontiers, two axes at a time", panels)
         .caption(format!(
@@ -133,13 +132,9 @@ fn between_two(context: &PageContext<'_>, blades: [&String; 2], frontiers: &[Met
         let labels = points.iter().map(|row| context.weights(&row.point)).collect();
         Series { labels, intervals: [Vec::new(), intervals], style: Some(*style), ..Series::line(method, x, y) }
     };
-    let weight = format!("weight of {first} (0: all on {second}, 1: all on {first})");
-    let chart = Lines {
-        x: Axis { range: Some([-0.04, 1.04]), ..Axis::new(weight) },
-        y: Axis::new("F1 of mean axes (0 to 1)"),
-        series: frontiers.iter().map(line).collect(),
-        rule: None,
-    };
+    let weight = Axis::new(format!("weight of {first} (0: all on {second}, 1: all on {first})"));
+    let weight = Axis { range: Some([-0.04, 1.04]), ..weight };
+    let chart = Lines::new(weight, Axis::new("F1 of mean axes (0 to 1)"), frontiers.iter().map(line).collect());
     Figure::new("frontier-line", format!("F1 between {first} and {second}"), chart)
         .caption(format!(
             "F1 of the mean axes achieved at each weight vector, with 95% bootstrap intervals by prompt. {}",

@@ -73,13 +73,9 @@ fn followed(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure 
             style: Some(frontier.style),
             ..Series::points(frontier.method, x, y)
         };
-        let chart = Lines {
-            x: Axis { range: Some([-0.04, 1.04]), ..Axis::new(format!("weight of {blade} (0 to 1)")) },
-            y: Axis::new(format!("{objective} (0 to 1)")),
-            series: vec![series],
-            rule: None,
-        };
-        (format!("{objective} for {blade}"), chart)
+        let weight = Axis { range: Some([-0.04, 1.04]), ..Axis::new(format!("weight of {blade} (0 to 1)")) };
+        let achieved = Axis::new(format!("{objective} (0 to 1)"));
+        (format!("{objective} for {blade}"), Lines::new(weight, achieved, vec![series]))
     });
     Figure::panels("weight-and-axis", format!("What {} achieves for the weight it is given", frontier.method), panels)
         .caption(format!(

@@ -4,9 +4,6 @@ use crate::simulate::contamination::{ContaminationSettings, Flip, Reading};
 use crate::simulate::figures::Exhibit;
 use crate::table::{Kind, Table};
 
-const ABSCISSA: &str = "contamination D (std of μ)";
-const ORDINATE: &str = "total variation of the choice";
-
 /// The exhibit on Theorem 2: one figure that compares the operators, and one for the bounds of each
 /// member.
 pub(in crate::simulate) fn exhibit(
@@ -25,11 +22,9 @@ pub(in crate::simulate) fn exhibit(
          bounds; closest is the largest share of its sharpened bound that was found in any one batch. The published bound says nothing past 1.",
         settings.evaluations
     ));
-    let lines = |series| Lines {
-        x: Axis::new(ABSCISSA),
-        y: Axis { range: Some([0.0, 1.05]), ..Axis::new(ORDINATE) },
-        series,
-        rule: None,
+    let lines = |series| {
+        let variation = Axis { range: Some([0.0, 1.05]), ..Axis::new("total variation of the choice") };
+        Lines::new(Axis::new("contamination D (std of μ)"), variation, series)
     };
     let curve = |name: &str, readings: &[Reading], of: fn(&Reading) -> f64| {
         let (x, y) = readings.iter().map(|reading| (reading.radius, of(reading))).unzip();

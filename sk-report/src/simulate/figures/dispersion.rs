@@ -26,20 +26,15 @@ pub(in crate::simulate) fn exhibit(settings: &DispersionSettings, worths: &[Wort
     };
     let abscissa = || Axis::new("σ-informativeness 𝓘(σ)");
     let outcome = |(arm, name): (usize, &&str)| series(name, worths.iter().map(|worth| worth.outcomes[arm]).collect());
-    let outcomes = Lines {
-        x: abscissa(),
-        y: Axis::new("quality of the choice (std)"),
-        series: ARMS.iter().enumerate().map(outcome).collect(),
-        rule: None,
-    };
+    let arms = ARMS.iter().enumerate().map(outcome).collect();
+    let outcomes = Lines::new(abscissa(), Axis::new("quality of the choice (std)"), arms);
+    let worths = vec![
+        series("real − shuffled: coupling", worths.iter().map(|worth| worth.coupling_worth).collect()),
+        series("shuffled − zero: scale", worths.iter().map(|worth| worth.scale_worth).collect()),
+    ];
     let differences = Lines {
-        x: abscissa(),
-        y: Axis::new("difference in quality (std)"),
-        series: vec![
-            series("real − shuffled: coupling", worths.iter().map(|worth| worth.coupling_worth).collect()),
-            series("shuffled − zero: scale", worths.iter().map(|worth| worth.scale_worth).collect()),
-        ],
         rule: Some((0.0, "no change".to_owned())),
+        ..Lines::new(abscissa(), Axis::new("difference in quality (std)"), worths)
     };
     let panels = [("Outcome under each arm", outcomes), ("Differences", differences)];
     let title = "Where σ tells nothing, shuffling it changes nothing, and dropping it does";

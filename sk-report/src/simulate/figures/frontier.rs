@@ -61,7 +61,7 @@ fn plane(found: &Frontier) -> Plot {
         series("reached with and without CBN", &mut even.intersection(&raw).copied()),
         series("reached without CBN alone", &mut raw.difference(&even).copied()),
     ];
-    Lines { x: Axis::new("score under blade 1"), y: Axis::new("score under blade 2"), series, rule: None }.into()
+    Lines::new(Axis::new("score under blade 1"), Axis::new("score under blade 2"), series).into()
 }
 
 /// Plots the lattice coloured by the selected candidate. A candidate has the same colour and marker

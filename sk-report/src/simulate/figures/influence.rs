@@ -33,12 +33,8 @@ pub(in crate::simulate) fn exhibit(settings: &InfluenceSettings, raw: &[Voice], 
             let (x, y) = own.map(|voice| (voice.scale, of(voice))).unzip();
             Series::line(name, x, y)
         });
-        Lines {
-            x: Axis { log: true, ..Axis::new(rescaled) },
-            y: Axis { range: Some([-0.02, 1.02]), percent: true, ..Axis::new(ordinate) },
-            series: series.to_vec(),
-            rule: None,
-        }
+        let share = Axis { range: Some([-0.02, 1.02]), percent: true, ..Axis::new(ordinate) };
+        Lines::new(Axis { log: true, ..Axis::new(rescaled) }, share, series.to_vec())
     };
     let panels = [
         ("Its share of the composite", chart("share of the sum", |voice| voice.share)),
