@@ -166,30 +166,14 @@ fn audit(radius: f64, settings: &ContaminationSettings) -> Result<Audit, Paramet
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sk_aggregate::{Modulus, NoCertificate, RoundRobin, SwissElo};
-    use sk_core::Aggregator;
+    use sk_aggregate::{RoundRobin, SwissElo};
 
+    use super::super::simulation::Claiming;
     use super::*;
 
     fn small(seed: u64) -> ContaminationSettings {
         let radii = vec![0.0, 0.05, 0.3, 2.0];
         ContaminationSettings { candidates: 5, batches: 4, radii, temperature: 0.5, evaluations: 400, seed }
-    }
-
-    /// A member that claims a given modulus.
-    struct Claiming<A>(A, f64);
-
-    impl<A: Aggregator> Aggregator for Claiming<A> {
-        fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
-            self.0.rate(batch, ratings);
-        }
-    }
-
-    impl<A: Certify> Certify for Claiming<A> {
-        fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
-            let Modulus { published, uniform, sharpened } = self.0.modulus(batch)?;
-            Ok(Modulus { published, uniform, sharpened: self.1 * sharpened })
-        }
     }
 
     fn with(operator: &dyn Certify, seed: u64) -> Result<Vec<Reading>, SimulationError> {
@@ -221,11 +205,11 @@ mod tests {
     fn a_bound_that_is_too_small_is_caught_with_the_datum() {
         // The search attains the sharpened bound up to a few per cent, so that a bound smaller by a
         // tenth is violated.
-        let error = with(&Claiming(RoundRobin::thurstone(), 0.5), 1).unwrap_err();
+        let error = with(&Claiming(&RoundRobin::thurstone(), 0.5), 1).unwrap_err();
         let SimulationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, SHARPENED);
         assert!(found.datum.starts_with("it, batch 0, D = 0.05"), "{found}");
-        let error = with(&Claiming(RoundRobin::thurstone(), 5.0), 1).unwrap_err();
+        let error = with(&Claiming(&RoundRobin::thurstone(), 5.0), 1).unwrap_err();
         assert!(error.to_string().contains("out of order"), "{error}");
     }
 

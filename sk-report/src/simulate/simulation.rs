@@ -70,7 +70,7 @@ fn contamination(seed: u64, broken: bool) -> Result<Exhibit, SimulationError> {
     let batches = contamination::batches(&settings);
     let (thurstone, bradley_terry) = (RoundRobin::thurstone(), RoundRobin::bradley_terry());
     let (weakest_link, asinh) = (RoundRobin::weakest_link(), RoundRobin::asinh());
-    let halved = HalfBound(&thurstone);
+    let halved = Claiming(&thurstone, 0.5);
     let members: [(&str, &dyn Certify); 4] = [
         ("Thurstone", if broken { &halved } else { &thurstone }),
         ("Bradley–Terry", &bradley_terry),
@@ -121,18 +121,18 @@ fn frontier(seed: u64, broken: bool) -> Result<Exhibit, Contradiction> {
     Ok(figures::frontier::exhibit(&[two, three]))
 }
 
-/// A member that claims half its sharpened modulus.
-struct HalfBound<'a>(&'a dyn Certify);
+/// A member that claims this multiple of its sharpened modulus.
+pub(super) struct Claiming<'a>(pub(super) &'a dyn Certify, pub(super) f64);
 
-impl Aggregator for HalfBound<'_> {
+impl Aggregator for Claiming<'_> {
     fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
         self.0.rate(batch, ratings);
     }
 }
 
-impl Certify for HalfBound<'_> {
+impl Certify for Claiming<'_> {
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         let Modulus { published, uniform, sharpened } = self.0.modulus(batch)?;
-        Ok(Modulus { published, uniform, sharpened: 0.5 * sharpened })
+        Ok(Modulus { published, uniform, sharpened: self.1 * sharpened })
     }
 }
