@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use sk_core::{Ended, Seconds};
 
-use crate::lines::{json_fault, numbered_lines};
+use crate::lines::{json_fault, numbered_lines, plain_or_packed};
 
 /// A finished cell of a sweep: one line of the output. `swiss-knife judge` reads it as a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct SweepRecord {
     pub trace: Option<TraceSpan>,
 }
 
-/// An error in a file of records or settings.
+/// An error in a file of records, of settings or of judgements.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
@@ -129,14 +129,7 @@ pub fn json_lines<T: DeserializeOwned>(
 /// If the existence of the file cannot be determined.
 pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
     let traces = unpacked(records).with_extension("traces.jsonl");
-    for path in [traces.clone(), traces.with_extension("jsonl.gz")] {
-        match path.metadata() {
-            Ok(_) => return Ok(Some(path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(RecordError::Read { path, source }),
-        }
-    }
-    Ok(None)
+    plain_or_packed(&traces).map_err(RecordError::reading(&traces))
 }
 
 /// Returns the path without a final `.gz`.

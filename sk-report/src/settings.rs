@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::lines::plain_or_packed;
 use crate::record::{RecordError, json_lines, unpacked};
 
 /// Everything that responses depend on, except scheme name, weights, prompt and seed. Models,
@@ -63,8 +64,8 @@ pub fn beside(output: &Path) -> PathBuf {
 /// If the file cannot be read or a line is invalid. The error names file and line.
 pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, RecordError> {
     let path = beside(&unpacked(records));
-    let packed = path.with_extension("jsonl.gz");
-    let Some(path) = [path, packed].into_iter().find(|path| path.exists()) else { return Ok(HashMap::new()) };
+    let found = plain_or_packed(&path).map_err(RecordError::reading(&path))?;
+    let Some(path) = found else { return Ok(HashMap::new()) };
     let lines = json_lines::<KeptSettings>(&path, "it is no line of settings: ")?;
     lines.map(|read| read.map(|(_, kept)| (kept.settings.clone(), kept))).collect()
 }

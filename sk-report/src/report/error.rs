@@ -1,4 +1,3 @@
-use std::io;
 use std::path::PathBuf;
 
 use crate::objectives::ObjectivesError;
@@ -9,9 +8,6 @@ use crate::record::RecordError;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum ReportError {
-    /// The file cannot be opened or read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
     /// The file is not CSV.
     #[error("{}: {source}", path.display())]
     Csv { path: PathBuf, source: csv::Error },
@@ -27,7 +23,7 @@ pub enum ReportError {
     /// A response was judged twice.
     #[error("{}, line {line}: {method} at {configuration} on prompt {prompt} was judged before; keep one of the two lines", path.display())]
     Duplicate { path: PathBuf, line: u64, method: String, configuration: String, prompt: u32 },
-    /// The records of a sweep cannot be read.
+    /// A file cannot be read, or a line of the records of a sweep is not valid.
     #[error(transparent)]
     Records(#[from] RecordError),
     /// The records belong to another sweep than the judgements.

@@ -12,7 +12,9 @@ pub use ablations::{Ablation, Arm};
 pub use steps::CandidateStep;
 
 use super::{Cell, Recorded, ReportError, Sweep, Text};
+use crate::lines::{plain_or_packed, read};
 use crate::objectives::Objectives;
+use crate::record::RecordError;
 
 /// The methods of the paper's main table.
 const PAPER_METHODS: [&str; 6] = ["swiss", "base", "bon", "rs", "args", "mod"];
@@ -67,16 +69,12 @@ const STEPS: &str = "candidate_steps.jsonl";
 /// The objectives, if they differ from helpfulness, harmlessness and honesty.
 const OBJECTIVES: &str = "objectives.toml";
 
-/// The plain and the gzipped name of a file.
-fn names(name: &str) -> [String; 2] {
-    [name.to_owned(), format!("{name}.gz")]
-}
-
 impl RawResults {
     /// Returns the paths in a folder that [`read`](Self::read) tries.
     pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
-        let data = [FRONTIER, ABLATIONS, STEPS].into_iter().flat_map(names);
-        data.chain([OBJECTIVES.to_owned()]).map(|name| folder.join(name))
+        let data = [FRONTIER, ABLATIONS, STEPS].map(|name| folder.join(name)).into_iter();
+        let data = data.flat_map(|path| [path.clone(), path.with_added_extension("gz")]);
+        data.chain([folder.join(OBJECTIVES)])
     }
 
     /// Reads a folder. Data files may be gzipped, with `.gz` appended to the name; a plain file
@@ -91,19 +89,9 @@ impl RawResults {
         let own = folder.join(OBJECTIVES);
         let objectives = if own.exists() { Objectives::read(&own)? } else { Objectives::hhh().clone() };
         let objectives = &objectives;
-        let open = |name: &str| -> Result<Option<Source>, ReportError> {
-            for name in names(name) {
-                if let Some(source) = Source::open(&folder.join(name))? {
-                    return Ok(Some(source));
-                }
-            }
-            Ok(None)
-        };
-        let missing = || ReportError::Read {
-            path: folder.join(FRONTIER),
-            source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
-        };
-        let frontier = open(FRONTIER)?.ok_or_else(missing)?;
+        let open = |name: &str| Source::open(&folder.join(name));
+        let missing = io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz");
+        let frontier = open(FRONTIER)?.ok_or_else(|| RecordError::reading(&folder.join(FRONTIER))(missing))?;
         let (sweep, ids, classified) = frontier::read(frontier, objectives)?;
         Ok(Self {
             sweep,
@@ -151,14 +139,13 @@ struct Source {
 }
 
 impl Source {
-    /// Returns `None` if the file does not exist.
-    fn open(path: &Path) -> Result<Option<Self>, ReportError> {
-        let fail = |source| ReportError::Read { path: path.to_owned(), source };
-        let bytes = match crate::lines::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(fail)?,
-        };
-        let text = String::from_utf8(bytes).map_err(|_| fail(io::ErrorKind::InvalidData.into()))?;
-        Ok(Some(Self { path: path.to_owned(), text }))
+    /// Reads the file, which may be gzipped with `.gz` appended to its name. Returns `None` if it
+    /// does not exist.
+    fn open(path: &Path) -> Result<Option<Self>, RecordError> {
+        let found = plain_or_packed(path).map_err(RecordError::reading(path))?;
+        let Some(path) = found else { return Ok(None) };
+        let text = read(&path).and_then(|bytes| String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into()));
+        let text = text.map_err(RecordError::reading(&path))?;
+        Ok(Some(Self { path, text }))
     }
 }

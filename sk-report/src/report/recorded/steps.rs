@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::lines;
-use crate::record::SweepRecord;
+use crate::record::{RecordError, SweepRecord};
 use crate::report::{CandidateStep, ReportError};
 use crate::stats::sample_std;
 
@@ -49,13 +49,13 @@ struct BladeScores {
 /// these schemes.
 pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Vec<CandidateStep>, Vec<String>), ReportError> {
     let schemes: HashMap<&str, &str> = records.iter().map(|record| (record.id.as_str(), record.scheme.as_str())).collect();
-    let failed = |source| ReportError::Read { path: path.to_owned(), source };
+    let failed = RecordError::reading(path);
     let (mut steps, mut cut, mut bytes) = (Vec::new(), BTreeSet::new(), 0);
-    let mut reader = BufReader::new(lines::open(path).map_err(failed)?.take(end));
+    let mut reader = BufReader::new(lines::open(path).map_err(&failed)?.take(end));
     let mut text = String::new();
     for number in 1.. {
         text.clear();
-        let read = reader.read_line(&mut text).map_err(failed)?;
+        let read = reader.read_line(&mut text).map_err(&failed)?;
         if read == 0 {
             break;
         }
