@@ -99,7 +99,7 @@ pub fn numbered_lines(path: &Path) -> io::Result<impl Iterator<Item = (u64, io::
 /// single line and always reports line 1.
 pub fn json_fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.split_once(" at line ") {
+    match text.rsplit_once(" at line ") {
         Some((fault, _)) => format!("{fault} (column {})", error.column()),
         None => text,
     }
@@ -149,5 +149,7 @@ mod tests {
     fn a_fault_is_told_by_its_column() {
         let error = serde_json::from_str::<u8>("[1]").unwrap_err();
         assert_eq!(json_fault(&error), "invalid type: sequence, expected u8 (column 0)");
+        let error = serde_json::from_str::<u8>(r#""look at line 5""#).unwrap_err();
+        assert_eq!(json_fault(&error), r#"invalid type: string "look at line 5", expected u8 (column 16)"#);
     }
 }
