@@ -89,9 +89,10 @@ fn without_nan(line: &str) -> Cow<'_, str> {
         if i > 0 {
             clean.push('"');
         }
-        // An escaped quote does not end a string.
+        // An escaped quote does not end a string; it stands after an odd number of backslashes.
+        let backslashes = part.len() - part.trim_end_matches('\\').len();
         clean.push_str(&if quoted { Cow::Borrowed(part) } else { Cow::Owned(part.replace("NaN", "null")) });
-        quoted ^= !(quoted && part.ends_with('\\'));
+        quoted ^= !(quoted && backslashes % 2 == 1);
     }
     Cow::Owned(clean)
 }
@@ -106,6 +107,7 @@ mod tests {
             without_nan(r#"{"a": NaN, "NaN": [NaN, 1], "b": "a \"NaN\" b", "c": NaN}"#),
             r#"{"a": null, "NaN": [null, 1], "b": "a \"NaN\" b", "c": null}"#
         );
+        assert_eq!(without_nan(r#"{"a": "b\\", "c": NaN, "d": "NaN\\\""}"#), r#"{"a": "b\\", "c": null, "d": "NaN\\\""}"#);
         assert_eq!(without_nan("{}"), "{}");
     }
 }
