@@ -17,13 +17,10 @@ pub(super) struct Sheet {
 impl Sheet {
     pub(super) fn read(source: Source) -> Result<Self, ReportError> {
         let mut reader = csv::Reader::from_reader(source.text.as_bytes());
-        let rows =
-            || -> Result<_, csv::Error> { Ok((reader.headers()?.clone(), reader.records().collect::<Result<Vec<_>, _>>()?)) };
-        match { rows }() {
-            Ok((_, rows)) if rows.is_empty() => Err(ReportError::Empty { path: source.path }),
-            Ok((header, rows)) => Ok(Self { path: source.path, header, rows }),
-            Err(error) => Err(ReportError::Csv { path: source.path, source: error }),
-        }
+        let failed = |error| ReportError::Csv { path: source.path.clone(), source: error };
+        let header = reader.headers().map_err(failed)?.clone();
+        let rows: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().map_err(failed)?;
+        if rows.is_empty() { Err(ReportError::Empty { path: source.path }) } else { Ok(Self { path: source.path, header, rows }) }
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
