@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::{CandidateStep, grouped};
 use crate::stats::{influence_shares, mean, median};
 
@@ -73,9 +75,7 @@ impl Mechanism {
     }
 
     fn of(arm: &str, steps: &[&CandidateStep]) -> Self {
-        let mut names: Vec<&String> = steps.iter().flat_map(|step| step.raw_blade_mu_stds.keys()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<&String> = steps.iter().flat_map(|step| step.raw_blade_mu_stds.keys()).collect();
         let spreads =
             |blade: &String| steps.iter().filter_map(|step| step.raw_blade_mu_stds.get(blade).copied()).collect::<Vec<_>>();
         let medians: Vec<f64> = names.iter().map(|blade| median(&spreads(blade))).collect();
