@@ -106,14 +106,8 @@ fn json(fields: Vec<String>) -> String {
 
 /// Formats an exponent in superscript digits.
 fn raised(exponent: i32) -> String {
-    let digit = |c: char| match c {
-        '-' => '⁻',
-        '1' => '¹',
-        '2' => '²',
-        '3' => '³',
-        _ => c.to_digit(10).and_then(|digit| char::from_u32(0x2070 + digit)).unwrap_or(c),
-    };
-    exponent.to_string().chars().map(digit).collect()
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    exponent.to_string().chars().map(|c| c.to_digit(10).map_or('⁻', |digit| DIGITS[digit as usize])).collect()
 }
 
 #[cfg(test)]

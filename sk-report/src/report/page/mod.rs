@@ -13,6 +13,8 @@ mod steering;
 mod throughput;
 mod verdict;
 
+use std::collections::BTreeSet;
+
 use super::tables::SteeringRow;
 use super::{Method, RawResults, Report, ReportError, WeightVector};
 use crate::chart::Style;
@@ -113,9 +115,7 @@ fn clauses(sentences: &[&str]) -> String {
 fn lead(context: &PageContext<'_>) -> String {
     let sweep = &context.results.sweep;
     let cells: usize = sweep.methods.iter().map(|method| method.cells.len()).sum();
-    let mut prompts: Vec<u32> = sweep.methods.iter().flat_map(|method| method.cells.iter().map(|cell| cell.prompt)).collect();
-    prompts.sort_unstable();
-    prompts.dedup();
+    let prompts: BTreeSet<u32> = sweep.methods.iter().flat_map(|method| &method.cells).map(|cell| cell.prompt).collect();
     let names: Vec<&str> = sweep.methods.iter().map(|method| method.name.as_str()).collect();
     format!(
         "{} judged responses: {} methods ({}) at {} weight vectors on {} prompts. The others are compared with {}. Scores are in [0, 1], and \
@@ -151,14 +151,8 @@ fn counted<S: AsRef<str>>(counts: impl Iterator<Item = (S, usize)>) -> String {
 /// Formats a count with thin spaces between groups of three digits.
 fn thousands(count: usize) -> String {
     let digits = count.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join("\u{202f}")
 }
 
 #[cfg(test)]
