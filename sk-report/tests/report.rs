@@ -173,6 +173,7 @@ fn a_classifier_is_held_against_the_rubric_that_it_measures() {
         let Value::Number(rho) = row[4] else { panic!("{:?}", row[4]) };
         close(rho, sign);
     }
+    assert!(table.latex().is_ascii(), "{}", table.latex());
     assert!(self::report(&small()).table("classifiers").is_none());
     let wrong = text.replace(",0.625,", ",high,");
     let error = read(&wrong).map(drop).unwrap_err().to_string();
@@ -294,6 +295,7 @@ fn records_are_those_of_the_responses_that_were_judged() {
     let results = with_records(&[("r0", "ours", even), ("other", "ours", even), ("r1", "theirs", even)]).unwrap();
     let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
     assert_eq!(number(&report, "throughput", "ours", "responses"), 1.0);
+    assert!(report.tables.iter().all(|table| table.latex().is_ascii()), "pdfLaTeX has no other characters");
     let notes = report.table("throughput").unwrap().notes.join(" ");
     assert!(notes.contains("are left out: 1.") && notes.contains("have no record: 10."), "{notes}");
     let error = with_records(&[("x", "ours", even), ("y", "ours", even)]).unwrap_err().to_string();
