@@ -19,12 +19,8 @@ fn schemes(runs: &[Runs]) -> Vec<String> {
 
 fn speed(runs: &[Runs]) -> Figure {
     let speeds: Vec<f64> = runs.iter().map(Runs::tokens_per_second).collect();
-    let chart = Bars::new(&schemes(runs), Axis::new("tokens of responses per second of wall time")).series(
-        "tokens/s",
-        Style::Tone(0),
-        &speeds,
-        &[],
-    );
+    let speed = Axis::new("tokens of responses per second of wall time");
+    let chart = Bars::new(&schemes(runs), speed).series("tokens/s", Style::Tone(0), &speeds, &[]);
     Figure::new("tokens-per-second", "Tokens per second", chart)
         .caption(format!(
             "Tokens over wall time, one response at a time; n responses = {}.",
@@ -34,11 +30,10 @@ fn speed(runs: &[Runs]) -> Figure {
 }
 
 fn parts(runs: &[Runs]) -> Figure {
-    let empty =
-        Bars::new(&schemes(runs), Axis { percent: true, range: Some([0.0, 1.0]), ..Axis::new("share of the time in steps") })
-            .stacked();
+    let share = Axis { percent: true, range: Some([0.0, 1.0]), ..Axis::new("share of the time in steps") };
     let shares = |of: fn(&Runs) -> f64| runs.iter().map(|runs| of(runs) / runs.seconds.total()).collect::<Vec<f64>>();
-    let chart = empty
+    let chart = Bars::new(&schemes(runs), share)
+        .stacked()
         .series("draft", Style::Tone(0), &shares(|runs| runs.seconds.draft), &[])
         .series("score", Style::Tone(1), &shares(|runs| runs.seconds.score), &[])
         .series("select", Style::Tone(2), &shares(|runs| runs.seconds.select), &[])
