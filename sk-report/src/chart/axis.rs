@@ -53,7 +53,6 @@ impl Axis {
         }))
     }
 
-    /// Formats a value.
     pub(super) fn print(&self, value: f64) -> String {
         let text = if value.is_nan() {
             return "none".to_owned();

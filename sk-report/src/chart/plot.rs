@@ -7,9 +7,7 @@ use crate::stats::Interval;
 /// A chart as plotly.js reads it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
-    /// The traces.
     pub(super) data: Vec<Value>,
-    /// The layout object.
     pub(super) layout: Value,
     /// The height in pixels.
     pub(super) height: u32,

@@ -18,7 +18,6 @@ pub struct Figure {
     elsewhere: Option<String>,
 }
 
-/// One chart of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Panel {
     title: String,

@@ -132,7 +132,6 @@ impl RawResults {
     }
 }
 
-/// The path and the contents of a file.
 struct Source {
     path: PathBuf,
     text: String,

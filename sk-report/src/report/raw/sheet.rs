@@ -28,7 +28,6 @@ impl Sheet {
     }
 }
 
-/// One row.
 pub(super) struct Row<'a> {
     sheet: &'a Sheet,
     record: &'a StringRecord,
