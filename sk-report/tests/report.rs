@@ -325,6 +325,15 @@ fn a_scheme_over_a_vocabulary_says_nothing_of_its_choices() {
 }
 
 #[test]
+fn a_step_that_is_none_is_named_by_its_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("judged_frontier.csv"), small()).unwrap();
+    fs::write(folder.path().join("candidate_steps.jsonl"), "\n{\"arm\": 7}\n").unwrap();
+    let error = RawResults::read(folder.path()).unwrap_err().to_string();
+    assert!(error.ends_with("candidate_steps.jsonl:2: invalid type: integer `7`, expected a string (column 9)"), "{error}");
+}
+
+#[test]
 fn methods_that_share_no_prompt_have_an_empty_contrast() {
     let text = small()
         .replace("theirs,helpful,1,0,0,", "theirs,helpful,1,0,0,1")

@@ -283,7 +283,7 @@ fn records_that_do_not_fit_are_refused_or_said_to_be_missing() {
     fs::write(&traces, &whole[..cut]).unwrap();
     refused("frontier.jsonl", &["frontier.traces.jsonl", &cut.to_string(), &whole.len().to_string()]);
     fs::write(&traces, [b"{}\n", &whole[3..]].concat()).unwrap();
-    refused("frontier.jsonl", &["frontier.traces.jsonl", "line 1"]);
+    refused("frontier.jsonl", &["frontier.traces.jsonl:1: ", "missing field"]);
     fs::remove_file(&traces).unwrap();
 
     // Without traces or without records, the page names what is missing.

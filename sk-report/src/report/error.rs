@@ -17,13 +17,10 @@ pub enum ReportError {
     /// A value is not valid for its column.
     #[error("{}, line {line}, column \"{column}\": \"{value}\" is not {expected}", path.display())]
     Value { path: PathBuf, line: u64, column: String, value: String, expected: &'static str },
-    /// A line is not a candidate step.
-    #[error("{}, line {line}: {source}", path.display())]
-    Json { path: PathBuf, line: usize, source: serde_json::Error },
     /// A response was judged twice.
     #[error("{}, line {line}: {method} at {configuration} on prompt {prompt} was judged before; keep one of the two lines", path.display())]
     Duplicate { path: PathBuf, line: u64, method: String, configuration: String, prompt: u32 },
-    /// A file cannot be read, or a line of the records of a sweep is not valid.
+    /// A file cannot be read, or a line of candidate steps or of a sweep's files is not valid.
     #[error(transparent)]
     Records(#[from] RecordError),
     /// The records belong to another sweep than the judgements.

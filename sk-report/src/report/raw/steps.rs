@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Source;
-use crate::report::ReportError;
+use crate::lines::json_fault;
+use crate::record::RecordError;
 
 /// One generation step: the batch of candidates, with the scores before selection.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -67,15 +68,12 @@ impl CandidateStep {
 }
 
 /// Reads candidate steps: one JSON object per line.
-pub(super) fn read(source: &Source) -> Result<Vec<CandidateStep>, ReportError> {
-    let parse = |(i, line): (usize, &str)| {
-        serde_json::from_str(&without_nan(line)).map_err(|error| ReportError::Json {
-            path: source.path.clone(),
-            line: i + 1,
-            source: error,
-        })
+pub(super) fn read(source: &Source) -> Result<Vec<CandidateStep>, RecordError> {
+    let parse = |(number, line): (u64, &str)| {
+        let step = serde_json::from_str(&without_nan(line));
+        step.map_err(|error| RecordError::line(&source.path, number, json_fault(&error)))
     };
-    source.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
+    (1..).zip(source.text.lines()).filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
 }
 
 /// Replaces NaN, which Python writes but JSON lacks, by `null`.

@@ -64,7 +64,7 @@ pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Ve
             continue;
         }
         let line: Line =
-            serde_json::from_str(&text).map_err(|source| ReportError::Json { path: path.to_owned(), line: number, source })?;
+            serde_json::from_str(&text).map_err(|error| RecordError::line(path, number, lines::json_fault(&error)))?;
         let Some(scheme) = schemes.get(line.id.as_str()) else { continue };
         match line.step(scheme) {
             Some(step) => steps.push(step),
