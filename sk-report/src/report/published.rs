@@ -86,12 +86,9 @@ impl Ledger {
 
     /// Returns every recorded number that the paper prints, in the paper's order.
     pub(super) fn comparisons(&self) -> Vec<Comparison> {
-        let published = PUBLISHED.lines().skip(1).filter_map(|line| {
-            let mut fields = line.split(',');
-            Some([fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?])
-        });
+        let fields = |line: &'static str| <[&str; 5]>::try_from(line.split(',').collect::<Vec<_>>()).ok();
         let mut comparisons = Vec::new();
-        for [source, subject, part, quantity, printed] in published {
+        for [source, subject, part, quantity, printed] in PUBLISHED.lines().skip(1).filter_map(fields) {
             let here = |entry: &&Entry| {
                 (entry.source, &*entry.subject, &*entry.part, &*entry.quantity) == (source, subject, part, quantity)
             };

@@ -43,11 +43,8 @@ pub struct WeightVector {
 impl WeightVector {
     /// Formats the weights with two decimals, as `0.5/0.5/0`.
     pub fn label(&self) -> String {
-        let short = |weight: f64| {
-            let text = format!("{weight:.2}");
-            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-        };
-        self.weights.iter().copied().map(short).collect::<Vec<_>>().join("/")
+        let short = |weight: &f64| format!("{weight:.2}").trim_end_matches('0').trim_end_matches('.').to_owned();
+        self.weights.iter().map(short).collect::<Vec<_>>().join("/")
     }
 }
 

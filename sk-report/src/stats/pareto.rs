@@ -1,8 +1,7 @@
 /// Returns whether `a` is at least as large as `b` on every axis and larger on at least one. Both
 /// must have the same number of axes.
 pub fn dominates(a: &[f64], b: &[f64]) -> bool {
-    let mut axes = a.iter().zip(b);
-    axes.all(|(a, b)| a >= b) && a != b
+    a.iter().zip(b).all(|(a, b)| a >= b) && a != b
 }
 
 /// Returns the Pareto front: the ascending indices of the points that no other point dominates.
