@@ -37,16 +37,13 @@ impl<'a> MethodFrontier<'a> {
         let sweep = &context.results.sweep;
         let corners = std::array::from_fn(|blade| sweep.blades[blade].as_str());
         let points: Vec<[f64; 3]> = self.points.iter().map(|row| std::array::from_fn(|blade| row.point.weights[blade])).collect();
-        Ternary::new(corners).colored(scale, &points, values, range, &self.summaries(context))
-    }
-
-    fn summaries(&self, context: &PageContext<'_>) -> Vec<String> {
-        let names = context.results.sweep.objectives.names();
+        let names = sweep.objectives.names();
         let summary = |row: &&PointRow| {
             let achieved: Vec<String> = names.iter().zip(&row.axes).map(|(name, score)| format!("{name}: {score:.3}")).collect();
             format!("{}\n{}\nF1: {:.3}\n{}", self.method, context.weights(&row.point), row.f1, achieved.join("\n"))
         };
-        self.points.iter().map(summary).collect()
+        let summaries: Vec<String> = self.points.iter().map(summary).collect();
+        Ternary::new(corners).colored(scale, &points, values, range, &summaries)
     }
 }
 

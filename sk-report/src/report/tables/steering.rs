@@ -107,6 +107,8 @@ fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], 
 pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
+    let steered = sweep.steered().into_iter();
+    let labelled: Vec<String> = steered.map(|(k, blade)| format!("{} with {}", names[k], sweep.blades[blade])).collect();
     let table = Table::of("steering", "Rank correlation of requested weight and achieved axis", rows)
         .column("method", Kind::Text, |row| row.method.as_str())
         .column("weights", Kind::Text, |row| row.reading)
@@ -124,19 +126,10 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
         .note(format!("in all ways for up to {MOST_PERMUTED} points, and of more, pooled only, in 99,999 drawn ones: no less than 2.0e-5 can come out."))
         .note("95%, prompts: r_s ∓ 1.96 standard errors, by resampling whole prompts, within [−1, 1]. Quantiles of resamples would lie too low: these hold fewer different prompts, and noise in the axes lowers r_s.")
         .note("p, Holm: of the p by permutation, or else p, t; pooled r_s of all methods are one family, those of single axes another.")
-        .note(format!("As labelled: {}, from weights ({}).", labelled(context), sweep.blades.join(", ")));
+        .note(format!("As labelled: {}, from weights ({}).", labelled.join(", "), sweep.blades.join(", ")));
     if context.of_the_paper {
         table.note("The published table follows from the other pairing: safety against the honesty weight and the reverse, thirds taken for 0.33.")
     } else {
         table
     }
-}
-
-/// Describes which blade each axis belongs to, as `quality with helpfulness, safety with
-/// harmlessness`.
-fn labelled(context: &TableContext<'_>) -> String {
-    let (sweep, names) = (context.sweep, context.sweep.objectives.names());
-    let pairs =
-        sweep.steered().into_iter().map(|(objective, blade)| format!("{} with {}", names[objective], sweep.blades[blade]));
-    pairs.collect::<Vec<_>>().join(", ")
 }
