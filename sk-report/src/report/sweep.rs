@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use super::{ReportError, grouped};
+use super::{ReportError, distinct, grouped};
 use crate::objectives::{Objectives, Scores};
 use crate::stats::{F1, harmonic_mean, mean_axes, snap};
 use sk_scheme::suggest;
@@ -81,12 +81,7 @@ impl Sweep {
         for (_, point, _) in &mut rows {
             point.weights.iter_mut().for_each(|weight| *weight = snap(*weight));
         }
-        let mut points: Vec<WeightVector> = Vec::new();
-        for (_, point, _) in &rows {
-            if !points.contains(point) {
-                points.push(point.clone());
-            }
-        }
+        let mut points: Vec<WeightVector> = distinct(rows.iter().map(|(_, point, _)| point)).into_iter().cloned().collect();
         let seated = |point: &WeightVector| point.weights.iter().filter(|&&weight| weight > 0.0).count();
         // Weights are numbers, so they always compare.
         let falling = |a: &WeightVector, b: &WeightVector| b.weights.partial_cmp(&a.weights).unwrap_or(Ordering::Equal);

@@ -1,7 +1,7 @@
 use super::{PageContext, with_tables};
 use crate::chart::{Axis, Bars};
 use crate::page::{Figure, Section};
-use crate::report::{BladeSpread, Mechanism};
+use crate::report::{BladeSpread, Mechanism, distinct};
 
 /// The section on the spread of blades and the resulting influence.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
@@ -31,12 +31,7 @@ fn spread(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
     // A single blade has all the influence, and its scores may have another unit.
     let several: Vec<&Mechanism> = mechanisms.iter().filter(|mechanism| mechanism.blades.len() > 1).collect();
     let arms = if several.is_empty() { mechanisms.iter().collect() } else { several };
-    let mut blades: Vec<String> = Vec::new();
-    for spread in arms.iter().flat_map(|arm| &arm.blades) {
-        if !blades.contains(&spread.blade) {
-            blades.push(spread.blade.clone());
-        }
-    }
+    let blades = distinct(arms.iter().flat_map(|arm| &arm.blades).map(|spread| spread.blade.clone()));
     let chart = |of: fn(&BladeSpread) -> f64, axis: Axis| {
         arms.iter().enumerate().fold(Bars::new(&blades, axis), |chart, (i, arm)| {
             let at = |blade: &String| arm.blades.iter().find(|spread| spread.blade == *blade).map_or(f64::NAN, of);

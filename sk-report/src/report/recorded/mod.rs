@@ -8,7 +8,7 @@ use std::path::Path;
 
 pub use runs::Runs;
 
-use super::{CandidateStep, ReportError};
+use super::{CandidateStep, ReportError, distinct};
 use crate::record::{SweepRecord, read_records, traces_beside};
 use crate::settings::{KeptSettings, read_settings};
 
@@ -61,13 +61,8 @@ impl Recorded {
         }
         let (unjudged, unrecorded) = (all - records.len(), judged.len().saturating_sub(records.len()));
         let kept = read_settings(path)?;
-        let mut settings: Vec<(String, KeptSettings)> = Vec::new();
-        for record in &records {
-            let known = settings.iter().any(|(scheme, kept)| *scheme == record.scheme && kept.settings == record.settings);
-            if let (false, Some(kept)) = (known, kept.get(&record.settings)) {
-                settings.push((record.scheme.clone(), kept.clone()));
-            }
-        }
+        let used = distinct(records.iter().map(|record| (&record.scheme, &record.settings))).into_iter();
+        let settings = used.filter_map(|(scheme, digest)| Some((scheme.clone(), kept.get(digest)?.clone()))).collect();
         let expected = records.iter().filter_map(|record| record.trace).map(|span| span.end()).max();
         let traces = expected.zip(traces_beside(path)?);
         let (steps, cut) = match &traces {
