@@ -91,7 +91,10 @@ impl Grid {
     /// Returns the column indices of each block.
     fn blocks(&self, width: usize) -> Vec<Vec<usize>> {
         let repeated = self.repeated.min(self.columns.len());
-        let least: Vec<usize> = (0..self.columns.len()).map(|place| self.least(place)).collect();
+        // A column is not narrowed below its longest word to fit a block, nor below its whole text if
+        // that is at most `READABLE` columns wide.
+        let least = |place: usize| self.natural(place).min(self.longest_word(place).max(READABLE));
+        let least: Vec<usize> = (0..self.columns.len()).map(least).collect();
         let line = |columns: &[usize]| columns.iter().map(|&place| least[place] + GAP).sum::<usize>().saturating_sub(GAP);
         let whole: Vec<usize> = (0..self.columns.len()).collect();
         let mut blocks = Vec::new();
@@ -107,15 +110,10 @@ impl Grid {
         blocks
     }
 
-    /// Returns the width below which a column is not narrowed to fit a block: its longest word, or
-    /// its whole text if that is at most [`READABLE`] columns wide.
-    fn least(&self, place: usize) -> usize {
-        self.natural(place).min(self.longest_word(place).max(READABLE))
-    }
-
     /// Returns the width of a column without wrapping.
     fn natural(&self, place: usize) -> usize {
-        self.cells(place).flat_map(str::lines).map(UnicodeWidthStr::width).max().unwrap_or(0)
+        let cells = self.rows.iter().map(|row| row[place].as_str()).chain([self.columns[place].heading.as_str()]);
+        cells.flat_map(str::lines).map(UnicodeWidthStr::width).max().unwrap_or(0)
     }
 
     fn longest_word(&self, place: usize) -> usize {
@@ -128,10 +126,6 @@ impl Grid {
             cells.flat_map(str::split_whitespace).map(UnicodeWidthStr::width).max()
         };
         of_heading.max(of_cells.unwrap_or(0))
-    }
-
-    fn cells(&self, place: usize) -> impl Iterator<Item = &str> {
-        std::iter::once(self.columns[place].heading.as_str()).chain(self.rows.iter().map(move |row| row[place].as_str()))
     }
 
     /// Computes the column widths of a block. Columns take their natural width if it fits.
