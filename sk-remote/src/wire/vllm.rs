@@ -4,10 +4,9 @@
 //! disables reading of the prefix cache, so each row reads its context again.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
-use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use sk_core::{Reading, TokenId};
 
@@ -47,23 +46,22 @@ fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fa
             return Err(AnswerError::Tokens { row: at, position, expected }.into());
         }
     }
-    let raw = choice.prompt_logprobs.ok_or_else(|| Fault::body("a row has no prompt_logprobs"))?;
-    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
-    let positions = deserializer.deserialize_seq(Tail { start }).map_err(Fault::body)?;
-    if positions.total != start + row.span.len() {
-        return Err(AnswerError::Positions { row: at, expected: start + row.span.len(), got: positions.total }.into());
+    let positions = choice.prompt_logprobs.as_ref().ok_or_else(|| Fault::body("a row has no prompt_logprobs"))?;
+    if positions.len() != start + row.span.len() {
+        return Err(AnswerError::Positions { row: at, expected: start + row.span.len(), got: positions.len() }.into());
     }
     let mut pairs = Vec::with_capacity(row.span.len());
-    for (place, (entries, &token)) in positions.kept.iter().zip(row.span).enumerate() {
-        let entries = entries.as_ref().map(|entries| &entries.0[..]).unwrap_or_default();
+    for (place, (position, &token)) in positions[start..].iter().zip(row.span).enumerate() {
+        let entries: Option<BTreeMap<TokenId, Entry>> = serde_json::from_str(position.get()).map_err(Fault::body)?;
+        let entries = entries.unwrap_or_default();
         let wrong = AnswerError::Tokens { row: at, position: start + place, expected: token };
-        let own = entries.iter().find(|entry| entry.token == token).ok_or(wrong)?;
+        let own = entries.get(&token).ok_or(wrong)?;
         // The most probable token has rank 1. If the target ties with it, either entry is correct.
-        let top = entries.iter().find(|entry| entry.rank == Some(1)).unwrap_or(own);
+        let top = entries.values().find(|entry| entry.rank == Some(1)).unwrap_or(own);
         if top.rank != Some(1) {
             return Err(Fault::body(format!("row {at} lacks the most likely token at position {place}")));
         }
-        pairs.push((number(own.log_prob), number(top.log_prob)));
+        pairs.push((number(own.logprob), number(top.logprob)));
     }
     Ok(reading(at, &pairs)?)
 }
@@ -157,8 +155,9 @@ struct Completion<'a> {
 #[derive(Deserialize)]
 struct Choice<'a> {
     index: usize,
+    /// An entry per token of the prompt. Those of the context, most of the answer, are not parsed.
     #[serde(borrow, default)]
-    prompt_logprobs: Option<&'a RawValue>,
+    prompt_logprobs: Option<Vec<&'a RawValue>>,
     prompt_token_ids: Option<Vec<TokenId>>,
     token_ids: Option<Vec<TokenId>>,
     logprobs: Option<Logprobs>,
@@ -169,6 +168,13 @@ struct Choice<'a> {
 struct Logprobs {
     token_logprobs: Vec<Option<f32>>,
     top_logprobs: Option<Vec<BTreeMap<String, Option<f32>>>>,
+}
+
+/// A token at a position of a prompt: that of the prompt, or the most probable one.
+#[derive(Deserialize)]
+struct Entry {
+    logprob: Option<f32>,
+    rank: Option<u32>,
 }
 
 fn choices(body: &[u8]) -> Result<Vec<Choice<'_>>, Fault> {
@@ -184,75 +190,5 @@ fn in_order(mut choices: Vec<Choice<'_>>, rows: usize) -> Result<Vec<Choice<'_>>
     match choices.iter().enumerate().find(|(place, choice)| choice.index != *place) {
         Some((_, choice)) => Err(AnswerError::Index { index: choice.index, rows }),
         None => Ok(choices),
-    }
-}
-
-/// The positions of a row from `start` on. Earlier ones, most of the answer, are skipped.
-struct Tail {
-    start: usize,
-}
-
-struct Positions {
-    total: usize,
-    kept: Vec<Option<Entries>>,
-}
-
-impl<'de> Visitor<'de> for Tail {
-    type Value = Positions;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list with an entry per token of the prompt")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Positions, A::Error> {
-        let mut passed = 0;
-        while passed < self.start && list.next_element::<IgnoredAny>()?.is_some() {
-            passed += 1;
-        }
-        let mut kept = Vec::new();
-        while let Some(entries) = list.next_element()? {
-            kept.push(entries);
-        }
-        Ok(Positions { total: passed + kept.len(), kept })
-    }
-}
-
-/// The tokens at one position: that of the prompt, and the most probable one.
-struct Entries(Vec<Entry>);
-
-struct Entry {
-    token: TokenId,
-    log_prob: Option<f32>,
-    rank: Option<u32>,
-}
-
-impl<'de> Deserialize<'de> for Entries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ByToken;
-
-        #[derive(Deserialize)]
-        struct Value {
-            logprob: Option<f32>,
-            rank: Option<u32>,
-        }
-
-        impl<'de> Visitor<'de> for ByToken {
-            type Value = Entries;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("log-probabilities by token id")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
-                let mut entries = Vec::with_capacity(2);
-                while let Some((key, value)) = map.next_entry::<std::borrow::Cow<'de, str>, Value>()? {
-                    let token = key.parse().map_err(|_| A::Error::custom(format!("{key} is not a token id")))?;
-                    entries.push(Entry { token, log_prob: value.logprob, rank: value.rank });
-                }
-                Ok(Entries(entries))
-            }
-        }
-
-        deserializer.deserialize_map(ByToken)
     }
 }
