@@ -1,16 +1,11 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sk_core::Traffic;
 
 /// Counts the traffic of an engine, or of one generation on it.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    round_trips: AtomicU64,
-    requests: AtomicU64,
-    retries: AtomicU64,
-    bytes_out: AtomicU64,
-    bytes_in: AtomicU64,
+    traffic: Mutex<Traffic>,
     /// The meter of the total, which receives the same counts.
     whole: Option<Arc<Meter>>,
 }
@@ -23,22 +18,11 @@ impl Meter {
 
     /// Returns the traffic so far.
     pub(crate) fn read(&self) -> Traffic {
-        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Traffic {
-            round_trips: value(&self.round_trips),
-            requests: value(&self.requests),
-            retries: value(&self.retries),
-            bytes_out: value(&self.bytes_out),
-            bytes_in: value(&self.bytes_in),
-        }
+        *self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn count(&self, traffic: Traffic) {
-        self.round_trips.fetch_add(traffic.round_trips, Ordering::Relaxed);
-        self.requests.fetch_add(traffic.requests, Ordering::Relaxed);
-        self.retries.fetch_add(traffic.retries, Ordering::Relaxed);
-        self.bytes_out.fetch_add(traffic.bytes_out, Ordering::Relaxed);
-        self.bytes_in.fetch_add(traffic.bytes_in, Ordering::Relaxed);
+        *self.traffic.lock().unwrap_or_else(PoisonError::into_inner) += traffic;
         if let Some(whole) = &self.whole {
             whole.count(traffic);
         }
