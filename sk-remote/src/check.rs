@@ -5,10 +5,10 @@ use std::sync::Arc;
 use sk_core::{Reading, Sampling, TokenId};
 
 use crate::fleet::{Fleet, Parse, Request};
-use crate::reader::{Control, Controls, policy_name, request};
+use crate::reader::{Control, policy_name, request};
 use crate::tolerance::{mean, mean_difference};
 use crate::wire::{DraftParams, Drafted, Prefix, Row, sglang, tokenize_answer, tokenize_body, vllm};
-use crate::{Kind, Meter, RemoteError, Tolerance};
+use crate::{Kind, Meter, RemoteError};
 
 /// The fewest tokens of a probe. Half of them are the context, and the rest is scored.
 const LEAST: usize = 8;
@@ -73,13 +73,12 @@ pub(crate) struct Checker<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) adapters: &'a [Arc<str>],
     pub(crate) probe: Probe<'a>,
-    pub(crate) tolerance: Tolerance,
     pub(crate) meter: &'a Meter,
 }
 
 impl Checker<'_> {
     /// Checks the servers and the adapters of the role.
-    pub(crate) fn run(&self, controls: &Controls) -> Result<CheckReport, RemoteError> {
+    pub(crate) fn run(&self) -> Result<CheckReport, RemoteError> {
         let tokens = self.probe.tokens;
         if tokens.len() < LEAST {
             return Err(RemoteError::ShortProbe { tokens: tokens.len(), least: LEAST });
@@ -96,7 +95,9 @@ impl Checker<'_> {
             let alone = self.alone(server, &prefix, span)?;
             if let Some(first) = &first {
                 let reference = format!("{} alone", self.fleet.address(0));
-                self.compare(server, "alone", span, (&reference, first), &alone)?;
+                for (policy, (expected, got)) in self.policies().zip(first.iter().zip(&alone)) {
+                    self.compare(server, "alone", (policy, span), (&reference, &expected.log_probs), &got.log_probs)?;
+                }
             }
             self.compare_adapters(server, &alone)?;
             let noise = self.mixed(server, &prefix, span, &alone)?;
@@ -110,7 +111,7 @@ impl Checker<'_> {
         for (adapter, reading) in self.policies().zip(&read) {
             let control =
                 Control { prefix: Prefix::new(context.to_vec()), span: span.to_vec(), log_probs: reading.log_probs.clone() };
-            controls.insert(adapter.cloned(), control);
+            self.fleet.controls.insert(adapter.cloned(), control);
         }
         let distance = |(adapter, reading): (&Arc<str>, &Reading)| {
             (Arc::clone(adapter), mean_difference(&reading.log_probs, &read[0].log_probs))
@@ -158,34 +159,17 @@ impl Checker<'_> {
             for (batch, answer) in batches.iter().zip(self.fleet.all(&requests, self.meter)?) {
                 for (&(policy, span), reading) in batch.iter().zip(&answer.value) {
                     let expected = &alone[policy].log_probs[..span.len()];
-                    self.compare_one(
-                        server,
-                        "in a mixed batch",
-                        (policies[policy], span),
-                        ("alone", expected),
-                        &reading.log_probs,
-                    )?;
-                    noise = noise.max(mean_difference(expected, &reading.log_probs));
+                    let got = &reading.log_probs;
+                    self.compare(server, "in a mixed batch", (policies[policy], span), ("alone", expected), got)?;
+                    noise = noise.max(mean_difference(expected, got));
                 }
             }
         }
         Ok(noise)
     }
 
+    /// Checks that a span has the same log-probabilities in two scorings.
     fn compare(
-        &self,
-        server: usize,
-        way: &'static str,
-        span: &[TokenId],
-        (reference, expected): (&str, &[Reading]),
-        got: &[Reading],
-    ) -> Result<(), RemoteError> {
-        self.policies().zip(expected.iter().zip(got)).try_for_each(|(policy, (expected, got))| {
-            self.compare_one(server, way, (policy, span), (reference, &expected.log_probs), &got.log_probs)
-        })
-    }
-
-    fn compare_one(
         &self,
         server: usize,
         way: &'static str,
@@ -193,7 +177,7 @@ impl Checker<'_> {
         (reference, expected): (&str, &[f32]),
         got: &[f32],
     ) -> Result<(), RemoteError> {
-        let Some(position) = self.tolerance.violation(expected, got) else { return Ok(()) };
+        let Some(position) = self.fleet.tolerance.violation(expected, got) else { return Ok(()) };
         Err(RemoteError::Mismatch {
             server: self.fleet.address(server).to_owned(),
             way,
@@ -203,7 +187,7 @@ impl Checker<'_> {
             reference: reference.to_owned(),
             expected: expected[position],
             got: got[position],
-            tolerance: self.tolerance.mean,
+            tolerance: self.fleet.tolerance.mean,
         })
     }
 
@@ -211,7 +195,7 @@ impl Checker<'_> {
     fn compare_adapters(&self, server: usize, alone: &[Reading]) -> Result<(), RemoteError> {
         let base = &alone[0].log_probs;
         for (adapter, reading) in self.adapters.iter().zip(&alone[1..]) {
-            if mean_difference(base, &reading.log_probs) <= self.tolerance.mean {
+            if mean_difference(base, &reading.log_probs) <= self.fleet.tolerance.mean {
                 return Err(RemoteError::SameAsBase {
                     server: self.fleet.address(server).to_owned(),
                     adapter: adapter.to_string(),
@@ -260,7 +244,7 @@ impl Checker<'_> {
         let rows = [Row { adapter: None, prefix, span: &tokens }];
         let again = request(self.fleet, (server, true), &rows, |_| Ok(()));
         let read = self.fleet.ask(&again, self.meter)?.value.pop().unwrap_or_default();
-        let apart = self.tolerance.violation(&read.log_probs, &log_probs);
+        let apart = self.fleet.tolerance.violation(&read.log_probs, &log_probs);
         Ok(apart.map(|place| (tokens[place], log_probs[place], read.log_probs[place])))
     }
 

@@ -7,7 +7,7 @@ use crate::check::Checker;
 use crate::drafter::DrafterConfig;
 use crate::fleet::{Fleet, Request};
 use crate::http::agent;
-use crate::reader::{Controls, Reader};
+use crate::reader::Reader;
 use crate::wire::{load_body, load_path, sglang};
 use crate::{
     AdapterRack, CheckReport, Fault, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, RemoteVocabulary, Retry,
@@ -71,13 +71,10 @@ pub struct AdapterSource {
 pub struct RemoteEngine {
     backbone: Arc<Fleet>,
     drafter: Arc<Fleet>,
-    backbone_controls: Arc<Controls>,
-    drafter_controls: Arc<Controls>,
     adapters: AdapterRack,
     instructions: InstructionRack,
     end_of_text: Arc<[TokenId]>,
     token_bytes: Arc<[Box<[u8]>]>,
-    tolerance: Tolerance,
     meter: Arc<Meter>,
 }
 
@@ -89,24 +86,18 @@ impl RemoteEngine {
     pub fn new(options: RemoteOptions) -> Result<Self, RemoteError> {
         let RemoteOptions { backbone, drafter, adapters, end_of_text, token_bytes, retry, tolerance } = options;
         let agent = agent();
-        let backbone = Arc::new(Fleet::new(&agent, backbone, "backbone", retry)?);
-        let backbone_controls = Arc::new(Controls::default());
-        let (drafter, drafter_controls) = match drafter {
-            Some(role) => (Arc::new(Fleet::new(&agent, role, "drafter", retry)?), Arc::default()),
-            None => (Arc::clone(&backbone), Arc::clone(&backbone_controls)),
-        };
+        let fleet = |role, name| Fleet::new(&agent, role, name, retry, tolerance).map(Arc::new);
+        let backbone = fleet(backbone, "backbone")?;
+        let drafter = drafter.map_or_else(|| Ok(Arc::clone(&backbone)), |role| fleet(role, "drafter"))?;
         let rack = AdapterRack::default();
         adapters.into_iter().for_each(|(blade, adapter)| rack.insert(blade, adapter));
         Ok(Self {
             backbone,
             drafter,
-            backbone_controls,
-            drafter_controls,
             adapters: rack,
             instructions: InstructionRack::default(),
             end_of_text: end_of_text.into(),
             token_bytes,
-            tolerance,
             meter: Arc::default(),
         })
     }
@@ -140,10 +131,10 @@ impl RemoteEngine {
         let mut names: Vec<Arc<str>> = self.adapters.names().iter().filter_map(|blade| self.adapters.get(blade)).collect();
         names.sort_unstable();
         names.dedup();
-        let checker = |fleet, adapters| Checker { fleet, adapters, probe: *probe, tolerance: self.tolerance, meter: &self.meter };
-        let mut report = checker(&self.backbone, &names).run(&self.backbone_controls)?;
+        let checker = |fleet, adapters| Checker { fleet, adapters, probe: *probe, meter: &self.meter };
+        let mut report = checker(&self.backbone, &names).run()?;
         if !Arc::ptr_eq(&self.backbone, &self.drafter) {
-            report.servers.extend(checker(&self.drafter, &[]).run(&self.drafter_controls)?.servers);
+            report.servers.extend(checker(&self.drafter, &[]).run()?.servers);
         }
         Ok(report)
     }
@@ -227,8 +218,8 @@ impl RemoteEngine {
     /// As [`start`](Engine::start).
     pub fn generation(&self, drafting: &Drafting) -> Result<Generation, RemoteError> {
         let meter = Arc::new(Meter::part_of(&self.meter));
-        let backbone_reader = || Reader::new(&self.backbone, &self.backbone_controls, self.tolerance, &meter);
-        let drafter_reader = || Reader::new(&self.drafter, &self.drafter_controls, self.tolerance, &meter);
+        let backbone_reader = || Reader::new(&self.backbone, &meter);
+        let drafter_reader = || Reader::new(&self.drafter, &meter);
         let end_of_text = Arc::clone(&self.end_of_text);
         let proposal: Box<dyn sk_core::Proposal> = match *drafting {
             Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens } => {

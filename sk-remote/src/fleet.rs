@@ -1,14 +1,15 @@
 //! The servers of a role: the routing of requests, and failover.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use ureq::Agent;
 
 use crate::http::{Failure, Server};
-use crate::{AddressError, Fault, Kind, Meter, RemoteError, Retry, Role, Traffic};
+use crate::reader::Controls;
+use crate::{AddressError, Fault, Kind, Meter, RemoteError, Retry, Role, Tolerance, Traffic};
 
 /// Servers of the same model.
 pub(crate) struct Fleet {
@@ -18,9 +19,12 @@ pub(crate) struct Fleet {
     pub(crate) model: Option<String>,
     /// The role of the model, for messages.
     pub(crate) role: &'static str,
+    /// The most that two scorings of the same tokens may differ.
+    pub(crate) tolerance: Tolerance,
+    pub(crate) controls: Controls,
     retry: Retry,
     members: Vec<Member>,
-    /// The most tokens of a context with its continuation; 0 if unknown.
+    /// The most tokens of a context with its continuation; `usize::MAX` if unknown.
     limit: AtomicUsize,
     /// Whether drafted tokens are known to come with log-probabilities from before temperature,
     /// truncation and penalty.
@@ -70,7 +74,13 @@ pub(crate) struct Answered<T> {
 }
 
 impl Fleet {
-    pub(crate) fn new(agent: &Agent, role: Role, name: &'static str, retry: Retry) -> Result<Self, AddressError> {
+    pub(crate) fn new(
+        agent: &Agent,
+        role: Role,
+        name: &'static str,
+        retry: Retry,
+        tolerance: Tolerance,
+    ) -> Result<Self, AddressError> {
         let Role { kind, urls, model, key } = role.checked()?;
         let member = |url: &String| Member {
             server: Server::new(agent, url, key.as_ref()),
@@ -79,7 +89,17 @@ impl Fleet {
             health: Mutex::default(),
         };
         let members = urls.iter().map(member).collect();
-        Ok(Self { kind, model, role: name, retry, members, limit: AtomicUsize::new(0), untempered: AtomicBool::new(false) })
+        Ok(Self {
+            kind,
+            model,
+            role: name,
+            tolerance,
+            controls: Controls::default(),
+            retry,
+            members,
+            limit: AtomicUsize::new(usize::MAX),
+            untempered: AtomicBool::new(false),
+        })
     }
 
     /// Returns the number of servers.
@@ -99,25 +119,22 @@ impl Fleet {
 
     /// Records the token limit of a server. The smallest limit applies.
     pub(crate) fn learn_limit(&self, limit: usize) {
-        let least = |known| if known == 0 || limit < known { Some(limit) } else { None };
-        let _ = self.limit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
+        self.limit.fetch_min(limit, Ordering::Relaxed);
     }
 
     /// Returns the number of tokens that can follow a context of `context` tokens; `None` if the
     /// limit is unknown.
     pub(crate) fn room(&self, context: usize) -> Option<usize> {
         match self.limit.load(Ordering::Relaxed) {
-            0 => None,
+            usize::MAX => None,
             limit => Some(limit.saturating_sub(context)),
         }
     }
 
     /// Checks that a context with its continuation fits.
     pub(crate) fn check_room(&self, tokens: usize) -> Result<(), RemoteError> {
-        match self.limit.load(Ordering::Relaxed) {
-            limit if limit > 0 && tokens > limit => Err(RemoteError::ContextFull { role: self.role, tokens, limit }),
-            _ => Ok(()),
-        }
+        let limit = self.limit.load(Ordering::Relaxed);
+        if tokens > limit { Err(RemoteError::ContextFull { role: self.role, tokens, limit }) } else { Ok(()) }
     }
 
     /// Records whether every server returns the log-probabilities of drafted tokens from before
@@ -145,23 +162,8 @@ impl Fleet {
         self.members[server].is_available(Instant::now())
     }
 
-    /// Assigns a lane to the server with the fewest lanes, then the fewest requests in progress,
-    /// and returns the server.
-    pub(crate) fn settle(&self) -> usize {
-        let server = self.least_busy(|_| true).unwrap_or(0);
-        self.members[server].lanes.fetch_add(1, Ordering::Relaxed);
-        server
-    }
-
-    /// Moves a lane to another server.
-    pub(crate) fn resettle(&self, from: usize, to: usize) {
-        self.members[to].lanes.fetch_add(1, Ordering::Relaxed);
-        self.leave(from);
-    }
-
-    /// Removes a lane from a server.
-    pub(crate) fn leave(&self, server: usize) {
-        self.members[server].lanes.fetch_sub(1, Ordering::Relaxed);
+    fn lanes(&self, server: usize) -> &AtomicUsize {
+        &self.members[server].lanes
     }
 
     fn least_busy(&self, allowed: impl Fn(usize) -> bool) -> Option<usize> {
@@ -259,6 +261,38 @@ impl Fleet {
         let value = (request.parse)(&answer?).map_err(|fault| Failure::Again(fault, None))?;
         member.recover();
         Ok(value)
+    }
+}
+
+/// The assignment of a lane of a generation to a server, until it is dropped.
+pub(crate) struct Lease {
+    fleet: Arc<Fleet>,
+    server: usize,
+}
+
+impl Lease {
+    /// Assigns a lane to the server with the fewest lanes, then the fewest requests in progress.
+    pub(crate) fn new(fleet: &Arc<Fleet>) -> Self {
+        let server = fleet.least_busy(|_| true).unwrap_or(0);
+        fleet.lanes(server).fetch_add(1, Ordering::Relaxed);
+        Self { fleet: Arc::clone(fleet), server }
+    }
+
+    pub(crate) fn server(&self) -> usize {
+        self.server
+    }
+
+    /// Moves the lane to the server that answered, which now has its context in the cache.
+    pub(crate) fn move_to(&mut self, server: usize) {
+        self.fleet.lanes(server).fetch_add(1, Ordering::Relaxed);
+        self.fleet.lanes(self.server).fetch_sub(1, Ordering::Relaxed);
+        self.server = server;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.fleet.lanes(self.server).fetch_sub(1, Ordering::Relaxed);
     }
 }
 

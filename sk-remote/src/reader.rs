@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sk_core::{Reading, TokenId};
 
-use crate::fleet::{Fleet, Request};
+use crate::fleet::{Fleet, Lease, Request};
 use crate::tolerance::mean;
 use crate::wire::{Prefix, Row, agree, sglang, vllm};
 use crate::{AnswerError, Fault, Kind, Meter, RemoteError, Tolerance};
@@ -57,10 +57,8 @@ impl Controls {
 pub(crate) struct Reader {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) meter: Arc<Meter>,
-    controls: Arc<Controls>,
-    tolerance: Tolerance,
     /// The server of each part of a lane.
-    homes: BTreeMap<(Arc<str>, usize), usize>,
+    homes: BTreeMap<(Arc<str>, usize), Lease>,
 }
 
 /// Some spans of a lane, assigned to one server.
@@ -81,14 +79,8 @@ struct Job {
 }
 
 impl Reader {
-    pub(crate) fn new(fleet: &Arc<Fleet>, controls: &Arc<Controls>, tolerance: Tolerance, meter: &Arc<Meter>) -> Self {
-        Self {
-            fleet: Arc::clone(fleet),
-            meter: Arc::clone(meter),
-            controls: Arc::clone(controls),
-            tolerance,
-            homes: BTreeMap::new(),
-        }
+    pub(crate) fn new(fleet: &Arc<Fleet>, meter: &Arc<Meter>) -> Self {
+        Self { fleet: Arc::clone(fleet), meter: Arc::clone(meter), homes: BTreeMap::new() }
     }
 
     /// Reads each span as the continuation of each lane's prefix. Returns one reading per lane and
@@ -106,37 +98,31 @@ impl Reader {
         self.warm(lanes, &tasks)?;
         let jobs = self.jobs(lanes, &tasks);
         let rows: Vec<Vec<Row<'_>>> = jobs.iter().map(|job| rows_of(job, &tasks, lanes, spans)).collect();
+        let tolerance = self.fleet.tolerance;
         let requests: Vec<Request<'_, Vec<Reading>>> = jobs
             .iter()
             .zip(&rows)
             .map(|(job, rows)| {
-                let inspect = |readings: &[Reading]| {
-                    agree(rows, readings, self.tolerance.token)?;
+                let inspect = move |readings: &[Reading]| {
+                    agree(rows, readings, tolerance.token)?;
                     let first = rows.len() - job.controls.len();
-                    check_controls(&job.controls, &readings[first..], self.tolerance)
+                    check_controls(&job.controls, &readings[first..], tolerance)
                 };
                 request(&self.fleet, (job.home, false), rows, inspect)
             })
             .collect();
         let answers = self.fleet.all(&requests, &self.meter)?;
-        drop(requests);
 
         let mut readings: Vec<Vec<Reading>> = lanes.iter().map(|_| vec![Reading::default(); spans.len()]).collect();
-        let mut moves = Vec::new();
         for (job, answer) in jobs.iter().zip(answers) {
             let mut values = answer.value.into_iter();
             for task in job.tasks.iter().map(|&task| &tasks[task]) {
                 for span in task.spans.clone() {
                     readings[task.lane][span] = values.next().unwrap_or_default();
                 }
-                moves.push((task, answer.server));
-            }
-        }
-        for (task, server) in moves {
-            // The lane moves to the server that answered, which now has its context in the cache.
-            if server != task.home {
-                self.fleet.resettle(task.home, server);
-                self.homes.insert((Arc::clone(&lanes[task.lane].name), task.part), server);
+                if let Some(home) = self.homes.get_mut(&(Arc::clone(&lanes[task.lane].name), task.part)) {
+                    home.move_to(answer.server);
+                }
             }
         }
         Ok(readings)
@@ -160,15 +146,13 @@ impl Reader {
     fn home(&mut self, name: &Arc<str>, part: usize) -> (usize, bool) {
         let key = (Arc::clone(name), part);
         match self.homes.get(&key) {
-            Some(&home) if self.fleet.keeps(home) => (home, false),
+            Some(home) if self.fleet.keeps(home.server()) => (home.server(), false),
             previous => {
-                let home = self.fleet.settle();
-                let is_new = previous != Some(&home);
-                if let Some(&previous) = previous {
-                    self.fleet.leave(previous);
-                }
+                let home = Lease::new(&self.fleet);
+                let server = home.server();
+                let is_new = previous.is_none_or(|previous| previous.server() != server);
                 self.homes.insert(key, home);
-                (home, is_new)
+                (server, is_new)
             }
         }
     }
@@ -213,16 +197,10 @@ impl Reader {
             let mut adapters: Vec<&Option<Arc<str>>> = adapters.collect();
             adapters.sort_unstable();
             adapters.dedup();
-            let control = |adapter: &Option<Arc<str>>| Some((adapter.clone(), self.controls.get(adapter)?));
+            let control = |adapter: &Option<Arc<str>>| Some((adapter.clone(), self.fleet.controls.get(adapter)?));
             job.controls = adapters.into_iter().filter_map(control).collect();
         }
         jobs
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.homes.values().for_each(|&home| self.fleet.leave(home));
     }
 }
 

@@ -20,9 +20,8 @@ impl Tolerance {
     /// tolerance; `None` otherwise.
     pub(crate) fn violation(self, expected: &[f32], got: &[f32]) -> Option<usize> {
         let differences: Vec<f32> = expected.iter().zip(got).map(|(a, b)| (a - b).abs()).collect();
-        let mean = differences.iter().sum::<f32>() / differences.len().max(1) as f32;
         let farthest = (0..differences.len()).max_by(|&a, &b| differences[a].total_cmp(&differences[b]))?;
-        (mean > self.mean || differences[farthest] > self.token).then_some(farthest)
+        (mean(&differences) > self.mean || differences[farthest] > self.token).then_some(farthest)
     }
 }
 
