@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sk_core::{Reading, Sampling, TokenId};
 
-use crate::fleet::{Fleet, Parse, Request};
+use crate::drafter;
+use crate::fleet::{Fleet, Request};
 use crate::reader::{Control, policy_name, request};
 use crate::tolerance::{mean, mean_difference};
 use crate::wire::{DraftParams, Drafted, Prefix, Row, sglang, tokenize_answer, tokenize_body, vllm};
@@ -229,16 +230,8 @@ impl Checker<'_> {
         sampling: Sampling,
     ) -> Result<Option<(TokenId, f32, f32)>, RemoteError> {
         let params = DraftParams { max_tokens: DRAFTED, sampling, stop: &[], not_first: false, tops: 0 };
-        let (path, body) = match self.fleet.kind {
-            Kind::Sglang => (sglang::PATH, sglang::draft_body(prefix, &[(&[], 1)], &params)),
-            Kind::Vllm => (vllm::PATH, vllm::draft_body(self.fleet.model.as_deref(), (prefix, &[]), (1, 1), &params)),
-        };
-        let parse: Parse<'_, Vec<Drafted>> = match self.fleet.kind {
-            Kind::Sglang => Box::new(|body| sglang::draft_answer(body, 1, &params)),
-            Kind::Vllm => Box::new(|body| vllm::draft_answer(body, 1, &params)),
-        };
         let task = format!("drafting a span with the {}", self.fleet.role);
-        let asked = Request { home: server, pinned: true, task, path, body: Some(body), parse };
+        let asked = Request { task, ..drafter::request(self.fleet, (server, true), prefix, &[(&[], 1)], &params) };
         let drafted = self.fleet.ask(&asked, self.meter)?.value.pop();
         let Some(Drafted { tokens, log_probs }) = drafted else { return Ok(None) };
         let rows = [Row { adapter: None, prefix, span: &tokens }];

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use rand::{Rng, RngExt};
 use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, Sampling, SpanEnd, TokenId};
 
-use crate::fleet::{Answered, Fleet, Request};
+use crate::fleet::{Answered, Fleet, Lease, Request};
 use crate::reader::{Lane, Reader};
-use crate::wire::{DraftParams, Drafted, Prefix, sglang, vllm};
+use crate::wire::{DraftParams, Drafted, Prefix, draft_body, sglang, vllm};
 use crate::{Kind, RemoteError};
 
 /// The number of tokens to request at first, before the length of spans is known.
@@ -42,13 +42,13 @@ pub struct RemoteDrafter {
     reader: Reader,
     config: DrafterConfig,
     /// The server that has cached the context.
-    home: usize,
+    home: Lease,
     piece: usize,
 }
 
 impl RemoteDrafter {
     pub(crate) fn new(reader: Reader, config: DrafterConfig) -> Self {
-        let home = reader.fleet.settle();
+        let home = Lease::new(&reader.fleet);
         Self { reader, config, home, piece: FIRST_PIECE }
     }
 
@@ -64,40 +64,15 @@ impl RemoteDrafter {
         seeds: &[u32],
         params: &DraftParams<'_>,
     ) -> Result<(Vec<Drafted>, usize), RemoteError> {
-        let (fleet, meter) = (self.fleet(), &self.reader.meter);
-        let rows = tails.len();
-        let task = |rows| format!("drafting {rows} spans with the {}", fleet.role);
-        let requests: Vec<Request<'_, Vec<Drafted>>> = match fleet.kind {
-            Kind::Sglang => {
-                let asked: Vec<(&[TokenId], u32)> = tails.iter().copied().zip(seeds.iter().copied()).collect();
-                vec![Request {
-                    home: self.home,
-                    pinned: false,
-                    task: task(rows),
-                    path: sglang::PATH,
-                    body: Some(sglang::draft_body(prefix, &asked, params)),
-                    parse: Box::new(move |body| sglang::draft_answer(body, rows, params)),
-                }]
-            }
-            Kind::Vllm => {
-                let request = |tail: &[TokenId], rows: usize, seed: u32| Request {
-                    home: self.home,
-                    pinned: false,
-                    task: task(rows),
-                    path: vllm::PATH,
-                    body: Some(vllm::draft_body(fleet.model.as_deref(), (prefix, tail), (rows, seed), params)),
-                    parse: Box::new(move |body: &[u8]| vllm::draft_answer(body, rows, params)),
-                };
-                // One prompt serves all rows until they differ.
-                if tails.iter().all(|tail| tail.is_empty()) {
-                    vec![request(&[], rows, seeds[0])]
-                } else {
-                    tails.iter().zip(seeds).map(|(tail, &seed)| request(tail, 1, seed)).collect()
-                }
-            }
-        };
-        let answers = fleet.all(&requests, meter)?;
-        let server = answers.last().map_or(self.home, |Answered { server, .. }| *server);
+        let fleet = self.fleet();
+        let rows: Vec<(&[TokenId], u32)> = tails.iter().copied().zip(seeds.iter().copied()).collect();
+        // On vLLM, one prompt serves all rows until they differ.
+        let differ = fleet.kind == Kind::Vllm && tails.iter().any(|tail| !tail.is_empty());
+        let size = if differ { 1 } else { rows.len() };
+        let place = (self.home.server(), false);
+        let requests: Vec<_> = rows.chunks(size).map(|rows| request(fleet, place, prefix, rows, params)).collect();
+        let answers = fleet.all(&requests, &self.reader.meter)?;
+        let server = answers.last().map_or(place.0, |Answered { server, .. }| *server);
         Ok((answers.into_iter().flat_map(|answer| answer.value).collect(), server))
     }
 
@@ -158,10 +133,7 @@ impl Proposal for RemoteDrafter {
             let tails: Vec<&[TokenId]> = open.iter().map(|&row| &spans[row].tokens[..]).collect();
             let seeds: Vec<u32> = open.iter().map(|_| rng.random::<u32>() >> 1).collect();
             let (pieces, server) = self.pieces(&prefix, &tails, &seeds, &params)?;
-            if server != self.home {
-                self.fleet().resettle(self.home, server);
-                self.home = server;
-            }
+            self.home.move_to(server);
             for (row, piece) in open.into_iter().zip(pieces) {
                 self.config.extend(&mut spans[row], &piece, &request, limit);
             }
@@ -180,10 +152,23 @@ impl Proposal for RemoteDrafter {
     }
 }
 
-impl Drop for RemoteDrafter {
-    fn drop(&mut self) {
-        self.reader.fleet.leave(self.home);
-    }
+/// Creates a request that samples one continuation of each row at a server, and nowhere else if
+/// `pinned`. A row is the prefix with its tail, and a seed. On vLLM all rows must have the same tail.
+pub(crate) fn request<'a>(
+    fleet: &Fleet,
+    (home, pinned): (usize, bool),
+    prefix: &Prefix,
+    rows: &[(&[TokenId], u32)],
+    params: &'a DraftParams<'_>,
+) -> Request<'a, Vec<Drafted>> {
+    let (kind, count) = (fleet.kind, rows.len());
+    let (path, body) = draft_body((kind, fleet.model.as_deref()), prefix, rows, params);
+    let parse = move |body: &[u8]| match kind {
+        Kind::Sglang => sglang::draft_answer(body, count, params),
+        Kind::Vllm => vllm::draft_answer(body, count, params),
+    };
+    let task = format!("drafting {count} spans with the {}", fleet.role);
+    Request { home, pinned, task, path, body: Some(body), parse: Box::new(parse) }
 }
 
 /// A candidate that is being drafted.

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use rand::Rng;
 use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Prior, Proposal, Sampling, SpanEnd, TokenId, VocabularyHead};
 
-use crate::fleet::{Parse, Request};
+use crate::fleet::{Lease, Parse, Request};
 use crate::reader::{Lane, Reader};
-use crate::wire::{DraftParams, Prefix, sglang, vllm};
+use crate::wire::{DraftParams, Prefix, draft_body, sglang, vllm};
 use crate::{Kind, RemoteError};
 
 /// The most tokens to request from a server: the limit of vLLM unless it is started with a larger
@@ -26,7 +26,7 @@ pub struct RemoteVocabulary {
     head: VocabularyHead,
     end_of_text: Arc<[TokenId]>,
     /// The server that has cached the context.
-    home: usize,
+    home: Lease,
 }
 
 impl RemoteVocabulary {
@@ -37,7 +37,7 @@ impl RemoteVocabulary {
         head: VocabularyHead,
         end_of_text: Arc<[TokenId]>,
     ) -> Self {
-        let home = backbone.fleet.settle();
+        let home = Lease::new(&backbone.fleet);
         Self { backbone, prior, amateur, head, end_of_text, home }
     }
 
@@ -47,21 +47,15 @@ impl RemoteVocabulary {
         let params = DraftParams { max_tokens: 1, sampling: Sampling::greedy(), stop: &[], not_first: false, tops };
         let fleet = &self.backbone.fleet;
         fleet.check_room(prefix.len() + 2)?;
-        let (path, body) = match fleet.kind {
-            Kind::Sglang => (sglang::PATH, sglang::draft_body(prefix, &[(&[], 0)], &params)),
-            Kind::Vllm => (vllm::PATH, vllm::draft_body(fleet.model.as_deref(), (prefix, &[]), (1, 0), &params)),
-        };
+        let (path, body) = draft_body((fleet.kind, fleet.model.as_deref()), prefix, &[(&[], 0)], &params);
         let parse: Parse<'_, Vec<(TokenId, f32)>> = match fleet.kind {
             Kind::Sglang => Box::new(move |body| sglang::top_answer(body, tops)),
             Kind::Vllm => Box::new(move |body| vllm::top_answer(body, tops)),
         };
         let task = format!("naming the {tops} most likely tokens");
-        let request = Request { home: self.home, pinned: false, task, path, body: Some(body), parse };
+        let request = Request { home: self.home.server(), pinned: false, task, path, body: Some(body), parse };
         let answer = fleet.ask(&request, &self.backbone.meter)?;
-        if answer.server != self.home {
-            fleet.resettle(self.home, answer.server);
-            self.home = answer.server;
-        }
+        self.home.move_to(answer.server);
         Ok(answer.value)
     }
 }
@@ -95,12 +89,6 @@ impl Proposal for RemoteVocabulary {
             Candidate { tokens: vec![token], log_probs: vec![log_prob - total], end }
         };
         Ok(Candidates::new(kept.into_iter().map(candidate).collect())?.of_head())
-    }
-}
-
-impl Drop for RemoteVocabulary {
-    fn drop(&mut self) {
-        self.backbone.fleet.leave(self.home);
     }
 }
 

@@ -63,6 +63,20 @@ pub(crate) struct Drafted {
     pub(crate) log_probs: Vec<f32>,
 }
 
+/// Returns the path and the body that sample one continuation of each row. A row is the prefix with
+/// its tail, and a seed. On vLLM all rows must have the same tail.
+pub(crate) fn draft_body(
+    (kind, model): (Kind, Option<&str>),
+    prefix: &Prefix,
+    rows: &[(&[TokenId], u32)],
+    params: &DraftParams<'_>,
+) -> (&'static str, String) {
+    match kind {
+        Kind::Sglang => (sglang::PATH, sglang::draft_body(prefix, rows, params)),
+        Kind::Vllm => (vllm::PATH, vllm::draft_body(model, prefix, rows, params)),
+    }
+}
+
 /// Returns the body that loads an adapter from a directory of the server.
 pub(crate) fn load_body(name: &str, directory: &str) -> String {
     format!(r#"{{"lora_name":{},"lora_path":{}}}"#, quoted(name), quoted(directory))

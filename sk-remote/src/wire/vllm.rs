@@ -66,21 +66,18 @@ fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fa
     Ok(reading(at, &pairs)?)
 }
 
-/// Returns the body that samples `rows` continuations of a prefix and `tail`. Row i uses the seed
-/// `seed` + i.
-pub(crate) fn draft_body(
-    model: Option<&str>,
-    (prefix, tail): (&Prefix, &[TokenId]),
-    (rows, seed): (usize, u32),
-    params: &DraftParams<'_>,
-) -> String {
+/// Returns the body that samples one continuation of each row. A row is the prefix with its tail,
+/// and a seed. All rows must have the tail of the first; row i uses the seed of the first, plus i.
+pub(crate) fn draft_body(model: Option<&str>, prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &DraftParams<'_>) -> String {
+    let (tail, seed) = rows.first().copied().unwrap_or_default();
     let mut out = head(model, 500 + prefix.text.len() + 7 * tail.len());
     push_row(&mut out, prefix, tail);
     let DraftParams { max_tokens, sampling, stop, not_first, tops } = *params;
     let temperature = if sampling.is_greedy() { 0.0 } else { sampling.temperature() };
     let _ = write!(
         out,
-        r#","n":{rows},"max_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{},"min_p":0,"repetition_penalty":{},"presence_penalty":0,"frequency_penalty":0,"seed":{seed},"min_tokens":{},"logprobs":{tops},"return_token_ids":true,"ignore_eos":true,"stop_token_ids":["#,
+        r#","n":{},"max_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{},"min_p":0,"repetition_penalty":{},"presence_penalty":0,"frequency_penalty":0,"seed":{seed},"min_tokens":{},"logprobs":{tops},"return_token_ids":true,"ignore_eos":true,"stop_token_ids":["#,
+        rows.len(),
         sampling.top_p(),
         sampling.top_k(),
         sampling.repetition_penalty(),
