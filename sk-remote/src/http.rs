@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use ureq::http::{Response, Uri};
+use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, RequestBuilder};
 
@@ -57,18 +57,17 @@ pub(crate) fn agent() -> Agent {
     Agent::new_with_config(config.build())
 }
 
-/// Returns whether a host is this machine.
-pub(crate) fn is_here(host: &str) -> bool {
-    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+/// Returns whether an address is on this machine.
+pub(crate) fn is_local(url: &str) -> bool {
+    let uri: Option<Uri> = url.parse().ok();
+    uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
 }
 
 impl Server {
     pub(crate) fn new(agent: &Agent, base: &str, key: Option<&Key>) -> Self {
         let authorization = key.map(|key| format!("Bearer {}", key.as_str()));
         // Local servers are never reached through a proxy.
-        let uri: Option<Uri> = base.parse().ok();
-        let here = uri.as_ref().and_then(Uri::host).is_some_and(is_here);
-        let proxy = if here { None } else { ureq::Proxy::try_from_env() };
+        let proxy = if is_local(base) { None } else { ureq::Proxy::try_from_env() };
         Self { agent: agent.clone(), base: base.to_owned(), authorization, proxy }
     }
 
@@ -89,7 +88,7 @@ impl Server {
         let fault = |error: &ureq::Error| Failure::Again(self.fault(error, start.elapsed()), None);
         let mut response = sent.map_err(|error| fault(&error))?;
         let status = response.status().as_u16();
-        let pause = pause_of(&response);
+        let pause = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
         let mut text = Vec::new();
         let mut reader = response.body_mut().with_config().limit(LONGEST).reader();
         if let Err(error) = reader.read_to_end(&mut text) {
@@ -144,10 +143,6 @@ fn message_of(body: &Value) -> Option<&str> {
     let error = body.get("error").unwrap_or(body);
     let named = ["message", "error_message", "detail"].iter().find_map(|name| error.get(name).and_then(Value::as_str));
     named.or_else(|| error.as_str())
-}
-
-fn pause_of(response: &Response<ureq::Body>) -> Option<Duration> {
-    response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use ureq::http::Uri;
 
-use crate::http::is_here;
+use crate::http::is_local;
 
 /// The API of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +22,12 @@ impl Kind {
             Self::Sglang => "sglang",
             Self::Vllm => "vllm",
         }
+    }
+
+    /// Returns the kind with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Sglang, Self::Vllm].into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -88,11 +94,7 @@ impl Role {
     /// warn about it; programs that accept keys should.
     #[must_use]
     pub fn exposes_key(&self) -> bool {
-        let exposed = |url: &String| {
-            let uri: Option<Uri> = url.parse().ok();
-            url.starts_with("http://") && !uri.as_ref().and_then(Uri::host).is_some_and(is_here)
-        };
-        self.key.is_some() && self.urls.iter().any(exposed)
+        self.key.is_some() && self.urls.iter().any(|url| url.starts_with("http://") && !is_local(url))
     }
 
     /// Validates the addresses, since the fields are public.
@@ -156,15 +158,9 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let wrong = |reason| AddressError { text: text.to_owned(), reason };
         let (kind, rest) = text.trim().split_once('+').ok_or(wrong(Reason::Kind))?;
-        let kind = match kind {
-            "sglang" => Kind::Sglang,
-            "vllm" => Kind::Vllm,
-            _ => return Err(wrong(Reason::Kind)),
-        };
-        let (addresses, model) = match rest.split_once('#') {
-            Some((addresses, model)) => (addresses, Some(model.trim().to_owned()).filter(|model| !model.is_empty())),
-            None => (rest, None),
-        };
+        let kind = Kind::named(kind).ok_or(wrong(Reason::Kind))?;
+        let (addresses, model) = rest.split_once('#').unwrap_or((rest, ""));
+        let model = Some(model.trim().to_owned()).filter(|model| !model.is_empty());
         let urls = addresses.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
         Self { kind, urls, model, key: None }.checked()
     }

@@ -12,13 +12,10 @@ use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
-use sk_remote::{AdapterSource, AddressError, CheckReport, Key, Probe, RemoteEngine, RemoteError, RemoteOptions, Role};
+use sk_remote::{AdapterSource, AddressError, CheckReport, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role};
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
-
-/// The prefixes of server addresses.
-const KINDS: [&str; 2] = ["sglang+", "vllm+"];
 
 /// The text that servers are checked with. It is a dialogue because adapters are trained on
 /// dialogues.
@@ -41,7 +38,7 @@ impl RemoteSources {
     /// Returns whether `source` is an address of servers and not a directory or hub id.
     #[must_use]
     pub fn is_address(source: &str) -> bool {
-        KINDS.iter().any(|kind| source.starts_with(kind))
+        source.split_once('+').is_some_and(|(kind, _)| Kind::named(kind).is_some())
     }
 
     /// Parses the addresses. All servers are sent the same key.
