@@ -1,6 +1,5 @@
 //! The completion endpoints.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -40,6 +39,13 @@ struct Listener {
     choices: usize,
 }
 
+impl Listener {
+    /// Returns the next event. If the answers break off without one, this is an error.
+    async fn next(&mut self) -> Event {
+        self.events.recv().await.unwrap_or_else(|| Event::Failed(ApiError::fault()))
+    }
+}
+
 /// Answers a job.
 pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job, shape: Shape) -> Result<Response, ApiError> {
     let model = job.model.clone().unwrap_or_else(|| service.name.clone());
@@ -52,20 +58,19 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
     let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
     let mut left = listener.choices;
     while left > 0 {
-        match listener.events.recv().await {
-            Some(Event::Started { .. }) => {}
-            Some(Event::Span { choice, text, step }) => {
+        match listener.next().await {
+            Event::Started { .. } => {}
+            Event::Span { choice, text, step } => {
                 choices[choice].text.push_str(&text);
                 choices[choice].steps.extend(step.map(|step| *step));
             }
-            Some(Event::Done { choice, summary, scores }) => {
+            Event::Done { choice, summary, scores } => {
                 count(&summary);
                 choices[choice].summary = summary;
                 choices[choice].scores = scores;
                 left -= 1;
             }
-            Some(Event::Failed(error)) => return Err(error),
-            None => return Err(ApiError::fault()),
+            Event::Failed(error) => return Err(error),
         }
     }
     let summaries: Vec<Summary> = choices.iter().map(|choice| choice.summary).collect();
@@ -192,57 +197,47 @@ struct Chunks {
     service: Arc<Service>,
     listener: Listener,
     head: Head,
-    ready: VecDeque<Value>,
     done: Vec<Summary>,
     include_usage: bool,
     ended: bool,
 }
 
 impl Chunks {
-    async fn next(&mut self) -> Option<Value> {
-        while self.ready.is_empty() && !self.ended {
-            let event = self.listener.events.recv().await;
-            self.take(event);
-        }
-        self.ready.pop_front()
-    }
-
-    fn take(&mut self, event: Option<Event>) {
+    /// Returns the chunks of an event.
+    fn of(&mut self, event: Event) -> Vec<Value> {
         match event {
-            Some(Event::Started { choice }) => self.ready.extend(self.head.opening(choice)),
-            Some(Event::Span { choice, text, step }) => self.ready.push_back(self.head.span(choice, &text, step.as_deref())),
-            Some(Event::Done { choice, summary, scores }) => {
+            Event::Started { choice } => self.head.opening(choice).into_iter().collect(),
+            Event::Span { choice, text, step } => vec![self.head.span(choice, &text, step.as_deref())],
+            Event::Done { choice, summary, scores } => {
                 count(&summary);
-                self.ready.push_back(self.head.closing(choice, summary.ended, scores.as_ref(), self.service.host.tokenizer()));
                 self.done.push(summary);
-                if self.done.len() == self.listener.choices {
-                    if self.include_usage {
-                        self.ready.push_back(self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.done)));
-                    }
-                    self.ended = true;
-                }
+                self.ended = self.done.len() == self.listener.choices;
+                let closing = self.head.closing(choice, summary.ended, scores.as_ref(), self.service.host.tokenizer());
+                let usage = (self.ended && self.include_usage)
+                    .then(|| self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.done)));
+                [closing].into_iter().chain(usage).collect()
             }
-            Some(Event::Failed(error)) => self.fail(&error),
-            None => self.fail(&ApiError::fault()),
+            Event::Failed(error) => {
+                self.ended = true;
+                vec![error.body()]
+            }
         }
-    }
-
-    fn fail(&mut self, error: &ApiError) {
-        self.ready.push_back(error.body());
-        self.ended = true;
     }
 }
 
 /// Returns a stream of chunks. Dropping it stops the answers.
 fn streamed(service: Arc<Service>, listener: Listener, head: Head, include_usage: bool) -> Response {
     let keep_alive = service.limits.keep_alive;
-    let chunks = Chunks { service, listener, head, ready: VecDeque::new(), done: Vec::new(), include_usage, ended: false };
+    let chunks = Chunks { service, listener, head, done: Vec::new(), include_usage, ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
-        let chunk = chunks.next().await?;
-        Some((Ok(sse::Event::default().data(chunk.to_string())), chunks))
+        if chunks.ended {
+            return None;
+        }
+        let event = chunks.listener.next().await;
+        Some((stream::iter(chunks.of(event)), chunks))
     });
-    let end = stream::iter([Ok::<_, Infallible>(sse::Event::default().data("[DONE]"))]);
-    let events = Sse::new(chunks.chain(end));
+    let data = chunks.flatten().map(|chunk| chunk.to_string()).chain(stream::iter(["[DONE]".to_owned()]));
+    let events = Sse::new(data.map(|data| Ok::<_, Infallible>(sse::Event::default().data(data))));
     match keep_alive {
         Some(interval) => events.keep_alive(KeepAlive::new().interval(interval)).into_response(),
         None => events.into_response(),
