@@ -126,17 +126,22 @@ fn in_words(error: &serde_json::Error) -> String {
 }
 
 /// A JSON object whose fields are taken one by one. Fields that are left at the end are refused.
-struct Fields(Map<String, Value>);
+struct Fields {
+    /// The prefix of their names in errors.
+    within: &'static str,
+    map: Map<String, Value>,
+}
 
 impl Fields {
     /// Takes a field. A null counts as absent.
     fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
-        match self.0.remove(name) {
+        match self.map.remove(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => {
-                let wrong = |error| ApiError::invalid(name, format!("`{name}`: {}", in_words(&error)));
-                serde_json::from_value(value).map(Some).map_err(wrong)
-            }
+            Some(value) => serde_json::from_value(value).map(Some).map_err(|error| {
+                let name = format!("{}{name}", self.within);
+                let message = format!("`{name}`: {}", in_words(&error));
+                ApiError::invalid(name, message)
+            }),
         }
     }
 
@@ -153,15 +158,15 @@ impl Fields {
     /// Takes a field that is not supported, and refuses it unless its value is absent, null or one
     /// of `idle`, which have no effect.
     fn refuse_unless(&mut self, name: &str, idle: &[Value]) -> Result<(), ApiError> {
-        match self.0.remove(name) {
+        match self.map.remove(name) {
             None | Some(Value::Null) => Ok(()),
             Some(value) if idle.contains(&value) => Ok(()),
-            Some(_) => Err(ApiError::unsupported(name)),
+            Some(_) => Err(ApiError::unsupported(&format!("{}{name}", self.within))),
         }
     }
 
     fn end(self) -> Result<(), ApiError> {
-        refuse_rest("", &self.0)
+        refuse_rest(self.within, &self.map)
     }
 }
 
@@ -180,7 +185,7 @@ impl Job {
     /// Parses the body of `/v1/chat/completions`. `header` is the steering from the header;
     /// steering in the body takes precedence.
     pub(crate) fn chat(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
-        let mut fields = Fields(body);
+        let mut fields = Fields { within: "", map: body };
         let messages: Vec<MessageBody> =
             fields.take("messages")?.ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
         let messages = messages.into_iter().map(MessageBody::message).collect::<Result<Vec<_>, _>>()?;
@@ -201,7 +206,7 @@ impl Job {
 
     /// Parses the body of `/v1/completions`.
     pub(crate) fn completion(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
-        let mut fields = Fields(body);
+        let mut fields = Fields { within: "", map: body };
         let prompts = match fields.take::<PromptBody>("prompt")? {
             Some(PromptBody::Text(text)) => vec![Prompt::Text(text)],
             Some(PromptBody::Texts(texts)) => texts.into_iter().map(Prompt::Text).collect(),
@@ -262,8 +267,11 @@ impl Job {
         if stop.len() > MOST_STOPS || stop.iter().any(String::is_empty) {
             return Err(ApiError::invalid("stop", format!("`stop` holds at most {MOST_STOPS} texts, none of them empty")));
         }
-        let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
-        options.check()?;
+        let mut options = Fields { within: "stream_options.", map: fields.take("stream_options")?.unwrap_or_default() };
+        let include_usage = options.take("include_usage")?.unwrap_or(false);
+        // Chunks are never padded, so disabling the padding has no effect.
+        options.refuse_unless("include_obfuscation", &[Value::Bool(false)])?;
+        options.end()?;
         let steering = fields.take("swiss_knife")?.or(header).unwrap_or_default();
         let job = Self {
             model: fields.take("model")?,
@@ -275,7 +283,7 @@ impl Job {
             seed: fields.take::<i64>("seed")?.map(i64::cast_unsigned),
             stop,
             stream: fields.take("stream")?.unwrap_or(false),
-            include_usage: options.include_usage,
+            include_usage,
             echo: false,
             log_probs: None,
             steering,
@@ -284,8 +292,8 @@ impl Job {
         for label in ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"] {
             let _: Option<Value> = fields.take(label)?;
         }
-        for (name, idle) in [("frequency_penalty", Value::from(0)), ("presence_penalty", Value::from(0))] {
-            fields.refuse_unless(name, &[idle, Value::from(0.0)])?;
+        for penalty in ["frequency_penalty", "presence_penalty"] {
+            fields.refuse_unless(penalty, &[Value::from(0), Value::from(0.0)])?;
         }
         for empty in ["tools", "logit_bias"] {
             fields.refuse_unless(empty, &[Value::Array(Vec::new()), Value::Object(Map::new())])?;
@@ -302,23 +310,6 @@ fn check_likely(name: &str, likely: Option<usize>) -> Result<Option<usize>, ApiE
             Err(ApiError::invalid(name, format!("`{name}` is {likely}; it must be at most {MOST_LIKELY}")))
         }
         likely => Ok(likely),
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct StreamOptions {
-    #[serde(default)]
-    include_usage: bool,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
-}
-
-impl StreamOptions {
-    fn check(&self) -> Result<(), ApiError> {
-        // Chunks are never padded, so disabling the padding has no effect.
-        let idle = |(name, value): &(&String, &Value)| *name == "include_obfuscation" && **value == Value::Bool(false);
-        let rest = self.rest.iter().filter(|field| !idle(field)).map(|(name, value)| (name.clone(), value.clone())).collect();
-        refuse_rest("stream_options.", &rest)
     }
 }
 
