@@ -180,7 +180,7 @@ async fn render(State(app): State<App>) -> String {
 }
 
 async fn about(State(app): State<App>) -> Json<Value> {
-    let mut about = json!(app.service.about());
+    let mut about = app.service.about();
     about["key_required"] = app.key.is_some().into();
     Json(about)
 }
@@ -212,7 +212,7 @@ async fn edit(State(app): State<App>, Path(id): Path<String>, Body(edit): Body<E
 }
 
 async fn blades(State(app): State<App>) -> Json<Value> {
-    Json(json!({"object": "list", "data": app.service.about().blades}))
+    Json(json!({"object": "list", "data": app.service.blades()}))
 }
 
 /// An adapter to load.

@@ -1,14 +1,13 @@
 //! The state that all requests share.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde::Serialize;
-use sk_core::Instruction;
+use serde_json::{Value, json};
+use sk_core::{AlignmentSpec, Instruction};
 use sk_models::decoder::PassSize;
 use sk_models::dialogue::{Framing, tokens_of};
 use sk_models::local::Extent;
@@ -249,10 +248,8 @@ impl Service {
         if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
             adapters.iter().filter(|name| !own.contains_key(*name)).for_each(|name| config.seat(name));
         }
-        let mut seated: Vec<(&String, &str)> = Vec::new();
-        for (name, source) in own {
-            seated.push((name, instruction_of(name, source)?));
-        }
+        let seated = own.iter().map(|(name, source)| Ok((name, instruction_of(name, source)?)));
+        let seated = seated.collect::<Result<Vec<(&String, &str)>, ApiError>>()?;
         if config.template.is_some() {
             let ours = self.instructions.iter().filter(|(name, _)| !own.contains_key(name));
             for (name, text) in ours.map(|(name, text)| (name, text.as_str())).chain(seated) {
@@ -442,87 +439,49 @@ impl Service {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns what clients can request from the server.
-    pub(crate) fn about(&self) -> About<'_> {
-        let spec = self.steering.spec(self.shipped).ok().and_then(|mut config| {
-            self.seat(&mut config, &BTreeMap::new()).ok()?;
-            let weights = config.spec().ok()?;
-            Some((config, weights))
-        });
-        let weight = |name: &str| spec.as_ref().and_then(|(_, spec)| spec.weight(name)).unwrap_or(0.0);
-        let adapters =
-            self.adapters().into_iter().map(|name| BladeOf { weight: weight(&name), name, kind: "adapter", instruction: None });
-        let instructions = self.instructions.iter().map(|(name, text)| BladeOf {
-            weight: weight(name),
-            name: name.clone(),
-            kind: "instruction",
-            instruction: Some(text),
-        });
-        let number = |name| Parameter::named(name).and_then(|parameter| parameter.get(&spec.as_ref()?.0));
-        About {
-            model: &self.name,
-            version: env!("CARGO_PKG_VERSION"),
-            context_limit: self.host.context_limit(),
-            max_new_tokens: self.limits.max_new_tokens,
-            blades: adapters.chain(instructions).collect(),
-            schemes: SHIPPED.iter().map(SchemeOf::new).collect(),
-            presets: Preset::NAMES,
-            defaults: Defaults {
-                scheme: self.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
-                candidates: number("candidates").map(|candidates| candidates as usize),
-                temperature: number("draft_temperature"),
-            },
-        }
+    /// Returns the default scheme of requests with its weights, if it is complete.
+    fn default_scheme(&self) -> Option<(SchemeSpec, AlignmentSpec)> {
+        let mut config = self.steering.spec(self.shipped).ok()?;
+        self.seat(&mut config, &BTreeMap::new()).ok()?;
+        let spec = config.spec().ok()?;
+        Some((config, spec))
     }
-}
 
-/// What clients can request from a server.
-#[derive(Debug, Serialize)]
-pub(crate) struct About<'a> {
-    model: &'a str,
-    version: &'static str,
-    context_limit: usize,
-    max_new_tokens: usize,
-    pub(crate) blades: Vec<BladeOf<'a>>,
-    schemes: Vec<SchemeOf>,
-    presets: [&'static str; 5],
-    defaults: Defaults<'a>,
-}
+    /// Returns the blades that requests can weight, with their default weights.
+    pub(crate) fn blades(&self) -> Vec<Value> {
+        let scheme = self.default_scheme();
+        let weight = |name: &str| scheme.as_ref().and_then(|(_, spec)| spec.weight(name)).unwrap_or(0.0);
+        let adapter = |name: &String| json!({"name": name, "kind": "adapter", "weight": weight(name)});
+        let instruction = |(name, text): &(String, String)| json!({"name": name, "kind": "instruction", "instruction": text, "weight": weight(name)});
+        self.adapters().iter().map(adapter).chain(self.instructions.iter().map(instruction)).collect()
+    }
 
-/// A blade that requests can weight.
-#[derive(Debug, Serialize)]
-pub(crate) struct BladeOf<'a> {
-    name: String,
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instruction: Option<&'a str>,
-    /// Its default weight.
-    weight: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct SchemeOf {
-    name: &'static str,
-    summary: String,
-}
-
-/// The default settings of a request. A number is null if the scheme does not have it.
-#[derive(Debug, Serialize)]
-struct Defaults<'a> {
-    scheme: Cow<'a, str>,
-    candidates: Option<usize>,
-    temperature: Option<f64>,
+    /// Returns what clients can request from the server. A default is null if the scheme does not
+    /// have it.
+    pub(crate) fn about(&self) -> Value {
+        let scheme = self.default_scheme();
+        let number = |name| Parameter::named(name).and_then(|parameter| parameter.get(&scheme.as_ref()?.0));
+        let shipped = |scheme: &Shipped| json!({"name": scheme.name, "summary": scheme.spec().map(|spec| spec.summary().method).unwrap_or_default()});
+        json!({
+            "model": self.name,
+            "version": env!("CARGO_PKG_VERSION"),
+            "context_limit": self.host.context_limit(),
+            "max_new_tokens": self.limits.max_new_tokens,
+            "blades": self.blades(),
+            "schemes": SHIPPED.iter().map(shipped).collect::<Vec<_>>(),
+            "presets": Preset::NAMES,
+            "defaults": {
+                "scheme": self.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
+                "candidates": number("candidates").map(|candidates| candidates as usize),
+                "temperature": number("draft_temperature"),
+            },
+        })
+    }
 }
 
 /// Returns the names of the shipped schemes, separated by commas.
 fn shipped_names() -> String {
     SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ")
-}
-
-impl SchemeOf {
-    fn new(shipped: &Shipped) -> Self {
-        Self { name: shipped.name, summary: shipped.spec().map(|spec| spec.summary().method).unwrap_or_default() }
-    }
 }
 
 /// A request that waits for its permits.
