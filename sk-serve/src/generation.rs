@@ -64,16 +64,26 @@ pub(crate) struct Work {
 
 /// Why an answer ended early.
 enum Failure {
+    /// It was stopped, or the client does not read.
     Gone,
-    Scheme(SchemeError),
-    Session(SessionError),
-    Engine(EngineError),
-    Panicked,
+    Failed(ApiError),
 }
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
-        Self::Session(error)
+        if was_stopped(&error) { Self::Gone } else { Self::Failed(ApiError::of_session(&error)) }
+    }
+}
+
+impl From<SchemeError> for Failure {
+    fn from(error: SchemeError) -> Self {
+        Self::Failed(ApiError::of_scheme(&error))
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        if matches!(error, EngineError::Stopped(_)) { Self::Gone } else { Self::Failed(ApiError::internal(error)) }
     }
 }
 
@@ -87,10 +97,7 @@ impl Work {
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
         // A client that does not read in time is treated as disconnected.
-        let send = |event| match wait.block_on(events.send_timeout(event, service.limits.patience)) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Failure::Gone),
-        };
+        let send = |event| wait.block_on(events.send_timeout(event, service.limits.patience)).map_err(|_| Failure::Gone);
         loop {
             let choice = self.next.fetch_add(1, Ordering::Relaxed);
             if choice >= self.answers() {
@@ -99,37 +106,23 @@ impl Work {
             let mut counted = UnderWay::begin(self, choice);
             // A panic in one answer must not affect other requests.
             let written = catch_unwind(AssertUnwindSafe(|| self.write(choice, service, &send)));
-            let failure = match written {
-                Ok(Ok((summary, scores))) => {
-                    counted.summary = summary;
-                    match send(Event::Done { choice, summary, scores }) {
-                        Ok(()) => {
-                            counted.outcome = Outcome::Complete;
-                            continue;
-                        }
-                        Err(failure) => failure,
-                    }
+            let written = written.unwrap_or_else(|_| Err(Failure::Failed(ApiError::fault())));
+            let sent = written.and_then(|(summary, scores)| {
+                counted.summary = summary;
+                send(Event::Done { choice, summary, scores })
+            });
+            match sent {
+                Ok(()) => {
+                    counted.outcome = Outcome::Complete;
+                    continue;
                 }
-                Ok(Err(failure)) => failure,
-                Err(_) => Failure::Panicked,
-            };
-            let error = match failure {
-                Failure::Gone => None,
-                Failure::Session(error) if was_stopped(&error) => None,
-                Failure::Engine(EngineError::Stopped(_)) => None,
-                Failure::Scheme(error) => Some(ApiError::of_scheme(&error)),
-                Failure::Session(error) => Some(ApiError::of_session(&error)),
-                Failure::Engine(error) => Some(ApiError::internal(error)),
-                Failure::Panicked => Some(ApiError::fault()),
-            };
-            match error {
-                Some(error) => {
+                Err(Failure::Failed(error)) => {
                     self.failed.store(true, Ordering::Relaxed);
                     let _ = send(Event::Failed(error));
                 }
                 // Answers that were stopped because another one failed count as failed, too.
-                None if self.failed.load(Ordering::Relaxed) => {}
-                None => counted.outcome = Outcome::HungUp,
+                Err(Failure::Gone) if self.failed.load(Ordering::Relaxed) => {}
+                Err(Failure::Gone) => counted.outcome = Outcome::HungUp,
             }
             return self.stop.stop();
         }
@@ -153,7 +146,7 @@ impl Work {
             summary.ended = Some(Ended::Limit);
         }
         let score = |top| self.score(asked, &written, top, service);
-        let scores = self.job.log_probs.map(score).transpose().map_err(Failure::Engine)?.flatten();
+        let scores = self.job.log_probs.map(score).transpose()?.flatten();
         Ok((summary, scores))
     }
 
@@ -169,8 +162,8 @@ impl Work {
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
         let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers());
-        let (engine, footing) = engine.map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
-        let scheme = self.config.build(&*engine).map_err(Failure::Scheme)?;
+        let (engine, footing) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
+        let scheme = self.config.build(&*engine)?;
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
         let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
         let mut session = Session::new(footing, scheme, instructions, seed)?;
@@ -224,7 +217,7 @@ impl Work {
             scored_tokens,
             seconds: reply.seconds,
         };
-        tracing::trace!(target: "sk_serve::texts", request = %self.request, choice, prompt = ?asked.prompt, answer = reply.text);
+        tracing::trace!(target: "sk_serve::texts", request = %self.request.0, choice, prompt = ?asked.prompt, answer = reply.text);
         Ok((summary, reply.tokens))
     }
 
@@ -306,7 +299,7 @@ impl Drop for UnderWay<'_> {
         metrics::gauge!("swiss_knife_answers_under_way").decrement(1.0);
         let Self { work, choice, since, outcome, summary } = self;
         tracing::info!(
-            request = %work.request,
+            request = %work.request.0,
             answer = work.id,
             choice,
             outcome = outcome.name(),

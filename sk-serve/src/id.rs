@@ -1,6 +1,5 @@
 //! Identifiers of requests and answers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rand::RngExt;
@@ -8,12 +7,6 @@ use rand::RngExt;
 /// The identifier of a request, for logs and a header of its response.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) Arc<str>);
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Returns a new random identifier that cannot be guessed.
 pub(crate) fn new_id(kind: &str) -> String {

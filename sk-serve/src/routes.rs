@@ -124,7 +124,7 @@ async fn count(mut request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let status = response.status().as_u16();
     metrics::counter!("swiss_knife_requests_total", "status" => status.to_string()).increment(1);
-    tracing::info!(request = %id, %method, path, status, seconds = since.elapsed().as_secs_f64(), "request");
+    tracing::info!(request = %id.0, %method, path, status, seconds = since.elapsed().as_secs_f64(), "request");
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
