@@ -155,8 +155,8 @@ impl FieldEdit {
 
     /// Returns its line in that section.
     fn line(&self) -> String {
-        // A value that is not valid TOML is quoted as a string.
-        let is_value = format!("value = {}", self.value).parse::<toml::Table>().is_ok();
+        // Text that is not a single TOML value is quoted as a string.
+        let is_value = format!("value = {}", self.value).parse::<toml::Table>().is_ok_and(|table| table.len() == 1);
         let value = if is_value { self.value.clone() } else { toml::Value::String(self.value.clone()).to_string() };
         format!("{} = {value}\n", self.field)
     }
@@ -225,6 +225,12 @@ mod tests {
         assert_eq!(toml("aggregator.p = inf"), "[aggregator]\np = inf\n");
         assert_eq!(toml("blades.*.guided=0.5"), "[blades.\"*\"]\nguided = 0.5\n");
         assert_eq!(toml("blades.a.b.dispersion=zero"), "[blades.\"a.b\"]\ndispersion = \"zero\"\n");
+        // A value sets no other field and no other section.
+        for more in ["beta = 1", "[blades.x]\nadapter = \"/etc\""] {
+            let table: toml::Table = toml(&format!("selector.top_k=50\n{more}")).parse().unwrap();
+            assert_eq!(table["selector"]["top_k"].as_str(), Some(format!("50\n{more}").as_str()));
+            assert!(table.len() == 1 && table["selector"].as_table().unwrap().len() == 1, "{table}");
+        }
         assert_eq!("blades.x.beta=1".parse::<FieldEdit>().unwrap().to_string(), "blades.x.beta=1");
         for text in ["selector", "top_k=50", "selector.=1", "a b.c=1", "blades.x=1", "blades..x=1", "selector.x.y=1", ".x=1"] {
             assert!(text.parse::<FieldEdit>().is_err(), "{text}");
