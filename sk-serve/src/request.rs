@@ -238,8 +238,10 @@ impl Job {
             }
             _ => {}
         }
-        if matches!(self.max_new_tokens, Some((_, 0))) && !self.echo {
-            return Err(ApiError::invalid("max_tokens", "`max_tokens` is 0; it must be at least 1 without `echo`"));
+        if let Some((field, 0)) = self.max_new_tokens
+            && !self.echo
+        {
+            return Err(ApiError::invalid(field, format!("`{field}` is 0; it must be at least 1 without `echo`")));
         }
         if self.prompts.len() > 1 && !self.steering.prefix.is_empty() {
             return Err(ApiError::invalid("swiss_knife.prefix", "`prefix` begins one answer; send one prompt"));
@@ -423,6 +425,7 @@ mod tests {
             (json!({"temperature": -1}), "temperature"),
             (json!({"stop": ["a", ""]}), "stop"),
             (json!({"max_tokens": 0}), "max_tokens"),
+            (json!({"max_completion_tokens": 0}), "`max_completion_tokens` is 0"),
             (json!({"swiss_knife": {"weight": {}}}), "swiss_knife"),
             (json!({"messages": []}), "messages"),
             (json!({"messages": [{"role": "user", "content": 5}]}), "expected a text or a list of parts"),
@@ -437,6 +440,7 @@ mod tests {
             (json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}), "text"),
             (json!({"stream_options": {"include_usage": true, "include_odds": true}}), "stream_options.include_odds"),
             (json!({"stream_options": {"include_obfuscation": true}}), "stream_options.include_obfuscation"),
+            (json!({"stream_options": {"include_usage": "yes"}}), "stream_options.include_usage"),
         ] {
             let error = chat(body).unwrap_err();
             assert!(error.to_string().contains(param), "{param}: {error}");

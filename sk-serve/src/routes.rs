@@ -6,7 +6,10 @@ use std::time::Instant;
 use axum::Json;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, FromRef, Path, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::AUTHORIZATION};
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{AUTHORIZATION, RETRY_AFTER},
+};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -71,7 +74,8 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route("/v1/models", get(models))
-        .route("/v1/models/{id}", get(model))
+        // The name of a model may hold a slash.
+        .route("/v1/models/{*id}", get(model))
         .route("/swiss-knife/generations/{id}", get(generation).patch(edit))
         .route("/swiss-knife/blades", get(blades).post(load))
         .route("/swiss-knife/blades/{name}", delete(unload))
@@ -112,7 +116,11 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
         return CorsLayer::new();
     }
     let origin = if origins.iter().any(|origin| origin == "*") { AllowOrigin::any() } else { AllowOrigin::list(origins) };
-    CorsLayer::new().allow_origin(origin).allow_methods(Any).allow_headers(AllowHeaders::mirror_request())
+    CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods(Any)
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([REQUEST_ID, RETRY_AFTER])
 }
 
 /// Gives each request an identifier, and counts and logs its status.
@@ -134,7 +142,8 @@ async fn count(mut request: Request, next: Next) -> Response {
 async fn authorize(State(app): State<App>, request: Request, next: Next) -> Response {
     let Some(key) = &app.key else { return next.run(request).await };
     let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    let bearer = given.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let given = bearer.map(|(_, key)| key).unwrap_or_default();
     if bool::from(given.as_bytes().ct_eq(key.as_bytes())) {
         next.run(request).await
     } else {

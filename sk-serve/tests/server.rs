@@ -1,7 +1,9 @@
-//! A server in this process, before it has models, and when a request panics.
+//! A server in this process: before it has models, with a key, with adapters that clients load, and
+//! when a request panics.
 
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -10,12 +12,16 @@ use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
+use sk_models::hf::save_adapter;
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
 use sk_scheme::Steering;
-use sk_serve::{Access, Limits, Parts, Server, Service};
+use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+
+/// Held by a test while its servers answer, since [`BREAKS`] is for the next answer of any of them.
+static ANSWERING: Mutex<()> = Mutex::new(());
 
 /// Makes the next answer panic at its first span.
 static BREAKS: AtomicBool = AtomicBool::new(false);
@@ -45,6 +51,11 @@ impl Recorder for Broken {
 }
 
 fn service() -> Service {
+    service_with(Limits::default(), None)
+}
+
+/// Returns a service whose clients may load the adapter `one` from `adapter_folder`.
+fn service_with(limits: Limits, adapter_folder: Option<&Path>) -> Service {
     let folder = tempfile::tempdir().unwrap();
     let shape = folder.path().join("config.json");
     let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
@@ -54,30 +65,41 @@ fn service() -> Service {
     let names = ["helpful", "honest"].map(str::to_owned);
     let device = (DeviceName::Cpu, Precision::F32);
     let (models, adapters) = Models::random((&shape, Some(&shape)), device, 1, &[4], names.clone(), &mut ()).unwrap();
+    if let Some(folder) = adapter_folder {
+        save_adapter(&adapters[0].1, models.backbone.config(), "random", &folder.join("one")).unwrap();
+    }
     let rack = AdapterRack::default();
     adapters.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
     Service::new(Parts {
         host: models.into(),
         rack: rack.into(),
         adapters: names.to_vec(),
-        adapter_folder: None,
+        adapter_folder: adapter_folder.map(Path::to_owned),
         instructions: Vec::new(),
         steering: Steering::default(),
         shipped: false,
         framing: Framing::Hh { stop: true },
-        name: "random".to_owned(),
-        limits: Limits::default(),
+        name: "lab/random".to_owned(),
+        limits,
     })
 }
 
 /// Starts a server without models. It serves until the runtime is dropped.
 fn listening() -> (Arc<Server>, String, Runtime) {
+    listening_with(Access::default())
+}
+
+fn listening_with(access: Access) -> (Arc<Server>, String, Runtime) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let server = Arc::new(Server::new(Access::default(), Limits::default()));
+    let server = Arc::new(Server::new(access, Limits::default()));
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     runtime.spawn(Arc::clone(&server).serve(listener, std::future::pending()));
     (server, url, runtime)
+}
+
+fn answering() -> MutexGuard<'static, ()> {
+    ANSWERING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn agent() -> ureq::Agent {
@@ -92,6 +114,7 @@ fn ask(url: &str, body: &Value) -> (u16, String) {
 
 #[test]
 fn requests_are_told_to_come_back_until_there_are_models() {
+    let _answering = answering();
     let (server, url, _runtime) = listening();
     let get = |path: &str| agent().get(format!("{url}{path}")).call().unwrap();
     assert_eq!(get("/health").status(), 200);
@@ -108,7 +131,30 @@ fn requests_are_told_to_come_back_until_there_are_models() {
 }
 
 #[test]
+fn a_key_and_a_model_are_read_as_clients_send_them() {
+    let access = Access { key: Some("secret".to_owned()), origins: vec![HeaderValue::from_static("*")], playground: false };
+    let (server, url, _runtime) = listening_with(access);
+    server.open(service());
+    let get = |path: &str, key: &str| {
+        agent().get(format!("{url}{path}")).header("authorization", key).header("origin", "http://a").call().unwrap()
+    };
+    for key in ["Bearer secret", "bearer secret"] {
+        let models = get("/v1/models", key);
+        assert_eq!(models.status(), 200, "{key}");
+        assert_eq!(models.headers()["access-control-expose-headers"].as_bytes(), b"x-request-id,retry-after");
+    }
+    for key in ["Bearer other", "Bearer  secret", "secret", "Basic secret", "Bearer"] {
+        assert_eq!(get("/v1/models", key).status(), 401, "{key}");
+    }
+    for path in ["/v1/models/lab/random", "/v1/models/lab%2Frandom", "/v1/models/lab/random:best-of-n"] {
+        assert_eq!(get(path, "Bearer secret").status(), 200, "{path}");
+    }
+    assert_eq!(get("/v1/models/lab", "Bearer secret").status(), 404);
+}
+
+#[test]
 fn a_panic_of_one_request_harms_no_other() {
+    let _answering = answering();
     metrics::set_global_recorder(Broken).unwrap();
     let (server, url, _runtime) = listening();
     server.open(service());
