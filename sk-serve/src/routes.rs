@@ -236,8 +236,12 @@ struct Load {
 
 async fn load(State(app): State<App>, Body(Load { name, adapter }): Body<Load>) -> Result<Response, ApiError> {
     let (service, blade) = (Arc::clone(&app.service), name.clone());
-    let loaded = tokio::task::spawn_blocking(move || service.load(&name, &adapter)).await;
-    loaded.map_err(ApiError::internal)??;
+    let turn = Arc::clone(&app.service.loading).lock_owned().await;
+    let loaded = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        service.load(&name, &adapter)
+    });
+    loaded.await.map_err(ApiError::internal)??;
     Ok((StatusCode::CREATED, Json(json!({"name": blade, "kind": "adapter"}))).into_response())
 }
 

@@ -13,7 +13,7 @@ use sk_models::dialogue::{Framing, tokens_of};
 use sk_models::local::Extent;
 use sk_models::text::TextError;
 use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped, Steering};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
 use crate::host::{Adapters, Host};
@@ -86,6 +86,8 @@ pub struct Service {
     pub(crate) rack: Adapters,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
+    /// Held while an adapter is loaded, so that two requests cannot load the same name.
+    pub(crate) loading: Arc<Mutex<()>>,
     /// The folder that clients may load adapters from.
     adapter_folder: Option<PathBuf>,
     /// The instruction blades: name and text.
@@ -178,6 +180,7 @@ impl Service {
             host,
             rack,
             adapters: RwLock::new(adapters),
+            loading: Arc::default(),
             adapter_folder,
             instructions,
             steering,
@@ -280,7 +283,7 @@ impl Service {
     }
 
     /// Loads an adapter from a subfolder of the adapter folder, as a blade for later requests.
-    /// Blocks while it reads the files.
+    /// Blocks while it reads the files. Callers hold `loading`.
     pub(crate) fn load(&self, name: &str, folder: &str) -> Result<(), ApiError> {
         let path = self.folder(folder)?;
         if name.trim().is_empty() {

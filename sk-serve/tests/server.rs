@@ -153,6 +153,27 @@ fn a_key_and_a_model_are_read_as_clients_send_them() {
 }
 
 #[test]
+fn an_adapter_is_loaded_once_however_many_ask_for_it() {
+    let _answering = answering();
+    let folder = tempfile::tempdir().unwrap();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits::default(), Some(folder.path())));
+    let blades = format!("{url}/swiss-knife/blades");
+    for name in ["a", "b", "c", "d"] {
+        let load = json!({"name": name, "adapter": "one"}).to_string();
+        let statuses: Vec<u16> = thread::scope(|scope| {
+            let (blades, load) = (&blades, &load);
+            let load = move || agent().post(blades).send(load.as_str()).unwrap().status().as_u16();
+            let clients: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
+    }
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
+    assert_eq!(ask(&url, &asked).0, 200);
+}
+
+#[test]
 fn a_panic_of_one_request_harms_no_other() {
     let _answering = answering();
     metrics::set_global_recorder(Broken).unwrap();
