@@ -79,7 +79,8 @@ impl Live {
             let extra = openings.iter().filter(|(lane, _)| belongs(lane, name)).map(|(_, opening)| opening.extra());
             seats.reach + extra.max().unwrap_or(0)
         };
-        let reserved = added.iter().map(|name| service.reserve(read(name))).collect::<Result<Vec<_>, _>>()?;
+        let reserve = |name: &&str| Ok(((*name).to_owned(), service.reserve(read(name))?));
+        let reserved = added.iter().map(reserve).collect::<Result<Vec<_>, ApiError>>()?;
         let weights: Option<NamedWeights> = edit.weights.map(|weights| weights.into_iter().collect());
         let edited = self.spec.edit(|spec| {
             let news = built.seats().iter().filter(|seat| added.contains(&&**seat.name()));
@@ -97,6 +98,7 @@ impl Live {
         edited.map_err(|error: SpecError| ApiError::invalid("weights", error.to_string()))?;
         config.blades.retain(|blade| !removed.contains(&blade.name.as_str()));
         seats.config = config;
+        seats.reserved.retain(|name, _| !removed.contains(&name.as_str()));
         seats.reserved.extend(reserved);
         metrics::counter!("swiss_knife_edits_total").increment(1);
         Ok(())

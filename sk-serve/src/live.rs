@@ -32,8 +32,8 @@ pub(crate) struct Seats {
     /// Maximum context length of the answer in tokens, prompt included.
     pub(crate) reach: usize,
     pub(crate) asked: Arc<Asked>,
-    /// The memory reserved for lanes that were added.
-    pub(crate) reserved: Vec<OwnedSemaphorePermit>,
+    /// The memory reserved for blades that were added, by name.
+    pub(crate) reserved: BTreeMap<String, OwnedSemaphorePermit>,
 }
 
 /// The part of an answer that is generated so far.
@@ -64,7 +64,7 @@ impl Live {
         most: usize,
     ) -> Self {
         let (first, reach) = (config.blades.clone(), asked.tokens.len() + most);
-        let seats = Seats { config, first, reach, asked, reserved: Vec::new() };
+        let seats = Seats { config, first, reach, asked, reserved: BTreeMap::new() };
         Self { spec, progress: Arc::default(), adapters, instructed, seats: Arc::new(Mutex::new(seats)) }
     }
 

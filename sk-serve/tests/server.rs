@@ -1,6 +1,7 @@
 //! A server in this process: before it has models, with a key, with adapters that clients load, and
 //! when a request panics.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -171,6 +172,26 @@ fn an_adapter_is_loaded_once_however_many_ask_for_it() {
     }
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
     assert_eq!(ask(&url, &asked).0, 200);
+}
+
+#[test]
+fn a_blade_that_leaves_its_seat_frees_its_memory() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits { memory: 24 << 20, ..Limits::default() }, None));
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true,
+        "swiss_knife": {"set": ["proposal.candidates=64"], "explain": true}});
+    let response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+    let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
+    let first = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
+    let id = serde_json::from_str::<Value>(&first).unwrap()["id"].as_str().unwrap().to_owned();
+    for turn in 0..40 {
+        for source in [Value::Null, "adapter".into()] {
+            let edit = json!({"blades": {"helpful": source}}).to_string();
+            let mut reply = agent().patch(format!("{url}/swiss-knife/generations/{id}")).send(edit.as_str()).unwrap();
+            assert_eq!(reply.status(), 200, "turn {turn}: {}", reply.body_mut().read_to_string().unwrap());
+        }
+    }
 }
 
 #[test]
