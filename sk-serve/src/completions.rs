@@ -51,7 +51,12 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
     let model = job.model.clone().unwrap_or_else(|| service.name.clone());
     let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model };
     let (stream, include_usage) = (job.stream, job.include_usage);
-    let mut listener = start(service, request, job, &head)?;
+    // Long texts take a while to tokenize. Other connections are served meanwhile.
+    let starting = {
+        let (service, id) = (Arc::clone(service), head.id.clone());
+        tokio::task::spawn_blocking(move || start(&service, request, job, id))
+    };
+    let mut listener = starting.await.unwrap_or_else(|_| Err(ApiError::fault()))?;
     if stream {
         return Ok(streamed(Arc::clone(service), listener, head, include_usage));
     }
@@ -78,7 +83,7 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
 }
 
 /// Queues a job. Its answers start when threads and memory are available.
-fn start(service: &Arc<Service>, request: RequestId, mut job: Job, head: &Head) -> Result<Listener, ApiError> {
+fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
     if job.log_probs.is_some() && service.host.local().is_none() {
         let message = "`logprobs` is not available while the backbone runs on other servers; leave it out";
@@ -96,7 +101,7 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, head: &Head) 
     let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
     let work = Work {
-        id: head.id.clone(),
+        id,
         request,
         arrived: Instant::now(),
         asked,
