@@ -88,7 +88,8 @@ fn main() -> Result<(), Failure> {
     options.tolerance = Tolerance::F32;
     // A model on a CPU that others use takes its time.
     options.retry = Retry { patience: PATIENCE, deadline: 3 * PATIENCE, ..Retry::default() };
-    let (engine, report) = RemoteEngine::connect(options, &Probe { tokens: &tokens, text: Some(&framed(first)) })?;
+    let engine = RemoteEngine::new(options)?;
+    let report = engine.check(&Probe { tokens: &tokens, text: Some(&framed(first)) })?;
     println!("{:?}", report.servers);
 
     let mut far = Far::default();

@@ -102,16 +102,6 @@ impl RemoteEngine {
         })
     }
 
-    /// Creates an engine and [checks](Self::check) its servers.
-    ///
-    /// # Errors
-    /// If an address is invalid, or if a server fails the check.
-    pub fn connect(options: RemoteOptions, probe: &Probe<'_>) -> Result<(Self, CheckReport), RemoteError> {
-        let engine = Self::new(options)?;
-        let report = engine.check(probe)?;
-        Ok((engine, report))
-    }
-
     /// Checks every server of both roles. The span at the end of the probe must have the same
     /// log-probabilities alone, in a batch of all policies, and at each server of a role. Each
     /// adapter must differ from the base model. Tokens drafted at temperature 1 must come with the

@@ -50,14 +50,9 @@ mod tests {
         let tolerance = Tolerance { mean: 0.1, token: 0.5 };
         assert_eq!(tolerance.violation(&[-1.0, -2.0], &[-1.05, -2.1]), None);
         assert_eq!(tolerance.violation(&[-1.0, -2.0], &[-1.1, -2.2]), Some(1));
-        assert_eq!(
-            tolerance.violation(&[0.0; 20], &{
-                let mut a = [0.0; 20];
-                a[3] = -0.6;
-                a
-            }),
-            Some(3)
-        );
+        let mut far = [0.0; 20];
+        far[3] = -0.6;
+        assert_eq!(tolerance.violation(&[0.0; 20], &far), Some(3));
         assert_eq!(tolerance.violation(&[], &[]), None);
     }
 }

@@ -259,13 +259,9 @@ impl Service {
                 config.seat_instruction(name, text).map_err(|error| ApiError::of_scheme(&error))?;
             }
         }
-        match config.adapters().find(|(name, _)| !adapters.contains(name)) {
-            None => Ok(()),
-            Some((name, _)) => {
-                let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", adapters.join(", "));
-                Err(ApiError::invalid("swiss_knife.scheme", message))
-            }
-        }
+        let Some((name, _)) = config.adapters().find(|(name, _)| !adapters.contains(name)) else { return Ok(()) };
+        let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", adapters.join(", "));
+        Err(ApiError::invalid("swiss_knife.scheme", message))
     }
 
     /// Returns an error if an answer may not have this many blades.
@@ -342,15 +338,10 @@ impl Service {
             Some(scheme) => Shipped::named(scheme).is_some(),
             None => name == self.name,
         };
-        match model.filter(|name| !is_here(name)) {
-            None => Ok(()),
-            Some(name) => {
-                let (own, schemes) = (&self.name, shipped_names());
-                let message =
-                    format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
-                Err(ApiError::not_found(message))
-            }
-        }
+        let Some(name) = model.filter(|name| !is_here(name)) else { return Ok(()) };
+        let (own, schemes) = (&self.name, shipped_names());
+        let message = format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
+        Err(ApiError::not_found(message))
     }
 
     /// Returns the maximum number of tokens of an answer: the number requested, or else the
@@ -381,14 +372,10 @@ impl Service {
     pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
         let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
+        let has_heads = config.blades.iter().any(|blade| blade.rule.head_kind().is_some());
         let ahead = match &config.proposal {
-            ProposalSpec::Vocabulary(vocabulary) if config.blades.iter().any(|blade| blade.rule.head_kind().is_some()) => {
-                if vocabulary.head_k > 0 {
-                    vocabulary.head_k
-                } else {
-                    self.host.vocab_size()
-                }
-            }
+            ProposalSpec::Vocabulary(vocabulary) if has_heads && vocabulary.head_k == 0 => self.host.vocab_size(),
+            ProposalSpec::Vocabulary(vocabulary) if has_heads => vocabulary.head_k,
             _ => 0,
         };
         self.host.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })

@@ -124,8 +124,7 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
 /// Parses the most probable next tokens from the answer to a [`draft_body`] of one row and one
 /// token.
 pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>, Fault> {
-    let [meta] = <[Meta; 1]>::try_from(generated(body, 1)?).map_err(|_| Fault::body("no row"))?;
-    let likely = meta.output_top_logprobs.and_then(|tops| tops.into_iter().next()).flatten();
+    let likely = generated(body, 1)?.pop().and_then(|meta| meta.output_top_logprobs?.into_iter().next()?);
     let likely = likely.ok_or_else(|| Fault::body("the answer has no output_top_logprobs"))?;
     Ok(most_likely(likely.into_iter().map(|Entry(value, token, _)| (token, number(value))).collect(), tops)?)
 }

@@ -107,8 +107,7 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
 /// Parses the most probable next tokens from the answer to a [`draft_body`] of one row and one
 /// token.
 pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>, Fault> {
-    let [choice] = <[Choice<'_>; 1]>::try_from(in_order(choices(body)?, 1)?).map_err(|_| Fault::body("no choice"))?;
-    let likely = choice.logprobs.and_then(|logprobs| logprobs.top_logprobs?.into_iter().next());
+    let likely = in_order(choices(body)?, 1)?.pop().and_then(|choice| choice.logprobs?.top_logprobs?.into_iter().next());
     let likely = likely.ok_or_else(|| Fault::body("the answer has no top_logprobs"))?;
     let entry = |(name, value): (String, Option<f32>)| {
         let token = name.strip_prefix("token_id:").and_then(|id| id.parse().ok());
