@@ -371,6 +371,13 @@ impl Host {
         }
     }
 
+    /// Leaves an adapter that servers have loaded out of later checks.
+    pub(crate) fn forget_adapter(&self, name: &str) {
+        if let Self::Remote(remote) = self {
+            remote.engine.adapters().remove(name);
+        }
+    }
+
     /// Loads the model `on`, which the blade `name` uses in place of the backbone, unless it is
     /// loaded.
     ///

@@ -290,7 +290,11 @@ impl Service {
         }
         let adapter = self.host.adapter(name, &path, &mut ());
         let checked = adapter.and_then(|adapter| self.host.check().map(|_| adapter));
-        self.rack.insert(name, checked.map_err(|error| ApiError::invalid("adapter", error.to_string()))?);
+        let adapter = checked.map_err(|error| {
+            self.host.forget_adapter(name);
+            ApiError::invalid("adapter", error.to_string())
+        })?;
+        self.rack.insert(name, adapter);
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
     }
@@ -305,6 +309,7 @@ impl Service {
         let place = place.ok_or_else(|| ApiError::not_found(format!("no adapter is loaded for blade \"{name}\"")))?;
         adapters.remove(place);
         self.rack.remove(name);
+        self.host.forget_adapter(name);
         Ok(())
     }
 
