@@ -154,6 +154,21 @@ fn a_key_and_a_model_are_read_as_clients_send_them() {
 }
 
 #[test]
+fn a_scheme_with_fixed_blades_takes_no_others() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    let asked = |blades: Value| {
+        json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4,
+            "swiss_knife": {"scheme": "greedy", "blades": blades}})
+    };
+    assert_eq!(ask(&url, &asked(json!({}))).0, 200);
+    let (status, body) = ask(&url, &asked(json!({"calm": "instruction:Be calm."})));
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, body["error"]["param"].as_str()), (400, Some("swiss_knife.blades")), "{body}");
+}
+
+#[test]
 fn an_adapter_is_loaded_once_however_many_ask_for_it() {
     let _answering = answering();
     let folder = tempfile::tempdir().unwrap();
