@@ -112,7 +112,7 @@ impl Checker<'_> {
         for (adapter, reading) in self.policies().zip(&read) {
             let control =
                 Control { prefix: Prefix::new(context.to_vec()), span: span.to_vec(), log_probs: reading.log_probs.clone() };
-            self.fleet.controls.insert(adapter.cloned(), control);
+            self.fleet.controls.insert(adapter.map_or("", |name| &**name), control);
         }
         let distance = |(adapter, reading): (&Arc<str>, &Reading)| {
             (Arc::clone(adapter), mean_difference(&reading.log_probs, &read[0].log_probs))

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use sk_core::Rack;
 use ureq::Agent;
 
 use crate::http::{Failure, Server};
-use crate::reader::Controls;
+use crate::reader::Control;
 use crate::{AddressError, Fault, Kind, Meter, RemoteError, Retry, Role, Tolerance, Traffic};
 
 /// Servers of the same model.
@@ -21,7 +22,8 @@ pub(crate) struct Fleet {
     pub(crate) role: &'static str,
     /// The most that two scorings of the same tokens may differ.
     pub(crate) tolerance: Tolerance,
-    pub(crate) controls: Controls,
+    /// The control spans by the name of the adapter; that of the base model has no name.
+    pub(crate) controls: Rack<Control>,
     retry: Retry,
     members: Vec<Member>,
     /// The most tokens of a context with its continuation; `usize::MAX` if unknown.
@@ -94,7 +96,7 @@ impl Fleet {
             model,
             role: name,
             tolerance,
-            controls: Controls::default(),
+            controls: Rack::default(),
             retry,
             members,
             limit: AtomicUsize::new(usize::MAX),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use sk_core::{Reading, TokenId};
 
@@ -37,20 +37,6 @@ pub(crate) struct Control {
     pub(crate) prefix: Prefix,
     pub(crate) span: Vec<TokenId>,
     pub(crate) log_probs: Vec<f32>,
-}
-
-/// The control spans of the adapters of a fleet.
-#[derive(Default)]
-pub(crate) struct Controls(Mutex<BTreeMap<Option<Arc<str>>, Arc<Control>>>);
-
-impl Controls {
-    pub(crate) fn insert(&self, adapter: Option<Arc<str>>, control: Control) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(adapter, Arc::new(control));
-    }
-
-    fn get(&self, adapter: &Option<Arc<str>>) -> Option<Arc<Control>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(adapter).cloned()
-    }
 }
 
 /// Reads for one generation. Each lane stays on its server.
@@ -197,7 +183,9 @@ impl Reader {
             let mut adapters: Vec<&Option<Arc<str>>> = adapters.collect();
             adapters.sort_unstable();
             adapters.dedup();
-            let control = |adapter: &Option<Arc<str>>| Some((adapter.clone(), self.fleet.controls.get(adapter)?));
+            let control = |adapter: &Option<Arc<str>>| {
+                Some((adapter.clone(), self.fleet.controls.get(adapter.as_deref().unwrap_or_default())?))
+            };
             job.controls = adapters.into_iter().filter_map(control).collect();
         }
         jobs
