@@ -73,7 +73,7 @@ impl Live {
         // An adapter may be unloaded at any time.
         let taken = service.rack.only(adapters.iter().map(|name| (*name).to_owned()));
         if let Some(name) = adapters.iter().find(|name| !taken.contains(name)) {
-            return Err(no_adapter(name, &service.adapters()));
+            return Err(ApiError::no_adapter("blades", name, &service.adapters()));
         }
         let read = |name: &str| {
             let extra = openings.iter().filter(|(lane, _)| belongs(lane, name)).map(|(_, opening)| opening.extra());
@@ -109,7 +109,7 @@ impl Live {
 fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, service: &Service) -> Result<(), ApiError> {
     let adapters = service.adapters();
     if !adapters.iter().any(|known| known == name) {
-        return Err(no_adapter(name, &adapters));
+        return Err(ApiError::no_adapter("blades", name, &adapters));
     }
     let is_seated = config.blades.iter().any(|blade| blade.name == name);
     match first.iter().find(|blade| blade.name == name).filter(|_| !is_seated) {
@@ -121,10 +121,6 @@ fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, servic
     } else {
         Err(ApiError::invalid("blades", format!("blade \"{name}\" has a seat, and reads with no adapter; unseat it first")))
     }
-}
-
-fn no_adapter(name: &str, loaded: &[String]) -> ApiError {
-    ApiError::invalid("blades", format!("no adapter is loaded for blade \"{name}\"; loaded: {}", loaded.join(", ")))
 }
 
 /// Returns whether a lane belongs to a blade: as its own lane, or as the lane that it is contrasted

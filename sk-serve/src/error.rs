@@ -66,6 +66,11 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
     }
 
+    /// A blade whose adapter is not `loaded`.
+    pub(crate) fn no_adapter(param: &str, blade: &str, loaded: &[String]) -> Self {
+        Self::invalid(param, format!("no adapter is loaded for blade \"{blade}\"; loaded: {}", loaded.join(", ")))
+    }
+
     /// A prompt that leaves no room for an answer.
     pub(crate) fn too_long(param: &str, error: &SessionError) -> Self {
         Self { code: Some("context_length_exceeded"), ..Self::invalid(param, error.to_string()) }

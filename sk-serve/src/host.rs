@@ -12,7 +12,7 @@ use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
-use sk_remote::{AdapterSource, AddressError, CheckReport, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role};
+use sk_remote::{AdapterSource, AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role};
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
@@ -218,20 +218,20 @@ impl Host {
     }
 
     /// Checks the servers with every adapter loaded so far. For example, their log-probabilities
-    /// must not depend on the rest of the batch, and their tokenizer must be the local one. Returns
-    /// `None` for local models, which are checked when they are loaded.
+    /// must not depend on the rest of the batch, and their tokenizer must be the local one. Does
+    /// nothing for local models, which are checked when they are loaded.
     ///
     /// # Errors
     /// If a server fails a check (the error holds the expected and the actual value) or does not
     /// answer.
-    pub fn check(&self) -> Result<Option<CheckReport>, HostError> {
-        let Self::Remote(remote) = self else { return Ok(None) };
+    pub fn check(&self) -> Result<(), HostError> {
+        let Self::Remote(remote) = self else { return Ok(()) };
         let tokens = remote.files.tokenizer.encode(PROBE)?;
-        let report = remote.engine.check(&Probe { tokens: &tokens, text: Some(PROBE) })?;
+        remote.engine.check(&Probe { tokens: &tokens, text: Some(PROBE) })?;
         let limits = remote.engine.context_limit().into_iter().chain(remote.files.context_limit);
         let limit = limits.min().ok_or_else(|| HostError::NoLimit { config: remote.files.config() })?;
         remote.limit.get_or_init(|| limit);
-        Ok(Some(report))
+        Ok(())
     }
 
     /// Returns the models if they run in this process.

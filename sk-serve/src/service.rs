@@ -264,8 +264,7 @@ impl Service {
             }
         }
         let Some((name, _)) = config.adapters().find(|(name, _)| !adapters.contains(name)) else { return Ok(()) };
-        let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", adapters.join(", "));
-        Err(ApiError::invalid("swiss_knife.scheme", message))
+        Err(ApiError::no_adapter("swiss_knife.scheme", &name, &adapters))
     }
 
     /// Returns an error if an answer may not have this many blades.
@@ -293,7 +292,7 @@ impl Service {
             return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; unload it first")));
         }
         let adapter = self.host.adapter(name, &path, &mut ());
-        let checked = adapter.and_then(|adapter| self.host.check().map(|_| adapter));
+        let checked = adapter.and_then(|adapter| self.host.check().map(|()| adapter));
         let adapter = checked.map_err(|error| {
             self.host.forget_adapter(name);
             ApiError::invalid("adapter", error.to_string())
