@@ -1,10 +1,9 @@
-//! A server in this process: before it has models, with a key, with adapters that clients load, and
-//! when a request panics.
+//! A server in this process: before it has models, with a key, with edits of an answer, and when a
+//! request panics.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -13,7 +12,6 @@ use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
-use sk_models::hf::save_adapter;
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
 use sk_scheme::Steering;
@@ -26,6 +24,9 @@ static ANSWERING: Mutex<()> = Mutex::new(());
 
 /// Makes the next answer panic at its first span.
 static BREAKS: AtomicBool = AtomicBool::new(false);
+
+/// Installs [`Broken`].
+static RECORDER: Once = Once::new();
 
 /// A metrics recorder that records nothing. It panics when [`BREAKS`] is set, on the thread that
 /// generates an answer.
@@ -52,11 +53,10 @@ impl Recorder for Broken {
 }
 
 fn service() -> Service {
-    service_with(Limits::default(), None)
+    service_with(Limits::default())
 }
 
-/// Returns a service whose clients may load the adapter `one` from `adapter_folder`.
-fn service_with(limits: Limits, adapter_folder: Option<&Path>) -> Service {
+fn service_with(limits: Limits) -> Service {
     let folder = tempfile::tempdir().unwrap();
     let shape = folder.path().join("config.json");
     let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
@@ -66,16 +66,13 @@ fn service_with(limits: Limits, adapter_folder: Option<&Path>) -> Service {
     let names = ["helpful", "honest"].map(str::to_owned);
     let device = (DeviceName::Cpu, Precision::F32);
     let (models, adapters) = Models::random((&shape, Some(&shape)), device, 1, &[4], names.clone(), &mut ()).unwrap();
-    if let Some(folder) = adapter_folder {
-        save_adapter(&adapters[0].1, models.backbone.config(), "random", &folder.join("one")).unwrap();
-    }
     let rack = AdapterRack::default();
     adapters.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
     Service::new(Parts {
         host: models.into(),
         rack: rack.into(),
         adapters: names.to_vec(),
-        adapter_folder: adapter_folder.map(Path::to_owned),
+        adapter_folder: None,
         instructions: Vec::new(),
         steering: Steering::default(),
         shipped: false,
@@ -91,6 +88,8 @@ fn listening() -> (Arc<Server>, String, Runtime) {
 }
 
 fn listening_with(access: Access) -> (Arc<Server>, String, Runtime) {
+    // Servers keep the recorder that is installed first.
+    RECORDER.call_once(|| metrics::set_global_recorder(Broken).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let server = Arc::new(Server::new(access, Limits::default()));
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -169,31 +168,10 @@ fn a_scheme_with_fixed_blades_takes_no_others() {
 }
 
 #[test]
-fn an_adapter_is_loaded_once_however_many_ask_for_it() {
-    let _answering = answering();
-    let folder = tempfile::tempdir().unwrap();
-    let (server, url, _runtime) = listening();
-    server.open(service_with(Limits::default(), Some(folder.path())));
-    let blades = format!("{url}/swiss-knife/blades");
-    for name in ["a", "b", "c", "d"] {
-        let load = json!({"name": name, "adapter": "one"}).to_string();
-        let statuses: Vec<u16> = thread::scope(|scope| {
-            let (blades, load) = (&blades, &load);
-            let load = move || agent().post(blades).send(load.as_str()).unwrap().status().as_u16();
-            let clients: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
-            clients.into_iter().map(|client| client.join().unwrap()).collect()
-        });
-        assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
-    }
-    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
-    assert_eq!(ask(&url, &asked).0, 200);
-}
-
-#[test]
 fn a_blade_that_leaves_its_seat_frees_its_memory() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
-    server.open(service_with(Limits { memory: 24 << 20, ..Limits::default() }, None));
+    server.open(service_with(Limits { memory: 24 << 20, ..Limits::default() }));
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true,
         "swiss_knife": {"set": ["proposal.candidates=64"], "explain": true}});
     let response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
@@ -212,7 +190,6 @@ fn a_blade_that_leaves_its_seat_frees_its_memory() {
 #[test]
 fn a_panic_of_one_request_harms_no_other() {
     let _answering = answering();
-    metrics::set_global_recorder(Broken).unwrap();
     let (server, url, _runtime) = listening();
     server.open(service());
     let hi = json!([{"role": "user", "content": "Hi"}]);

@@ -1,6 +1,7 @@
 //! Blades and weights of a request, and changes while it runs.
 
 use std::io::{BufRead, BufReader};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -127,4 +128,11 @@ fn adapters_come_and_go_if_the_operator_allows_it() {
     assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 204);
     assert_eq!(server.chat(&hello(&weights)).0, 400);
     assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 404);
+    // Of several requests that load one name, one succeeds.
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let ask = || server.ask("POST", "/swiss-knife/blades", "", &load).0;
+        let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
 }
