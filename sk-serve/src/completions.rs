@@ -137,13 +137,12 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
                 return;
             }
         };
+        let run = move || {
+            let _admitted = &admitted;
+            work.run(&service, &sender);
+        };
         for _ in 0..threads {
-            let (service, work, sender, admitted) =
-                (Arc::clone(&service), Arc::clone(&work), sender.clone(), Arc::clone(&admitted));
-            tokio::task::spawn_blocking(move || {
-                let _admitted = admitted;
-                work.run(&service, &sender);
-            });
+            tokio::task::spawn_blocking(run.clone());
         }
     });
     Ok(Listener { events, _stop: stop, prompt_tokens, choices })
@@ -184,6 +183,10 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
     for (name, text) in config.instructions() {
         let wrong = |error| ApiError::invalid("swiss_knife.blades", format!("the instruction of \"{name}\": {error}"));
         let instruction = service.instruction(&asked, text).map_err(wrong)?;
+        let tokens = asked.tokens.len() + instruction.extra();
+        if tokens >= limit {
+            return Err(ApiError::too_long("swiss_knife.blades", &SessionError::PromptTooLong { tokens, limit }));
+        }
         asked.instructions.push((text.to_owned(), instruction));
     }
     Ok(asked)

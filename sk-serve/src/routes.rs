@@ -215,9 +215,13 @@ async fn generation(State(app): State<App>, Path(id): Path<String>) -> Result<Js
 }
 
 async fn edit(State(app): State<App>, Path(id): Path<String>, Body(edit): Body<Edit>) -> Result<Json<Value>, ApiError> {
-    let live = live::find(&app.service.lives, &id)?;
-    live.edit(edit, &app.service)?;
-    Ok(Json(live.told(&id)))
+    // An instruction may take a while to tokenize.
+    let edited = tokio::task::spawn_blocking(move || {
+        let live = live::find(&app.service.lives, &id)?;
+        live.edit(edit, &app.service)?;
+        Ok(Json(live.told(&id)))
+    });
+    edited.await.unwrap_or_else(|_| Err(ApiError::fault()))
 }
 
 async fn blades(State(app): State<App>) -> Json<Value> {

@@ -43,8 +43,9 @@ const WORKERS: usize = 2;
 /// Maximum number of threads that generate answers.
 const WRITERS: usize = u16::MAX as usize;
 
-/// Number of threads for loading adapters, in addition to those that generate answers.
-const LOADERS: usize = 2;
+/// Number of threads that load adapters and tokenize requests, in addition to those that generate
+/// answers.
+const LOADERS: usize = 4;
 
 /// Options of `serve` and `play`.
 #[derive(Debug, Args)]
