@@ -168,6 +168,19 @@ fn a_scheme_with_fixed_blades_takes_no_others() {
 }
 
 #[test]
+fn an_instruction_that_leaves_no_room_is_refused_before_a_stream_begins() {
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    let long = format!("instruction:{}", "Be calm. ".repeat(100));
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "stream": true,
+        "swiss_knife": {"blades": {"calm": long}, "weights": {"calm": 1}}});
+    let (status, body) = ask(&url, &asked);
+    let error = &serde_json::from_str::<Value>(&body).unwrap()["error"];
+    assert_eq!((status, error["code"].as_str()), (400, Some("context_length_exceeded")), "{body}");
+    assert_eq!(error["param"], "swiss_knife.blades");
+}
+
+#[test]
 fn a_blade_that_leaves_its_seat_frees_its_memory() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
