@@ -239,8 +239,7 @@ impl StabilityCertificate {
     /// # Errors
     /// If T is not positive and finite.
     pub fn of(modulus: Modulus, temperature: f64) -> Result<Self, ParameterError> {
-        let valid = temperature.is_finite() && temperature > 0.0;
-        ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
+        ParameterError::positive("temperature", temperature)?;
         Ok(Self { modulus, temperature })
     }
 

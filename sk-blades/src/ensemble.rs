@@ -26,7 +26,7 @@ impl Ensemble {
     /// # Errors
     /// If there are fewer than two variants, or β is not positive and finite.
     pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>, beta: f64) -> Result<Self, ParameterError> {
-        ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
+        ParameterError::positive("beta", beta)?;
         let policies: Vec<Policy> = names.into_iter().map(|name| Policy::Variant(name.into())).collect();
         ParameterError::check(policies.len() > 1, "the number of adapters", policies.len() as f64, "at least 2")?;
         Ok(Self { policies, beta })

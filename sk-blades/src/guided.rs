@@ -39,7 +39,7 @@ impl<B> Guided<B> {
     /// # Errors
     /// If λ is negative or not finite.
     pub fn new(inner: B, lambda: f64, length: Length) -> Result<Self, ParameterError> {
-        ParameterError::check(lambda.is_finite() && lambda >= 0.0, "lambda", lambda, "finite and not negative")?;
+        ParameterError::not_negative("lambda", lambda)?;
         Ok(Self { inner, lambda, length })
     }
 }

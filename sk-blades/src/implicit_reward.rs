@@ -27,7 +27,7 @@ impl ImplicitReward {
     /// # Errors
     /// If β is not positive and finite.
     pub fn new(name: impl Into<Arc<str>>, beta: f64, dispersion: Dispersion) -> Result<Self, ParameterError> {
-        ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
+        ParameterError::positive("beta", beta)?;
         Ok(Self { policy: Policy::Variant(name.into()), reference: Policy::Backbone, beta, dispersion })
     }
 

@@ -35,8 +35,7 @@ impl Divergence {
     /// # Errors
     /// If `alpha` is not positive and finite.
     pub fn alpha(alpha: f64) -> Result<Self, ParameterError> {
-        ParameterError::check(alpha.is_finite() && alpha > 0.0, "alpha", alpha, "positive and finite")?;
-        Ok(Self::Alpha(alpha))
+        ParameterError::positive("alpha", alpha).map(Self::Alpha)
     }
 
     /// Returns f′(eᵘ), up to an additive constant that cancels in the mixture.

@@ -140,11 +140,10 @@ impl Sampling {
     /// # Errors
     /// If a setting is out of range. The error names it.
     pub fn new(temperature: f32, top_p: f32, top_k: usize, repetition_penalty: f32) -> Result<Self, ParameterError> {
-        let check = |ok: bool, name, value, expected| ParameterError::check(ok, name, f64::from(value), expected);
-        check(temperature.is_finite() && temperature >= 0.0, "temperature", temperature, "finite and not negative")?;
-        check(top_p > 0.0 && top_p <= 1.0, "top_p", top_p, "in (0, 1]")?;
+        ParameterError::not_negative("temperature", f64::from(temperature))?;
+        ParameterError::check(top_p > 0.0 && top_p <= 1.0, "top_p", f64::from(top_p), "in (0, 1]")?;
         let positive = repetition_penalty.is_finite() && repetition_penalty > 0.0;
-        check(positive, "repetition_penalty", repetition_penalty, "finite and positive")?;
+        ParameterError::check(positive, "repetition_penalty", f64::from(repetition_penalty), "finite and positive")?;
         Ok(Self { temperature, top_p, top_k, repetition_penalty })
     }
 

@@ -23,6 +23,22 @@ impl ParameterError {
     pub fn check(valid: bool, name: &'static str, value: f64, expected: &'static str) -> Result<f64, Self> {
         if valid { Ok(value) } else { Err(Self { name, value, expected }) }
     }
+
+    /// Returns `value` if it is positive and finite.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn positive(name: &'static str, value: f64) -> Result<f64, Self> {
+        Self::check(value.is_finite() && value > 0.0, name, value, "positive and finite")
+    }
+
+    /// Returns `value` if it is finite and not negative.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn not_negative(name: &'static str, value: f64) -> Result<f64, Self> {
+        Self::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative")
+    }
 }
 
 /// An invalid score. Candidates and blades are counted from 0.

@@ -125,13 +125,9 @@ impl Standardize {
     /// # Errors
     /// If a number is negative or not finite.
     pub fn new(deviation: Deviation, epsilon: f64, centre_below: f64) -> Result<Self, ParameterError> {
-        let check =
-            |name, value: f64| ParameterError::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative");
-        Ok(Self {
-            deviation,
-            epsilon: check("epsilon", epsilon)?,
-            centre_below: check("the threshold of standardisation", centre_below)?,
-        })
+        let epsilon = ParameterError::not_negative("epsilon", epsilon)?;
+        let centre_below = ParameterError::not_negative("the threshold of standardisation", centre_below)?;
+        Ok(Self { deviation, epsilon, centre_below })
     }
 
     /// Computes the moments of a batch with this rule's divisor.

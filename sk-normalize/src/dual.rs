@@ -41,9 +41,8 @@ impl Dual {
     /// # Errors
     /// If `temperature` or `limit` is not positive and finite, or a threshold is NaN.
     pub fn new(temperature: f64, limit: f64, thresholds: Vec<(Arc<str>, f64)>) -> Result<Self, ParameterError> {
-        for (name, value) in [("temperature", temperature), ("limit", limit)] {
-            ParameterError::check(value.is_finite() && value > 0.0, name, value, "positive and finite")?;
-        }
+        ParameterError::positive("temperature", temperature)?;
+        ParameterError::positive("limit", limit)?;
         for (_, threshold) in &thresholds {
             ParameterError::check(!threshold.is_nan(), "threshold", *threshold, "a number")?;
         }

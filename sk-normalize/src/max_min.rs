@@ -37,8 +37,7 @@ impl MaxMin {
     /// # Errors
     /// If `temperature` is not positive and finite.
     pub fn new(temperature: f64) -> Result<Self, ParameterError> {
-        let valid = temperature.is_finite() && temperature > 0.0;
-        ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
+        ParameterError::positive("temperature", temperature)?;
         Ok(Self { temperature })
     }
 

@@ -407,7 +407,7 @@ impl BladeSpec {
     /// has fewer than two adapters.
     pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
         if let Some(weight) = self.weight {
-            ParameterError::check(weight.is_finite() && weight >= 0.0, "weight", weight, "finite and not negative")?;
+            ParameterError::not_negative("weight", weight)?;
         }
         let name = self.name.as_str();
         let blade: Arc<dyn Blade> = match &self.rule {

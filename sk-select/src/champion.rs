@@ -49,17 +49,13 @@ impl Champion {
     /// # Errors
     /// If the temperature, a weight or λ is negative or not finite, or if w_blade·λ is not finite.
     pub fn new(point: &OperatingPoint, standardize: Option<Standardize>) -> Result<Self, ParameterError> {
-        let check =
-            |name, value: f64| ParameterError::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative");
-        let champion = Self {
-            temperature: check("temperature", point.temperature)?,
-            w_tour: check("w_tour", point.w_tour)?,
-            w_blade: check("w_blade", point.w_blade)?,
-            lambda: check("lambda", point.lambda)?,
-            standardize,
-        };
-        check("w_blade times lambda", point.w_blade * point.lambda)?;
-        Ok(champion)
+        let OperatingPoint { temperature, w_tour, w_blade, lambda, .. } = *point;
+        ParameterError::not_negative("temperature", temperature)?;
+        ParameterError::not_negative("w_tour", w_tour)?;
+        ParameterError::not_negative("w_blade", w_blade)?;
+        ParameterError::not_negative("lambda", lambda)?;
+        ParameterError::not_negative("w_blade times lambda", w_blade * lambda)?;
+        Ok(Self { temperature, w_tour, w_blade, lambda, standardize })
     }
 
     /// Writes `unit`·T·ℓ.

@@ -13,8 +13,7 @@ impl Softmax {
     /// # Errors
     /// If T is not positive and finite. The limit T → 0 is [`Argmax`](crate::Argmax).
     pub fn new(temperature: f64) -> Result<Self, ParameterError> {
-        let valid = temperature.is_finite() && temperature > 0.0;
-        ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
+        ParameterError::positive("temperature", temperature)?;
         Ok(Self { temperature })
     }
 

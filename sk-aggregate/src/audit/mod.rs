@@ -89,7 +89,7 @@ impl Audit {
     /// # Errors
     /// If the radius is negative or not finite.
     pub fn new(radius: f64) -> Result<Self, ParameterError> {
-        ParameterError::check(radius.is_finite() && radius >= 0.0, "delta", radius, "finite and not negative")?;
+        ParameterError::not_negative("delta", radius)?;
         Ok(Self { radius, evaluations: Self::DEFAULT_EVALUATIONS, seed: Self::DEFAULT_SEED })
     }
 

@@ -85,7 +85,7 @@ impl SwissElo {
     /// # Errors
     /// If K is not positive and finite, or increases.
     pub fn with_schedule(self, k_max: f64, k_min: f64) -> Result<Self, ParameterError> {
-        ParameterError::check(k_max.is_finite() && k_max > 0.0, "k_max", k_max, "positive and finite")?;
+        ParameterError::positive("k_max", k_max)?;
         ParameterError::check(k_min > 0.0 && k_min <= k_max, "k_min", k_min, "positive and not above k_max")?;
         Ok(Self { k_max, k_min, ..self })
     }
