@@ -1,7 +1,5 @@
 //! The identity of a scheme in records: a digest of its canonical JSON.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -39,20 +37,10 @@ impl SchemeSpec {
     }
 }
 
-/// Returns the SHA-256 of the canonical JSON of a value, in hexadecimal.
+/// Returns the SHA-256 of the canonical JSON of a value, without spaces and with sorted keys, in
+/// hexadecimal.
 pub fn digest(value: &impl Serialize) -> String {
-    format!("{:x}", Sha256::digest(canonical_text(&json!(value))))
-}
-
-/// Formats JSON without spaces and with sorted keys.
-fn canonical_text(value: &Value) -> String {
-    match value {
-        Value::Object(object) => {
-            let sorted: BTreeMap<&String, &Value> = object.iter().collect();
-            let entries = sorted.into_iter().map(|(key, value)| format!("{}:{}", json!(key), canonical_text(value)));
-            format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
-        }
-        Value::Array(items) => format!("[{}]", items.iter().map(canonical_text).collect::<Vec<_>>().join(",")),
-        other => other.to_string(),
-    }
+    let mut json = json!(value);
+    json.sort_all_objects();
+    format!("{:x}", Sha256::digest(json.to_string()))
 }
