@@ -43,18 +43,17 @@ impl Delimited {
 impl Granularity for Delimited {
     fn completes(&self, span: &[TokenId]) -> bool {
         let Some((&last, earlier)) = span.split_last() else { return false };
-        // The number of final bytes that contain any delimiter which ends in the last token.
-        let needed = self.bytes(last).len() + self.longest.saturating_sub(1);
-        let mut tail: Vec<u8> = self.bytes(last).iter().rev().copied().collect();
-        for &token in earlier.iter().rev() {
-            if tail.len() >= needed {
-                break;
-            }
-            tail.extend(self.bytes(token).iter().rev());
-        }
-        tail.truncate(needed);
-        tail.reverse();
-        self.delimiters.iter().any(|delimiter| tail.windows(delimiter.len()).any(|window| window == &**delimiter))
+        // The bytes before the last token, backwards, among which a delimiter may begin.
+        let bytes = earlier.iter().rev().flat_map(|&token| self.bytes(token).iter().rev());
+        let mut text: Vec<u8> = bytes.take(self.longest.saturating_sub(1)).copied().collect();
+        text.reverse();
+        let before = text.len();
+        text.extend(self.bytes(last));
+        self.delimiters.iter().any(|delimiter| {
+            // A delimiter that lies before the last token was not completed by it.
+            let ends_in_last = &text[before.saturating_sub(delimiter.len() - 1)..];
+            ends_in_last.windows(delimiter.len()).any(|window| window == &**delimiter)
+        })
     }
 }
 
@@ -78,6 +77,9 @@ mod tests {
         assert!(!rule.completes(&[5, 0]));
         // An id outside the vocabulary has no bytes.
         assert!(!rule.completes(&[0, 99]));
+        // A short delimiter before the last token, within the length of a long one.
+        let rule = Delimited::new(vocabulary(&[b"a", b".", b"\n"]), [".", "\n\n\n"]);
+        assert!(rule.completes(&[0, 1]) && rule.completes(&[2, 2, 2]) && !rule.completes(&[1, 0]));
     }
 
     #[test]
