@@ -4,7 +4,7 @@ mod pairs;
 use sk_core::{Aggregator, Batch, Real};
 
 use self::blocks::Comparison;
-use self::pairs::{Players, standardized_difference};
+use self::pairs::Players;
 use crate::{Asinh, Link, Logistic, PNorm, Probit, Spread};
 
 /// Every candidate against every other: R_i = Σ_{j≠i} g((μ_i − μ_j) / s(σ_i, σ_j)) (`eq:rep`,
@@ -17,7 +17,7 @@ use crate::{Asinh, Link, Logistic, PNorm, Probit, Spread};
 ///
 /// Costs N(N−1)/2 evaluations of g and s, with the widest vectors of the processor, and with all
 /// cores from 512 candidates on with the feature `parallel`. The ratings are bit-identical for any
-/// number of threads, and equal those of [`rate_pair_by_pair`](Self::rate_pair_by_pair) up to a few
+/// number of threads, and equal those of [`Link::g`] and [`Spread::s`], pair by pair, up to a few
 /// rounding errors per pair. No allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RoundRobin<L, S> {
@@ -62,44 +62,13 @@ impl RoundRobin<Asinh, PNorm> {
     }
 }
 
-impl<L, S> RoundRobin<L, S> {
-    /// Computes the same ratings pair by pair with [`Link::g`] and [`Spread::s`]: the reference for
-    /// tests of [`rate`](Aggregator::rate).
-    ///
-    /// # Panics
-    /// If the length of `ratings` differs from that of the batch.
-    pub fn rate_pair_by_pair<F: Real>(&self, batch: &Batch<'_, F>, ratings: &mut [F])
-    where
-        L: Link<F>,
-        S: Spread<F>,
-    {
-        let (mu, sigma) = (batch.mu(), batch.sigma());
-        assert_eq!(ratings.len(), mu.len(), "one rating per candidate");
-        let limit = limit(mu.len());
-        ratings.fill(F::zero());
-        for i in 0..mu.len() {
-            let mut own = F::zero();
-            for j in i + 1..mu.len() {
-                let u = standardized_difference(&self.spread, (mu[i], sigma[i]), (mu[j], sigma[j]), limit);
-                let g = self.link.g(u);
-                own = own + g;
-                ratings[j] = ratings[j] - g;
-            }
-            ratings[i] = ratings[i] + own;
-        }
-    }
-}
-
-/// Returns MAX/4N, so that a sum of N identity links stays finite.
-fn limit<F: Real>(n: usize) -> F {
-    F::max_value() / F::of(4.0 * n as f64)
-}
-
 impl<F: Real, L: Link<F>, S: Spread<F>> Aggregator<F> for RoundRobin<L, S> {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         let players = Players { mu: batch.mu(), sigma: batch.sigma() };
         assert_eq!(ratings.len(), players.len(), "one rating per candidate");
         ratings.fill(F::zero());
-        Comparison { link: &self.link, spread: &self.spread, limit: limit(players.len()) }.all(players, ratings);
+        // A sum of N identity links stays finite.
+        let limit = F::max_value() / F::of(4.0 * players.len() as f64);
+        Comparison { link: &self.link, spread: &self.spread, limit }.all(players, ratings);
     }
 }
