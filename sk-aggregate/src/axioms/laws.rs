@@ -258,22 +258,18 @@ fn tie(trial: &Trial<'_>, case: &Case) -> Result<Option<(Case, f64)>, Violation>
         let ratings = trial.rate(mu, &case.sigma)?;
         Ok(ratings[who] - ratings[case.rival])
     };
-    let (lowest, highest) = case.mu.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), &m| (m.min(l), m.max(h)));
-    let (mut low, mut high) = (lowest, highest);
+    let (mut low, mut high) = case.mu.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), &m| (m.min(l), m.max(h)));
     if gap(&mut moved.mu, low)? >= 0.0 || gap(&mut moved.mu, high)? <= 0.0 {
         return Ok(None);
     }
-    let mut middle = low + 0.5 * (high - low);
-    let mut left = gap(&mut moved.mu, middle)?;
-    while middle > low && middle < high && left != 0.0 {
-        if left < 0.0 {
-            low = middle;
-        } else {
-            high = middle;
+    let left = loop {
+        let middle = low + 0.5 * (high - low);
+        let left = gap(&mut moved.mu, middle)?;
+        if left == 0.0 || middle <= low || middle >= high {
+            break left;
         }
-        middle = low + 0.5 * (high - low);
-        left = gap(&mut moved.mu, middle)?;
-    }
+        *if left < 0.0 { &mut low } else { &mut high } = middle;
+    };
     let ratings = trial.rate(&moved.mu, &case.sigma)?;
     // A jump across equality is not a tie.
     if left.abs() > 1e-3 * tolerance(&ratings) {
@@ -418,9 +414,8 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
 /// golden-section search around its best point.
 fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64, Violation> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    let rungs: Vec<f64> = (-40..=40).map(|k| scale * 2f64.powf(f64::from(k) / 4.0)).flat_map(|x| [x, -x]).collect();
     let mut best = (f(0.0)?, 0.0);
-    for &x in &rungs {
+    for x in (-40..=40).map(|k| scale * 2f64.powf(f64::from(k) / 4.0)).flat_map(|x| [x, -x]) {
         let value = f(x)?;
         if value > best.0 {
             best = (value, x);
@@ -609,30 +604,18 @@ fn factor(f: impl Fn(f64) -> Result<f64, Violation>) -> Result<Option<f64>, Viol
         return Ok(Some(1.0));
     }
     let crosses = |value: f64| (value < 0.0) != (at_one < 0.0);
-    // Brackets the root outwards by octaves in both directions, since f may increase or decrease.
-    let mut bracket = None;
-    for octave in 0..64 {
-        let (above, below) = (2f64.powi(octave), 0.5f64.powi(octave));
-        if crosses(f(2.0 * above)?) {
-            bracket = Some((above, 2.0 * above));
-        } else if crosses(f(0.5 * below)?) {
-            bracket = Some((below, 0.5 * below));
-        }
-        if bracket.is_some() {
-            break;
+    // Goes outwards by octaves in both directions, since f may increase or decrease.
+    for beyond in (1..=64).flat_map(|octave| [2f64.powi(octave), 0.5f64.powi(octave)]) {
+        if crosses(f(beyond)?) {
+            let (mut near, mut far) = (if beyond > 1.0 { 0.5 * beyond } else { 2.0 * beyond }, beyond);
+            for _ in 0..60 {
+                let middle = near + 0.5 * (far - near);
+                *if crosses(f(middle)?) { &mut far } else { &mut near } = middle;
+            }
+            return Ok(Some(near + 0.5 * (far - near)));
         }
     }
-    // From the end nearer to 1 to the end beyond the root.
-    let Some((mut near, mut far)) = bracket else { return Ok(None) };
-    for _ in 0..60 {
-        let middle = near + 0.5 * (far - near);
-        if crosses(f(middle)?) {
-            far = middle;
-        } else {
-            near = middle;
-        }
-    }
-    Ok(Some(near + 0.5 * (far - near)))
+    Ok(None)
 }
 
 fn scaled(case: &Case) -> (Vec<f64>, Vec<f64>) {
