@@ -141,17 +141,11 @@ impl SchemeSpec {
             }
         };
         // Directories are relative to that of the text.
-        let located = |value: &mut Value| {
-            if let Value::String(path) = value {
-                *path = directory.join(&*path).to_string_lossy().into_owned();
-            }
-        };
-        if let Some(on) = section.table.get_mut("on").filter(|on| on.as_str().is_some_and(|on| on.starts_with(['.', '/']))) {
-            located(on);
-        }
-        ["adapter", "head"].into_iter().filter_map(|field| section.table.get_mut(field).map(located)).for_each(drop);
-        if let Some(Value::Array(members)) = section.table.get_mut("adapters") {
-            members.iter_mut().for_each(located);
+        let located = |path: &Path| directory.join(path).to_string_lossy().into_owned();
+        if let Some(Value::String(on)) = section.table.get_mut("on")
+            && on.starts_with(['.', '/'])
+        {
+            *on = located(Path::new(on));
         }
         match section.over("blades", &current, &self.base)? {
             BladeSection::Fluency(_) => {
@@ -162,7 +156,8 @@ impl SchemeSpec {
                 self.fluency = Some(name);
             }
             BladeSection::Weighed(blade) => {
-                let blade = BladeSpec { name, ..blade };
+                let mut blade = BladeSpec { name, ..blade };
+                blade.paths_mut().for_each(|path| *path = located(path).into());
                 blade.build().map_err(|error| section.fault(error))?;
                 if is_fluency {
                     self.fluency = None;
