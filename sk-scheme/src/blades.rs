@@ -210,13 +210,9 @@ impl BladeRule {
         BladeSpec::of_head("", kind).rule.kind()
     }
 
-    /// Returns whether it uses an adapter of its own name.
-    pub fn needs_adapter(&self) -> bool {
-        match self {
-            Self::Likelihood { on, .. } => on.is_none(),
-            Self::ImplicitReward { .. } | Self::DivergenceRatio { .. } | Self::Ingredient { .. } => true,
-            _ => false,
-        }
+    /// Returns whether it reads the backbone under an adapter of its own name.
+    pub(crate) fn reads_adapter(&self) -> bool {
+        matches!(self, Self::Likelihood { on: None, .. } | Self::ImplicitReward { .. } | Self::DivergenceRatio { .. })
     }
 
     /// Returns whether it reads the backbone without adapter or instruction.
@@ -230,23 +226,21 @@ impl BladeRule {
         }
     }
 
-    /// Returns the source of σ of an implicit reward or a likelihood.
-    pub(crate) fn dispersion(&self) -> Option<Dispersion> {
+    /// Returns the name of its source of σ; empty if its kind has only one.
+    pub fn dispersion_name(&self) -> String {
         match self {
             Self::ImplicitReward { dispersion, .. }
             | Self::Instruction { dispersion, .. }
             | Self::Likelihood { dispersion, .. }
-            | Self::BackboneLikelihood { dispersion } => Some(*dispersion),
-            _ => None,
+            | Self::BackboneLikelihood { dispersion } => dispersion.to_string(),
+            Self::Discriminator { dispersion, .. } => dispersion.to_string(),
+            _ => String::new(),
         }
     }
 
     /// Returns whether σ is zero where another source could be chosen.
     pub(crate) fn is_certain(&self) -> bool {
-        match self {
-            Self::Discriminator { dispersion, .. } => *dispersion == LabelSpread::Zero,
-            other => other.dispersion() == Some(Dispersion::Zero),
-        }
+        self.dispersion_name() == Dispersion::Zero.to_string()
     }
 
     pub(crate) fn guidance(&self) -> Option<Guidance> {
@@ -327,14 +321,6 @@ impl BladeSpec {
         paths.iter_mut()
     }
 
-    /// Returns the name of its source of σ; empty if its kind has only one.
-    pub fn dispersion_name(&self) -> String {
-        match &self.rule {
-            BladeRule::Discriminator { dispersion, .. } => dispersion.to_string(),
-            other => other.dispersion().map_or_else(String::new, |dispersion| dispersion.to_string()),
-        }
-    }
-
     /// Applies its ablation to the σ of a step, given as in a scheme without ablation. `position`
     /// is the number of tokens that the candidates continue; it determines the permutation of
     /// shuffled σ.
@@ -380,11 +366,12 @@ impl BladeSpec {
         }
     }
 
-    /// Returns the names of the lanes that it reads on another model than the backbone.
-    pub(crate) fn lanes_apart(&self) -> Vec<String> {
+    /// Returns the lanes that it reads on another model than the backbone: the name of each, and the
+    /// model.
+    pub(crate) fn readers(&self) -> Vec<(String, &str)> {
         match &self.rule {
-            BladeRule::ImplicitReward { on: Some(_), .. } => vec![self.name.clone(), bare(&self.name)],
-            BladeRule::Likelihood { on: Some(_), .. } => vec![self.name.clone()],
+            BladeRule::ImplicitReward { on: Some(on), .. } => vec![(self.name.clone(), on), (bare(&self.name), on)],
+            BladeRule::Likelihood { on: Some(on), .. } => vec![(self.name.clone(), on)],
             _ => Vec::new(),
         }
     }

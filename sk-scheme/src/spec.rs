@@ -178,9 +178,7 @@ impl SchemeSpec {
     /// Returns the lanes that read another model than the backbone: the name of each, and the
     /// model, "drafter" or a directory.
     pub fn readers(&self) -> impl Iterator<Item = (String, &str)> {
-        self.blades
-            .iter()
-            .flat_map(|blade| blade.lanes_apart().into_iter().zip(std::iter::repeat(blade.on().unwrap_or_default())))
+        self.blades.iter().flat_map(BladeSpec::readers)
     }
 
     /// Returns the instructions that blades read under: the lane name and the text of each.

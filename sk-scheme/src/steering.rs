@@ -2,7 +2,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{BladeRule, BladeSpec, Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
+use crate::spec::table_of;
+use crate::{Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
 
 /// A scheme by name or file with changes, as a command line, a plan or a request specifies it.
 ///
@@ -79,10 +80,7 @@ impl Steering {
     /// If β is given and no blade has one.
     pub fn check_effect(&self, seated: &SchemeSpec) -> Result<(), SchemeError> {
         let beta = self.numbers.iter().any(|(parameter, _)| parameter.name == "beta");
-        let has_beta = |blade: &BladeSpec| {
-            matches!(blade.rule, BladeRule::ImplicitReward { .. } | BladeRule::Instruction { .. } | BladeRule::Ensemble { .. })
-        };
-        if beta && !seated.blades.iter().any(has_beta) {
+        if beta && !seated.blades.iter().any(|blade| table_of(blade).contains_key("beta")) {
             return Err(SchemeError::Parameter { slot: "--beta", reason: "no blade of the scheme has a β".to_owned() });
         }
         Ok(())

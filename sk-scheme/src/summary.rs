@@ -64,7 +64,7 @@ impl SchemeSpec {
     /// Counts the forward passes of each model.
     pub fn passes(&self) -> Passes {
         let rules = || self.blades.iter().chain(&self.template).map(|blade| &blade.rule);
-        let adapters = rules().any(|rule| rule.needs_adapter() && !matches!(rule, BladeRule::Ingredient { .. }));
+        let adapters = rules().any(BladeRule::reads_adapter);
         let backbone = self.proposal.reads_backbone() || rules().any(BladeRule::reads_backbone);
         let heads = rules().any(|rule| rule.head_kind().is_some());
         // Instructions and ensemble members have one lane each, independent of K.

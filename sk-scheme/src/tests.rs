@@ -184,7 +184,7 @@ fn blades_are_amended_field_by_field() {
     let mut args = amended("args", "[blades.\"*\"]\nguided = 0.5\n").unwrap();
     ["a", "b"].iter().for_each(|name| args.seat(name));
     assert_eq!(args.blades.iter().map(lambda).collect::<Vec<_>>(), [0.5, 0.5]);
-    assert_eq!(args.blades[0].rule.dispersion(), Some(Dispersion::Zero), "what is not named stays");
+    assert_eq!(args.blades[0].rule.dispersion_name(), "zero", "what is not named stays");
     // One blade is a copy of the template, and the other has its own section.
     let mut args = amended("args", "[blades.b]\nguided = 2\n").unwrap();
     ["a", "b"].iter().for_each(|name| args.seat(name));

@@ -134,8 +134,8 @@ pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<
         if let Some(difference) = difference(&fields(blade), &fields(theirs)) {
             return Err(refused(difference));
         }
-        if !blade.is_certain() && (theirs.dispersion_name() != blade.dispersion_name() || theirs.is_ablated()) {
-            let words = |blade: &BladeSpec| format!("{} ({})", blade.dispersion_name(), blade.arm);
+        if !blade.is_certain() && (theirs.rule.dispersion_name() != blade.rule.dispersion_name() || theirs.is_ablated()) {
+            let words = |blade: &BladeSpec| format!("{} ({})", blade.rule.dispersion_name(), blade.arm);
             let field = format!("blades.{}.dispersion", blade.name);
             return Err(refused(Difference { field, own: words(blade), theirs: words(theirs) }));
         }
