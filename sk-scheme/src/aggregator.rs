@@ -13,6 +13,7 @@ use sk_core::ParameterError;
 use crate::choices::Convention;
 use crate::divergence::DivergenceSpec;
 use crate::number;
+use crate::spec::text_of;
 
 /// The `[aggregator]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -116,17 +117,8 @@ impl EntrySpec {
 
 impl LinkSpec {
     /// Returns its name in a scheme file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Probit => "probit",
-            Self::Logistic => "logistic",
-            Self::Tanh => "tanh",
-            Self::Laplace => "laplace",
-            Self::StudentT { .. } => "student-t",
-            Self::Asinh => "asinh",
-            Self::SignedLog => "signed-log",
-            Self::Identity => "identity",
-        }
+    pub fn name(self) -> String {
+        text_of(&self, "link")
     }
 
     fn build(self) -> Result<Box<dyn Link>, ParameterError> {
@@ -146,17 +138,13 @@ impl LinkSpec {
 impl AggregatorSpec {
     /// Returns its `kind` in a scheme file. A member of the round-robin family that has its own
     /// name returns that name.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::SwissElo(_) => "swiss-elo",
-            Self::RoundRobin(RoundRobinSpec { link, p, .. }) => {
-                let member = MEMBERS.iter().find(|(_, known, exponent)| known == link && exponent == p);
-                member.map_or("round-robin", |(name, ..)| name)
-            }
-            Self::Copeland(_) => "copeland",
-            Self::Scores => "scores",
-            Self::DivergenceMixture(_) => "divergence-mixture",
+    pub fn kind(&self) -> String {
+        if let Self::RoundRobin(RoundRobinSpec { link, p, .. }) = self
+            && let Some((name, ..)) = MEMBERS.iter().find(|(_, known, exponent)| known == link && exponent == p)
+        {
+            return (*name).to_owned();
         }
+        text_of(self, "kind")
     }
 
     /// Returns how scores enter a comparison; `None` if candidates are not compared.

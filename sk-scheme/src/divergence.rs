@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{Divergence, ParameterError};
 
+use crate::spec::text_of;
+
 /// The fields `divergence` and, for the α-divergence, `divergence_alpha`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "divergence", rename_all = "kebab-case")]
@@ -41,10 +43,8 @@ impl DivergenceSpec {
 impl fmt::Display for DivergenceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ReverseKl => f.write_str("reverse-kl"),
-            Self::ForwardKl => f.write_str("forward-kl"),
-            Self::JensenShannon => f.write_str("jensen-shannon"),
             Self::Alpha { divergence_alpha } => write!(f, "alpha {divergence_alpha}"),
+            named => f.write_str(&text_of(named, "divergence")),
         }
     }
 }

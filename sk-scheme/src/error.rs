@@ -28,7 +28,7 @@ pub enum SchemeError {
     Parameter { slot: &'static str, reason: String },
     /// A command-line option does not apply to the scheme.
     #[error("--{option} does not apply: the {slot} is \"{kind}\"")]
-    Inapplicable { option: &'static str, slot: &'static str, kind: &'static str },
+    Inapplicable { option: &'static str, slot: &'static str, kind: String },
     /// A blade has no adapter.
     #[error("blade \"{name}\" has no adapter; {hint}")]
     NoAdapter { name: String, hint: String },

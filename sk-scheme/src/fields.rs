@@ -26,7 +26,7 @@ impl Parameter {
     /// unchanged.
     pub fn set(&self, spec: &mut SchemeSpec, value: f64) -> Result<(), SchemeError> {
         let slot = self.section;
-        let refuse = |slot, kind: &'static str| {
+        let refuse = |slot, kind| {
             let option = self.option.map_or(self.name, |(option, _)| option);
             Err(SchemeError::Inapplicable { option, slot, kind })
         };

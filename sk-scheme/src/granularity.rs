@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{Capped, Delimited, FixedLength, Granularity, ParameterError, Response, Token, Uncertain};
 
+use crate::spec::text_of;
+
 /// The `[granularity]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -69,16 +71,8 @@ pub enum Unlimited {
 
 impl GranularitySpec {
     /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            Self::FixedLength { .. } => "fixed-length",
-            Self::Sentence { .. } => "sentence",
-            Self::BlankLine { .. } => "blank-line",
-            Self::Delimiters { .. } => "delimiters",
-            Self::Entropy { .. } => "entropy",
-            Self::Response { .. } => "response",
-        }
+    pub fn kind(&self) -> String {
+        text_of(self, "kind")
     }
 
     /// Returns the most tokens of a span; `None` if there is no limit.

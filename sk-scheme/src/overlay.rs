@@ -200,7 +200,7 @@ impl Section<'_> {
             // The name of a member abbreviates these three fields.
             self.table.remove(tag);
             all.insert(tag.to_owned(), Value::String("round-robin".to_owned()));
-            all.insert("link".to_owned(), Value::String(link.name().to_owned()));
+            all.insert("link".to_owned(), Value::String(link.name()));
             all.insert("p".to_owned(), Value::Float(*p));
         }
         if self.table.contains_key("correlations") {

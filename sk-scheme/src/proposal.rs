@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sk_core::{DraftModel, Drafting, Sampling, VocabularyHead};
 
 use crate::choices::{Merge, Prior};
+use crate::spec::text_of;
 
 /// The `[proposal]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,13 +64,8 @@ pub struct VocabularySpec {
 
 impl ProposalSpec {
     /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Drafter(_) => "drafter",
-            Self::Backbone(_) => "backbone",
-            Self::Soup(_) => "soup",
-            Self::Vocabulary(_) => "vocabulary",
-        }
+    pub fn kind(&self) -> String {
+        text_of(self, "kind")
     }
 
     /// Returns how spans are sampled; `None` for a vocabulary.

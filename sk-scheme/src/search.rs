@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{DraftModel, Drafting, ParameterError, Race, Search, Settled, Waves};
 
+use crate::spec::text_of;
+
 /// The `[search]` section.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -56,13 +58,8 @@ pub enum FallbackSpec {
 
 impl SearchSpec {
     /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Waves { .. } => "waves",
-            Self::Accept { .. } => "accept",
-            Self::Race { .. } => "race",
-        }
+    pub fn kind(&self) -> String {
+        text_of(self, "kind")
     }
 
     /// Builds the search.
@@ -84,11 +81,8 @@ impl SearchSpec {
 
 impl FallbackSpec {
     /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Backbone { .. } => "backbone",
-        }
+    pub fn kind(&self) -> String {
+        text_of(self, "kind")
     }
 
     /// Returns the drafting parameters of the fallback, derived from those of `proposal`, and the

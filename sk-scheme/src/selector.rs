@@ -9,6 +9,7 @@ use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Gate, Nucleus, Softm
 
 use crate::choices::{Convention, GateFallback};
 use crate::number;
+use crate::spec::text_of;
 
 /// The `[selector]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -117,14 +118,8 @@ impl GateSpec {
 
 impl SelectorRule {
     /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Champion(_) => "champion",
-            Self::Softmax { .. } => "softmax",
-            Self::Argmax => "argmax",
-            Self::EpsilonArgmax { .. } => "epsilon-argmax",
-            Self::Uniform => "uniform",
-        }
+    pub fn kind(&self) -> String {
+        text_of(self, "kind")
     }
 
     /// Returns T, if the rule has one.

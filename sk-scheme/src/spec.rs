@@ -330,6 +330,11 @@ pub(crate) fn table_of(part: &impl Serialize) -> Table {
     Table::try_from(part).expect("the parts of a scheme are tables")
 }
 
+/// Returns a text field of a part as a scheme file has it, such as its `kind`.
+pub(crate) fn text_of(part: &impl Serialize, field: &str) -> String {
+    table_of(part)[field].as_str().unwrap_or_default().to_owned()
+}
+
 pub(crate) fn parameter(slot: &'static str, reason: impl Display) -> SchemeError {
     SchemeError::Parameter { slot, reason: reason.to_string() }
 }

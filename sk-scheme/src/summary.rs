@@ -51,7 +51,7 @@ impl SchemeSpec {
         Summary {
             method: self.about.method.clone(),
             proposal: proposal(&self.proposal) + &self.search_in_words(),
-            granularity: self.granularity.kind().to_owned(),
+            granularity: self.granularity.kind(),
             blades: self.blades_in_words(),
             normalizer: weighting(&self.weighting) + normalizer(&self.normalizer.rule),
             aggregator: aggregator(&self.aggregator),

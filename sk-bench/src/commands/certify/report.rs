@@ -14,8 +14,8 @@ use crate::terminal;
 /// The certificates and audits of all batches.
 #[derive(Debug, Serialize)]
 pub(super) struct CertifyReport {
-    pub(super) aggregator: &'static str,
-    pub(super) selector: &'static str,
+    pub(super) aggregator: String,
+    pub(super) selector: String,
     pub(super) temperature: Option<f64>,
     pub(super) delta: Option<f64>,
     pub(super) tolerance: Option<f64>,
