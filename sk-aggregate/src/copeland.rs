@@ -1,4 +1,4 @@
-use sk_core::{Aggregator, Batch, Real, tied_runs};
+use sk_core::{Aggregator, Batch, Real, mid_ranks};
 
 /// The Copeland score: the number of candidates with a lower score minus the number with a higher
 /// one.
@@ -13,9 +13,7 @@ impl<F: Real> Aggregator<F> for Copeland {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         let mu = batch.mu();
         assert_eq!(ratings.len(), mu.len(), "one rating per candidate");
-        tied_runs(mu, |tied, below| {
-            let above = mu.len() - below - tied.len();
-            tied.iter().for_each(|&i| ratings[i] = F::of(below as f64 - above as f64));
-        });
+        let highest = mu.len() as f64 - 1.0;
+        mid_ranks(mu, |i, rank| ratings[i] = F::of(2.0 * rank - highest));
     }
 }

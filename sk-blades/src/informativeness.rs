@@ -106,9 +106,7 @@ fn correlate(x: (&'static str, &[f64]), y: (&'static str, &[f64])) -> Result<f64
 /// half.
 fn centred_ranks(values: &[f64]) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
-    sk_core::tied_runs(values, |tied, below| {
-        let above = values.len() - below - tied.len();
-        tied.iter().for_each(|&i| ranks[i] = 0.5 * (below as f64 - above as f64));
-    });
+    let mean = 0.5 * (values.len() as f64 - 1.0);
+    sk_core::mid_ranks(values, |i, rank| ranks[i] = rank - mean);
     ranks
 }

@@ -56,7 +56,7 @@ pub use search::{Race, Search, Settled, Waves};
 pub use selector::{Selector, draw, draw_at};
 pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
-pub use standardize::{Deviation, Moments, Standardize, merge_ties, tied_runs};
+pub use standardize::{Deviation, Moments, Standardize, merge_ties, mid_ranks};
 pub use trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace, Timings};
 pub use traffic::Traffic;
 pub use weighting::{Fixed, Weighting};

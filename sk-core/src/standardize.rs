@@ -183,14 +183,15 @@ impl Standardize {
     }
 }
 
-/// Calls `run` with the indices of each run of equal values, and the number of smaller values, in
-/// ascending order. No value is NaN.
+/// Calls `write` with the index and the rank of each value, from 0 for the smallest. Ties share
+/// their mean rank. No value is NaN.
 ///
 /// O(N log N); allocates nothing once the thread has processed a batch of this size.
-pub fn tied_runs<F: Real>(values: &[F], mut run: impl FnMut(&[usize], usize)) {
+pub fn mid_ranks<F: Real>(values: &[F], mut write: impl FnMut(usize, f64)) {
     let mut below = 0;
     for tied in ascending(values).chunk_by(|&a, &b| values[a] == values[b]) {
-        run(tied, below);
+        let rank = below as f64 + (tied.len() - 1) as f64 / 2.0;
+        tied.iter().for_each(|&i| write(i, rank));
         below += tied.len();
     }
 }

@@ -1,6 +1,6 @@
 //! Standardisation at the limits of floating point and at its own thresholds.
 
-use sk_core::{Deviation, Moments, Real, Standardize, tied_runs};
+use sk_core::{Deviation, Moments, Real, Standardize, mid_ranks};
 
 fn z<F: Real>(rule: Standardize, values: &[F]) -> Vec<f64> {
     values.iter().map(|&x| rule.apply(&rule.moments(values), x).widen()).collect()
@@ -106,12 +106,8 @@ fn thresholds_are_finite_and_not_negative() {
 }
 
 #[test]
-fn tied_runs_ascend_and_know_how_many_values_are_smaller() {
-    let mut runs = Vec::new();
-    tied_runs(&[3.0, -0.0, 3.0, 0.0, 9.0], |tied, below| {
-        let mut tied = tied.to_vec();
-        tied.sort_unstable();
-        runs.push((tied, below));
-    });
-    assert_eq!(runs, [(vec![1, 3], 0), (vec![0, 2], 2), (vec![4], 4)]);
+fn ties_share_their_mean_rank() {
+    let mut ranks = [f64::NAN; 5];
+    mid_ranks(&[3.0, -0.0, 3.0, 0.0, 9.0], |i, rank| ranks[i] = rank);
+    assert_eq!(ranks, [2.5, 0.5, 2.5, 0.5, 4.0]);
 }

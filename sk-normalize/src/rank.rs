@@ -1,4 +1,4 @@
-use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex, Standardize, tied_runs};
+use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex, Standardize, mid_ranks};
 
 use crate::Propagation;
 use crate::propagation::Scale;
@@ -26,32 +26,12 @@ impl<F: Real> Normalizer<F> for Rank {
             if of_scores.is_degenerate() {
                 return Scale::zero();
             }
-            mid_ranks(scores.mu(k), &mut ranks);
+            mid_ranks(scores.mu(k), |i, rank| ranks[i] = F::of(rank));
             let moments = rule.moments(&ranks);
             for (i, &rank) in ranks.iter().enumerate() {
                 add(i, rule.apply(&moments, rank));
             }
             Scale { factor: rule.rescale(&of_scores, F::one()), rounding: rule.rounding(&moments, scores.blades()) }
         });
-    }
-}
-
-/// Writes the rank of each value from 0; ties share their mean rank.
-fn mid_ranks<F: Real>(values: &[F], ranks: &mut [F]) {
-    tied_runs(values, |tied, below| {
-        let mean = F::of(below as f64 + (tied.len() - 1) as f64 / 2.0);
-        tied.iter().for_each(|&i| ranks[i] = mean);
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ties_share_their_mean_rank() {
-        let mut ranks = [f64::NAN; 5];
-        mid_ranks(&[3.0, -0.0, 3.0, 0.0, 9.0], &mut ranks);
-        assert_eq!(ranks, [2.5, 0.5, 2.5, 0.5, 4.0]);
     }
 }
