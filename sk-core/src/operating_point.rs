@@ -73,14 +73,6 @@ impl OperatingPoint {
     /// Honesty alone.
     pub const HONESTY: Self =
         Self { candidates: 3, rounds: 7, temperature: 21.03, w_tour: 1.587, w_blade: 2.088, lambda: 0.395, ..Self::HHH };
-
-    /// The published points by their names on a command line.
-    pub const PUBLISHED: [(&'static str, Self); 4] = [
-        ("hhh", Self::HHH),
-        ("harmlessness", Self::HARMLESSNESS),
-        ("helpfulness", Self::HELPFULNESS),
-        ("honesty", Self::HONESTY),
-    ];
 }
 
 #[cfg(test)]

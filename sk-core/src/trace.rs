@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Batch, Candidate, Decision, SpanEnd, TokenId, Traffic};
 
 /// The record of one step, for `--explain`, the experiments and front ends.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StepTrace {
     /// Position of the step in the generation, from 0.
     pub step: usize,
@@ -15,7 +15,6 @@ pub struct StepTrace {
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
     /// The candidates that were drafted but not scored, since the selection was settled before.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<CandidateTrace>,
     /// The scores of each blade that was read: those of positive weight, and those that the
     /// selector uses.
@@ -23,19 +22,15 @@ pub struct StepTrace {
     /// ℓ_S of each candidate, if a fluency blade is seated.
     pub fluency: Option<Vec<f64>>,
     /// The scheme's decision. The selected candidate is the one that is appended.
-    #[serde(flatten)]
     pub decision: Decision,
     /// The decisions of the scheme's other arms on the same candidates.
     pub arms: Vec<ArmTrace>,
     /// The preceding batch, if it was rejected and the fallback was used.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Box<BatchTrace>>,
     /// The number of candidates, if only the most probable tokens of the vocabulary were available:
     /// [`Candidates::head`](crate::Candidates::head).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<usize>,
     /// The network traffic, for models behind servers.
-    #[serde(skip_serializing_if = "Traffic::is_none")]
     pub traffic: Traffic,
     /// The wall time of each part. Of the arms, only the time for reading is included, in `score`.
     pub timings: Timings,
@@ -74,19 +69,17 @@ impl StepTrace {
 }
 
 /// A batch of candidates, and the decision on it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BatchTrace {
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
     /// The candidates that were drafted but not scored.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<CandidateTrace>,
     /// Scores of each blade that was read.
     pub blades: Vec<ScoreTrace>,
     /// ℓ_S of each candidate, if a fluency blade is seated.
     pub fluency: Option<Vec<f64>>,
     /// The decision.
-    #[serde(flatten)]
     pub decision: Decision,
 }
 
@@ -105,14 +98,13 @@ pub struct ArmTrace {
 }
 
 /// One candidate of a step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CandidateTrace {
     /// Its tokens.
     pub tokens: Vec<TokenId>,
     /// The reason why it ends.
     pub end: SpanEnd,
     /// The number of its tokens that were scored, if not all were.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scored: Option<usize>,
 }
 

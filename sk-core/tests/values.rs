@@ -29,7 +29,7 @@ fn the_published_points_number_by_number() {
     assert_eq!(numbers(OperatingPoint::HARMLESSNESS), (11, 4, [11.219, 0.504, 1.483, 0.109]));
     assert_eq!(numbers(OperatingPoint::HELPFULNESS), (7, 3, [1.69, 1.170, 1.707, 0.158]));
     assert_eq!(numbers(OperatingPoint::HONESTY), (3, 7, [21.03, 1.587, 2.088, 0.395]));
-    for (_, point) in OperatingPoint::PUBLISHED {
+    for point in [OperatingPoint::HHH, OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY] {
         assert_eq!((point.beta, point.alpha, point.k_max, point.k_min), (0.1, 0.5, 40.0, 10.0));
     }
 }

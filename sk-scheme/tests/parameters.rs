@@ -78,11 +78,11 @@ fn numbers_of_another_kind_are_refused() {
 
 #[test]
 fn defaults_are_those_of_the_operating_points() {
-    for (name, point) in OperatingPoint::PUBLISHED {
+    for point in [OperatingPoint::HHH, OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY] {
         let spec = SchemeSpec::reference(Convention::Sound, &point);
         let values: Vec<f64> = Parameter::searchable().map(|parameter| parameter.get(&spec).unwrap()).collect();
         let OperatingPoint { temperature, w_tour, w_blade, lambda, rounds, candidates, alpha, .. } = point;
-        assert_eq!(values, [temperature, w_tour, w_blade, lambda, rounds as f64, candidates as f64, alpha], "{name}");
+        assert_eq!(values, [temperature, w_tour, w_blade, lambda, rounds as f64, candidates as f64, alpha]);
     }
 }
 

@@ -85,6 +85,7 @@ fn width(players: usize, rounds: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::START;
 
     #[test]
     fn equal_ratings_give_a_round_robin_before_any_rematch() {
@@ -110,6 +111,4 @@ mod tests {
         assert_eq!(pairing.next(&[1510.0, 1490.0, 1500.0]), (&[[0, 2]][..], Some(1)));
         assert_eq!(Pairing::new(1, 2, &mut [0; 4]).next(&[1500.0]), (&[][..], Some(0)));
     }
-
-    const START: f64 = crate::START;
 }

@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn ranges_hold_the_published_optima() {
-        for (name, point) in OperatingPoint::PUBLISHED {
+        for point in [OperatingPoint::HHH, OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY] {
             let spec = SchemeSpec::reference(Convention::Sound, &point);
             for dimension in Dimension::all() {
                 let value = dimension.parameter.get(&spec).unwrap();
                 let (low, high) = dimension.range();
-                assert!(low < value && value < high, "{name}: {} is {value}", dimension.parameter.name);
+                assert!(low < value && value < high, "{}: {value} in {point:?}", dimension.parameter.name);
             }
         }
     }
