@@ -201,11 +201,6 @@ impl Preset {
             Convention::Paper => Self::Hhh,
         }
     }
-
-    /// Returns its numbers.
-    pub fn operating_point(self) -> OperatingPoint {
-        self.into()
-    }
 }
 
 impl FromStr for Preset {

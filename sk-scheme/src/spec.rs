@@ -9,7 +9,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{
     AlignmentSpec, Arm, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecHandle,
-    Weighting,
 };
 use toml::Table;
 
@@ -261,20 +260,12 @@ impl SchemeSpec {
         self.arm_of(name, SpecHandle::new(self.spec()?))
     }
 
-    /// Builds the rule for **w**.
-    ///
-    /// # Errors
-    /// If a number is out of range or a constraint is missing.
-    pub fn weighting(&self) -> Result<Arc<dyn Weighting>, String> {
-        self.weighting.build(&self.selector)
-    }
-
     fn arm_of(&self, name: &str, spec: SpecHandle) -> Result<Arm, SchemeError> {
         Ok(Arm {
             name: name.into(),
             spec,
             fluency: self.fluency.as_ref().map(|_| Arc::new(sk_blades::Fluency) as _),
-            weighting: self.weighting().map_err(|reason| parameter("weighting", reason))?,
+            weighting: self.weighting.build(&self.selector).map_err(|reason| parameter("weighting", reason))?,
             normalizer: self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?,
             aggregator: self.aggregator.build().map_err(|error| parameter("aggregator", error))?,
             selector: self.selector.build().map_err(|error| parameter("selector", error))?,
@@ -313,7 +304,7 @@ impl SchemeSpec {
                 return Err(parameter(slot, reason));
             }
         }
-        self.weighting().map_err(|reason| parameter("weighting", reason))?;
+        self.weighting.build(&self.selector).map_err(|reason| parameter("weighting", reason))?;
         for blade in self.blades.iter().chain(&self.template) {
             blade.build().map_err(|error| parameter("blades", error))?;
         }

@@ -2,6 +2,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use sk_core::OperatingPoint;
+
 use crate::spec::table_of;
 use crate::{Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
 
@@ -53,7 +55,7 @@ impl Steering {
     /// to the scheme.
     pub fn spec(&self, shipped: bool) -> Result<SchemeSpec, SchemeError> {
         let preset = self.preset.unwrap_or_else(|| Preset::of_convention(self.convention));
-        let mut point = preset.operating_point();
+        let mut point = OperatingPoint::from(preset);
         let shipped = shipped && self.convention == Convention::Sound;
         if shipped && self.preset.is_none() {
             point.candidates = SHIPPED_CANDIDATES;

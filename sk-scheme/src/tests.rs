@@ -260,7 +260,7 @@ fn shipped_schemes_round_trip() {
     for convention in [Convention::Sound, Convention::Paper] {
         for preset in [Preset::Responsive, Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty] {
             for scheme in SHIPPED {
-                let mut spec = SchemeSpec::reference(convention, &preset.operating_point());
+                let mut spec = SchemeSpec::reference(convention, &preset.into());
                 spec.adopt(Path::new(scheme.name)).unwrap();
                 ["z", "a"].iter().for_each(|name| spec.seat(name));
                 round_trips(&spec);

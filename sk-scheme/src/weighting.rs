@@ -42,7 +42,7 @@ impl WeightingSpec {
     ///
     /// # Errors
     /// If a number is out of range, or if there are no constraints.
-    pub(crate) fn build(&self, selector: &SelectorSpec) -> Result<Arc<dyn Weighting>, String> {
+    pub fn build(&self, selector: &SelectorSpec) -> Result<Arc<dyn Weighting>, String> {
         match *self {
             Self::Fixed => Ok(Arc::new(Fixed)),
             Self::MaxMin { temperature } => Ok(Arc::new(MaxMin::new(temperature).map_err(|error| error.to_string())?)),

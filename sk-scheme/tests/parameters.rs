@@ -116,7 +116,7 @@ fn table() -> String {
 
 /// The defaults under each convention and at each operating point, if they differ.
 fn default_in_words(parameter: &Parameter) -> String {
-    let at = |convention, preset: Preset| (parameter.default)(&Base::new(convention, &preset.operating_point()), "");
+    let at = |convention, preset: Preset| (parameter.default)(&Base::new(convention, &preset.into()), "");
     let Some(sound) = at(Convention::Sound, Preset::Responsive) else { return String::new() };
     let points = [Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty];
     let points = points.map(|preset| (preset, at(Convention::Sound, preset)));

@@ -248,10 +248,8 @@ fn scheme() -> impl Strategy<Value = SchemeSpec> {
         Just(Preset::Helpfulness),
         Just(Preset::Honesty)
     ];
-    let base = (convention(), preset, not_negative()).prop_map(|(convention, preset, draft_temperature)| Base {
-        draft_temperature,
-        ..Base::new(convention, &preset.operating_point())
-    });
+    let base = (convention(), preset, not_negative())
+        .prop_map(|(convention, preset, draft_temperature)| Base { draft_temperature, ..Base::new(convention, &preset.into()) });
     let weights = option::of(
         vec(0.0..9.0, 2).prop_map(|weights| ["z", "a.b"].into_iter().map(str::to_owned).zip(weights).collect::<NamedWeights>()),
     );

@@ -97,7 +97,8 @@ impl Recording {
             let aggregator = arm.config.aggregator.build().map_err(|error| parameter(arm, "aggregator", error.to_string()))?;
             let selector = arm.config.selector.build().map_err(|error| parameter(arm, "selector", error.to_string()))?;
             let aggregator: &dyn sk_core::Aggregator = &*aggregator;
-            let weighting = arm.config.weighting().map_err(|reason| parameter(arm, "weighting", reason))?;
+            let weighting =
+                arm.config.weighting.build(&arm.config.selector).map_err(|reason| parameter(arm, "weighting", reason))?;
             let operators = Operators { weighting: &*weighting, normalizer: &*normalizer, aggregator, selector: &*selector };
             for ((line, step), trace) in self.steps.iter().zip(&mut traces) {
                 let wrong = |reason| PoolError::Record { path: self.path.clone(), line: *line, reason };
