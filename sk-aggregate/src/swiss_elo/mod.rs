@@ -131,9 +131,7 @@ impl SwissElo {
         for r in 0..self.rounds {
             let k = F::of(self.k(r));
             let (pairs, bye) = pairing.next(rating);
-            if let Some(rounds) = &mut record {
-                rounds.push(Round { k, matches: Vec::with_capacity(n / 2), bye: bye.map(|p| order[p]), ratings: Vec::new() });
-            }
+            let mut matches = Vec::new();
             for &[i, j] in pairs {
                 let score = win_probability(d[i] - d[j], s[i], s[j]);
                 let expected = expected_score(rating[i] - rating[j]);
@@ -141,19 +139,18 @@ impl SwissElo {
                 let gain = k * (score - expected);
                 rating[i] = rating[i] + gain;
                 rating[j] = rating[j] - gain;
-                if let Some(round) = record.as_mut().and_then(|rounds| rounds.last_mut()) {
-                    round.matches.push(Match { i: order[i], j: order[j], score, expected });
+                if record.is_some() {
+                    matches.push(Match { i: order[i], j: order[j], score, expected });
                 }
             }
-            if let Some(round) = record.as_mut().and_then(|rounds| rounds.last_mut()) {
-                round.ratings = vec![F::zero(); n];
-                order.iter().zip(&*rating).for_each(|(&candidate, &rating)| round.ratings[candidate] = rating);
+            if let Some(rounds) = &mut record {
+                let mut ratings = vec![F::zero(); n];
+                order.iter().zip(&*rating).for_each(|(&candidate, &rating)| ratings[candidate] = rating);
+                rounds.push(Round { k, matches, bye: bye.map(|p| order[p]), ratings });
             }
         }
         self.seeding.share(batch, order, rating);
-        for (&candidate, &rating) in order.iter().zip(&*rating) {
-            ratings[candidate] = rating;
-        }
+        order.iter().zip(&*rating).for_each(|(&candidate, &rating)| ratings[candidate] = rating);
     }
 
     /// Writes d and s of each seed, from the columns of the batch in seed order, which are written
