@@ -181,7 +181,7 @@ fn visible(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sk_core::{CandidateTrace, Decision, Timings, TokenId};
+    use sk_core::{CandidateTrace, Decision, Seconds, TokenId};
 
     use super::*;
 
@@ -221,7 +221,7 @@ mod tests {
             rejected: None,
             head: None,
             traffic: sk_core::Traffic::default(),
-            timings: Timings::default(),
+            seconds: Seconds::default(),
         }
     }
 

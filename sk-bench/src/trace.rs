@@ -162,7 +162,7 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         rejected: None,
         head: step.head,
         traffic: step.traffic,
-        timings: step.timings,
+        seconds: step.seconds,
     }
 }
 
@@ -195,7 +195,7 @@ impl<'a> StepRecord<'a> {
             head: trace.head,
             traffic: trace.traffic,
             certificate,
-            seconds: Seconds::of(trace),
+            seconds: trace.seconds,
         }
     }
 }

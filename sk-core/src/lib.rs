@@ -57,7 +57,7 @@ pub use selector::{Selector, draw, draw_at};
 pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
 pub use standardize::{Deviation, Moments, Standardize, merge_ties, mid_ranks};
-pub use trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace, Timings};
+pub use trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace};
 pub use traffic::Traffic;
 pub use weighting::{Fixed, Weighting};
 

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rand::{Rng, RngExt};
 
 use crate::arm::{Scores, Seated};
-use crate::trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, StepTrace, Timings};
+use crate::trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, Seconds, StepTrace};
 use crate::{
     AlignmentSpec, Arm, Backbone, Candidate, Candidates, Context, Decision, DraftRequest, Granularity, Observation, Policy,
     Proposal, Race, Readings, Search, SpanEnd, StepError, TokenId, Waves,
@@ -58,13 +58,13 @@ impl Scheme {
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
         let sent = self.backbone.traffic();
-        let mut timings = Timings::default();
+        let mut seconds = Seconds::default();
         let mut rejected = None;
-        let mut batch = self.choose(&spec, context, limit, false, rng, &mut timings)?;
+        let mut batch = self.choose(&spec, context, limit, false, rng, &mut seconds)?;
         let threshold = self.fallback.as_ref().map_or(f64::NEG_INFINITY, |fallback| fallback.threshold);
         let is_poor = batch.decision.mu[batch.decision.chosen] < threshold;
         if is_poor {
-            let second = self.choose(&spec, context, limit, true, rng, &mut timings)?;
+            let second = self.choose(&spec, context, limit, true, rng, &mut seconds)?;
             rejected = Some(Box::new(std::mem::replace(&mut batch, second).into_trace()));
         }
 
@@ -82,13 +82,13 @@ impl Scheme {
             .map_err(StepError::Proposal)
         });
         committed?;
-        timings.commit = commit;
+        seconds.commit = commit;
         let position = context.tokens().len();
         context.extend(&batch.candidates[chosen].tokens);
         let (head, traffic) = (batch.candidates.head(), self.backbone.traffic().since(sent));
         let arms = std::mem::take(&mut batch.arms);
         let BatchTrace { candidates, unscored, blades, fluency, decision } = batch.into_trace();
-        Ok(StepTrace { step, position, candidates, unscored, blades, fluency, decision, arms, rejected, head, traffic, timings })
+        Ok(StepTrace { step, position, candidates, unscored, blades, fluency, decision, arms, rejected, head, traffic, seconds })
     }
 
     /// Drafts candidates by the proposal or the fallback, and selects one.
@@ -99,7 +99,7 @@ impl Scheme {
         limit: usize,
         fall_back: bool,
         rng: &mut dyn Rng,
-        timings: &mut Timings,
+        seconds: &mut Seconds,
     ) -> Result<Chosen, StepError> {
         let proposal = match &mut self.fallback {
             Some(fallback) if fall_back => &mut fallback.proposal,
@@ -108,7 +108,7 @@ impl Scheme {
         let request = DraftRequest { context: context.tokens(), granularity: &*self.granularity, limit };
         let (drafted, draft) = timed(|| proposal.propose(request, rng));
         let candidates = drafted.map_err(StepError::Proposal)?;
-        timings.draft += draft;
+        seconds.draft += draft;
         // The uniform number is always drawn after the candidates, whatever the search.
         let mut uniform = None;
         let mut uniform = || *uniform.get_or_insert_with(|| rng.random());
@@ -122,9 +122,9 @@ impl Scheme {
             backbone: &mut *self.backbone,
             context: context.tokens(),
             policies: policies.into_iter().collect(),
-            time: Duration::ZERO,
+            seconds: 0.0,
         };
-        let mut select = Duration::ZERO;
+        let mut select = 0.0;
         let mut decide = |scores: &Scores, among: Option<&[usize]>| {
             let (decision, time) = timed(|| scores.decide(&self.arm, uniform(), among));
             select += time;
@@ -143,7 +143,7 @@ impl Scheme {
                     let others = others.map(|(arm, seated)| seated.score(&observation).map_err(|error| arm.blame(error)));
                     Ok::<_, StepError>((own.score(&observation)?, others.collect::<Result<Vec<_>, _>>()?))
                 });
-                reader.time += time;
+                reader.seconds += time;
                 let (own, others) = scored?;
                 let decision = decide(&own, None)?;
                 let arms = self.others.iter().zip(others).map(|(arm, scores)| {
@@ -156,8 +156,8 @@ impl Scheme {
                 Chosen { scored: Vec::new(), unscored: Vec::new(), scores: own, decision, arms, last, candidates }
             }
         };
-        timings.score += reader.time;
-        timings.select += select;
+        seconds.score += reader.seconds;
+        seconds.select += select;
         Ok(batch)
     }
 
@@ -203,7 +203,7 @@ struct Reader<'a> {
     context: &'a [TokenId],
     policies: Vec<Policy>,
     /// The time spent on reading and scoring.
-    time: Duration,
+    seconds: f64,
 }
 
 impl Reader<'_> {
@@ -216,13 +216,13 @@ impl Reader<'_> {
             Span::Whole => self.backbone.read(self.context, candidates, &self.policies),
             Span::Head => self.backbone.read_heads(self.context, candidates, &self.policies),
         });
-        self.time += time;
+        self.seconds += time;
         readings.map_err(StepError::Backbone)
     }
 
     fn score(&mut self, own: &Seated<'_>, candidates: &Candidates, readings: &Readings) -> Result<Scores, StepError> {
         let (scores, time) = timed(|| own.score(&Observation { context: self.context, candidates, readings }));
-        self.time += time;
+        self.seconds += time;
         scores
     }
 
@@ -314,8 +314,9 @@ impl Chosen {
     }
 }
 
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+/// Returns the result of `work` and its wall time in seconds.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let value = work();
-    (value, start.elapsed())
+    (value, start.elapsed().as_secs_f64())
 }

@@ -1,5 +1,4 @@
 use std::ops::AddAssign;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +32,7 @@ pub struct StepTrace {
     /// The network traffic, for models behind servers.
     pub traffic: Traffic,
     /// The wall time of each part. Of the arms, only the time for reading is included, in `score`.
-    pub timings: Timings,
+    pub seconds: Seconds,
 }
 
 impl StepTrace {
@@ -133,19 +132,6 @@ pub struct ScoreTrace {
     pub sigma: Vec<f64>,
 }
 
-/// Wall time of each part of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Timings<T = Duration> {
-    /// Π_prop.
-    pub draft: T,
-    /// π_B and the blades.
-    pub score: T,
-    /// 𝓝, 𝓐 and 𝓢.
-    pub select: T,
-    /// Appending the selected candidate.
-    pub commit: T,
-}
-
 /// The reason why a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -163,16 +149,19 @@ pub enum Ended {
 }
 
 /// Wall time of each part of a step, in seconds.
-pub type Seconds = Timings<f64>;
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Seconds {
+    /// Π_prop.
+    pub draft: f64,
+    /// π_B and the blades.
+    pub score: f64,
+    /// 𝓝, 𝓐 and 𝓢.
+    pub select: f64,
+    /// Appending the selected candidate.
+    pub commit: f64,
+}
 
 impl Seconds {
-    /// Returns the times of a step.
-    pub fn of(trace: &StepTrace) -> Self {
-        let Timings { draft, score, select, commit } = trace.timings;
-        let [draft, score, select, commit] = [draft, score, select, commit].map(|time| time.as_secs_f64());
-        Self { draft, score, select, commit }
-    }
-
     /// Returns the sum of all parts.
     pub fn total(&self) -> f64 {
         self.draft + self.score + self.select + self.commit

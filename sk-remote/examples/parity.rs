@@ -177,7 +177,7 @@ impl Far {
         (self.mu, self.sigma) = (self.mu.max(mu), self.sigma.max(sigma));
         self.traffic += theirs.traffic;
         self.seconds[0] += ours.seconds.score;
-        self.seconds[1] += theirs.timings.score.as_secs_f64();
+        self.seconds[1] += theirs.seconds.score;
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sk_core::{
-    ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreError, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError,
-    StepTrace, Timings, TokenId, Traffic,
+    ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreError, ScoreTable, ScoreTrace, Seconds, Selector, SpanEnd,
+    StepError, StepTrace, TokenId, Traffic,
 };
 
 use super::step::{Distributions, PoolStep};
@@ -188,7 +188,7 @@ impl RecordedStep {
             rejected: None,
             head: None,
             traffic: Traffic::default(),
-            timings: Timings::default(),
+            seconds: Seconds::default(),
         }
     }
 

@@ -85,7 +85,7 @@ impl Steered {
         let mut context = Context::new(prompt)?;
         let mut steps = Vec::new();
         self.scheme.generate(&mut context, tokens, &mut self.rng, |step| {
-            steps.push((step.chosen().tokens.len(), Seconds::of(step)));
+            steps.push((step.chosen().tokens.len(), step.seconds));
             true
         })?;
         Ok(Timed { elapsed: start.elapsed().as_secs_f64(), steps })
@@ -99,7 +99,7 @@ impl Steered {
     pub fn step(&mut self, prompt: &[TokenId]) -> Result<Seconds, Error> {
         let limit = self.context_limit.saturating_sub(prompt.len());
         let trace = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
-        Ok(Seconds::of(&trace))
+        Ok(trace.seconds)
     }
 }
 

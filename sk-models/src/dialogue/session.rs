@@ -277,7 +277,7 @@ impl<'m> Session<'m> {
         let mut failure = None;
         let generated = self.scheme.generate(&mut context, limit, &mut self.rng, |step| {
             steps += 1;
-            seconds += Seconds::of(step);
+            seconds += step.seconds;
             let piece = text.push(&step.chosen().tokens);
             let go_on = match on_step(Some(step), &piece) {
                 Ok(flow) => flow.is_continue(),

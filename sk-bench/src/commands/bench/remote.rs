@@ -82,7 +82,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
         let (start, mut measured) = (Instant::now(), Vec::new());
         scheme.generate(&mut context, args.new_tokens, &mut rng, |step| {
-            measured.push((Seconds::of(step), step.traffic));
+            measured.push((step.seconds, step.traffic));
             true
         })?;
         // The first turn is a warm-up that opens connections.
