@@ -81,10 +81,7 @@ impl Operators<'_> {
         self.normalizer.combine(counted.as_ref().unwrap_or(scores), &simplex, &mut composite);
 
         let n = scores.candidates();
-        let mut batch = composites(&composite, n).map_err(StepError::Composite)?.with_blades(scores);
-        if let Some(fluency) = fluency {
-            batch = batch.with_fluency(fluency).map_err(StepError::Scores)?;
-        }
+        let batch = batch(&composite, scores, fluency)?;
         let mut ratings = vec![0.0; n];
         self.aggregator.rate(&batch, &mut ratings);
         if let Some(index) = ratings.iter().position(|rating| rating.is_nan()) {
@@ -117,12 +114,9 @@ impl Operators<'_> {
         if mass > 0.0 {
             picked.iter_mut().for_each(|p| *p /= mass);
         } else {
-            let (mu, sigma) = (pick(&composite.mu), pick(&composite.sigma));
+            let composite = Composite { mu: pick(&composite.mu), sigma: pick(&composite.sigma) };
             let (table, fluency) = (scores.pick(among), fluency.map(pick));
-            let mut batch = Batch::new(&mu, &sigma).map_err(StepError::Composite)?.with_blades(&table);
-            if let Some(fluency) = &fluency {
-                batch = batch.with_fluency(fluency).map_err(StepError::Scores)?;
-            }
+            let batch = batch(&composite, &table, fluency.as_deref())?;
             self.selector.distribution(&pick(ratings), &batch, &mut picked);
             check_distribution(&picked)?;
         }
@@ -132,12 +126,14 @@ impl Operators<'_> {
     }
 }
 
-/// Validates the composites of a normaliser for `n` candidates.
-fn composites(composite: &Composite, n: usize) -> Result<Batch<'_>, ScoreError> {
-    match composite.mu.len() {
-        got if got == n => Batch::new(&composite.mu, &composite.sigma),
-        got => Err(ScoreError::Length { quantity: "composite scores", expected: n, got }),
+/// Validates composites and fluency scores of the candidates in `scores`.
+fn batch<'a>(composite: &'a Composite, scores: &'a ScoreTable, fluency: Option<&'a [f64]>) -> Result<Batch<'a>, StepError> {
+    let (expected, got) = (scores.candidates(), composite.mu.len());
+    if got != expected {
+        return Err(StepError::Composite(ScoreError::Length { quantity: "composite scores", expected, got }));
     }
+    let batch = Batch::new(&composite.mu, &composite.sigma).map_err(StepError::Composite)?.with_blades(scores);
+    fluency.map_or(Ok(batch), |fluency| batch.with_fluency(fluency).map_err(StepError::Scores))
 }
 
 fn check_distribution(probabilities: &[f64]) -> Result<(), StepError> {

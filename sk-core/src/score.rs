@@ -51,10 +51,7 @@ impl<F: Real> Score<F> {
 
 /// Validates a score. The error names `candidate`.
 pub(crate) fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), ScoreError> {
-    let refuse = |quantity, value: F, expected| {
-        let value = value.to_f64().unwrap_or(f64::NAN);
-        Err(ScoreError::Value { quantity, candidate, value, expected })
-    };
+    let refuse = |quantity, value: F, expected| Err(ScoreError::Value { quantity, candidate, value: value.widen(), expected });
     if !mu.is_finite() {
         return refuse("score", mu, "scores must be finite");
     }

@@ -45,12 +45,12 @@ pub fn draw<F: Real>(probabilities: &[F], rng: &mut dyn Rng) -> usize {
 /// # Panics
 /// If no probability is positive.
 pub fn draw_at<F: Real>(probabilities: &[F], uniform: f64) -> usize {
-    let total: f64 = probabilities.iter().filter_map(num_traits::ToPrimitive::to_f64).sum();
+    let total: f64 = probabilities.iter().map(|p| p.widen()).sum();
     let target = uniform * total;
     let mut cumulative = 0.0;
     let mut last = None;
     for (index, p) in probabilities.iter().enumerate() {
-        let p = p.to_f64().unwrap_or(0.0);
+        let p = p.widen();
         if p > 0.0 {
             cumulative += p;
             last = Some(index);

@@ -93,7 +93,7 @@ fn checked_sum<F: Real>(weights: &[F]) -> Result<f64, SimplexError> {
     }
     let mut sum = 0.0;
     for (index, w) in weights.iter().enumerate() {
-        let value = w.to_f64().unwrap_or(f64::NAN);
+        let value = w.widen();
         if !value.is_finite() {
             return Err(SimplexError::Value { index, value, expected: "be finite" });
         }
