@@ -137,8 +137,20 @@ const SHARED_FROM: usize = 512;
 
 /// Returns whether the pairs of `n` candidates are split among threads.
 #[cfg(feature = "parallel")]
-pub(crate) fn shared(n: usize) -> bool {
+fn shared(n: usize) -> bool {
     n >= SHARED_FROM && rayon::current_num_threads() > 1
+}
+
+/// Calls `work` with the index of each item and the item, which together have the pairs of `n`
+/// candidates.
+#[cfg_attr(not(feature = "parallel"), expect(unused_variables, reason = "all on one thread"))]
+pub(crate) fn each<T: Send>(items: &mut [T], n: usize, work: impl Fn(usize, &mut T) + Sync) {
+    #[cfg(feature = "parallel")]
+    if shared(n) {
+        use rayon::prelude::*;
+        return items.par_iter_mut().enumerate().for_each(|(k, item)| work(k, item));
+    }
+    items.iter_mut().enumerate().for_each(|(k, item)| work(k, item));
 }
 
 /// Returns Σ x, computed as [`LANES`] partial sums that are then added in pairs.

@@ -1,5 +1,7 @@
 use sk_core::{Aggregator, Batch, Real};
 
+use crate::lanes;
+
 /// ψ, the kernel of a pairwise operator: the value that candidate i gets from meeting candidate j
 /// (A6).
 ///
@@ -47,15 +49,9 @@ impl<F: Real, K: Kernel<F>> Aggregator<F> for Pairwise<K> {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         let (mu, sigma) = (batch.mu(), batch.sigma());
         assert_eq!(ratings.len(), mu.len(), "one rating per candidate");
-        let rate = |(i, rating): (usize, &mut F)| {
+        lanes::each(ratings, mu.len(), |i, rating| {
             let rivals = (0..mu.len()).filter(|&j| j != i);
             *rating = rivals.map(|j| self.0.psi((mu[i], sigma[i]), (mu[j], sigma[j]))).fold(F::zero(), |sum, psi| sum + psi);
-        };
-        #[cfg(feature = "parallel")]
-        if crate::lanes::shared(mu.len()) {
-            use rayon::prelude::*;
-            return ratings.par_iter_mut().enumerate().for_each(rate);
-        }
-        ratings.iter_mut().enumerate().for_each(rate);
+        });
     }
 }

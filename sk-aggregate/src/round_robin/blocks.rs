@@ -5,8 +5,6 @@
 //! ratings, so they can run in parallel and in place. Each rating adds its terms in the order of
 //! the rounds, so the ratings are bit-identical for any number of threads.
 
-#[cfg(feature = "parallel")]
-use rayon::prelude::*;
 use sk_core::Real;
 use smallvec::SmallVec;
 
@@ -60,27 +58,12 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
             // A block without an opponent has a bye.
             blocks.push(Block { players: players.slice(0..0), ratings: &mut [] });
         }
-        #[cfg(feature = "parallel")]
-        let parallel = lanes::shared(n);
-        #[cfg(feature = "parallel")]
-        if parallel {
-            blocks.par_iter_mut().for_each(|block| self.within(block));
-        }
-        #[cfg(not(feature = "parallel"))]
-        let parallel = false;
-        if !parallel {
-            blocks.iter_mut().for_each(|block| self.within(block));
-        }
+        lanes::each(&mut blocks, n, |_, block| self.within(block));
         let half = blocks.len() / 2;
         for _ in 1..blocks.len() {
             let (left, right) = blocks.split_at_mut(half);
-            #[cfg(feature = "parallel")]
-            if parallel {
-                left.par_iter_mut().zip(right.par_iter_mut().rev()).for_each(|(a, b)| self.between(a, b));
-            }
-            if !parallel {
-                left.iter_mut().zip(right.iter_mut().rev()).for_each(|(a, b)| self.between(a, b));
-            }
+            let meetings = left.iter_mut().zip(right.iter_mut().rev());
+            lanes::each(&mut meetings.collect::<SmallVec<[_; BLOCKS / 2]>>(), n, |_, (a, b)| self.between(a, b));
             blocks[1..].rotate_right(1);
         }
     }
