@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-use super::cube::CubeOps;
+use super::cube;
 use super::shape::{Heads, Own, Sight};
 use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
@@ -19,19 +19,11 @@ pub(super) fn is_cube(device: &Device) -> bool {
 /// position only from the numbers in device memory.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(device) {
-        return super::cube::reads_place(device, heads, lanes, places);
+    if cube::reads_place(device, heads, lanes, places) {
+        return true;
     }
     let _ = (device, heads, lanes, places);
     false
-}
-
-/// Returns the low-rank update and true, or `other` and false. If it is false, kernels ignore the
-/// tensor.
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
-fn or(delta: Option<Tensor<2>>, other: &Tensor<2>) -> (burn::backend::DispatchTensor, bool) {
-    let adapted = delta.is_some();
-    (delta.unwrap_or_else(|| other.clone()).into_dispatch(), adapted)
 }
 
 /// The product with a frozen matrix, and the adapters' low-rank update in f32.
@@ -67,8 +59,7 @@ pub(super) struct Place {
 pub(crate) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
-        let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_multiply(x, weight, false));
+        return cube::multiply(x, weight, false);
     }
     x.clone().cast(weight.dtype()).matmul(weight.clone())
 }
@@ -78,8 +69,7 @@ pub(crate) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
 pub(super) fn multiply_whole(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
-        let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_multiply(x, weight, true));
+        return cube::multiply(x, weight, true);
     }
     x.clone().cast(weight.dtype()).cast(DType::F32).matmul(weight.clone().cast(DType::F32))
 }
@@ -88,7 +78,7 @@ pub(super) fn multiply_whole(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
 pub(crate) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&a.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_product(a.into_dispatch(), b.into_dispatch()));
+        return cube::product(a, b);
     }
     a.cast(DType::F32).matmul(b.cast(DType::F32))
 }
@@ -97,20 +87,7 @@ pub(crate) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
 pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
-        use burn::backend::Dispatch;
-        let (weight, epsilon) = (norm.weight.val().into_dispatch(), norm.epsilon() as f32);
-        return match change {
-            None => {
-                let normed = <Dispatch as CubeOps>::cube_norm(x.clone().into_dispatch(), weight, epsilon, format);
-                (x, Tensor::from_dispatch(normed))
-            }
-            Some(Changed { frozen, delta }) => {
-                let (delta, adapted) = or(delta, &x);
-                let (x, frozen) = (x.into_dispatch(), frozen.into_dispatch());
-                let (sum, normed) = <Dispatch as CubeOps>::cube_add_norm(x, frozen, delta, adapted, weight, epsilon, format);
-                (Tensor::from_dispatch(sum), Tensor::from_dispatch(normed))
-            }
-        };
+        return cube::add_norm(x, change, norm, format);
     }
     let x = match change {
         None => x,
@@ -139,24 +116,7 @@ pub(super) fn rotate(
 ) -> (Tensor<4>, Tensor<4>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&projected.frozen.device()) {
-        let (delta, adapted) = or(projected.delta, &projected.frozen);
-        let (frozen, bias) = (projected.frozen.into_dispatch(), bias.into_dispatch());
-        let (angles, cache) = (angles.into_dispatch(), cache.into_dispatch());
-        let Place { numbers, at, .. } = place.clone();
-        let (queries, cache) = <burn::backend::Dispatch as CubeOps>::cube_rotate(
-            frozen,
-            delta,
-            adapted,
-            bias,
-            angles,
-            numbers.into_dispatch(),
-            at,
-            heads,
-            own,
-            sight.rows,
-            cache,
-        );
-        return (Tensor::from_dispatch(queries), Tensor::from_dispatch(cache));
+        return cube::rotate(projected, bias, angles, heads, own, sight, place, cache);
     }
     let _ = place;
     let (format, at) = (cache.dtype(), sight.first());
@@ -192,20 +152,8 @@ pub(super) fn attend(
     format: DType,
 ) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&queries.device()) {
-        let (queries, cache) = (queries.into_dispatch(), cache.clone().into_dispatch());
-        let Place { numbers, at, room } = place.clone();
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_attend(
-            queries,
-            cache,
-            numbers.into_dispatch(),
-            at,
-            room,
-            heads,
-            lanes,
-            sight,
-            format,
-        ));
+    if reads_place(&queries.device(), heads, lanes, sight.places) {
+        return cube::attend(queries, cache, heads, lanes, sight, place, format);
     }
     let _ = place;
     let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width]);
@@ -219,7 +167,7 @@ pub(super) fn attend(
 pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&scores.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_softmax(scores.into_dispatch(), sight, format));
+        return cube::softmax(scores, sight, format);
     }
     let [lanes, heads, queries, keys] = scores.dims();
     let scores = if sight.is_whole() {
@@ -241,8 +189,7 @@ pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<
 pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usize, format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&mixed.device()) {
-        let out = <burn::backend::Dispatch as CubeOps>::cube_by_place(mixed.into_dispatch(), heads, lanes, places, format);
-        return Tensor::from_dispatch(out);
+        return cube::by_place(mixed, heads, lanes, places, format);
     }
     let by_head = mixed.reshape([lanes, heads.queries, places, heads.width]);
     by_head.swap_dims(1, 2).reshape([lanes * places, heads.queries * heads.width]).cast(format)
@@ -252,9 +199,7 @@ pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usi
 pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&both.frozen.device()) {
-        let (delta, adapted) = or(both.delta, &both.frozen);
-        let out = <burn::backend::Dispatch as CubeOps>::cube_gate(both.frozen.into_dispatch(), delta, adapted, format);
-        return Tensor::from_dispatch(out);
+        return cube::gate(both, format);
     }
     let both = both.sum();
     let width = both.dims()[1] / 2;
@@ -266,13 +211,7 @@ pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
 pub(super) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&low.device()) {
-        let (second, widths) = delta.second();
-        let out = <burn::backend::Dispatch as CubeOps>::cube_spread(
-            low.into_dispatch(),
-            second.clone().into_dispatch(),
-            widths.to_vec(),
-        );
-        return Tensor::from_dispatch(out);
+        return cube::spread(low, delta);
     }
     delta.spread(low, product)
 }
@@ -283,8 +222,7 @@ pub(super) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
 pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, row: usize) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&cache.device()) {
-        let cache = cache.into_dispatch();
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_adopt(cache, start, tokens, rows, row));
+        return cube::adopt(cache, start, tokens, rows, row);
     }
     let [lanes, heads, _, width] = cache.dims();
     let places: Vec<usize> = (0..tokens).map(|step| start + step * rows + row).collect();
@@ -296,8 +234,7 @@ pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, 
 pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&old.device()) {
-        let (old, new) = (old.into_dispatch(), new.into_dispatch());
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_refresh(old, new));
+        return cube::refresh(old, new);
     }
     let count = new.dims()[0];
     old.slice_assign(0..count, new)
@@ -308,9 +245,7 @@ pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int
 pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
-        let targets = targets.cast(burn::tensor::IntDType::I32);
-        let out = <burn::backend::Dispatch as CubeOps>::cube_read(logits.into_dispatch(), targets.into_dispatch());
-        return Tensor::from_dispatch(out);
+        return cube::read(logits, targets);
     }
     let logits = logits.cast(DType::F32);
     let max = logits.clone().max_dim(1);
@@ -325,7 +260,7 @@ pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
 pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_argmax(logits.into_dispatch()));
+        return cube::argmax(logits);
     }
     let [_, vocabulary] = logits.dims();
     let logits = logits.cast(DType::F32);
@@ -345,7 +280,7 @@ pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
 pub(crate) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_outline(logits.into_dispatch(), rate));
+        return cube::outline(logits, rate);
     }
     let [rows, blocks, _] = logits.dims();
     let logits = logits.cast(DType::F32);

@@ -1,10 +1,11 @@
-use burn::tensor::DType;
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Device, Tensor};
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::tensor::CubeTensor;
-use cubecl::prelude::Client;
+use cubecl::prelude::*;
 
 use super::kernels::attention::{chunk_kernel, combine_kernel};
-use super::{FEW, LINE, cubes, element, empty, launch, units, vector_of};
+use super::{FEW, LINE, cubes, element, empty, floats, integers, launch, tensor, units, vector_of};
+use crate::decoder::gpu::ops::Place;
 use crate::decoder::gpu::shape::{Heads, Sight};
 
 /// Keys of one cube of [`chunk_kernel`].
@@ -20,29 +21,33 @@ fn fits_cube(client: &Client, width: usize) -> bool {
     numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
 }
 
-/// Returns whether [`decode_attention`] supports `places` places in each of `lanes` lanes.
-pub(super) fn decodes(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
-    lanes * places <= FEW && fits_cube(client, heads.width)
+/// Returns whether [`attend`] supports the device and `places` places in each of `lanes` lanes.
+pub(in crate::decoder::gpu) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
+    match device.as_dispatch() {
+        DispatchDevice::Cube(device) => lanes * places <= FEW && fits_cube(&device.client(), heads.width),
+        _ => false,
+    }
 }
 
 /// Computes the attention of the queries of a few tokens: one cube per chunk of keys, then a second
 /// kernel that combines the chunks.
 ///
-/// The position of the group is read from `numbers`, so the same launches serve other positions
-/// with at most `room` keys.
-pub(super) fn decode_attention(
-    queries: CubeTensor,
-    cache: CubeTensor,
-    (numbers, at): (CubeTensor, usize),
-    room: usize,
+/// The position of the group is read from the numbers of `place`, so the same launches serve other
+/// positions with at most `place.room` keys.
+pub(in crate::decoder::gpu) fn attend(
+    queries: Tensor<4>,
+    cache: &Tensor<4>,
     heads: Heads,
     lanes: usize,
     sight: Sight,
+    place: &Place,
     format: DType,
-) -> CubeTensor {
-    let (queries, cache, numbers) = (into_contiguous(queries), into_contiguous(cache), into_contiguous(numbers));
+) -> Tensor<2> {
+    let [queries, cache, numbers] =
+        [floats(queries), floats(cache.clone()), integers(place.numbers.clone())].map(into_contiguous);
+    let at = place.at;
     let number = queries.meta.shape()[2];
-    let (blocks, chunks) = (lanes * heads.keys, room.div_ceil(CHUNK));
+    let (blocks, chunks) = (lanes * heads.keys, place.room.div_ceil(CHUNK));
     let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
     let (count, dim, cube_units) = cubes(&queries, blocks * chunks * number.div_ceil(QUERIES));
     let size = vector_of(LINE / queries.dtype.size(), [&queries, &cache], heads.width);
@@ -68,11 +73,10 @@ pub(super) fn decode_attention(
     );
     let out = empty(&queries, [lanes * sight.places, heads.queries * heads.width], format);
     let number_out = lanes * sight.places * heads.queries * heads.width;
-    let (count, dim) = units(&queries, number_out);
     launch!(
         combine_kernel,
         queries,
-        (count, dim),
+        units(&queries, number_out),
         [sums, numbers, out],
         at,
         sight.rows,
@@ -86,5 +90,5 @@ pub(super) fn decode_attention(
         number_out,
         element(format),
     );
-    out
+    tensor(out)
 }

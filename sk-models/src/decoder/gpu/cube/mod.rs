@@ -14,21 +14,22 @@ mod products;
 #[cfg(test)]
 mod tests;
 
-use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Cube, DispatchDevice, backend_extension};
-use burn::tensor::{DType, Device, Slice};
-use burn_cubecl::kernel::{cast, into_contiguous};
+use burn::backend::Cube;
+use burn::tensor::{DType, Int, IntDType, Tensor};
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+use super::ops::{Changed, Place};
 use super::shape::{Heads, Own, Sight};
-use attention::{decode_attention, decodes};
+use crate::model::Norm;
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, rotate_kernel, softmax_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};
 use kernels::logits::{argmax_kernel, outline_kernel, read_kernel};
-use products::{few_rows, product, spread};
+
+pub(super) use attention::{attend, reads_place};
+pub(super) use products::{multiply, product, spread};
 
 /// Units that share a row.
 const UNITS: u32 = 256;
@@ -36,84 +37,22 @@ const UNITS: u32 = 256;
 /// Bytes that a unit reads at once.
 const LINE: usize = 16;
 
-/// The steps of a layer.
-#[backend_extension(Cube)]
-pub(crate) trait CubeOps: Backend {
-    /// See [`multiply`](super::ops::multiply) and [`multiply_whole`](super::ops::multiply_whole).
-    fn cube_multiply(x: FloatTensor<Self>, weight: FloatTensor<Self>, whole: bool) -> FloatTensor<Self>;
+/// The panic message for a tensor on a device that has no kernels of CubeCL.
+const ELSEWHERE: &str = "kernels get tensors of their own device";
 
-    /// See [`product`](super::ops::product).
-    fn cube_product(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
+/// Returns the buffer of a tensor.
+fn floats<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
+    tensor.try_into_primitive::<Cube>().expect(ELSEWHERE)
+}
 
-    /// See [`add_norm`](super::ops::add_norm). If `adapted` is false, here and below, `delta` is
-    /// ignored.
-    fn cube_add_norm(
-        x: FloatTensor<Self>,
-        change: FloatTensor<Self>,
-        delta: FloatTensor<Self>,
-        adapted: bool,
-        weight: FloatTensor<Self>,
-        epsilon: f32,
-        format: DType,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+/// Returns the buffer of a tensor of integers.
+fn integers(tensor: Tensor<1, Int>) -> CubeTensor {
+    tensor.try_into_primitive::<Cube>().expect(ELSEWHERE)
+}
 
-    /// See [`add_norm`](super::ops::add_norm), without a change.
-    fn cube_norm(x: FloatTensor<Self>, weight: FloatTensor<Self>, epsilon: f32, format: DType) -> FloatTensor<Self>;
-
-    /// See [`rotate`](super::ops::rotate).
-    fn cube_rotate(
-        projected: FloatTensor<Self>,
-        delta: FloatTensor<Self>,
-        adapted: bool,
-        bias: FloatTensor<Self>,
-        angles: FloatTensor<Self>,
-        numbers: IntTensor<Self>,
-        at: usize,
-        heads: Heads,
-        own: Own,
-        rows: usize,
-        cache: FloatTensor<Self>,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
-    /// See [`attend`](super::ops::attend).
-    fn cube_attend(
-        queries: FloatTensor<Self>,
-        cache: FloatTensor<Self>,
-        numbers: IntTensor<Self>,
-        at: usize,
-        room: usize,
-        heads: Heads,
-        lanes: usize,
-        sight: Sight,
-        format: DType,
-    ) -> FloatTensor<Self>;
-
-    /// See [`softmax`](super::ops::softmax).
-    fn cube_softmax(scores: FloatTensor<Self>, sight: Sight, format: DType) -> FloatTensor<Self>;
-
-    /// See [`by_place`](super::ops::by_place).
-    fn cube_by_place(mixed: FloatTensor<Self>, heads: Heads, lanes: usize, places: usize, format: DType) -> FloatTensor<Self>;
-
-    /// See [`adopt`](super::ops::adopt).
-    fn cube_adopt(cache: FloatTensor<Self>, start: usize, tokens: usize, rows: usize, row: usize) -> FloatTensor<Self>;
-
-    /// See [`refresh`](super::ops::refresh).
-    fn cube_refresh(old: IntTensor<Self>, new: IntTensor<Self>) -> IntTensor<Self>;
-
-    /// See [`gate`](super::ops::gate).
-    fn cube_gate(both: FloatTensor<Self>, delta: FloatTensor<Self>, adapted: bool, format: DType) -> FloatTensor<Self>;
-
-    /// See [`spread`](super::ops::spread); `widths` are the outputs of each target.
-    fn cube_spread(low: FloatTensor<Self>, second: FloatTensor<Self>, widths: Vec<usize>) -> FloatTensor<Self>;
-
-    /// See [`read`](super::ops::read).
-    fn cube_read(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
-
-    /// See [`argmax`](super::ops::argmax).
-    fn cube_argmax(logits: FloatTensor<Self>) -> FloatTensor<Self>;
-
-    /// See [`outline`](super::ops::outline).
-    fn cube_outline(logits: FloatTensor<Self>, rate: f32) -> FloatTensor<Self>;
+/// Returns the tensor in a buffer of floats.
+fn tensor<const D: usize>(buffer: CubeTensor) -> Tensor<D> {
+    Tensor::from_primitive::<Cube>(buffer)
 }
 
 /// Returns a tensor whose rows have an even stride, and the stride.
@@ -172,37 +111,52 @@ use launch;
 /// them.
 const FEW: usize = 16;
 
-fn norm(
-    x: CubeTensor,
-    change: Option<(CubeTensor, CubeTensor, bool)>,
-    weight: CubeTensor,
-    epsilon: f32,
-    format: DType,
-) -> (CubeTensor, CubeTensor) {
-    let x = into_contiguous(x);
-    let [rows, width] = x.meta.shape().dims();
-    let (out, adds) = (empty(&x, [rows, width], format), change.is_some());
+/// The summands of a [`Changed`], and the distance between the rows of each.
+struct Summands {
+    frozen: CubeTensor,
+    stride: usize,
+    /// Without an update, the other summand, which kernels ignore then.
+    delta: CubeTensor,
+    delta_stride: usize,
+    adapted: bool,
+}
+
+impl From<Changed> for Summands {
+    fn from(Changed { frozen, delta }: Changed) -> Self {
+        let adapted = delta.is_some();
+        let (frozen, stride) = by_rows(floats(frozen));
+        let (delta, delta_stride) = delta.map_or_else(|| (frozen.clone(), stride), |delta| by_rows(floats(delta)));
+        Self { frozen, stride, delta, delta_stride, adapted }
+    }
+}
+
+/// See [`add_norm`](super::ops::add_norm).
+pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
+    let adds = change.is_some();
     // Without a change, pass x for the buffers that the kernel ignores.
+    let change = change.unwrap_or_else(|| Changed { frozen: x.clone(), delta: None });
+    let Summands { frozen, stride, delta, delta_stride, adapted } = change.into();
+    let x = into_contiguous(floats(x));
+    let [rows, width] = x.meta.shape().dims();
+    let out = empty(&x, [rows, width], format);
     let sum = if adds { empty(&x, [rows, width], DType::F32) } else { x.clone() };
-    let (change, delta, adapted) = change.unwrap_or_else(|| (x.clone(), x.clone(), false));
-    let ((change, stride), (delta, delta_stride)) = (by_rows(change), by_rows(delta));
     let (count, dim, units) = cubes(&x, rows);
     launch!(
         norm_kernel,
         x,
         (count, dim),
-        [x, change, delta, into_contiguous(weight), sum, out],
+        [x, frozen, delta, into_contiguous(floats(norm.weight.val())), sum, out],
         rows,
         width,
         stride,
         delta_stride,
-        epsilon,
+        norm.epsilon() as f32,
         adds,
         adapted,
         units,
-        [element(change.dtype), element(format)],
+        [element(frozen.dtype), element(format)],
     );
-    (sum, out)
+    (tensor(sum), tensor(out))
 }
 
 /// Returns the largest vector of at most `most` numbers that divides `width` and on whose multiples
@@ -219,260 +173,182 @@ fn begins_at(tensor: &CubeTensor, bytes: usize) -> bool {
     tensor.handle.offset_start.unwrap_or(0).is_multiple_of(bytes as u64)
 }
 
-/// Returns whether attention on this device reads the position of a group of `places` places in
-/// each of `lanes` lanes from a tensor.
-pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
-    match device.as_dispatch() {
-        DispatchDevice::Cube(device) => decodes(&device.client(), heads, lanes, places),
-        _ => false,
-    }
+/// See [`rotate`](super::ops::rotate).
+pub(super) fn rotate(
+    projected: Changed,
+    bias: Tensor<1>,
+    angles: Tensor<2>,
+    heads: Heads,
+    own: Own,
+    sight: Sight,
+    place: &Place,
+    cache: Tensor<4>,
+) -> (Tensor<4>, Tensor<4>) {
+    let (Heads { queries, keys, width }, Own { lanes, start, places }) = (heads, own);
+    let Summands { frozen, stride, delta, delta_stride, adapted } = projected.into();
+    let [bias, angles] = [floats(bias), floats(angles)].map(into_contiguous);
+    // A new cache may have gaps. After its first pass it has none and is written in place.
+    let cache = into_contiguous(floats(cache));
+    let query = empty(&frozen, [lanes, keys, queries / keys * places, width], cache.dtype);
+    let pairs = lanes * places * (queries + 2 * keys) * width / 2;
+    launch!(
+        rotate_kernel,
+        frozen,
+        units(&frozen, pairs),
+        [frozen, delta, bias, angles, into_contiguous(integers(place.numbers.clone())), query, cache],
+        place.at,
+        sight.rows,
+        frozen.meta.shape()[0] / lanes,
+        stride,
+        delta_stride,
+        start,
+        places,
+        queries,
+        keys,
+        width,
+        cache.meta.shape()[2],
+        heads.scale(),
+        pairs,
+        adapted,
+        [element(frozen.dtype), element(cache.dtype)],
+    );
+    (tensor(query), tensor(cache))
 }
 
-impl CubeOps for Cube {
-    fn cube_multiply(x: CubeTensor, weight: CubeTensor, whole: bool) -> CubeTensor {
-        few_rows(&x, &weight, whole).unwrap_or_else(|| {
-            let (rows, entry) = (x.meta.shape()[0], weight.dtype);
-            let format = if whole || rows <= FEW { DType::F32 } else { entry };
-            product(if x.dtype == entry { x } else { cast(x, entry) }, weight, format)
-        })
-    }
+/// See [`softmax`](super::ops::softmax).
+pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
+    let (scores, stride) = by_rows(floats(scores));
+    let [lanes, heads, queries, columns] = scores.meta.shape().dims();
+    let out = empty(&scores, [lanes, heads, queries, columns], format);
+    let rows = lanes * heads * queries;
+    let (count, dim, units) = cubes(&scores, rows);
+    launch!(
+        softmax_kernel,
+        scores,
+        (count, dim),
+        [scores, out],
+        rows,
+        stride,
+        columns,
+        sight.places,
+        sight.shared,
+        sight.earlier,
+        sight.rows,
+        units,
+        element(format),
+    );
+    tensor(out)
+}
 
-    fn cube_product(a: CubeTensor, b: CubeTensor) -> CubeTensor {
-        product(a, b, DType::F32)
-    }
+/// See [`by_place`](super::ops::by_place).
+pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usize, format: DType) -> Tensor<2> {
+    let (mixed, stride) = by_rows(floats(mixed));
+    let out = empty(&mixed, [lanes * places, heads.queries * heads.width], format);
+    let number = lanes * places * heads.queries * heads.width;
+    launch!(
+        by_place_kernel,
+        mixed,
+        units(&mixed, number),
+        [mixed, out],
+        stride,
+        heads.queries,
+        places,
+        heads.width,
+        number,
+        element(format),
+    );
+    tensor(out)
+}
 
-    fn cube_add_norm(
-        x: CubeTensor,
-        change: CubeTensor,
-        delta: CubeTensor,
-        adapted: bool,
-        weight: CubeTensor,
-        epsilon: f32,
-        format: DType,
-    ) -> (CubeTensor, CubeTensor) {
-        norm(x, Some((change, delta, adapted)), weight, epsilon, format)
-    }
+/// See [`adopt`](super::ops::adopt).
+pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, row: usize) -> Tensor<4> {
+    let cache = into_contiguous(floats(cache));
+    let [lanes, heads, capacity, width] = cache.meta.shape().dims();
+    let number = lanes * heads * width;
+    launch!(
+        adopt_kernel,
+        cache,
+        units(&cache, number),
+        [cache],
+        capacity,
+        width,
+        start,
+        tokens,
+        rows,
+        row,
+        number,
+        element(cache.dtype),
+    );
+    tensor(cache)
+}
 
-    fn cube_norm(x: CubeTensor, weight: CubeTensor, epsilon: f32, format: DType) -> CubeTensor {
-        norm(x, None, weight, epsilon, format).1
-    }
+/// See [`refresh`](super::ops::refresh).
+pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int> {
+    let (old, new) = (integers(old), integers(new));
+    let number = new.meta.shape().num_elements();
+    launch!(refresh_kernel, old, units(&old, number), [new, old], number);
+    Tensor::from_primitive::<Cube>(old)
+}
 
-    fn cube_rotate(
-        projected: CubeTensor,
-        delta: CubeTensor,
-        adapted: bool,
-        bias: CubeTensor,
-        angles: CubeTensor,
-        numbers: CubeTensor,
-        at: usize,
-        heads: Heads,
-        own: Own,
-        group_rows: usize,
-        cache: CubeTensor,
-    ) -> (CubeTensor, CubeTensor) {
-        let (Heads { queries, keys, width }, Own { lanes, start, places }) = (heads, own);
-        let (projected, stride) = by_rows(projected);
-        let rows = projected.meta.shape()[0];
-        let bias = into_contiguous(bias);
-        let (delta, delta_stride) = if adapted { by_rows(delta) } else { (delta, 0) };
-        // A new cache may have gaps. After its first pass it has none and is written in place.
-        let cache = into_contiguous(cache);
-        let capacity = cache.meta.shape()[2];
-        let query = empty(&projected, [lanes, keys, queries / keys * places, width], cache.dtype);
-        let pairs = lanes * places * (queries + 2 * keys) * width / 2;
-        let (count, dim) = units(&projected, pairs);
-        launch!(
-            rotate_kernel,
-            projected,
-            (count, dim),
-            [projected, delta, bias, into_contiguous(angles), into_contiguous(numbers), query, cache],
-            at,
-            group_rows,
-            rows / lanes,
-            stride,
-            delta_stride,
-            start,
-            places,
-            queries,
-            keys,
-            width,
-            capacity,
-            heads.scale(),
-            pairs,
-            adapted,
-            [element(projected.dtype), element(cache.dtype)],
-        );
-        (query, cache)
-    }
+/// See [`gate`](super::ops::gate).
+pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
+    let Summands { frozen, stride, delta, delta_stride, adapted } = both.into();
+    let [rows, width] = frozen.meta.shape().dims();
+    let out = empty(&frozen, [rows, width / 2], format);
+    launch!(
+        gate_kernel,
+        frozen,
+        units(&frozen, rows * width / 2),
+        [frozen, delta, out],
+        stride,
+        delta_stride,
+        width / 2,
+        rows * width / 2,
+        adapted,
+        [element(frozen.dtype), element(format)],
+    );
+    tensor(out)
+}
 
-    fn cube_attend(
-        queries: CubeTensor,
-        cache: CubeTensor,
-        numbers: CubeTensor,
-        at: usize,
-        room: usize,
-        heads: Heads,
-        lanes: usize,
-        sight: Sight,
-        format: DType,
-    ) -> CubeTensor {
-        if decodes(&queries.client, heads, lanes, sight.places) {
-            return decode_attention(queries, cache, (numbers, at), room, heads, lanes, sight, format);
-        }
-        let part = |from: usize| {
-            let part = [0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width];
-            Self::float_slice(cache.clone(), &part.map(Slice::from))
-        };
-        let keys = Self::float_swap_dims(part(0), 2, 3);
-        let weights = Self::cube_softmax(product(queries, keys, DType::F32), sight, cache.dtype);
-        let mixed = product(weights, part(heads.keys), DType::F32);
-        Self::cube_by_place(mixed, heads, lanes, sight.places, format)
-    }
+/// See [`read`](super::ops::read).
+pub(super) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
+    let targets = into_contiguous(integers(targets.cast(IntDType::I32)));
+    let (logits, stride) = by_rows(floats(logits));
+    let [rows, vocabulary] = logits.meta.shape().dims();
+    let out = empty(&logits, [rows, 2], DType::F32);
+    let (count, dim, units) = cubes(&logits, rows);
+    launch!(read_kernel, logits, (count, dim), [logits, targets, out], rows, stride, vocabulary, units, element(logits.dtype));
+    tensor(out)
+}
 
-    fn cube_softmax(scores: CubeTensor, sight: Sight, format: DType) -> CubeTensor {
-        let (scores, stride) = by_rows(scores);
-        let [lanes, heads, queries, columns] = scores.meta.shape().dims();
-        let out = empty(&scores, [lanes, heads, queries, columns], format);
-        let rows = lanes * heads * queries;
-        let (count, dim, units) = cubes(&scores, rows);
-        launch!(
-            softmax_kernel,
-            scores,
-            (count, dim),
-            [scores, out],
-            rows,
-            stride,
-            columns,
-            sight.places,
-            sight.shared,
-            sight.earlier,
-            sight.rows,
-            units,
-            element(format),
-        );
-        out
-    }
+/// See [`argmax`](super::ops::argmax).
+pub(super) fn argmax(logits: Tensor<2>) -> Tensor<2> {
+    let (logits, stride) = by_rows(floats(logits));
+    let [rows, vocabulary] = logits.meta.shape().dims();
+    let out = empty(&logits, [rows, 2], DType::F32);
+    let (count, dim, units) = cubes(&logits, rows);
+    launch!(argmax_kernel, logits, (count, dim), [logits, out], rows, stride, vocabulary, units, element(logits.dtype));
+    tensor(out)
+}
 
-    fn cube_by_place(mixed: CubeTensor, heads: Heads, lanes: usize, places: usize, format: DType) -> CubeTensor {
-        let (mixed, stride) = by_rows(mixed);
-        let out = empty(&mixed, [lanes * places, heads.queries * heads.width], format);
-        let number = lanes * places * heads.queries * heads.width;
-        let (count, dim) = units(&mixed, number);
-        launch!(
-            by_place_kernel,
-            mixed,
-            (count, dim),
-            [mixed, out],
-            stride,
-            heads.queries,
-            places,
-            heads.width,
-            number,
-            element(format),
-        );
-        out
-    }
-
-    fn cube_adopt(cache: CubeTensor, start: usize, tokens: usize, rows: usize, row: usize) -> CubeTensor {
-        let cache = into_contiguous(cache);
-        let [lanes, heads, capacity, width] = cache.meta.shape().dims();
-        let number = lanes * heads * width;
-        let (count, dim) = units(&cache, number);
-        launch!(
-            adopt_kernel,
-            cache,
-            (count, dim),
-            [cache],
-            capacity,
-            width,
-            start,
-            tokens,
-            rows,
-            row,
-            number,
-            element(cache.dtype),
-        );
-        cache
-    }
-
-    fn cube_refresh(old: CubeTensor, new: CubeTensor) -> CubeTensor {
-        let number = new.meta.shape().num_elements();
-        let (count, dim) = units(&old, number);
-        launch!(refresh_kernel, old, (count, dim), [new, old], number);
-        old
-    }
-
-    fn cube_gate(both: CubeTensor, delta: CubeTensor, adapted: bool, format: DType) -> CubeTensor {
-        let (both, stride) = by_rows(both);
-        let [rows, width] = both.meta.shape().dims();
-        let out = empty(&both, [rows, width / 2], format);
-        let (delta, delta_stride) = by_rows(delta);
-        let (count, dim) = units(&both, rows * width / 2);
-        launch!(
-            gate_kernel,
-            both,
-            (count, dim),
-            [both, delta, out],
-            stride,
-            delta_stride,
-            width / 2,
-            rows * width / 2,
-            adapted,
-            [element(both.dtype), element(format)],
-        );
-        out
-    }
-
-    fn cube_spread(low: CubeTensor, second: CubeTensor, widths: Vec<usize>) -> CubeTensor {
-        spread(low, second, &widths)
-    }
-
-    fn cube_read(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
-        let (logits, stride) = by_rows(logits);
-        let [rows, vocabulary] = logits.meta.shape().dims();
-        let out = empty(&logits, [rows, 2], DType::F32);
-        let (count, dim, units) = cubes(&logits, rows);
-        launch!(
-            read_kernel,
-            logits,
-            (count, dim),
-            [logits, into_contiguous(targets), out],
-            rows,
-            stride,
-            vocabulary,
-            units,
-            element(logits.dtype),
-        );
-        out
-    }
-
-    fn cube_argmax(logits: CubeTensor) -> CubeTensor {
-        let (logits, stride) = by_rows(logits);
-        let [rows, vocabulary] = logits.meta.shape().dims();
-        let out = empty(&logits, [rows, 2], DType::F32);
-        let (count, dim, units) = cubes(&logits, rows);
-        launch!(argmax_kernel, logits, (count, dim), [logits, out], rows, stride, vocabulary, units, element(logits.dtype),);
-        out
-    }
-
-    fn cube_outline(logits: CubeTensor, rate: f32) -> CubeTensor {
-        let logits = into_contiguous(logits);
-        let [rows, blocks, block] = logits.meta.shape().dims();
-        let parts = if rate == 1.0 { 2 } else { 3 };
-        let out = empty(&logits, [rows, parts * blocks], DType::F32);
-        let (count, dim) = units(&logits, rows * blocks);
-        launch!(
-            outline_kernel,
-            logits,
-            (count, dim),
-            [logits, out],
-            blocks,
-            block,
-            rate,
-            rows * blocks,
-            parts,
-            element(logits.dtype),
-        );
-        out
-    }
+/// See [`outline`](super::ops::outline).
+pub(super) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
+    let logits = into_contiguous(floats(logits));
+    let [rows, blocks, block] = logits.meta.shape().dims();
+    let parts = if rate == 1.0 { 2 } else { 3 };
+    let out = empty(&logits, [rows, parts * blocks], DType::F32);
+    let count = rows * blocks;
+    launch!(
+        outline_kernel,
+        logits,
+        units(&logits, count),
+        [logits, out],
+        blocks,
+        block,
+        rate,
+        count,
+        parts,
+        element(logits.dtype),
+    );
+    tensor(out)
 }

@@ -1,4 +1,5 @@
-use burn::tensor::DType;
+use burn::tensor::{DType, Tensor};
+use burn_cubecl::kernel::cast;
 use burn_cubecl::kernel::matmul::init_matmul_output;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -10,14 +11,32 @@ use cubek::matmul::routine::BlueprintStrategy;
 use cubek::std::InputBinding;
 
 use super::kernels::products::{Spread, parts_of_sum, rows_kernel, spread_kernel};
-use super::{FEW, LINE, UNITS, begins_at, by_rows, element, empty, launch};
+use super::{FEW, LINE, UNITS, begins_at, by_rows, element, empty, floats, launch, tensor};
+use crate::lora::LaneDelta;
+
+/// See [`multiply`](crate::decoder::gpu::ops::multiply) and, if `whole`,
+/// [`multiply_whole`](crate::decoder::gpu::ops::multiply_whole).
+pub(in crate::decoder::gpu) fn multiply(x: &Tensor<2>, weight: &Tensor<2>, whole: bool) -> Tensor<2> {
+    let (x, weight) = (floats(x.clone()), floats(weight.clone()));
+    let out = few_rows(&x, &weight, whole).unwrap_or_else(|| {
+        let (rows, entry) = (x.meta.shape()[0], weight.dtype);
+        let format = if whole || rows <= FEW { DType::F32 } else { entry };
+        product_in(if x.dtype == entry { x } else { cast(x, entry) }, weight, format)
+    });
+    tensor(out)
+}
+
+/// See [`product`](crate::decoder::gpu::ops::product).
+pub(in crate::decoder::gpu) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+    tensor(product_in(floats(a), floats(b), DType::F32))
+}
 
 /// Computes a product in `format`, with sums in f32.
 ///
 /// The formats, the layout and the device select the kernel, so that equal numbers give equal bits
 /// and a run compiles few kernels. Burn would compile and time some twenty-five per shape, which
 /// takes minutes on an H200.
-pub(super) fn product(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
+fn product_in(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
     let out = init_matmul_output(&a, &b, format);
     let strategies = strategies(&a, &b);
     let client = a.client.clone();
@@ -82,7 +101,7 @@ fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
 
 /// Computes `x·W` with [`rows_kernel`], x rounded to the format of W if `rounded`; `None` if the
 /// kernel does not support the shapes.
-pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor, rounded: bool) -> Option<CubeTensor> {
+fn few_rows(x: &CubeTensor, weight: &CubeTensor, rounded: bool) -> Option<CubeTensor> {
     let [rows, depth] = x.meta.shape().dims();
     let [_, columns] = weight.meta.shape().dims();
     let span = span(rows, columns);
@@ -122,10 +141,11 @@ pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor, rounded: bool) -> Op
 
 /// Runs [`spread_kernel`]: rows `[G, S, M, P·r]`, the products with the first matrices, times the
 /// second matrices `[G, r, Σ out]`: `[G·M, Σ out]`.
-pub(super) fn spread(low: CubeTensor, second: CubeTensor, widths: &[usize]) -> CubeTensor {
+pub(in crate::decoder::gpu) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
     /// Units of a cube.
     const UNITS: usize = 128;
-    let ((low, low_stride), (second, stride)) = (by_rows(low), by_rows(second));
+    let (second, widths) = delta.second();
+    let ((low, low_stride), (second, stride)) = (by_rows(floats(low)), by_rows(floats(second.clone())));
     let [lanes, pieces, rows, _] = low.meta.shape().dims();
     let [_, rank, columns] = second.meta.shape().dims();
     let [one, two, three] = std::array::from_fn(|part| widths.get(part).copied().unwrap_or(0));
@@ -152,5 +172,5 @@ pub(super) fn spread(low: CubeTensor, second: CubeTensor, widths: &[usize]) -> C
         columns,
         shape,
     );
-    out
+    tensor(out)
 }
