@@ -63,13 +63,13 @@ pub(super) trait Engine: EngineProperties + Sized + 'static {
     /// If an adapter was made for another shape. The error names the adapter by its lane.
     fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Self::Seats, AdapterError>;
 
-    /// Returns the key of a pass over `rows`. Passes with equal keys can be joined.
-    fn forward_key(&self, rows: &Rows<'_, Self>, states: bool) -> PassKey;
+    /// Returns the key of a pass over a group. Passes with equal keys can be joined.
+    fn forward_key(&self, group: &Group<'_, Self>, states: bool) -> PassKey;
     /// Reads groups of rows with equal keys. Returns the states of each group, which are empty if
     /// `states` is false.
     ///
     /// `joined` is true if the pass may include groups of other threads.
-    fn forward(&self, groups: Vec<Rows<'_, Self>>, states: bool, joined: bool) -> Vec<Self::States>;
+    fn forward(&self, groups: Vec<Group<'_, Self>>, states: bool, joined: bool) -> Vec<Self::States>;
     /// Returns the key of a pass that computes logits under `seats`. Passes with equal keys can be
     /// joined.
     fn logits_key(&self, seats: &Self::Seats) -> PassKey;
@@ -165,13 +165,25 @@ pub struct Formats {
 }
 
 /// Rows of tokens to read in every lane, and the caches that they continue.
-pub(super) struct Rows<'a, E: Engine> {
+pub(super) struct Group<'a, E: Engine> {
     /// The tokens of each row.
-    pub(super) tokens: Vec<&'a [TokenId]>,
+    pub(super) rows: Vec<&'a [TokenId]>,
     /// The adapters of the lanes.
     pub(super) seats: &'a E::Seats,
     /// The caches that the pass reads and writes.
     pub(super) cache: Cache<&'a mut E::Prefix, &'a mut E::Suffix>,
+}
+
+impl<E: Engine> Group<'_, E> {
+    /// Returns the number of tokens of the longest row.
+    pub(super) fn width(&self) -> usize {
+        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
+    }
+
+    /// Returns the number of tokens in all lanes.
+    pub(super) fn positions(&self) -> usize {
+        self.cache.prefix.lanes() * self.rows.iter().map(|row| row.len()).sum::<usize>()
+    }
 }
 
 /// The caches of a pass.
@@ -184,11 +196,11 @@ pub(crate) struct Cache<P, S> {
     pub(crate) suffix: Option<S>,
 }
 
-/// Rows to read, as a job for the [`Scheduler`].
+/// A group to read, as a job for the [`Scheduler`].
 struct Forward<'a, E: Engine> {
     engine: &'a E,
     /// Taken when the job runs.
-    rows: Option<Rows<'a, E>>,
+    group: Option<Group<'a, E>>,
     states: bool,
     joined: bool,
     out: Option<E::States>,
@@ -201,8 +213,8 @@ unsafe impl<E: Engine> Job for Forward<'_, E> {
     fn run(jobs: &mut [&mut Self]) {
         let Some(Forward { engine, states, joined, .. }) = jobs.first().map(|job| &**job) else { return };
         let (engine, states, joined) = (*engine, *states, *joined);
-        let rows = jobs.iter_mut().filter_map(|job| job.rows.take()).collect();
-        let out = engine.forward(rows, states, joined);
+        let groups = jobs.iter_mut().filter_map(|job| job.group.take()).collect();
+        let out = engine.forward(groups, states, joined);
         jobs.iter_mut().zip(out).for_each(|(job, states)| job.out = Some(states));
     }
 }
@@ -238,7 +250,7 @@ pub(super) trait AnyEngine: EngineProperties {
     fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<dyn Any + Send + Sync>, AdapterError>;
     fn forward(
         &self,
-        tokens: Vec<&[TokenId]>,
+        rows: Vec<&[TokenId]>,
         seats: &dyn Any,
         cache: Cache<&mut dyn AnyPrefix, &mut dyn SuffixCache>,
         states: bool,
@@ -312,7 +324,7 @@ impl<E: Engine> AnyEngine for E {
 
     fn forward(
         &self,
-        tokens: Vec<&[TokenId]>,
+        rows: Vec<&[TokenId]>,
         seats: &dyn Any,
         cache: Cache<&mut dyn AnyPrefix, &mut dyn SuffixCache>,
         states: bool,
@@ -320,12 +332,9 @@ impl<E: Engine> AnyEngine for E {
     ) -> Box<dyn Any + Send> {
         let cache: Cache<&mut E::Prefix, &mut E::Suffix> =
             Cache { prefix: of_mut(cache.prefix), suffix: cache.suffix.map(|suffix| of_mut(suffix)) };
-        let lanes = cache.prefix.lanes();
-        let positions = lanes * tokens.iter().map(|row| row.len()).sum::<usize>();
-        let rows = Rows { tokens, seats: of(seats), cache };
-        let key = self.forward_key(&rows, states);
-        let joined = scheduler.is_some();
-        let mut job = Forward { engine: self, rows: Some(rows), states, joined, out: None };
+        let group = Group { rows, seats: of(seats), cache };
+        let (key, positions) = (self.forward_key(&group, states), group.positions());
+        let mut job = Forward { engine: self, group: Some(group), states, joined: scheduler.is_some(), out: None };
         Scheduler::run(scheduler, self, key, positions, &mut job);
         Box::new(job.out.expect("an engine returns the states of every group"))
     }

@@ -14,7 +14,7 @@ use super::pace::Pace;
 use super::plan::Places;
 use super::{CpuEngine, EmbeddingTable, PackedLayer};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{Engine, EngineProperties, Formats, Rows};
+use crate::decoder::engine::{Engine, EngineProperties, Formats, Group};
 use crate::decoder::logits::{HostLogits, Logits};
 use crate::decoder::scheduler::PassKey;
 use crate::device::DeviceFailure;
@@ -83,12 +83,12 @@ impl Engine for CpuEngine {
         lanes.iter().enumerate().map(pack).collect()
     }
 
-    fn forward_key(&self, rows: &Rows<'_, Self>, states: bool) -> PassKey {
-        let reads = Pace::of_rows(&rows.tokens) == Pace::Read;
+    fn forward_key(&self, group: &Group<'_, Self>, states: bool) -> PassKey {
+        let reads = group.pace() == Pace::Read;
         PassKey { seats: 0, kind: 2 * usize::from(reads) + usize::from(states) }
     }
 
-    fn forward(&self, mut groups: Vec<Rows<'_, Self>>, states: bool, _joined: bool) -> Vec<States> {
+    fn forward(&self, mut groups: Vec<Group<'_, Self>>, states: bool, _joined: bool) -> Vec<States> {
         self.forward_all(&mut groups, states).into_iter().map(|(grid, places)| States { grid, places }).collect()
     }
 

@@ -41,10 +41,11 @@ use halves::{PairProducts, Rounded};
 use int8::Quantized;
 use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
 use pace::Pace;
-use plan::{Group, Lanes, Places, Plan, Seats};
+use plan::{Lanes, Places, Plan, Seats};
 use rope::Rotations;
 use terms::{THREE, TWO, Terms};
 
+use super::engine::Group;
 use crate::config::Qwen2Config;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::{LoraAdapter, Target};
@@ -308,7 +309,7 @@ impl CpuEngine {
     /// its lanes and the place of each token in a lane.
     ///
     /// Without `states`, the last layer stops after keys and values, and the states are empty.
-    pub(super) fn forward(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
+    pub(super) fn forward(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<(Grid, Places)> {
         let config = &self.config;
         let plan = Plan::new(groups);
         let lanes = &plan.lanes;
@@ -372,7 +373,7 @@ impl CpuEngine {
     }
 
     /// Runs [`forward`](Self::forward) over groups of one pace, in as few passes as are efficient.
-    pub(super) fn forward_all(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
+    pub(super) fn forward_all(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<(Grid, Places)> {
         let mut all = Vec::with_capacity(groups.len());
         let mut rest = groups;
         while !rest.is_empty() {

@@ -8,7 +8,7 @@ use super::CpuEngine;
 use super::adapter::PackedAdapter;
 use super::kv::{Block, KvCache};
 use super::pace::Pace;
-use crate::decoder::engine::{Cache, Rows};
+use crate::decoder::engine::{Cache, Group};
 
 /// The adapter of each lane; none is the backbone.
 pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
@@ -50,23 +50,11 @@ pub(crate) struct Keys<'a> {
     pub(crate) own: &'a mut [Block],
 }
 
-/// Rows that are read in every lane of one cache.
-pub(super) type Group<'a> = Rows<'a, CpuEngine>;
-
-impl Group<'_> {
+impl Group<'_, CpuEngine> {
     /// Returns the pace of the rows. All groups of a pass have the same pace, so that the results
     /// of a row do not depend on other rows.
     pub(crate) fn pace(&self) -> Pace {
-        Pace::of_rows(&self.tokens)
-    }
-
-    /// Returns the number of tokens in all lanes. Tokens that rows share are counted once per row.
-    pub(crate) fn positions(&self) -> usize {
-        self.seats.len() * self.tokens.iter().map(|row| row.len()).sum::<usize>()
-    }
-
-    fn longest(&self) -> usize {
-        self.tokens.iter().map(|row| row.len()).max().unwrap_or(0)
+        Pace::of_rows(&self.rows)
     }
 }
 
@@ -144,7 +132,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(groups: &[Group<'_>]) -> Self {
+    pub(super) fn new(groups: &[Group<'_, CpuEngine>]) -> Self {
         let mut plan = Self {
             tokens: Vec::new(),
             lanes: Lanes::default(),
@@ -158,17 +146,17 @@ impl Plan {
         for (index, group) in groups.iter().enumerate() {
             let [shared, earlier] = group.cache.lengths();
             let position = shared + earlier;
-            let longest = group.longest();
+            let longest = group.width();
             // Rows of a non-empty suffix differ already, and sharing a single token is not worth
             // its cost.
-            let places = Places::new(&group.tokens, earlier == 0 && longest > 1);
+            let places = Places::new(&group.rows, earlier == 0 && longest > 1);
             plan.reach = plan.reach.max(position + longest);
             for lane in 0..group.seats.len() {
                 let first = plan.tokens.len();
-                for (row, tokens) in group.tokens.iter().enumerate() {
+                for (row, tokens) in group.rows.iter().enumerate() {
                     let known = places.known[row];
                     plan.tokens.extend_from_slice(&tokens[known..]);
-                    let own = lane * group.tokens.len() + row;
+                    let own = lane * group.rows.len() + row;
                     plan.spans.push(Span { group: index, lane, row, own, first, position, earlier, length: tokens.len(), known });
                 }
                 plan.lanes.ends.push(plan.tokens.len());
@@ -186,9 +174,9 @@ impl Plan {
 
     /// Adds the tokens that every layer has appended to the lengths of the caches. Every row counts
     /// as the longest, since rows of different lengths are not extended again.
-    pub(super) fn advance(groups: &mut [Group<'_>]) {
+    pub(super) fn advance(groups: &mut [Group<'_, CpuEngine>]) {
         for group in groups {
-            let longest = group.longest();
+            let longest = group.width();
             group.cache.advance(longest);
         }
     }

@@ -8,12 +8,12 @@ use sk_core::TokenId;
 use super::attention::{Pass, heads};
 use super::blocks::read;
 use super::cache::{Prefix, Suffix};
-use super::group::{Cache, Group, advance};
+use super::group::advance;
 use super::layer::Layer;
 use super::recording::{Key, Recording};
 use super::{GpuEngine, Stacked, ops};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{Engine, EngineProperties, Formats, Rows};
+use crate::decoder::engine::{Cache, Engine, EngineProperties, Formats, Group};
 use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
 use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
@@ -40,17 +40,11 @@ pub(crate) struct States {
 
 /// The adapters of the lanes in one stack, or `None` for a single lane without an adapter.
 #[derive(Debug)]
-pub(crate) struct Seats(Option<Arc<AdapterStack>>);
+pub(crate) struct Seats(pub(super) Option<Arc<AdapterStack>>);
 
 impl Seats {
-    fn lanes(&self) -> Lanes<'_> {
+    pub(super) fn lanes(&self) -> Lanes<'_> {
         self.0.as_deref().map_or(Lanes::backbone(), Lanes::of)
-    }
-}
-
-impl<'a> From<Rows<'a, GpuEngine>> for Group<'a> {
-    fn from(rows: Rows<'a, GpuEngine>) -> Self {
-        Self { rows: rows.tokens, cache: rows.cache }
     }
 }
 
@@ -106,18 +100,17 @@ impl Engine for GpuEngine {
         self.stack(lanes).map(|stack| Seats(Some(stack)))
     }
 
-    fn forward_key(&self, rows: &Rows<'_, Self>, _states: bool) -> PassKey {
-        PassKey { seats: rows.seats.lanes().address(), kind: 0 }
+    fn forward_key(&self, group: &Group<'_, Self>, _states: bool) -> PassKey {
+        self.logits_key(group.seats)
     }
 
-    fn forward(&self, groups: Vec<Rows<'_, Self>>, _states: bool, joined: bool) -> Vec<States> {
-        let Some(lanes) = groups.first().map(|rows| rows.seats.lanes()) else { return Vec::new() };
-        let counts: Vec<usize> = groups.iter().map(|rows| rows.tokens.len()).collect();
-        let mut groups: Vec<Group<'_>> = groups.into_iter().map(Group::from).collect();
-        let values = if !joined && groups.len() == 1 && groups[0].is_step() {
-            groups.drain(..).map(|group| self.repeat(group, lanes)).collect()
+    fn forward(&self, mut groups: Vec<Group<'_, Self>>, _states: bool, joined: bool) -> Vec<States> {
+        let counts: Vec<usize> = groups.iter().map(|group| group.rows.len()).collect();
+        // In decoding, every row reads one token.
+        let values = if !joined && groups.len() == 1 && groups[0].width() == 1 {
+            groups.into_iter().map(|group| self.repeat(group)).collect()
         } else {
-            self.forward_all(&mut groups, lanes)
+            self.forward_all(&mut groups)
         };
         values.into_iter().zip(counts).map(|(values, rows)| States { values, rows }).collect()
     }
@@ -216,8 +209,9 @@ impl GpuEngine {
     /// # Panics
     ///
     /// As [`forward_all`](Self::forward_all).
-    pub(crate) fn repeat(&self, group: Group<'_>, lanes: Lanes<'_>) -> Tensor<2> {
+    pub(crate) fn repeat(&self, group: Group<'_, Self>) -> Tensor<2> {
         arrive(&self.embedding.device());
+        let lanes = group.seats.lanes();
         let groups = &mut [group];
         let [group] = groups;
         let key = Key::new(group.rows.len(), self.number, lanes.number());
@@ -225,7 +219,7 @@ impl GpuEngine {
         if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
             || !group.cache.prefix.repeats.is_due(key)
         {
-            return self.forward_all(groups, lanes).remove(0);
+            return self.forward_all(groups).remove(0);
         }
         let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
         let room = group.cache.prefix.make_room(sight.keys() - sight.places, sight.places);
@@ -234,14 +228,14 @@ impl GpuEngine {
             return states;
         }
         let recording = quietly(|| {
-            let can = *self.records.get_or_init(|| self.rehearse(sight.rows, lanes));
+            let can = *self.records.get_or_init(|| self.rehearse(sight.rows, groups[0].seats));
             can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
         });
         let [group] = groups;
         let repeats = &mut group.cache.prefix.repeats;
         repeats.keep(recording.flatten());
         match repeats.replay(&numbers) {
-            None => self.forward_all(groups, lanes).remove(0),
+            None => self.forward_all(groups).remove(0),
             Some(states) => {
                 advance(groups);
                 states
@@ -250,44 +244,38 @@ impl GpuEngine {
     }
 
     /// Records a pass over groups whose caches have room for `room` tokens.
-    fn record(&self, numbers: &Tensor<1, Int>, room: usize, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Option<Recording> {
-        let angles = self.angles(room);
+    fn record(
+        &self,
+        numbers: &Tensor<1, Int>,
+        room: usize,
+        groups: &mut [Group<'_, Self>],
+        lanes: Lanes<'_>,
+    ) -> Option<Recording> {
+        let (heads, angles) = (heads(&self.config), self.angles(room));
         Recording::new(numbers, |numbers| {
-            let pass = Pass::new(&self.config, lanes.count(), groups, numbers.clone(), angles.clone(), Some(room));
-            self.read(&pass, groups, lanes)
+            let pass = Pass { lanes, heads, numbers: numbers.clone(), angles: angles.clone(), room: Some(room) };
+            self.read(&pass, groups)
         })
     }
 
     /// Returns whether the device replays a recorded pass correctly. Tries it with `rows` rows on
     /// temporary caches.
-    fn rehearse(&self, rows: usize, lanes: Lanes<'_>) -> bool {
-        let [first, second] = [0, 1].map(|token| vec![[token as TokenId]; rows]);
-        let room = rows.next_power_of_two();
+    fn rehearse(&self, rows: usize, seats: &Seats) -> bool {
+        let (lanes, room) = (seats.lanes(), rows.next_power_of_two());
         let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), Suffix::new(rows));
-        let mut group = |rows: &[[TokenId; 1]], work: &mut dyn FnMut(&mut [Group<'_>]) -> Option<Tensor<2>>| {
-            let cache = Cache { prefix: &mut prefix, suffix: Some(&mut suffix) };
-            work(&mut [Group { rows: rows.iter().map(<[TokenId; 1]>::as_slice).collect(), cache }])
-        };
-        let mut recording = None;
-        let _ = group(&first, &mut |groups| {
-            recording = self.record(&self.tell(groups, lanes), room, groups, lanes);
-            None
-        });
-        let Some(mut recording) = recording else { return false };
-        let replayed = group(&second, &mut |groups| {
-            // SAFETY: the cache still exists, nothing has happened since the recording, and this is
-            // its thread.
-            unsafe { recording.replay(&self.tell(groups, lanes)) }.ok()
-        });
-        let expected = group(&second, &mut |groups| {
-            let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(room), None);
-            Some(self.read(&pass, groups, lanes))
-        });
-        let bits = |states: Option<Tensor<2>>| {
-            let values = states?.try_into_vec_as::<f32>().ok()?;
+        let cache = Cache { prefix: &mut prefix, suffix: Some(&mut suffix) };
+        let groups = &mut [Group { rows: vec![&[0][..]; rows], seats, cache }];
+        let Some(mut recording) = self.record(&self.tell(groups, lanes), room, groups, lanes) else { return false };
+        groups[0].rows = vec![&[1]; rows];
+        // SAFETY: the cache still exists, nothing has happened since the recording, and this is its
+        // thread.
+        let replayed = unsafe { recording.replay(&self.tell(groups, lanes)) };
+        let expected = self.forward_all(groups).remove(0);
+        let bits = |states: Tensor<2>| {
+            let values = states.try_into_vec_as::<f32>().ok()?;
             Some(values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
-        let (replayed, expected) = (bits(replayed), bits(expected));
+        let (replayed, expected) = (replayed.ok().and_then(bits), bits(expected));
         replayed.is_some() && replayed == expected
     }
 }

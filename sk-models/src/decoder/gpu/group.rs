@@ -1,35 +1,13 @@
 //! The groups of rows of a pass, and how their hidden states are joined within each lane.
 
 use burn::tensor::Tensor;
-use sk_core::TokenId;
 
-use super::cache::{Prefix, Suffix};
+use super::GpuEngine;
 use super::shape::Sight;
-use crate::decoder::engine::{self, Sequences, SuffixCache};
+use crate::decoder::engine::{Group, Sequences, SuffixCache};
 
-/// Rows to read in every lane of one prefix.
-#[derive(Debug)]
-pub(crate) struct Group<'a> {
-    /// The tokens of each row. Short rows are padded to the longest.
-    pub(crate) rows: Vec<&'a [TokenId]>,
-    pub(super) cache: Cache<'a>,
-}
-
-/// The caches that a group reads and extends.
-pub(super) type Cache<'a> = engine::Cache<&'a mut Prefix, &'a mut Suffix>;
-
-impl Group<'_> {
-    /// Returns whether the longest row reads one token, as in decoding.
-    pub(crate) fn is_step(&self) -> bool {
-        self.width() == 1
-    }
-
-    /// Returns the number of tokens of the longest row.
-    pub(super) fn width(&self) -> usize {
-        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
-    }
-
-    /// Returns the number of places in each lane.
+impl Group<'_, GpuEngine> {
+    /// Returns the number of places in each lane. Short rows are padded to the longest.
     pub(super) fn places(&self) -> usize {
         self.width() * self.rows.len()
     }
@@ -42,7 +20,7 @@ impl Group<'_> {
 }
 
 /// Adds the tokens of a finished pass to the lengths of the caches.
-pub(super) fn advance(groups: &mut [Group<'_>]) {
+pub(super) fn advance(groups: &mut [Group<'_, GpuEngine>]) {
     for group in groups {
         let tokens = group.width();
         match &mut group.cache.suffix {

@@ -1,12 +1,13 @@
 use burn::module::Param;
 use burn::tensor::Tensor;
 
+use super::GpuEngine;
 use super::attention::{Pass, attend};
-use super::group::Group;
 use super::ops::{Changed, add_norm, gate, multiply, product, spread};
 use crate::config::Qwen2Config;
+use crate::decoder::engine::Group;
 use crate::device::settled;
-use crate::lora::{LaneDelta, LayerDeltas, Reads};
+use crate::lora::{LaneDelta, Reads};
 use crate::model::{self, Norm, Projection};
 
 /// One decoder layer.
@@ -64,10 +65,10 @@ impl Layer {
         &self,
         (x, change): (Tensor<2>, Option<Changed>),
         index: usize,
-        pass: &Pass,
-        groups: &mut [Group<'_>],
-        deltas: Option<&LayerDeltas>,
+        pass: &Pass<'_>,
+        groups: &mut [Group<'_, GpuEngine>],
     ) -> (Tensor<2>, Changed) {
+        let deltas = pass.lanes.layer(index);
         let change_of = |reads, x: &Tensor<2>| low_rank(deltas.and_then(|deltas| deltas.of(reads)), x);
         // If there are adapters, states are not rounded for them.
         let format = if deltas.is_some() { x.dtype() } else { self.down.dtype() };

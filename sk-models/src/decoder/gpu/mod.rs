@@ -27,14 +27,15 @@ use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
 
+use super::engine::Group;
 use crate::config::Qwen2Config;
 use crate::device::{arrive, settled};
 use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::Norm;
 use crate::model::parts::Parts;
-use attention::{Pass, numbers};
+use attention::{Pass, heads, numbers};
 use cache::Prefix;
-use group::{Group, advance, join_lanes, split_lanes};
+use group::{advance, join_lanes, split_lanes};
 use layer::{Layer, by_columns, low_rank};
 use ops::{multiply_whole, product};
 
@@ -121,19 +122,20 @@ impl GpuEngine {
     /// # Panics
     ///
     /// If a prefix has another number of lanes.
-    pub(crate) fn forward_all(&self, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
+    pub(crate) fn forward_all(&self, groups: &mut [Group<'_, Self>]) -> Vec<Tensor<2>> {
+        let Some(lanes) = groups.first().map(|group| group.seats.lanes()) else { return Vec::new() };
         arrive(&self.embedding.device());
         groups.iter_mut().for_each(|group| group.cache.prefix.repeats.meet());
         let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
-        let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(positions), None);
-        let states = self.read(&pass, groups, lanes);
+        let (numbers, angles) = (self.tell(groups, lanes), self.angles(positions));
+        let states = self.read(&Pass { lanes, heads: heads(&self.config), numbers, angles, room: None }, groups);
         advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
         split_lanes(states, lanes.count(), &places)
     }
 
     /// Copies the tokens and positions of a pass to the device.
-    fn tell(&self, groups: &[Group<'_>], lanes: Lanes<'_>) -> Tensor<1, Int> {
+    fn tell(&self, groups: &[Group<'_, Self>], lanes: Lanes<'_>) -> Tensor<1, Int> {
         Tensor::from_data(&numbers(groups, lanes.count())[..], (&self.embedding.device(), DType::I32))
     }
 
@@ -148,17 +150,17 @@ impl GpuEngine {
     }
 
     /// Returns the states of a pass, `[G·M, H]`.
-    fn read(&self, pass: &Pass, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Tensor<2> {
-        let tokens = pass.tokens();
-        let [count, total] = tokens.dims();
+    fn read(&self, pass: &Pass<'_>, groups: &mut [Group<'_, Self>]) -> Tensor<2> {
+        let (count, total) = (pass.lanes.count(), groups.iter().map(Group::places).sum::<usize>());
+        let tokens = pass.numbers.clone().narrow(0, 0, count * total).reshape([count, total]);
         let x = embedding(self.embedding.clone(), tokens.clone()).reshape([count * total, self.config.hidden_size]);
         let mut x = x.cast(self.state_format());
-        if let Some(delta) = lanes.embedding(tokens, product) {
+        if let Some(delta) = pass.lanes.embedding(tokens, product) {
             x = x + delta;
         }
         let mut change = None;
         for (index, layer) in self.layers.iter().enumerate() {
-            let next = layer.forward((x, change), index, pass, groups, lanes.layer(index));
+            let next = layer.forward((x, change), index, pass, groups);
             (x, change) = (next.0, Some(next.1));
         }
         ops::add_norm(x, change, &self.norm, self.state_format()).1

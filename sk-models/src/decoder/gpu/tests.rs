@@ -1,10 +1,12 @@
+use std::sync::Arc;
+
 use burn::module::{Module, ModuleMapper, Param};
 use sk_core::TokenId;
 
 use super::cache::Suffix;
-use super::group::Cache;
+use super::engine::Seats;
 use super::*;
-use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
+use crate::decoder::engine::{Cache, PrefixCache, Sequences, SuffixCache};
 use crate::lora::LowRank;
 use crate::model::Qwen2;
 use crate::model::parts::Apart;
@@ -92,12 +94,21 @@ fn line(of: &Tensor<2>, row: usize) -> Tensor<2> {
     of.clone().slice([row..row + 1, 0..of.dims()[1]])
 }
 
-fn prefill<'a>(tokens: &'a [TokenId], prefix: &'a mut Prefix) -> [Group<'a>; 1] {
-    [Group { rows: vec![tokens], cache: Cache { prefix, suffix: None } }]
+fn seats(model: &GpuEngine, lanes: &[Option<&LoraAdapter>]) -> Seats {
+    Seats(Some(Arc::new(AdapterStack::new(&model.config, lanes, &model.embedding.device()).unwrap())))
 }
 
-fn extend<'a>(rows: &'a [Vec<TokenId>], prefix: &'a mut Prefix, suffix: &'a mut Suffix) -> Group<'a> {
-    Group { rows: rows.iter().map(Vec::as_slice).collect(), cache: Cache { prefix, suffix: Some(suffix) } }
+fn prefill<'a>(tokens: &'a [TokenId], seats: &'a Seats, prefix: &'a mut Prefix) -> [Group<'a, GpuEngine>; 1] {
+    [Group { rows: vec![tokens], seats, cache: Cache { prefix, suffix: None } }]
+}
+
+fn extend<'a>(
+    rows: &'a [Vec<TokenId>],
+    seats: &'a Seats,
+    prefix: &'a mut Prefix,
+    suffix: &'a mut Suffix,
+) -> Group<'a, GpuEngine> {
+    Group { rows: rows.iter().map(Vec::as_slice).collect(), seats, cache: Cache { prefix, suffix: Some(suffix) } }
 }
 
 #[test]
@@ -108,13 +119,13 @@ fn cached_decoding_is_one_pass() {
         let sequence = text(1, 13);
         let [states, logits] = whole(&model, &sequence, None);
         // In pieces of several sizes, through a prefix that must grow.
+        let alone = Seats(None);
         let mut prefix = tensors.prefix_with(1, 2);
         let mut start = 0;
         for size in [1, 5, 1, 4, 2] {
-            let found =
-                tensors.forward_all(&mut prefill(&sequence[start..start + size], &mut prefix), Lanes::backbone()).remove(0);
+            let found = tensors.forward_all(&mut prefill(&sequence[start..start + size], &alone, &mut prefix)).remove(0);
             let expected = |of: &Tensor<2>| of.clone().slice([start..start + size, 0..of.dims()[1]]);
-            assert_close("logits", tensors.head_logits(&found, Lanes::backbone()), expected(&logits));
+            assert_close("logits", tensors.head_logits(&found, alone.lanes()), expected(&logits));
             assert_close("states", found, expected(&states));
             start += size;
             assert_eq!(prefix.len(), start);
@@ -125,7 +136,7 @@ fn cached_decoding_is_one_pass() {
         start = 6;
         for size in [1, 1, 3, 2] {
             let row = [sequence[start..start + size].to_vec()];
-            let found = tensors.forward_all(&mut [extend(&row, &mut prefix, &mut suffix)], Lanes::backbone()).remove(0);
+            let found = tensors.forward_all(&mut [extend(&row, &alone, &mut prefix, &mut suffix)]).remove(0);
             assert_close("suffix", found, states.clone().slice([start..start + size, 0..24]));
             start += size;
             assert_eq!((prefix.len(), suffix.len()), (6, start - 6));
@@ -141,19 +152,19 @@ fn rows_of_every_lane_are_each_alone() {
     // the backbone.
     let adapters = [adapter(3, 1, |_| true, &device), adapter(1, 2, |index| index % 2 == 1, &device)];
     let lanes = [None, Some(&adapters[0]), Some(&adapters[1])];
-    let stack = AdapterStack::new(&tensors.config, &lanes, &device).unwrap();
+    let all = seats(&tensors, &lanes);
     let context = text(4, 6);
     let rows: Vec<Vec<TokenId>> = (10..14).map(|seed| text(seed, 5)).collect();
 
     let mut prefix = tensors.prefix_with(3, 8);
-    let _ = tensors.forward_all(&mut prefill(&context, &mut prefix), Lanes::of(&stack));
+    let _ = tensors.forward_all(&mut prefill(&context, &all, &mut prefix));
     let mut suffix = Suffix::new(4);
     // Read two tokens, then three, which attend to the first two.
     let parts: [Vec<Vec<TokenId>>; 2] = [0..2, 2..5].map(|part| rows.iter().map(|row| row[part.clone()].to_vec()).collect());
     let mut steps: Vec<[Tensor<2>; 3]> = Vec::new();
     for part in &parts {
-        let found = tensors.forward_all(&mut [extend(part, &mut prefix, &mut suffix)], Lanes::of(&stack)).remove(0);
-        let logits = tensors.head_logits(&found, Lanes::of(&stack));
+        let found = tensors.forward_all(&mut [extend(part, &all, &mut prefix, &mut suffix)]).remove(0);
+        let logits = tensors.head_logits(&found, all.lanes());
         let width = part[0].len();
         for step in 0..width {
             let lane = |of: &Tensor<2>, lane: usize| {
@@ -182,14 +193,14 @@ fn rows_of_every_lane_are_each_alone() {
     prefix.adopt(&suffix, 2, 3);
     prefix.select_lanes(&[2, 0]);
     let kept = [context, rows[2][..3].to_vec()].concat();
-    let alone = AdapterStack::new(&tensors.config, &[lanes[1]], &device).unwrap();
+    let alone = seats(&tensors, &[lanes[1]]);
     let mut other = tensors.prefix_with(1, 4);
-    let _ = tensors.forward_all(&mut prefill(&kept, &mut other), Lanes::of(&alone));
+    let _ = tensors.forward_all(&mut prefill(&kept, &alone, &mut other));
     prefix.join_lanes(other);
     let order = [lanes[2], lanes[0], lanes[1]];
-    let stack = AdapterStack::new(&tensors.config, &order, &device).unwrap();
+    let all = seats(&tensors, &order);
     let rest = text(9, 2);
-    let found = tensors.forward_all(&mut prefill(&rest, &mut prefix), Lanes::of(&stack)).remove(0);
+    let found = tensors.forward_all(&mut prefill(&rest, &all, &mut prefix)).remove(0);
     for (lane, adapter) in order.into_iter().enumerate() {
         let [states, _] = whole(&model, &[kept.clone(), rest.clone()].concat(), adapter);
         let found = found.clone().slice([lane * 2..lane * 2 + 2, 0..24]);
@@ -203,26 +214,26 @@ fn groups_of_one_pass_are_each_alone() {
     let (model, tensors) = models(false, &device);
     let adapter = adapter(2, 5, |_| true, &device);
     let lanes = [Some(&adapter), None];
-    let stack = AdapterStack::new(&tensors.config, &lanes, &device).unwrap();
+    let seats = &seats(&tensors, &lanes);
     // Contexts and numbers of rows differ. One group is a prefill.
     let contexts = [text(1, 7), text(2, 3), Vec::new()];
     let rows = [vec![text(3, 2), text(4, 2), text(5, 2)], vec![text(6, 4)], vec![text(7, 5)]];
     let mut prefixes = contexts.clone().map(|context| {
         let mut prefix = tensors.prefix_with(2, 4);
         if !context.is_empty() {
-            let _ = tensors.forward_all(&mut prefill(&context, &mut prefix), Lanes::of(&stack));
+            let _ = tensors.forward_all(&mut prefill(&context, seats, &mut prefix));
         }
         prefix
     });
     let [first, second, third] = &mut prefixes;
     let (mut three, mut one) = (Suffix::new(3), Suffix::new(1));
     let mut groups = [
-        extend(&rows[0], first, &mut three),
-        extend(&rows[1], second, &mut one),
-        Group { rows: vec![&rows[2][0]], cache: Cache { prefix: third, suffix: None } },
+        extend(&rows[0], seats, first, &mut three),
+        extend(&rows[1], seats, second, &mut one),
+        Group { rows: vec![&rows[2][0]], seats, cache: Cache { prefix: third, suffix: None } },
     ];
-    let states = tensors.forward_all(&mut groups, Lanes::of(&stack));
-    let logits = tensors.logits_of(&states.iter().collect::<Vec<_>>(), Lanes::of(&stack));
+    let states = tensors.forward_all(&mut groups);
+    let logits = tensors.logits_of(&states.iter().collect::<Vec<_>>(), seats.lanes());
     for (group, (context, rows)) in contexts.iter().zip(&rows).enumerate() {
         let (count, width) = (rows.len(), rows[0].len());
         for (lane, adapter) in lanes.into_iter().enumerate() {

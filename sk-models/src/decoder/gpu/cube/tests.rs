@@ -2,7 +2,7 @@
 //! `SWISS_KNIFE_TEST_DEVICE` names a GPU.
 
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -14,10 +14,10 @@ use super::super::ops::{
 };
 use super::super::shape::{Heads, Own, Sight};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{PrefixCache, Sequences};
+use crate::decoder::engine::{Cache, Group, PrefixCache, Sequences};
 use crate::decoder::gpu::GpuEngine;
 use crate::decoder::gpu::cache::Suffix;
-use crate::decoder::gpu::group::{Cache, Group};
+use crate::decoder::gpu::engine::Seats;
 use crate::device::DeviceName;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
 use crate::model::Norm;
@@ -306,11 +306,12 @@ fn a_recording_is_the_pass() {
     let stack = AdapterStack::new(&model.config, &[None, Some(&adapters[0]), Some(&adapters[1])], &device).unwrap();
     // The last case has too many rows for kernels that read their position from device memory. A
     // single row is not too many.
-    for (lanes, width) in [(Lanes::backbone(), 5), (Lanes::of(&stack), 5), (Lanes::backbone(), 20)] {
-        let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(lanes.count(), 8));
+    let (alone, stacked) = (Seats(None), Seats(Some(Arc::new(stack))));
+    for (seats, width) in [(&alone, 5), (&stacked, 5), (&alone, 20)] {
+        let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(seats.lanes().count(), 8));
         let context: Vec<TokenId> = (0..6).collect();
         for prefix in [&mut live, &mut repeated] {
-            let _ = model.forward_all(&mut [Group { rows: vec![&context], cache: Cache { prefix, suffix: None } }], lanes);
+            let _ = model.forward_all(&mut [Group { rows: vec![&context], seats, cache: Cache { prefix, suffix: None } }]);
         }
         let mut recorded = 0;
         let mut held: Vec<[Tensor<2>; 2]> = Vec::new();
@@ -321,9 +322,9 @@ fn a_recording_is_the_pass() {
                 let rows: Vec<&[TokenId]> = rows.iter().map(<[TokenId; 1]>::as_slice).collect();
                 let [own, other] = &mut suffixes;
                 let cache = Cache { prefix: &mut live, suffix: Some(own) };
-                let expected = model.forward_all(&mut [Group { rows: rows.clone(), cache }], lanes).remove(0);
+                let expected = model.forward_all(&mut [Group { rows: rows.clone(), seats, cache }]).remove(0);
                 let cache = Cache { prefix: &mut repeated, suffix: Some(other) };
-                held.push([expected, model.repeat(Group { rows, cache }, lanes)]);
+                held.push([expected, model.repeat(Group { rows, seats, cache })]);
                 // If there are too many rows, an existing recording is of a single row.
                 recorded += usize::from(width == 5 && repeated.repeats.is_recorded());
             }
@@ -332,14 +333,14 @@ fn a_recording_is_the_pass() {
             for token in 0..9_u32 {
                 if token == 6 {
                     // Reorder the lanes, in the same way for both. A single lane stays where it is.
-                    let lanes: Vec<usize> = (0..lanes.count()).rev().collect();
+                    let lanes: Vec<usize> = (0..seats.lanes().count()).rev().collect();
                     live.select_lanes(&lanes);
                     repeated.select_lanes(&lanes);
                 }
                 let row = [(5 * step + token) % 61];
-                let group = |prefix| Group { rows: vec![&row], cache: Cache { prefix, suffix: None } };
-                let expected = model.forward_all(&mut [group(&mut live)], lanes).remove(0);
-                held.push([expected, model.repeat(group(&mut repeated), lanes)]);
+                let group = |prefix| Group { rows: vec![&row], seats, cache: Cache { prefix, suffix: None } };
+                let expected = model.forward_all(&mut [group(&mut live)]).remove(0);
+                held.push([expected, model.repeat(group(&mut repeated))]);
                 recorded += usize::from(repeated.repeats.is_recorded());
             }
         }
