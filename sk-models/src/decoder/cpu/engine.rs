@@ -9,10 +9,10 @@ use super::adapter::PackedAdapter;
 use super::amx::Tiles;
 use super::grid::Grid;
 use super::kv::KvCache;
-use super::matrix::Matrix;
+use super::matrix::{Matrix, linear, lower};
 use super::pace::Pace;
-use super::plan::Places;
-use super::{CpuEngine, EmbeddingTable, PackedLayer};
+use super::plan::{Lanes, PackedSeats, Places};
+use super::{CpuEngine, EmbeddingTable, PackedLayer, Room};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Group};
 use crate::decoder::logits::{HostLogits, Logits};
@@ -23,10 +23,10 @@ use crate::lora::{AdapterError, LoraAdapter};
 use crate::precision::Precision;
 
 /// The states of a pass, lanes outermost, and the place of each token's state in its lane.
-#[derive(Debug)]
-pub(crate) struct States {
-    grid: Grid,
-    places: Places,
+#[derive(Debug, Default)]
+pub(crate) struct StateGrid {
+    pub(super) grid: Grid,
+    pub(super) places: Places,
 }
 
 impl EngineProperties for CpuEngine {
@@ -65,8 +65,8 @@ impl EngineProperties for CpuEngine {
 impl Engine for CpuEngine {
     type Prefix = KvCache;
     type Suffix = KvCache;
-    type Seats = Vec<Option<Arc<PackedAdapter>>>;
-    type States = States;
+    type Seats = PackedSeats;
+    type States = StateGrid;
 
     fn prefix(&self, lanes: usize) -> KvCache {
         KvCache::new(&self.config, lanes)
@@ -88,27 +88,35 @@ impl Engine for CpuEngine {
         PassKey { seats: 0, kind: 2 * usize::from(reads) + usize::from(states) }
     }
 
-    fn forward(&self, mut groups: Vec<Group<'_, Self>>, states: bool, _joined: bool) -> Vec<States> {
-        self.forward_all(&mut groups, states).into_iter().map(|(grid, places)| States { grid, places }).collect()
+    fn forward(&self, mut groups: Vec<Group<'_, Self>>, states: bool, _joined: bool) -> Vec<StateGrid> {
+        self.forward_all(&mut groups, states)
     }
 
     fn logits_key(&self, _seats: &Self::Seats) -> PassKey {
         PassKey { seats: 0, kind: 0 }
     }
 
-    fn logits(&self, of: &[(&States, &Self::Seats)]) -> Vec<Logits> {
-        let inputs: Vec<_> = of.iter().map(|(states, seats)| (&states.grid, &seats[..])).collect();
-        let logits = |grid| Logits::Host(HostLogits::new(grid, self.config.vocab_size));
-        self.logits_of(&inputs).into_iter().map(logits).collect()
+    fn logits(&self, of: &[(&StateGrid, &Self::Seats)]) -> Vec<Logits> {
+        let counts: Vec<usize> = of.iter().map(|(states, _)| states.grid.rows()).collect();
+        let lanes = Lanes::of_each(of.iter().zip(&counts).map(|((_, seats), rows)| (seats.len(), rows / seats.len())));
+        let states = Grid::join(of.iter().map(|(states, _)| &states.grid));
+        let mut head = self.head(of.iter().flat_map(|(_, seats)| *seats));
+        lower(&mut [&mut head], &states, &lanes);
+        let mut logits = Grid::new(states.rows(), self.config.vocab_size);
+        let mut room = Room::default();
+        let input = self.input(&states, self.config.hidden_size, Pace::Step, &mut room);
+        linear(&[(&head, 0)], input, &lanes, &mut logits, false);
+        let host = |grid| Logits::Host(HostLogits::new(grid, self.config.vocab_size));
+        logits.split(&counts).into_iter().map(host).collect()
     }
 
-    fn place(states: &States, row: usize, step: usize) -> usize {
+    fn place(states: &StateGrid, row: usize, step: usize) -> usize {
         states.places.at(row, step)
     }
 
     fn read(
         &self,
-        states: &States,
+        states: &StateGrid,
         seats: &Self::Seats,
         places: &[usize],
         targets: &[TokenId],
@@ -123,7 +131,7 @@ impl Engine for CpuEngine {
     }
 
     fn project(
-        states: &States,
+        states: &StateGrid,
         lane: usize,
         lanes: usize,
         places: &[usize],

@@ -328,25 +328,23 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
     (block.max(1), group)
 }
 
-/// The place of a layer's columns in the output grid.
-pub(crate) struct Output<'a> {
-    pub(crate) linear: &'a Linear<'a>,
-    pub(crate) column: usize,
-}
-
 /// Computes `out = x·W` or `out += x·W` for layers that share their input, in one parallel loop.
+/// The columns of each layer begin at the given column of the output.
 ///
 /// The rows of `x` divide into `lanes`. [`lower`] must have been called.
-pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &mut Grid, add: bool) {
+pub(crate) fn linear(layers: &[(&Linear<'_>, usize)], x: Input<'_>, lanes: &Lanes, out: &mut Grid, add: bool) {
     let rows = x.grid.rows();
-    let panels: Vec<(&Output<'_>, usize)> =
-        outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
-    let depth = outputs.iter().map(|output| output.linear.weight.input).max().unwrap_or(0);
+    // The panels of all layers: layer, panel and the panel's first column of the output.
+    let mut panels = Vec::new();
+    for &(layer, column) in layers {
+        panels.extend((0..layer.weight.count()).map(|panel| (layer, panel, column + panel * WIDTH)));
+    }
+    let depth = layers.iter().map(|(layer, _)| layer.weight.input).max().unwrap_or(0);
     let at_a_time = if let Form::Terms(terms, _) = x.form { depth.min(terms.sweep()) } else { depth };
     let (block, group) = division(x, panels.len(), at_a_time);
     let groups = panels.len().div_ceil(group);
     let stride = out.stride();
-    assert!(rows <= out.rows() && outputs.iter().all(|o| o.column + o.linear.weight.count() * WIDTH <= stride));
+    assert!(rows <= out.rows() && panels.iter().all(|(.., column)| column + WIDTH <= stride));
     let out = out.parts();
     for sweep in x.form.sweeps(block) {
         let x = Input { sweep, ..x };
@@ -355,11 +353,11 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
             let (home, task) = (task / groups, task % groups);
             let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
             let rows = block.min(rows - first);
-            for (output, panel) in group {
-                let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
+            for (layer, panel, column) in group {
+                let c = Place { start: out.at(first * stride + column), stride };
                 // SAFETY: each task has its own block of rows and columns, inside the grid by the
                 // assertion above.
-                unsafe { output.linear.tile(*panel, [first, rows], lanes, x, c, add) };
+                unsafe { layer.tile(*panel, [first, rows], lanes, x, c, add) };
             }
         });
     }
@@ -440,7 +438,7 @@ mod tests {
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));
             let layer = Linear::new(&weight, vec![None]);
-            linear(&[Output { linear: &layer, column: 0 }], Input::new(&grid, form), &Lanes::even(1, rows), &mut out, false);
+            linear(&[(&layer, 0)], Input::new(&grid, form), &Lanes::even(1, rows), &mut out, false);
             out.to_values(output)
         });
         assert_eq!(
@@ -473,7 +471,7 @@ mod tests {
             assert!(form.sweeps(rows / Team::global().threads()).len() > 1, "of more than one sweep");
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));
-            linear(&[Output { linear: &layer, column: 0 }], Input::new(&grid, form), lanes, &mut out, false);
+            linear(&[(&layer, 0)], Input::new(&grid, form), lanes, &mut out, false);
             let mut columns = vec![vec![0.0; input]; output];
             columns.iter_mut().enumerate().for_each(|(column, values)| weight.column(column, values));
             for row in (0..rows).step_by(37).chain([rows - 1]) {

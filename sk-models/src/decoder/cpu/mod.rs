@@ -36,12 +36,13 @@ pub(crate) use terms::products;
 use adapter::{PackedAdapter, values};
 use amx::Tiles;
 use attention::{Heads, append, attend};
+use engine::StateGrid;
 use grid::Grid;
 use halves::{PairProducts, Rounded};
 use int8::Quantized;
-use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
+use matrix::{Form, Input, Linear, Matrix, gated, linear, lower};
 use pace::Pace;
-use plan::{Lanes, Places, Plan, Seats};
+use plan::Plan;
 use rope::Rotations;
 use terms::{THREE, TWO, Terms};
 
@@ -305,11 +306,10 @@ impl CpuEngine {
         Input::new(grid, form)
     }
 
-    /// Runs one pass over all rows of all groups. Returns, for each group, the final-norm states of
-    /// its lanes and the place of each token in a lane.
+    /// Runs one pass over all rows of all groups. Returns the final-norm states of each group.
     ///
     /// Without `states`, the last layer stops after keys and values, and the states are empty.
-    pub(super) fn forward(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<(Grid, Places)> {
+    fn forward(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<StateGrid> {
         let config = &self.config;
         let plan = Plan::new(groups);
         let lanes = &plan.lanes;
@@ -333,12 +333,8 @@ impl CpuEngine {
             let mut value = Linear::new(&layer.value, change(Target::Value));
             layer.input_norm.apply(&x, normed);
             lower(&mut [&mut query, &mut key, &mut value], normed, lanes);
-            let outputs = [
-                Output { linear: &query, column: 0 },
-                Output { linear: &key, column: key_column },
-                Output { linear: &value, column: value_column },
-            ];
-            linear(&outputs, self.input(normed, config.hidden_size, pace, room), lanes, projected, false);
+            let layers = [(&query, 0), (&key, key_column), (&value, value_column)];
+            linear(&layers, self.input(normed, config.hidden_size, pace, room), lanes, projected, false);
             let mut keys: Vec<_> = groups.iter_mut().map(|group| group.cache.layer_mut(index)).collect();
             if index + 1 == self.layers.len() && !states {
                 append(&plan, heads, projected, &table, &mut keys);
@@ -348,7 +344,7 @@ impl CpuEngine {
             let mut output = Linear::new(&layer.output, change(Target::Output));
             lower(&mut [&mut output], mixed, lanes);
             let input = self.input(mixed, config.query_size(), pace, room);
-            linear(&[Output { linear: &output, column: 0 }], input, lanes, &mut x, true);
+            linear(&[(&output, 0)], input, lanes, &mut x, true);
 
             let mut gate = Linear::new(&layer.gate, change(Target::Gate));
             let mut up = Linear::new(&layer.up, change(Target::Up));
@@ -358,22 +354,22 @@ impl CpuEngine {
             gated(&gate, &up, self.input(normed, config.hidden_size, pace, room), lanes, inner);
             lower(&mut [&mut down], inner, lanes);
             let input = self.input(inner, config.intermediate_size, pace, room);
-            linear(&[Output { linear: &down, column: 0 }], input, lanes, &mut x, true);
+            linear(&[(&down, 0)], input, lanes, &mut x, true);
         }
         Plan::advance(groups);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
         if !states {
-            return groups.iter().map(|_| Default::default()).collect();
+            return groups.iter().map(|_| StateGrid::default()).collect();
         }
         let mut hidden = Grid::new(total, config.hidden_size);
         self.norm.apply(&x, &mut hidden);
         let counts: Vec<usize> =
             groups.iter().zip(&plan.places).map(|(group, places)| group.seats.len() * places.states()).collect();
-        hidden.split(&counts).into_iter().zip(plan.places).collect()
+        hidden.split(&counts).into_iter().zip(plan.places).map(|(grid, places)| StateGrid { grid, places }).collect()
     }
 
     /// Runs [`forward`](Self::forward) over groups of one pace, in as few passes as are efficient.
-    pub(super) fn forward_all(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<(Grid, Places)> {
+    fn forward_all(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<StateGrid> {
         let mut all = Vec::with_capacity(groups.len());
         let mut rest = groups;
         while !rest.is_empty() {
@@ -409,21 +405,6 @@ impl CpuEngine {
     /// Returns the head with the low-rank update of each lane.
     fn head<'a>(&'a self, seats: impl Iterator<Item = &'a Option<Arc<PackedAdapter>>>) -> Linear<'a> {
         Linear::new(&self.head, seats.map(|seat| seat.as_ref().and_then(|adapter| adapter.head.as_ref())).collect())
-    }
-
-    /// Returns the padded logits `[M, V]` of each grid of states. The rows of a grid are grouped by
-    /// lane, in the order of its seats.
-    pub(crate) fn logits_of(&self, inputs: &[(&Grid, &Seats)]) -> Vec<Grid> {
-        let counts: Vec<usize> = inputs.iter().map(|(states, _)| states.rows()).collect();
-        let lanes = Lanes::of_each(inputs.iter().map(|(states, seats)| (seats.len(), states.rows() / seats.len())));
-        let states = Grid::join(inputs.iter().map(|(states, _)| *states));
-        let mut head = self.head(inputs.iter().flat_map(|(_, seats)| *seats));
-        lower(&mut [&mut head], &states, &lanes);
-        let mut logits = Grid::new(states.rows(), self.config.vocab_size);
-        let mut room = Room::default();
-        let input = self.input(&states, self.config.hidden_size, Pace::Step, &mut room);
-        linear(&[Output { linear: &head, column: 0 }], input, &lanes, &mut logits, false);
-        logits.split(&counts)
     }
 }
 

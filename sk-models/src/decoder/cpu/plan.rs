@@ -11,7 +11,7 @@ use super::pace::Pace;
 use crate::decoder::engine::{Cache, Group};
 
 /// The adapter of each lane; none is the backbone.
-pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
+pub(crate) type PackedSeats = Vec<Option<Arc<PackedAdapter>>>;
 
 /// The caches that a group reads and extends.
 pub(crate) type PackedCache<'a> = Cache<&'a mut KvCache, &'a mut KvCache>;
@@ -122,7 +122,7 @@ pub(crate) struct Span {
 pub(crate) struct Plan {
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) lanes: Lanes,
-    pub(crate) seats: Vec<Option<Arc<PackedAdapter>>>,
+    pub(crate) seats: PackedSeats,
     /// In the order of the groups' own blocks.
     pub(crate) spans: Vec<Span>,
     pub(crate) places: Vec<Places>,

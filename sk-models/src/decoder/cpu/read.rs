@@ -9,7 +9,7 @@ use super::grid::Grid;
 use super::matrix::{Input, Linear, lower};
 use super::numbers::Numbers;
 use super::pace::Pace;
-use super::plan::{Lanes, Seats};
+use super::plan::{Lanes, PackedSeats};
 use super::tile::{Place, ROWS, WIDTH};
 use super::{CpuEngine, Room};
 use crate::kernels::simd::{exp, max, sum, widened};
@@ -36,13 +36,13 @@ thread_local! {
     static LOGITS: RefCell<Numbers> = RefCell::default();
 }
 
-/// The rows of a piece, from `first` on.
-#[derive(Clone, Copy)]
-struct Rows<'a> {
+/// The rows of a pass and the head that reads them.
+struct HeadRows<'a> {
+    head: Linear<'a>,
     states: Input<'a>,
-    lanes: &'a Lanes,
-    first: usize,
+    lanes: Lanes,
     targets: &'a [TokenId],
+    vocabulary: usize,
 }
 
 /// The running softmax of a row.
@@ -81,15 +81,15 @@ impl CpuEngine {
     /// divide into the lanes in order.
     ///
     /// O(M·V·H) operations and M·V/512 partial sums.
-    pub(super) fn read_pairs(&self, states: &Grid, seats: &Seats, targets: &[TokenId]) -> Vec<[f32; 2]> {
+    pub(super) fn read_pairs(&self, states: &Grid, seats: &PackedSeats, targets: &[TokenId]) -> Vec<[f32; 2]> {
         let rows = states.rows();
         assert_eq!(rows, targets.len());
         if rows == 0 {
             return Vec::new();
         }
-        let lanes = &Lanes::even(seats.len(), rows / seats.len());
+        let lanes = Lanes::even(seats.len(), rows / seats.len());
         let mut head = self.head(seats.iter());
-        lower(&mut [&mut head], states, lanes);
+        lower(&mut [&mut head], states, &lanes);
         let mut room = Room::default();
         let pace = Pace::of(rows / seats.len());
         let states = self.input(states, self.config.hidden_size, pace, &mut room);
@@ -102,6 +102,7 @@ impl CpuEngine {
         let blocks = rows.div_ceil(block);
         // If there are few rows, threads share the vocabulary.
         let panels = head.weight.count();
+        let all = HeadRows { head, states, lanes, targets, vocabulary: self.config.vocab_size };
         let parts = if blocks >= 2 * threads { 1 } else { (4 * threads).div_ceil(blocks) };
         let share = panels.div_ceil(parts).next_multiple_of(UNIT);
         let (shares, units) = (panels.div_ceil(share), panels.div_ceil(UNIT));
@@ -119,8 +120,7 @@ impl CpuEngine {
                     let partials = unsafe { found.slice(panel / UNIT * rows + first, rows_here) };
                     for at in (0..rows_here).step_by(piece) {
                         let count = piece.min(rows_here - at);
-                        let rows = Rows { states, lanes, first: first + at, targets };
-                        self.extend(&head, rows, [panel, end], logits, &mut partials[at..at + count]);
+                        all.extend(&mut partials[at..at + count], first + at, [panel, end], logits);
                     }
                 }
             });
@@ -133,16 +133,11 @@ impl CpuEngine {
             })
             .collect()
     }
+}
 
-    /// Adds panels `panel..end` to the rows of `partials`.
-    fn extend(
-        &self,
-        head: &Linear<'_>,
-        Rows { states, lanes, first, targets }: Rows<'_>,
-        [panel, end]: [usize; 2],
-        logits: &mut [f32],
-        partials: &mut [Partial],
-    ) {
+impl HeadRows<'_> {
+    /// Adds panels `panel..end` to the partial sums of the rows from `first` on.
+    fn extend(&self, partials: &mut [Partial], first: usize, [panel, end]: [usize; 2], logits: &mut [f32]) {
         const STRIDE: usize = PANELS * WIDTH;
         assert!(partials.len() * STRIDE <= logits.len() && end - panel <= PANELS);
         let start = logits.as_mut_ptr();
@@ -151,16 +146,16 @@ impl CpuEngine {
             // task sees.
             unsafe {
                 let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
-                head.tile(at, [first, partials.len()], lanes, states, c, false);
+                self.head.tile(at, [first, partials.len()], &self.lanes, self.states, c, false);
             }
         }
         // The last panel may be wider than the vocabulary.
-        let (from, to) = (panel * WIDTH, (end * WIDTH).min(self.config.vocab_size));
+        let (from, to) = (panel * WIDTH, (end * WIDTH).min(self.vocabulary));
         let mut scratch = [0.0_f32; STRIDE];
         for (row, partial) in partials.iter_mut().enumerate() {
             let line = &logits[row * STRIDE..][..to - from];
             widened!(partial.extend(line, &mut scratch));
-            let target = targets[first + row] as usize;
+            let target = self.targets[first + row] as usize;
             if (from..to).contains(&target) {
                 partial.target = Some(line[target - from]);
             }
