@@ -16,6 +16,7 @@
 mod cpu;
 mod engine;
 mod gpu;
+mod heads;
 mod kv;
 mod logits;
 mod prefix_tree;

@@ -13,6 +13,7 @@ use super::numbers::Numbers;
 use super::plan::{Keys, Plan, Span};
 use super::rope::Table;
 use super::tile::{Place, ROWS, WIDTH, multiply};
+use crate::decoder::heads::Heads;
 use crate::kernels::simd::{LANES, exp, max, widened};
 use crate::team::{Parts, Team, for_each_mut};
 
@@ -20,22 +21,11 @@ use crate::team::{Parts, Team, for_each_mut};
 /// in the cache.
 const QUERIES: usize = 8 * ROWS;
 
-/// The heads of a layer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Heads {
-    /// Key heads.
-    pub(crate) keys: usize,
-    /// Query heads of a key head.
-    pub(crate) groups: usize,
-    /// The head dimension D.
-    pub(crate) width: usize,
-}
-
 impl Heads {
     /// Returns the columns at which keys and values begin in a row of the projections, after the
     /// queries, and the number of columns.
     pub(crate) fn columns(&self) -> [usize; 3] {
-        let query = (self.keys * self.groups * self.width).next_multiple_of(WIDTH);
+        let query = (self.queries * self.width).next_multiple_of(WIDTH);
         let key = (self.keys * self.width).next_multiple_of(WIDTH);
         [query, query + key, query + 2 * key]
     }
@@ -96,7 +86,7 @@ struct Task {
 
 /// Divides the spans: long ones into pieces, short ones of a lane into one task.
 fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
-    let most = (QUERIES / heads.groups).max(1);
+    let most = (QUERIES / heads.queries_per_key()).max(1);
     let mut pieces: Vec<Piece> = Vec::with_capacity(plan.spans.len());
     // Pieces of a task, and the tokens in them.
     let mut shares: Vec<(usize, usize, usize)> = Vec::new();
@@ -105,7 +95,7 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
             let piece = Piece { span: index, steps: (step, (step + most).min(span.length)) };
             let joins = |&&mut (_, end, tokens): &&mut (usize, usize, usize)| {
                 let before = &plan.spans[pieces[end - 1].span];
-                let few = (tokens + piece.steps()) * heads.groups <= 2 * ROWS;
+                let few = (tokens + piece.steps()) * heads.queries_per_key() <= 2 * ROWS;
                 few && (before.group, before.lane) == (span.group, span.lane)
             };
             match shares.last_mut().filter(joins) {
@@ -145,7 +135,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     Team::global().run(tasks.len(), &|task| {
         let Task { first, end, head } = tasks[task];
         let pieces = &pieces[first..end];
-        let Heads { keys: key_heads, groups: queries_per_key, width } = heads;
+        let (key_heads, queries_per_key, width) = (heads.keys, heads.queries_per_key(), heads.width);
         let lane = plan.spans[pieces[0].span];
         let (shared, own) = keys[lane.group];
         let shared = shared.map(|(blocks, length)| (&blocks[lane.lane * key_heads + head], length));

@@ -35,7 +35,7 @@ pub(crate) use terms::products;
 
 use adapter::{PackedAdapter, values};
 use amx::Tiles;
-use attention::{Heads, append, attend};
+use attention::{append, attend};
 use engine::StateGrid;
 use grid::Grid;
 use halves::{PairProducts, Rounded};
@@ -47,6 +47,7 @@ use rope::Rotations;
 use terms::{THREE, TWO, Terms};
 
 use super::engine::Group;
+use super::heads::Heads;
 use crate::config::Qwen2Config;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::{LoraAdapter, Target};
@@ -313,7 +314,7 @@ impl CpuEngine {
         let config = &self.config;
         let plan = Plan::new(groups);
         let lanes = &plan.lanes;
-        let heads = Heads { keys: config.num_key_value_heads, groups: config.queries_per_key(), width: config.head_dim };
+        let heads = Heads::new(config);
         let table = self.rotations.reach(plan.reach);
         let mut x = self.embed(&plan);
         let mut buffers = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();

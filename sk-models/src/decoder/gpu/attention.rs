@@ -3,9 +3,9 @@ use burn::tensor::{DType, Int, Tensor};
 use super::GpuEngine;
 use super::group::join_lanes;
 use super::ops::{self, Changed, Place, rotate};
-use super::shape::{Heads, Own};
-use crate::config::Qwen2Config;
+use super::shape::Own;
 use crate::decoder::engine::Group;
+use crate::decoder::heads::Heads;
 use crate::lora::Lanes;
 
 /// The input that all layers of a pass share.
@@ -19,11 +19,6 @@ pub(super) struct Pass<'a> {
     pub(super) angles: Tensor<2>,
     /// The largest number of keys of a group as the numbers change. If `None`, they do not change.
     pub(super) room: Option<usize>,
-}
-
-/// Returns the heads of a layer.
-pub(super) fn heads(config: &Qwen2Config) -> Heads {
-    Heads { queries: config.num_attention_heads, keys: config.num_key_value_heads, width: config.head_dim }
 }
 
 /// Returns the input of a pass: the tokens of all groups once per lane, then the position of each

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
-use super::attention::{Pass, heads};
+use super::attention::Pass;
 use super::blocks::read;
 use super::cache::{Prefix, Suffix};
 use super::group::advance;
@@ -14,6 +14,7 @@ use super::recording::{Key, Recording};
 use super::{GpuEngine, Stacked, ops};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Cache, Engine, EngineProperties, Formats, Group};
+use crate::decoder::heads::Heads;
 use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
 use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
@@ -215,7 +216,7 @@ impl GpuEngine {
         let groups = &mut [group];
         let [group] = groups;
         let key = Key::new(group.rows.len(), self.number, lanes.number());
-        let heads = heads(&self.config);
+        let heads = Heads::new(&self.config);
         if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
             || !group.cache.prefix.repeats.is_due(key)
         {
@@ -251,7 +252,7 @@ impl GpuEngine {
         groups: &mut [Group<'_, Self>],
         lanes: Lanes<'_>,
     ) -> Option<Recording> {
-        let (heads, angles) = (heads(&self.config), self.angles(room));
+        let (heads, angles) = (Heads::new(&self.config), self.angles(room));
         Recording::new(numbers, |numbers| {
             let pass = Pass { lanes, heads, numbers: numbers.clone(), angles: angles.clone(), room: Some(room) };
             self.read(&pass, groups)

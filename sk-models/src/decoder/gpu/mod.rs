@@ -28,12 +28,13 @@ use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
 
 use super::engine::Group;
+use super::heads::Heads;
 use crate::config::Qwen2Config;
 use crate::device::{arrive, settled};
 use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::Norm;
 use crate::model::parts::Parts;
-use attention::{Pass, heads, numbers};
+use attention::{Pass, numbers};
 use cache::Prefix;
 use group::{advance, join_lanes, split_lanes};
 use layer::{Layer, by_columns, low_rank};
@@ -128,7 +129,7 @@ impl GpuEngine {
         groups.iter_mut().for_each(|group| group.cache.prefix.repeats.meet());
         let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
         let (numbers, angles) = (self.tell(groups, lanes), self.angles(positions));
-        let states = self.read(&Pass { lanes, heads: heads(&self.config), numbers, angles, room: None }, groups);
+        let states = self.read(&Pass { lanes, heads: Heads::new(&self.config), numbers, angles, room: None }, groups);
         advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
         split_lanes(states, lanes.count(), &places)

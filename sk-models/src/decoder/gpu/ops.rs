@@ -4,7 +4,8 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::cube;
-use super::shape::{Heads, Own, Sight};
+use super::shape::{Own, Sight};
+use crate::decoder::heads::Heads;
 use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
 use crate::model::Norm;
@@ -137,7 +138,7 @@ pub(super) fn rotate(
     let query = rotated.clone().narrow(1, 0, queries).mul_scalar(heads.scale());
     let others = Tensor::cat(vec![rotated.narrow(1, queries, keys), own.narrow(1, queries + keys, keys)], 1);
     let cache = cache.slice_assign([0..lanes, 0..2 * keys, at..at + places, 0..width], others.cast(format));
-    (query.reshape([lanes, keys, queries / keys * places, width]).cast(format), cache)
+    (query.reshape([lanes, keys, heads.queries_per_key() * places, width]).cast(format), cache)
 }
 
 /// Computes the attention of a group's queries to their visible keys in a cache `[G, 2·Hkv, P, D]`:

@@ -1,15 +1,6 @@
 //! The shapes of attention: heads, rows, and the visible keys of each query.
 
-/// Heads of a layer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Heads {
-    /// Hq.
-    pub(super) queries: usize,
-    /// Hkv.
-    pub(super) keys: usize,
-    /// D.
-    pub(super) width: usize,
-}
+use crate::decoder::heads::Heads;
 
 impl Heads {
     /// Returns the number of heads of a projection: queries, keys and values.

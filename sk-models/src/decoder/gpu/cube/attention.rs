@@ -6,7 +6,8 @@ use cubecl::prelude::*;
 use super::kernels::attention::{chunk_kernel, combine_kernel};
 use super::{FEW, LINE, cubes, element, empty, floats, integers, launch, tensor, units, vector_of};
 use crate::decoder::gpu::ops::Place;
-use crate::decoder::gpu::shape::{Heads, Sight};
+use crate::decoder::gpu::shape::Sight;
+use crate::decoder::heads::Heads;
 
 /// Keys of one cube of [`chunk_kernel`].
 const CHUNK: usize = 32;

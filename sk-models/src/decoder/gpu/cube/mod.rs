@@ -22,7 +22,8 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::ops::{Changed, Place};
-use super::shape::{Heads, Own, Sight};
+use super::shape::{Own, Sight};
+use crate::decoder::heads::Heads;
 use crate::model::Norm;
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, rotate_kernel, softmax_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};
@@ -189,7 +190,7 @@ pub(super) fn rotate(
     let [bias, angles] = [floats(bias), floats(angles)].map(into_contiguous);
     // A new cache may have gaps. After its first pass it has none and is written in place.
     let cache = into_contiguous(floats(cache));
-    let query = empty(&frozen, [lanes, keys, queries / keys * places, width], cache.dtype);
+    let query = empty(&frozen, [lanes, keys, heads.queries_per_key() * places, width], cache.dtype);
     let pairs = lanes * places * (queries + 2 * keys) * width / 2;
     launch!(
         rotate_kernel,

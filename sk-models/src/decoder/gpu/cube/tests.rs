@@ -12,12 +12,13 @@ use super::super::ops::{
     Changed, Place, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read, refresh,
     rotate, softmax, spread,
 };
-use super::super::shape::{Heads, Own, Sight};
+use super::super::shape::{Own, Sight};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Cache, Group, PrefixCache, Sequences};
 use crate::decoder::gpu::GpuEngine;
 use crate::decoder::gpu::cache::Suffix;
 use crate::decoder::gpu::engine::Seats;
+use crate::decoder::heads::Heads;
 use crate::device::DeviceName;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
 use crate::model::Norm;
@@ -206,7 +207,7 @@ fn heads_are_rotated() {
                 agree("the cache", &device, tolerance, |device| run(device).1);
             }
             agree("by place", &device, tolerance, |device| {
-                let shape = [own.lanes, heads.keys, heads.queries / heads.keys * own.places, heads.width];
+                let shape = [own.lanes, heads.keys, heads.queries_per_key() * own.places, heads.width];
                 by_place(numbers(shape, 13, device), heads, own.lanes, own.places, format)
             });
         }
@@ -252,7 +253,7 @@ fn keys_are_attended_to() {
                 (1, Heads { queries: 2, keys: 2, width: 128 }),
             ] {
                 agree(&format!("{lanes}, {heads:?}, {sight:?}, {spare}"), &device, tolerance, |device| {
-                    let number = heads.queries / heads.keys * sight.places;
+                    let number = heads.queries_per_key() * sight.places;
                     let queries = numbers([lanes, heads.keys, number, heads.width], 21, device).mul_scalar(2.0).cast(format);
                     let room = sight.keys() + spare;
                     let cache = numbers([lanes, 2 * heads.keys, room, heads.width], 22, device).cast(format);
