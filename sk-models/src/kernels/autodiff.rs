@@ -84,41 +84,37 @@ impl Backward<Flex, 3> for Attention {
     }
 }
 
+/// Computes an operation: `output` from the inputs and, if an input needs a gradient, the `state` that
+/// the gradient `op` keeps of them.
+fn record<B: Backward<Flex, N>, C: CheckpointStrategy, const N: usize>(
+    op: B,
+    inputs: [FloatTensor<Autodiff<Flex, C>>; N],
+    output: impl FnOnce([FlexTensor; N]) -> FlexTensor,
+    state: impl FnOnce([FlexTensor; N]) -> B::State,
+) -> FloatTensor<Autodiff<Flex, C>> {
+    let nodes = inputs.each_ref().map(|input| input.node());
+    let inputs = inputs.map(|input| input.into_primitive());
+    match op.prepare::<C>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => {
+            let output = output(inputs.clone());
+            prep.finish(state(inputs), output)
+        }
+        OpsKind::UnTracked(prep) => prep.finish(output(inputs)),
+    }
+}
+
 impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
     fn fused_norm(x: FloatTensor<Self>, w: FloatTensor<Self>, epsilon: f32) -> FloatTensor<Self> {
-        let nodes = [x.node(), w.node()];
-        let (x, w) = (x.into_primitive(), w.into_primitive());
-        match Norm.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let y = Flex::fused_norm(x.clone(), w.clone(), epsilon);
-                prep.finish((x, w, epsilon), y)
-            }
-            OpsKind::UnTracked(prep) => prep.finish(Flex::fused_norm(x, w, epsilon)),
-        }
+        record::<_, C, 2>(Norm, [x, w], |[x, w]| Flex::fused_norm(x, w, epsilon), |[x, w]| (x, w, epsilon))
     }
 
     fn fused_swiglu(gate: FloatTensor<Self>, up: FloatTensor<Self>) -> FloatTensor<Self> {
-        let nodes = [gate.node(), up.node()];
-        let (gate, up) = (gate.into_primitive(), up.into_primitive());
-        match Swiglu.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let y = Flex::fused_swiglu(gate.clone(), up.clone());
-                prep.finish((gate, up), y)
-            }
-            OpsKind::UnTracked(prep) => prep.finish(Flex::fused_swiglu(gate, up)),
-        }
+        record::<_, C, 2>(Swiglu, [gate, up], |[gate, up]| Flex::fused_swiglu(gate, up), |[gate, up]| (gate, up))
     }
 
     fn fused_product(x: FloatTensor<Self>, w: FloatTensor<Self>) -> FloatTensor<Self> {
-        let nodes = [x.node()];
-        let (x, w) = (x.into_primitive(), w.into_primitive());
-        match Product.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let y = Flex::fused_product(x, w.clone());
-                prep.finish(w, y)
-            }
-            OpsKind::UnTracked(prep) => prep.finish(Flex::fused_product(x, w)),
-        }
+        let w = w.into_primitive();
+        record::<_, C, 1>(Product, [x], |[x]| Flex::fused_product(x, w.clone()), |_| w.clone())
     }
 
     fn fused_attention(
@@ -129,15 +125,12 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         sin: FloatTensor<Self>,
         shape: Shape,
     ) -> FloatTensor<Self> {
-        let nodes = [q.node(), k.node(), v.node()];
-        let (q, k, v) = (q.into_primitive(), k.into_primitive(), v.into_primitive());
         let (cos, sin) = (cos.into_primitive(), sin.into_primitive());
-        match Attention.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let out = Flex::fused_attention(q.clone(), k.clone(), v.clone(), cos.clone(), sin.clone(), shape);
-                prep.finish(([q, k, v, cos, sin], shape), out)
-            }
-            OpsKind::UnTracked(prep) => prep.finish(Flex::fused_attention(q, k, v, cos, sin, shape)),
-        }
+        record::<_, C, 3>(
+            Attention,
+            [q, k, v],
+            |[q, k, v]| Flex::fused_attention(q, k, v, cos.clone(), sin.clone(), shape),
+            |[q, k, v]| ([q, k, v, cos.clone(), sin.clone()], shape),
+        )
     }
 }

@@ -97,15 +97,9 @@ impl FusedOps for Flex {
         sin: FlexTensor,
         shape: Shape,
     ) -> FlexTensor {
-        let (cos, sin) = (Values::of(&cos), Values::of(&sin));
-        let out = attention::forward(
-            Values::of(&q).slice(),
-            Values::of(&k).slice(),
-            Values::of(&v).slice(),
-            (cos.slice(), sin.slice()),
-            shape,
-        );
-        tensor_like(out, &q)
+        let [q_values, k, v, cos, sin] = [&q, &k, &v, &cos, &sin].map(Values::of);
+        let tables = (cos.slice(), sin.slice());
+        tensor_like(attention::forward(q_values.slice(), k.slice(), v.slice(), tables, shape), &q)
     }
 }
 
@@ -163,16 +157,9 @@ pub fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor<2> {
 ///
 /// Only for devices for which [`is_fused`] holds.
 #[must_use]
-pub fn causal_attention([q, k, v]: [Tensor<2>; 3], [cos, sin]: [Tensor<2>; 2], shape: Shape) -> Tensor<2> {
-    let out = <Dispatch as FusedOps>::fused_attention(
-        q.into_dispatch(),
-        k.into_dispatch(),
-        v.into_dispatch(),
-        cos.into_dispatch(),
-        sin.into_dispatch(),
-        shape,
-    );
-    Tensor::from_dispatch(out)
+pub fn causal_attention(inputs: [Tensor<2>; 3], tables: [Tensor<2>; 2], shape: Shape) -> Tensor<2> {
+    let ([q, k, v], [cos, sin]) = (inputs.map(Tensor::into_dispatch), tables.map(Tensor::into_dispatch));
+    Tensor::from_dispatch(<Dispatch as FusedOps>::fused_attention(q, k, v, cos, sin, shape))
 }
 
 #[cfg(test)]
