@@ -20,6 +20,7 @@ mod heads;
 mod kv;
 mod logits;
 mod prefix_tree;
+mod rope;
 mod scheduler;
 #[cfg(test)]
 mod tests;

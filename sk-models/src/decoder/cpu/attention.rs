@@ -11,9 +11,9 @@ use super::grid::Grid;
 use super::kv::Block;
 use super::numbers::Numbers;
 use super::plan::{Keys, Plan, Span};
-use super::rope::Table;
 use super::tile::{Place, ROWS, WIDTH, multiply};
 use crate::decoder::heads::Heads;
+use crate::decoder::rope::Table;
 use crate::kernels::simd::{LANES, exp, max, widened};
 use crate::team::{Parts, Team, for_each_mut};
 

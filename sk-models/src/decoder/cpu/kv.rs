@@ -1,10 +1,10 @@
 //! Keys and values, laid out as the right-hand sides of attention's two products.
 
 use super::numbers::Numbers;
-use super::rope::Table;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
+use crate::decoder::rope::Table;
 use crate::team::for_each_mut;
 
 /// Keys and values of one head of one sequence.
@@ -276,8 +276,8 @@ impl SuffixCache for KvCache {
 #[cfg(test)]
 mod tests {
     use super::super::noise::numbers;
-    use super::super::rope::Rotations;
     use super::*;
+    use crate::decoder::rope::Rotations;
 
     /// The head dimension. Half of it is not a multiple of a vector, and values are not whole
     /// panels.

@@ -21,7 +21,6 @@ mod numbers;
 mod pace;
 mod plan;
 mod read;
-mod rope;
 mod terms;
 mod tile;
 
@@ -43,11 +42,11 @@ use int8::Quantized;
 use matrix::{Form, Input, Linear, Matrix, gated, linear, lower};
 use pace::Pace;
 use plan::Plan;
-use rope::Rotations;
 use terms::{THREE, TWO, Terms};
 
 use super::engine::Group;
 use super::heads::Heads;
+use super::rope::Rotations;
 use crate::config::Qwen2Config;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::{LoraAdapter, Target};

@@ -29,6 +29,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
 
 use super::engine::Group;
 use super::heads::Heads;
+use super::rope::Rotations;
 use crate::config::Qwen2Config;
 use crate::device::{arrive, settled};
 use crate::lora::{AdapterStack, Lanes, LoraAdapter};
@@ -145,7 +146,7 @@ impl GpuEngine {
         // The table is replaced as a whole, so it is consistent even after a panic.
         let mut known = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
         if known.dims()[0] < positions {
-            *known = angles(&self.config, positions.next_power_of_two(), &self.embedding.device());
+            *known = angles(&self.config, positions, &self.embedding.device());
         }
         known.clone()
     }
@@ -190,14 +191,10 @@ impl GpuEngine {
     }
 }
 
-/// Returns the cosines, then the sines, of each position, computed in f64 and rounded once.
+/// Returns the cosines, then the sines, of at least `positions` positions.
 fn angles(config: &Qwen2Config, positions: usize, device: &Device) -> Tensor<2> {
-    let (half, width) = (config.head_dim / 2, config.head_dim);
-    let rates: Vec<f64> = (0..half).map(|j| config.rope_theta.powf(-2.0 * j as f64 / width as f64)).collect();
-    let line = |position: usize| {
-        let angles = rates.iter().map(move |rate| position as f64 * rate);
-        angles.clone().map(|x| x.cos() as f32).chain(angles.map(|x| x.sin() as f32))
-    };
-    let angles: Vec<f32> = (0..positions).flat_map(line).collect();
-    Tensor::from_data(TensorData::new(angles, [positions, width]), device)
+    let table = Rotations::new(config.head_dim, config.rope_theta).reach(positions);
+    let values = table.values().to_vec();
+    let positions = values.len() / config.head_dim;
+    Tensor::from_data(TensorData::new(values, [positions, config.head_dim]), device)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Cosines and sines by position, computed once and extended as contexts grow.
 #[derive(Debug)]
-pub(crate) struct Rotations {
+pub(super) struct Rotations {
     half: usize,
     /// `base^(−2j/d)` for j below half.
     frequencies: Vec<f64>,
@@ -13,13 +13,13 @@ pub(crate) struct Rotations {
 
 /// Cosines and sines of the positions from zero: `[positions, 2·half]`, cosines first.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(super) struct Table {
     values: Vec<f32>,
     half: usize,
 }
 
 impl Rotations {
-    pub(crate) fn new(head_dim: usize, base: f64) -> Self {
+    pub(super) fn new(head_dim: usize, base: f64) -> Self {
         let half = head_dim / 2;
         let frequencies = (0..half).map(|j| base.powf(-2.0 * j as f64 / head_dim as f64)).collect();
         Self { half, frequencies, table: Mutex::default() }
@@ -28,7 +28,7 @@ impl Rotations {
     /// Returns a table of at least `positions` positions.
     ///
     /// Angles are computed in f64 and rounded once.
-    pub(crate) fn reach(&self, positions: usize) -> Arc<Table> {
+    pub(super) fn reach(&self, positions: usize) -> Arc<Table> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let known = table.values.len() / (2 * self.half).max(1);
         if positions > known || table.half != self.half {
@@ -45,9 +45,14 @@ impl Rotations {
 }
 
 impl Table {
+    /// Returns the cosines, then the sines, of each position.
+    pub(super) fn values(&self) -> &[f32] {
+        &self.values
+    }
+
     /// Writes `x`, rotated to `position` and scaled by `scale`, to `out`.
     #[inline(always)]
-    pub(crate) fn rotate(&self, position: usize, x: &[f32], scale: f32, out: &mut [f32]) {
+    pub(super) fn rotate(&self, position: usize, x: &[f32], scale: f32, out: &mut [f32]) {
         let (cos, sin) = self.values[position * 2 * self.half..][..2 * self.half].split_at(self.half);
         let (x1, x2) = x.split_at(self.half);
         let (y1, y2) = out.split_at_mut(self.half);
@@ -60,7 +65,7 @@ impl Table {
     /// Rotates `count` rows to the positions from `position` on and writes them to columns of
     /// `out`, whose rows are `stride` apart. `x` returns each row.
     #[inline(always)]
-    pub(crate) fn rotate_columns<'a>(
+    pub(super) fn rotate_columns<'a>(
         &self,
         (position, count): (usize, usize),
         x: impl Fn(usize) -> &'a [f32],
