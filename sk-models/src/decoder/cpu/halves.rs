@@ -12,7 +12,7 @@ use half::bf16;
 
 use super::grid::{Grid, Slab};
 use super::terms::DEPTH;
-use super::tile::{Place, ROWS, WIDTH, multiply};
+use super::tile::{Place, ROWS, WIDTH, heights, multiply};
 use crate::team::for_each_mut;
 
 /// Proof that the processor adds products of two pairs of bf16 numbers (AVX-512 BF16) faster than
@@ -130,16 +130,12 @@ impl Halves {
         let panel = self.panel(panel);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
-            let mut row = 0;
-            while row < rows {
-                let left = rows - row;
-                let height = left.div_ceil(left.div_ceil(ROWS));
+            for (row, height) in heights(rows) {
                 let a = Place { start: a.start.wrapping_add(row * a.stride), ..a };
                 let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
                 // SAFETY: the processor has the instructions; rows `row..row + height` of A and C,
                 // which the caller vouches for.
                 unsafe { avx512(height, self.input, a, panel, c, add) };
-                row += height;
             }
             return;
         }
@@ -162,15 +158,11 @@ impl Halves {
     ) {
         assert!(2 * a.stride >= self.input && (first + rows) * a.stride <= a.pairs.len(), "rows of another width or number");
         let panel = self.panel(panel);
-        let mut row = 0;
-        while row < rows {
-            let left = rows - row;
-            let height = left.div_ceil(left.div_ceil(ROWS));
+        for (row, height) in heights(rows) {
             let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
             // SAFETY: rows were rounded, so the processor has the instruction; A has the rows and
             // columns by the assertion, and C by the caller's promise.
             unsafe { pairs(height, self.input.div_ceil(2), a.place(first + row), panel, c, add) };
-            row += height;
         }
     }
 }

@@ -94,11 +94,7 @@ pub(crate) unsafe fn multiply(
 ///
 /// As [`multiply`], for every product.
 pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Product], c: Place<*mut f32>, add: bool) {
-    let mut row = 0;
-    while row < rows {
-        // Tiles have nearly equal heights: 13 rows are 7 and 6 rather than 12 and 1.
-        let left = rows - row;
-        let height = left.div_ceil(left.div_ceil(ROWS));
+    for (row, height) in heights(rows) {
         let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
         // SAFETY: rows `row..row + height` of A and C, which the caller vouches for.
         unsafe {
@@ -110,8 +106,19 @@ pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Produ
                 Level::Portable => portable::<false>([height, vectors], products, row, c, add),
             }
         }
-        row += height;
     }
+}
+
+/// Divides rows into tiles and returns the first row and the height of each. Heights are nearly
+/// equal: 13 rows are 7 and 6 rather than 12 and 1.
+pub(super) fn heights(rows: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut row = 0;
+    std::iter::from_fn(move || {
+        let (first, left) = (row, rows - row);
+        let height = left.div_ceil(left.div_ceil(ROWS).max(1));
+        row += height;
+        (height > 0).then_some((first, height))
+    })
 }
 
 /// Returns the distance of prefetches, in rows of a panel.
