@@ -239,11 +239,7 @@ impl Quantized {
                     let (rate, found) = range(x);
                     *scale = found;
                     for (block, x) in x.chunks(DEPTH).enumerate() {
-                        let (mut upper, mut lower) = ([0_u8; DEPTH], [0_u8; DEPTH]);
-                        for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
-                            let shifted = shifted(*x, rate);
-                            (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
-                        }
+                        let [upper, lower] = halved::<DEPTH>(x, rate);
                         lines[block * 2 * HEIGHT + place] = Line::from(upper);
                         lines[(block * 2 + 1) * HEIGHT + place] = Line::from(lower);
                     }
@@ -253,14 +249,20 @@ impl Quantized {
     }
 }
 
-/// Returns a number as sixteen bits in which zero is 32768. The upper bits are unspecified.
+/// Returns the upper and the lower bytes of at most N numbers in sixteen bits, in which zero is
+/// 32768.
 #[inline(always)]
-fn shifted(x: f32, rate: f32) -> u32 {
+fn halved<const N: usize>(x: &[f32], rate: f32) -> [[u8; N]; 2] {
     /// Zero, shifted to the middle of sixteen bits.
     const ZERO: f32 = 32_768.0;
     /// Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits.
     const ROUND: f32 = 12_582_912.0;
-    (x * rate + (ZERO + ROUND)).to_bits()
+    let (mut upper, mut lower) = ([0_u8; N], [0_u8; N]);
+    for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
+        let shifted = (x * rate + (ZERO + ROUND)).to_bits();
+        (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
+    }
+    [upper, lower]
 }
 
 /// Numbers of a row that are rounded at a time.
@@ -297,24 +299,14 @@ fn pieces(x: &[f32]) -> impl Iterator<Item = [f32; SIDE]> {
 fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
     let (rate, scale) = range(x);
     for (quads, piece) in strip.chunks_mut(SIDE / QUAD * STRIP).zip(pieces(x)) {
-        write(&piece, rate, quads);
+        let [upper, lower] = halved::<SIDE>(&piece, rate);
+        let bytes = upper.as_chunks::<QUAD>().0.iter().zip(lower.as_chunks::<QUAD>().0);
+        for (quad, (upper, lower)) in quads.chunks_mut(STRIP).zip(bytes) {
+            quad[..QUAD].copy_from_slice(upper);
+            quad[QUAD..2 * QUAD].copy_from_slice(lower);
+        }
     }
     scale
-}
-
-/// Writes the bytes of numbers to as many quads as there are.
-#[inline(always)]
-fn write(x: &[f32; SIDE], rate: f32, quads: &mut [u8]) {
-    let (mut upper, mut lower) = ([0_u8; SIDE], [0_u8; SIDE]);
-    for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
-        let shifted = shifted(*x, rate);
-        (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
-    }
-    let bytes = upper.as_chunks::<QUAD>().0.iter().zip(lower.as_chunks::<QUAD>().0);
-    for (quad, (upper, lower)) in quads.chunks_mut(STRIP).zip(bytes) {
-        quad[..QUAD].copy_from_slice(upper);
-        quad[QUAD..2 * QUAD].copy_from_slice(lower);
-    }
 }
 
 /// A few rows times one panel.
