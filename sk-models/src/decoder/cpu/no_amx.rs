@@ -45,28 +45,20 @@ impl Tiles {
     }
 }
 
+// No value of this type exists, so no call is unsafe.
 impl Configured {
     pub(super) fn products(&self, _: usize) -> usize {
         match self.0 {}
     }
 
-    /// # Safety
-    ///
-    /// None is needed: no value of this type exists.
     pub(super) unsafe fn bytes(&self, _: [*const u8; 3], _: NonZero<usize>, _: &mut Sums) {
         match self.0 {}
     }
 
-    /// # Safety
-    ///
-    /// None is needed: no value of this type exists.
     pub(super) unsafe fn three_by_three(&self, _: [*const u8; 3], _: NonZero<usize>, _: Place<*mut f32>, _: bool) {
         match self.0 {}
     }
 
-    /// # Safety
-    ///
-    /// None is needed: no value of this type exists.
     pub(super) unsafe fn two_by_one(&self, _: [*const u8; 3], _: NonZero<usize>, _: Place<*mut f32>, _: bool) {
         match self.0 {}
     }
