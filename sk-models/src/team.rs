@@ -42,15 +42,15 @@ struct Job {
 /// A counter in a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Count(AtomicUsize);
+struct PaddedCount(AtomicUsize);
 
-struct Shared {
+struct TeamState {
     state: AtomicUsize,
     /// Written while the state is closed and no member is at work; read by members who joined while
     /// it was open.
     job: UnsafeCell<Option<Job>>,
     /// Tasks taken from each share.
-    taken: Vec<Count>,
+    taken: Vec<PaddedCount>,
     asleep: AtomicUsize,
     door: Mutex<()>,
     bell: Condvar,
@@ -61,11 +61,11 @@ struct Shared {
 // and counts no member; members read it only between joining and leaving, which the state's acquire
 // and release order after the write and before the next one. The pointer in it is to a `Sync`
 // closure that outlives the loop, since `Team::run` returns only when no member is left.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for TeamState {}
 // SAFETY: as above.
-unsafe impl Send for Shared {}
+unsafe impl Send for TeamState {}
 
-impl Shared {
+impl TeamState {
     /// Runs tasks until none is left: first those of the thread's own share, then the rest of the
     /// others'.
     fn work(&self, job: Job, own: usize) {
@@ -136,7 +136,7 @@ impl Shared {
 
 /// Threads that run loops together.
 pub(crate) struct Team {
-    shared: Arc<Shared>,
+    shared: Arc<TeamState>,
     threads: usize,
     turn: Mutex<()>,
 }
@@ -144,10 +144,10 @@ pub(crate) struct Team {
 impl Team {
     /// Starts a team of `threads`, which includes the caller of [`run`](Self::run).
     fn new(threads: usize) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TeamState {
             state: AtomicUsize::new(0),
             job: UnsafeCell::new(None),
-            taken: (0..threads).map(|_| Count::default()).collect(),
+            taken: (0..threads).map(|_| PaddedCount::default()).collect(),
             asleep: AtomicUsize::new(0),
             door: Mutex::new(()),
             bell: Condvar::new(),
@@ -226,25 +226,25 @@ impl Team {
 }
 
 /// A mutable slice whose disjoint parts are written by different tasks.
-pub(crate) struct Parts<T> {
+pub(crate) struct SharedSlice<T> {
     start: *mut T,
     length: usize,
 }
 
-impl<T> Clone for Parts<T> {
+impl<T> Clone for SharedSlice<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Parts<T> {}
+impl<T> Copy for SharedSlice<T> {}
 
 // SAFETY: whoever dereferences it promises that no two tasks touch the same place.
-unsafe impl<T: Send> Sync for Parts<T> {}
+unsafe impl<T: Send> Sync for SharedSlice<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Send for Parts<T> {}
+unsafe impl<T: Send> Send for SharedSlice<T> {}
 
-impl<T> Parts<T> {
+impl<T> SharedSlice<T> {
     pub(crate) fn of(slice: &mut [T]) -> Self {
         Self { start: slice.as_mut_ptr(), length: slice.len() }
     }
@@ -270,7 +270,7 @@ impl<T> Parts<T> {
 
 /// Calls `work` with each element and its index, on the global team.
 pub(crate) fn for_each_mut<T: Send>(items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
-    let parts = Parts::of(items);
+    let parts = SharedSlice::of(items);
     Team::global().run(items.len(), &|index| {
         // SAFETY: each task has an element of its own.
         let item = unsafe { &mut parts.slice(index, 1)[0] };

@@ -197,7 +197,7 @@ pub(crate) struct Cache<P, S> {
 }
 
 /// A group to read, as a job for the [`Scheduler`].
-struct Forward<'a, E: Engine> {
+struct ForwardJob<'a, E: Engine> {
     engine: &'a E,
     /// Taken when the job runs.
     group: Option<Group<'a, E>>,
@@ -206,12 +206,12 @@ struct Forward<'a, E: Engine> {
     out: Option<E::States>,
 }
 
-// SAFETY: `Forward` and `Head` are the only types of jobs, and differ in `TYPE`.
-unsafe impl<E: Engine> Job for Forward<'_, E> {
+// SAFETY: `ForwardJob` and `LogitsJob` are the only types of jobs, and differ in `TYPE`.
+unsafe impl<E: Engine> Job for ForwardJob<'_, E> {
     const TYPE: u8 = 0;
 
     fn run(jobs: &mut [&mut Self]) {
-        let Some(Forward { engine, states, joined, .. }) = jobs.first().map(|job| &**job) else { return };
+        let Some(ForwardJob { engine, states, joined, .. }) = jobs.first().map(|job| &**job) else { return };
         let (engine, states, joined) = (*engine, *states, *joined);
         let groups = jobs.iter_mut().filter_map(|job| job.group.take()).collect();
         let out = engine.forward(groups, states, joined);
@@ -220,15 +220,15 @@ unsafe impl<E: Engine> Job for Forward<'_, E> {
 }
 
 /// The computation of logits from states, as a job for the [`Scheduler`].
-struct Head<'a, E: Engine> {
+struct LogitsJob<'a, E: Engine> {
     engine: &'a E,
     states: &'a E::States,
     seats: &'a E::Seats,
     out: Option<Logits>,
 }
 
-// SAFETY: as for `Forward`.
-unsafe impl<E: Engine> Job for Head<'_, E> {
+// SAFETY: as for `ForwardJob`.
+unsafe impl<E: Engine> Job for LogitsJob<'_, E> {
     const TYPE: u8 = 1;
 
     fn run(jobs: &mut [&mut Self]) {
@@ -334,13 +334,13 @@ impl<E: Engine> AnyEngine for E {
             Cache { prefix: of_mut(cache.prefix), suffix: cache.suffix.map(|suffix| of_mut(suffix)) };
         let group = Group { rows, seats: of(seats), cache };
         let (key, positions) = (self.forward_key(&group, states), group.positions());
-        let mut job = Forward { engine: self, group: Some(group), states, joined: scheduler.is_some(), out: None };
+        let mut job = ForwardJob { engine: self, group: Some(group), states, joined: scheduler.is_some(), out: None };
         Scheduler::run(scheduler, self, key, positions, &mut job);
         Box::new(job.out.expect("an engine returns the states of every group"))
     }
 
     fn logits(&self, states: &dyn Any, seats: &dyn Any, scheduler: Option<&Scheduler>) -> Logits {
-        let mut job = Head { engine: self, states: of(states), seats: of(seats), out: None };
+        let mut job = LogitsJob { engine: self, states: of(states), seats: of(seats), out: None };
         Scheduler::run(scheduler, self, self.logits_key(job.seats), 1, &mut job);
         job.out.expect("an engine returns the logits of all states")
     }

@@ -32,7 +32,7 @@ pub(crate) struct PrefixTree {
 struct Nodes {
     /// Adapters and the ids of their roots. The id of the backbone's root is [`ROOT`].
     roots: Vec<(Weak<LoraAdapter>, u64)>,
-    by_id: HashMap<u64, Node>,
+    by_id: HashMap<u64, PrefixNode>,
     /// Node ids by parent id and tokens. The parent of a first node is a root.
     children: HashMap<(u64, Box<[TokenId]>), u64>,
     next: u64,
@@ -41,7 +41,7 @@ struct Nodes {
 }
 
 #[derive(Debug)]
-struct Node {
+struct PrefixNode {
     key: (u64, Box<[TokenId]>),
     piece: Piece,
     bytes: usize,
@@ -103,7 +103,7 @@ impl PrefixTree {
             node.children += 1;
         }
         nodes.children.insert(key.clone(), id);
-        nodes.by_id.insert(id, Node { key, piece, bytes, children: 0, used });
+        nodes.by_id.insert(id, PrefixNode { key, piece, bytes, children: 0, used });
         assert!(nodes.bytes <= self.budget, "{} bytes of a budget of {}", nodes.bytes, self.budget);
     }
 

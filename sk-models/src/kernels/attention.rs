@@ -14,7 +14,7 @@ const BLOCK: usize = 64;
 
 /// The sizes of a call.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct AttentionShape {
     /// Tokens per sequence.
     pub length: usize,
     /// Key and value heads.
@@ -27,7 +27,7 @@ pub struct Shape {
     pub scale: f32,
 }
 
-impl Shape {
+impl AttentionShape {
     fn query_size(&self) -> usize {
         self.heads * self.groups * self.width
     }
@@ -85,8 +85,8 @@ fn causal_softmax(scores: &mut [f32], start: usize, seen: usize) {
 }
 
 /// Attention of `[B·S, Hq·D]` queries over `[B·S, Hkv·D]` keys and values.
-pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]), shape: Shape) -> Vec<f32> {
-    let Shape { length, heads, groups, width, scale } = shape;
+pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]), shape: AttentionShape) -> Vec<f32> {
+    let AttentionShape { length, heads, groups, width, scale } = shape;
     let (query_size, key_size) = (shape.query_size(), shape.key_size());
     let mut out = vec![0.0; q.len()];
     out.par_chunks_mut(length * query_size)
@@ -133,9 +133,9 @@ pub(super) fn backward(
     v: &[f32],
     grad: &[f32],
     tables: (&[f32], &[f32]),
-    shape: Shape,
+    shape: AttentionShape,
 ) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
-    let Shape { length, heads, groups, width, scale } = shape;
+    let AttentionShape { length, heads, groups, width, scale } = shape;
     let (query_size, key_size) = (shape.query_size(), shape.key_size());
     let (query_chunk, key_chunk) = (length * query_size, length * key_size);
     let mut dq = vec![0.0; q.len()];

@@ -11,7 +11,7 @@ use burn::backend::{
     tensor::FloatTensor,
 };
 
-use super::{FusedOps, Shape, Values, attention, norm, swiglu, tensor_like};
+use super::{AttentionShape, FusedOps, Values, attention, norm, swiglu, tensor_like};
 
 /// Registers the gradients of the inputs, which `of` returns for the state and the gradient of the
 /// output.
@@ -25,9 +25,9 @@ fn propagate<S, const N: usize>(ops: Ops<S, N>, grads: &mut Gradients, of: impl 
 }
 
 #[derive(Debug)]
-struct Norm;
+struct NormBackward;
 
-impl Backward<Flex, 2> for Norm {
+impl Backward<Flex, 2> for NormBackward {
     type State = (FlexTensor, FlexTensor, f32);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
@@ -40,9 +40,9 @@ impl Backward<Flex, 2> for Norm {
 }
 
 #[derive(Debug)]
-struct Swiglu;
+struct SwigluBackward;
 
-impl Backward<Flex, 2> for Swiglu {
+impl Backward<Flex, 2> for SwigluBackward {
     type State = (FlexTensor, FlexTensor);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
@@ -55,9 +55,9 @@ impl Backward<Flex, 2> for Swiglu {
 }
 
 #[derive(Debug)]
-struct Product;
+struct ProductBackward;
 
-impl Backward<Flex, 1> for Product {
+impl Backward<Flex, 1> for ProductBackward {
     /// The weight, which is frozen.
     type State = FlexTensor;
 
@@ -67,11 +67,11 @@ impl Backward<Flex, 1> for Product {
 }
 
 #[derive(Debug)]
-struct Attention;
+struct AttentionBackward;
 
-impl Backward<Flex, 3> for Attention {
+impl Backward<Flex, 3> for AttentionBackward {
     /// Queries, keys, values and the rotary tables, which are constants.
-    type State = ([FlexTensor; 5], Shape);
+    type State = ([FlexTensor; 5], AttentionShape);
 
     fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
         propagate(ops, grads, |([q, k, v, cos, sin], shape), grad| {
@@ -105,16 +105,16 @@ fn record<B: Backward<Flex, N>, C: CheckpointStrategy, const N: usize>(
 
 impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
     fn fused_norm(x: FloatTensor<Self>, w: FloatTensor<Self>, epsilon: f32) -> FloatTensor<Self> {
-        record::<_, C, 2>(Norm, [x, w], |[x, w]| Flex::fused_norm(x, w, epsilon), |[x, w]| (x, w, epsilon))
+        record::<_, C, 2>(NormBackward, [x, w], |[x, w]| Flex::fused_norm(x, w, epsilon), |[x, w]| (x, w, epsilon))
     }
 
     fn fused_swiglu(gate: FloatTensor<Self>, up: FloatTensor<Self>) -> FloatTensor<Self> {
-        record::<_, C, 2>(Swiglu, [gate, up], |[gate, up]| Flex::fused_swiglu(gate, up), |[gate, up]| (gate, up))
+        record::<_, C, 2>(SwigluBackward, [gate, up], |[gate, up]| Flex::fused_swiglu(gate, up), |[gate, up]| (gate, up))
     }
 
     fn fused_product(x: FloatTensor<Self>, w: FloatTensor<Self>) -> FloatTensor<Self> {
         let w = w.into_primitive();
-        record::<_, C, 1>(Product, [x], |[x]| Flex::fused_product(x, w.clone()), |_| w.clone())
+        record::<_, C, 1>(ProductBackward, [x], |[x]| Flex::fused_product(x, w.clone()), |_| w.clone())
     }
 
     fn fused_attention(
@@ -123,11 +123,11 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         v: FloatTensor<Self>,
         cos: FloatTensor<Self>,
         sin: FloatTensor<Self>,
-        shape: Shape,
+        shape: AttentionShape,
     ) -> FloatTensor<Self> {
         let (cos, sin) = (cos.into_primitive(), sin.into_primitive());
         record::<_, C, 3>(
-            Attention,
+            AttentionBackward,
             [q, k, v],
             |[q, k, v]| Flex::fused_attention(q, k, v, cos.clone(), sin.clone(), shape),
             |[q, k, v]| ([q, k, v, cos.clone(), sin.clone()], shape),

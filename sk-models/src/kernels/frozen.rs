@@ -15,13 +15,13 @@ const PIECE: usize = 1 << 15;
 
 /// A weight in memory, `[rows, columns]` without gaps.
 #[derive(Clone, Copy)]
-pub(super) struct Stored<'a> {
+pub(super) struct FrozenWeight<'a> {
     pub(super) values: &'a [bf16],
     pub(super) rows: usize,
     pub(super) columns: usize,
 }
 
-impl Stored<'_> {
+impl FrozenWeight<'_> {
     /// Calls `work` with the first row, the number of rows, and the values of each block of rows.
     fn blocks(self, mut work: impl FnMut(usize, usize, &[f32])) {
         let Self { values, rows, columns } = self;

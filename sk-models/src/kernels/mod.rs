@@ -23,7 +23,7 @@ use burn::{
 };
 use half::bf16;
 
-pub use attention::Shape;
+pub use attention::AttentionShape;
 
 /// Operations that a backend may fuse.
 #[backend_extension(Autodiff, Flex)]
@@ -44,7 +44,7 @@ pub trait FusedOps: Backend {
         v: FloatTensor<Self>,
         cos: FloatTensor<Self>,
         sin: FloatTensor<Self>,
-        shape: Shape,
+        shape: AttentionShape,
     ) -> FloatTensor<Self>;
 }
 
@@ -83,7 +83,7 @@ impl FusedOps for Flex {
         let (rows, columns) = if is_transposed { (output, input) } else { (input, output) };
         let w = if is_transposed { w } else { w.to_contiguous() };
         let start = w.layout().start_offset();
-        let stored = frozen::Stored { values: &w.storage::<bf16>()[start..start + rows * columns], rows, columns };
+        let stored = frozen::FrozenWeight { values: &w.storage::<bf16>()[start..start + rows * columns], rows, columns };
         let values = Values::of(&x);
         let y = if is_transposed { stored.times_transposed(values.slice()) } else { stored.times(values.slice()) };
         FlexTensor::from_data(TensorData::new(y, [x.shape()[0], output]))
@@ -95,7 +95,7 @@ impl FusedOps for Flex {
         v: FlexTensor,
         cos: FlexTensor,
         sin: FlexTensor,
-        shape: Shape,
+        shape: AttentionShape,
     ) -> FlexTensor {
         let [q_values, k, v, cos, sin] = [&q, &k, &v, &cos, &sin].map(Values::of);
         let tables = (cos.slice(), sin.slice());
@@ -157,7 +157,7 @@ pub fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor<2> {
 ///
 /// Only for devices for which [`is_fused`] holds.
 #[must_use]
-pub fn causal_attention(inputs: [Tensor<2>; 3], tables: [Tensor<2>; 2], shape: Shape) -> Tensor<2> {
+pub fn causal_attention(inputs: [Tensor<2>; 3], tables: [Tensor<2>; 2], shape: AttentionShape) -> Tensor<2> {
     let ([q, k, v], [cos, sin]) = (inputs.map(Tensor::into_dispatch), tables.map(Tensor::into_dispatch));
     Tensor::from_dispatch(<Dispatch as FusedOps>::fused_attention(q, k, v, cos, sin, shape))
 }
@@ -255,7 +255,7 @@ mod tests {
         let device = Device::flex();
         // Lengths below, at and beyond one block of queries.
         for (batch, length, heads, groups, width) in [(2, 5, 1, 1, 4), (1, 64, 2, 3, 8), (3, 131, 2, 2, 6)] {
-            let shape = Shape { length, heads, groups, width, scale: (width as f32).sqrt().recip() };
+            let shape = AttentionShape { length, heads, groups, width, scale: (width as f32).sqrt().recip() };
             let rows = batch * length;
             let inputs = [
                 random([rows, heads * groups * width], &device),

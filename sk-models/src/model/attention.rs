@@ -8,7 +8,7 @@ use burn::{
 use super::{initial::Initial, projection::Projection, rope::Rope};
 use crate::{
     config::Qwen2Config,
-    kernels::{Shape, causal_attention, is_fused},
+    kernels::{AttentionShape, causal_attention, is_fused},
     lora::{LayerDeltas, Target},
 };
 
@@ -102,7 +102,7 @@ impl Attention {
         let value = self.v_proj.forward(x, delta(Target::Value).as_ref());
 
         if length > 1 && is_fused(&query.device(), query.dtype()) {
-            let shape = Shape {
+            let shape = AttentionShape {
                 length,
                 heads: self.heads,
                 groups: self.groups,

@@ -11,7 +11,7 @@ use crate::lora::{AdapterError, LoraAdapter, LowRank, Target};
 
 /// The low-rank update `s·A·B` of one linear layer.
 #[derive(Debug)]
-pub(crate) struct Delta {
+pub(crate) struct PackedLowRank {
     /// `[input, r]` in panels of 16 columns.
     down: Numbers,
     /// `[r, output]` in panels, the scale multiplied in.
@@ -24,7 +24,7 @@ pub(crate) struct Delta {
 /// Columns of a panel of A.
 const RANKS: usize = 16;
 
-impl Delta {
+impl PackedLowRank {
     /// Packs row-major A `[input, rank]` and B `[rank, output]`.
     pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
         let padded = rank.next_multiple_of(RANKS);
@@ -75,9 +75,9 @@ impl Delta {
 /// An adapter, packed once per engine; seats refer to it.
 #[derive(Debug)]
 pub(crate) struct PackedAdapter {
-    layers: Vec<[Option<Delta>; Target::ALL.len()]>,
+    layers: Vec<[Option<PackedLowRank>; Target::ALL.len()]>,
     embedding: Option<EmbeddingUpdate>,
-    pub(super) head: Option<Delta>,
+    pub(super) head: Option<PackedLowRank>,
 }
 
 /// The low-rank update of the embedding: the token's row of A, times B.
@@ -126,7 +126,7 @@ impl PackedAdapter {
         Ok(Self { layers, embedding, head: delta("lm_head", adapter.lm_head.as_ref(), (hidden, vocab))? })
     }
 
-    pub(crate) fn get(&self, layer: usize, target: Target) -> Option<&Delta> {
+    pub(crate) fn get(&self, layer: usize, target: Target) -> Option<&PackedLowRank> {
         self.layers[layer][target as usize].as_ref()
     }
 
@@ -141,9 +141,9 @@ impl PackedAdapter {
     }
 }
 
-fn pack(entry: &LowRank) -> Delta {
+fn pack(entry: &LowRank) -> PackedLowRank {
     let ([input, rank], [_, output]) = (entry.a.dims(), entry.b.dims());
-    Delta::new(&values(&entry.a), &values(&entry.b), [input, rank, output], entry.scale as f32)
+    PackedLowRank::new(&values(&entry.a), &values(&entry.b), [input, rank, output], entry.scale as f32)
 }
 
 /// Copies the values of a tensor to the host, row by row.

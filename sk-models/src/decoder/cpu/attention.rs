@@ -10,12 +10,12 @@ use std::cell::RefCell;
 use super::grid::Grid;
 use super::kv::Block;
 use super::numbers::Numbers;
-use super::plan::{Keys, Plan, Span};
+use super::plan::{Keys, Plan, RowSpan};
 use super::tile::{Place, ROWS, WIDTH, multiply};
 use crate::decoder::heads::Heads;
 use crate::decoder::rope::Table;
 use crate::kernels::simd::{LANES, exp, max, widened};
-use crate::team::{Parts, Team, for_each_mut};
+use crate::team::{SharedSlice, Team, for_each_mut};
 
 /// Approximate number of queries in a task: enough to fill tiles, few enough that their scores stay
 /// in the cache.
@@ -41,7 +41,7 @@ pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
 }
 
 /// Appends a span's keys and values of one head to their block.
-fn append_span(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, (span, head): (&Span, usize), block: &mut Block) {
+fn append_span(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, (span, head): (&RowSpan, usize), block: &mut Block) {
     let [keys, values, _] = heads.columns();
     let at = head * heads.width;
     let token = |step: usize| {
@@ -65,12 +65,12 @@ thread_local! {
 
 /// New tokens `steps.0..steps.1` of a span.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct SpanPiece {
     span: usize,
     steps: (usize, usize),
 }
 
-impl Piece {
+impl SpanPiece {
     fn steps(self) -> usize {
         self.steps.1 - self.steps.0
     }
@@ -85,14 +85,14 @@ struct Task {
 }
 
 /// Divides the spans: long ones into pieces, short ones of a lane into one task.
-fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
+fn divide(plan: &Plan, heads: Heads) -> (Vec<SpanPiece>, Vec<Task>) {
     let most = (QUERIES / heads.queries_per_key()).max(1);
-    let mut pieces: Vec<Piece> = Vec::with_capacity(plan.spans.len());
+    let mut pieces: Vec<SpanPiece> = Vec::with_capacity(plan.spans.len());
     // Pieces of a task, and the tokens in them.
     let mut shares: Vec<(usize, usize, usize)> = Vec::new();
     for (index, span) in plan.spans.iter().enumerate() {
         for step in (span.known..span.length).step_by(most) {
-            let piece = Piece { span: index, steps: (step, (step + most).min(span.length)) };
+            let piece = SpanPiece { span: index, steps: (step, (step + most).min(span.length)) };
             let joins = |&&mut (_, end, tokens): &&mut (usize, usize, usize)| {
                 let before = &plan.spans[pieces[end - 1].span];
                 let few = (tokens + piece.steps()) * heads.queries_per_key() <= 2 * ROWS;
@@ -127,7 +127,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         append(plan, heads, projected, table, keys);
     }
     // The shared blocks and the rows' own blocks.
-    let keys: Vec<_> = keys.iter_mut().map(|keys| (keys.shared, Parts::of(keys.own))).collect();
+    let keys: Vec<_> = keys.iter_mut().map(|keys| (keys.shared, SharedSlice::of(keys.own))).collect();
     let scale = (heads.width as f32).sqrt().recip();
     let padded = heads.width.next_multiple_of(WIDTH);
     let stride = out.stride();
@@ -140,7 +140,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         let (shared, own) = keys[lane.group];
         let shared = shared.map(|(blocks, length)| (&blocks[lane.lane * key_heads + head], length));
         let shared_length = shared.map_or(0, |(_, length)| length);
-        let index = |piece: &Piece| plan.spans[piece.span].own * key_heads + head;
+        let index = |piece: &SpanPiece| plan.spans[piece.span].own * key_heads + head;
         if whole {
             for piece in pieces {
                 // SAFETY: no other piece belongs to this span, and no other task has this piece and
@@ -150,9 +150,9 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             }
         }
         // SAFETY: this task, or the loop before all tasks, has appended the new keys and values.
-        let own_block = |piece: &Piece| unsafe { &*own.at(index(piece)) };
+        let own_block = |piece: &SpanPiece| unsafe { &*own.at(index(piece)) };
         // No query of a piece attends beyond the piece's last token.
-        let own_length = |piece: &Piece| plan.spans[piece.span].earlier + piece.steps.1;
+        let own_length = |piece: &SpanPiece| plan.spans[piece.span].earlier + piece.steps.1;
         // The scores of the own block follow those of the shared block and overwrite the padding of
         // its last panel. So the results of a row are bit-identical wherever its context is divided
         // into the two blocks.

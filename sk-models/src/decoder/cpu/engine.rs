@@ -11,7 +11,7 @@ use super::grid::Grid;
 use super::kv::KvCache;
 use super::matrix::{Matrix, linear, lower};
 use super::pace::Pace;
-use super::plan::{Lanes, PackedSeats, Places};
+use super::plan::{LaneRows, PackedSeats, Places};
 use super::{CpuEngine, EmbeddingTable, PackedLayer, Room};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Group};
@@ -98,7 +98,7 @@ impl Engine for CpuEngine {
 
     fn logits(&self, of: &[(&StateGrid, &Self::Seats)]) -> Vec<Logits> {
         let counts: Vec<usize> = of.iter().map(|(states, _)| states.grid.rows()).collect();
-        let lanes = Lanes::of_each(of.iter().zip(&counts).map(|((_, seats), rows)| (seats.len(), rows / seats.len())));
+        let lanes = LaneRows::of_each(of.iter().zip(&counts).map(|((_, seats), rows)| (seats.len(), rows / seats.len())));
         let states = Grid::join(of.iter().map(|(states, _)| &states.grid));
         let mut head = self.head(of.iter().flat_map(|(_, seats)| *seats));
         lower(&mut [&mut head], &states, &lanes);

@@ -11,7 +11,7 @@ use memmap2::MmapMut;
 
 use super::numbers::Numbers;
 use super::tile::{Place, WIDTH};
-use crate::team::Parts;
+use crate::team::SharedSlice;
 
 /// A row-major matrix `[rows, width]` whose rows are padded to whole panels.
 #[derive(Debug, Clone, Default)]
@@ -81,8 +81,8 @@ impl Grid {
         Place { start: self.values()[row * self.stride..].as_ptr(), stride: self.stride }
     }
 
-    pub(crate) fn parts(&mut self) -> Parts<f32> {
-        Parts::of(self.values_mut())
+    pub(crate) fn parts(&mut self) -> SharedSlice<f32> {
+        SharedSlice::of(self.values_mut())
     }
 
     /// Stacks grids of one width. A single grid is not copied.

@@ -120,14 +120,14 @@ struct Slices<'a> {
 /// Keys and values of consecutive tokens of one sequence. They are one allocation: many small ones
 /// that live long would fragment the memory between the short-lived ones of requests.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct KvPiece {
     /// Per layer and head: keys, then values.
     numbers: Numbers,
     /// Numbers of the keys of a head, and of its values.
     sizes: [usize; 2],
 }
 
-impl Piece {
+impl KvPiece {
     /// Returns the keys and values of the `index`-th head, counted through all layers.
     fn slices(&self, index: usize) -> Slices<'_> {
         let [keys, values] = self.sizes;
@@ -229,9 +229,9 @@ impl PrefixCache for KvCache {
         self.length += tokens;
     }
 
-    type Piece = Piece;
+    type Piece = KvPiece;
 
-    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece> {
+    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<KvPiece> {
         let sizes = [count.next_multiple_of(WIDTH) * self.width, count * self.width.next_multiple_of(WIDTH)];
         let mut numbers = Numbers::default();
         numbers.reserve(self.layers.len() * self.heads * (sizes[0] + sizes[1]));
@@ -240,10 +240,10 @@ impl PrefixCache for KvCache {
             numbers.append(keys);
             numbers.append(values);
         }
-        Some(Piece { numbers, sizes })
+        Some(KvPiece { numbers, sizes })
     }
 
-    fn paste(&mut self, lanes: &[Vec<&Piece>], count: usize) {
+    fn paste(&mut self, lanes: &[Vec<&KvPiece>], count: usize) {
         let (heads, width, length) = (self.heads, self.width, self.length);
         let pieces = lanes.first().map_or(0, Vec::len);
         let in_layer = self.sequences * heads;

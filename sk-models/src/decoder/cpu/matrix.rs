@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use half::bf16;
 
-use super::adapter::Delta;
+use super::adapter::PackedLowRank;
 use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::halves::{Halves, Rounded};
 use super::int8::{Bytes, Quantized};
 use super::numbers::Numbers;
-use super::plan::Lanes;
-use super::terms::{Pairs, Terms, Whole};
+use super::plan::LaneRows;
+use super::terms::{Bf16Panel, F32Panel, Terms};
 use super::tile::{self, Place, Product, ROWS, WIDTH, multiply, multiply_all};
 use crate::precision::Precision;
 use crate::team::{Team, for_each_mut};
@@ -124,21 +124,21 @@ fn fill([input, output]: [usize; 2], fill: impl Fn(&mut [f32], Range<usize>) + S
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) grid: &'a Grid,
-    pub(crate) form: Form<'a>,
-    /// The range of column blocks of the current sweep (see [`Form::sweeps`]), or `None` for all.
-    /// Each sweep adds to the result of the one before it.
+    pub(crate) form: InputForm<'a>,
+    /// The range of column blocks of the current sweep (see [`InputForm::sweeps`]), or `None` for
+    /// all. Each sweep adds to the result of the one before it.
     sweep: Option<[usize; 2]>,
 }
 
 impl<'a> Input<'a> {
-    pub(crate) fn new(grid: &'a Grid, form: Form<'a>) -> Self {
+    pub(crate) fn new(grid: &'a Grid, form: InputForm<'a>) -> Self {
         Self { grid, form, sweep: None }
     }
 }
 
 /// The form in which input rows are multiplied with a frozen weight.
 #[derive(Clone, Copy)]
-pub(crate) enum Form<'a> {
+pub(crate) enum InputForm<'a> {
     /// As f32.
     Numbers,
     /// As sixteen-bit integers, for weights of eight bits.
@@ -149,7 +149,7 @@ pub(crate) enum Form<'a> {
     Terms(&'a Terms, Tiles),
 }
 
-impl Form<'_> {
+impl InputForm<'_> {
     /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of [`SIDE`].
     pub(crate) fn is_tiled(self) -> bool {
         match self {
@@ -173,13 +173,13 @@ impl Form<'_> {
 pub(crate) struct Linear<'a> {
     pub(crate) weight: &'a Matrix,
     /// The update of each lane; empty if no lane has one.
-    pub(crate) deltas: Vec<Option<&'a Delta>>,
+    pub(crate) deltas: Vec<Option<&'a PackedLowRank>>,
     /// `x·A` of each row.
     low: Grid,
 }
 
 impl<'a> Linear<'a> {
-    pub(crate) fn new(weight: &'a Matrix, mut deltas: Vec<Option<&'a Delta>>) -> Self {
+    pub(crate) fn new(weight: &'a Matrix, mut deltas: Vec<Option<&'a PackedLowRank>>) -> Self {
         if deltas.iter().all(Option::is_none) {
             deltas.clear();
         }
@@ -196,14 +196,14 @@ impl<'a> Linear<'a> {
         &self,
         panel: usize,
         [first, rows]: [usize; 2],
-        lanes: &Lanes,
+        lanes: &LaneRows,
         x: Input<'_>,
         c: Place<*mut f32>,
         add: bool,
     ) {
         assert!(first + rows <= x.grid.rows() && self.weight.input <= x.grid.stride());
         let (begins, ends) = match (x.sweep, x.form) {
-            (Some([from, to]), Form::Terms(terms, _)) => (from == 0, to == terms.blocks()),
+            (Some([from, to]), InputForm::Terms(terms, _)) => (from == 0, to == terms.blocks()),
             _ => (true, true),
         };
         let sweep = |terms: &Terms| x.sweep.map_or(0..terms.blocks(), |[from, to]| from..to);
@@ -223,15 +223,15 @@ impl<'a> Linear<'a> {
             }
             let place = |row| x.grid.place(row);
             match (&self.weight.panels, x.form) {
-                (Panels::F32(panels), Form::Terms(terms, tiles)) => {
+                (Panels::F32(panels), InputForm::Terms(terms, tiles)) => {
                     let size = self.weight.input * WIDTH;
                     let panel = &panels[panel * size..][..size];
-                    Whole::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], sweep(terms), c, add));
+                    F32Panel::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], sweep(terms), c, add));
                 }
-                (Panels::Bf16(halves), Form::Terms(terms, tiles)) => {
-                    terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
+                (Panels::Bf16(halves), InputForm::Terms(terms, tiles)) => {
+                    terms.multiply(&mut Bf16Panel::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
                 }
-                (Panels::Bf16(halves), Form::Rounded(x)) => halves.multiply_rounded(panel, [first, rows], x, c, add),
+                (Panels::Bf16(halves), InputForm::Rounded(x)) => halves.multiply_rounded(panel, [first, rows], x, c, add),
                 (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
                 // Lanes of many rows have their own tiles, which add the update before the sums
                 // leave the registers.
@@ -254,7 +254,7 @@ impl<'a> Linear<'a> {
                     let weight = tile::panel(panels, self.weight.input, panel);
                     multiply([rows, self.weight.input, 2], place(first), weight, c, add);
                 }
-                (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
+                (Panels::Int8(bytes), InputForm::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
                 // If the rows were not converted for this weight, they are rounded here.
                 (Panels::Int8(bytes), _) => {
                     let mut rounded = Quantized::default();
@@ -274,7 +274,7 @@ impl<'a> Linear<'a> {
 }
 
 /// Computes `x·A` for every lane of layers that share their input.
-pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
+pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &LaneRows) {
     /// Rows of a task.
     const PIECE: usize = 4 * ROWS;
     let rows = x.rows();
@@ -314,12 +314,12 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
         share.div_ceil(parts).next_multiple_of(SIDE)
     };
     let block = match x.form {
-        Form::Terms(terms, _) => tiled(terms.bytes()),
-        Form::Bytes(_) if x.form.is_tiled() => tiled(size_of::<u16>()),
+        InputForm::Terms(terms, _) => tiled(terms.bytes()),
+        InputForm::Bytes(_) if x.form.is_tiled() => tiled(size_of::<u16>()),
         _ if rows <= 2 * ROWS => rows,
         // Whole tiles, and whole strips of bytes.
         form => {
-            let number = if matches!(form, Form::Rounded(_)) { size_of::<bf16>() } else { size_of::<f32>() };
+            let number = if matches!(form, InputForm::Rounded(_)) { size_of::<bf16>() } else { size_of::<f32>() };
             rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(ROWS)
         }
     };
@@ -332,7 +332,7 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
 /// The columns of each layer begin at the given column of the output.
 ///
 /// The rows of `x` divide into `lanes`. [`lower`] must have been called.
-pub(crate) fn linear(layers: &[(&Linear<'_>, usize)], x: Input<'_>, lanes: &Lanes, out: &mut Grid, add: bool) {
+pub(crate) fn linear(layers: &[(&Linear<'_>, usize)], x: Input<'_>, lanes: &LaneRows, out: &mut Grid, add: bool) {
     let rows = x.grid.rows();
     // The panels of all layers: layer, panel and the panel's first column of the output.
     let mut panels = Vec::new();
@@ -340,7 +340,7 @@ pub(crate) fn linear(layers: &[(&Linear<'_>, usize)], x: Input<'_>, lanes: &Lane
         panels.extend((0..layer.weight.count()).map(|panel| (layer, panel, column + panel * WIDTH)));
     }
     let depth = layers.iter().map(|(layer, _)| layer.weight.input).max().unwrap_or(0);
-    let at_a_time = if let Form::Terms(terms, _) = x.form { depth.min(terms.sweep()) } else { depth };
+    let at_a_time = if let InputForm::Terms(terms, _) = x.form { depth.min(terms.sweep()) } else { depth };
     let (block, group) = division(x, panels.len(), at_a_time);
     let groups = panels.len().div_ceil(group);
     let stride = out.stride();
@@ -365,7 +365,7 @@ pub(crate) fn linear(layers: &[(&Linear<'_>, usize)], x: Input<'_>, lanes: &Lane
 
 /// Computes `out = silu(x·W_gate) ⊙ (x·W_up)` panel by panel, so neither product is ever whole in
 /// memory.
-pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &Lanes, out: &mut Grid) {
+pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &LaneRows, out: &mut Grid) {
     /// Rows whose products are buffered at a time.
     const PIECE: usize = 8 * ROWS;
     thread_local! {
@@ -434,11 +434,11 @@ mod tests {
         grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
         let mut rounded = Quantized::default();
         rounded.fill(&grid, input, None);
-        let [found, expected] = [Form::Numbers, Form::Bytes(&rounded)].map(|form| {
+        let [found, expected] = [InputForm::Numbers, InputForm::Bytes(&rounded)].map(|form| {
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));
             let layer = Linear::new(&weight, vec![None]);
-            linear(&[(&layer, 0)], Input::new(&grid, form), &Lanes::even(1, rows), &mut out, false);
+            linear(&[(&layer, 0)], Input::new(&grid, form), &LaneRows::even(1, rows), &mut out, false);
             out.to_values(output)
         });
         assert_eq!(
@@ -457,17 +457,17 @@ mod tests {
         let [weights, a, b] = [[input, output], [input, rank], [rank, output]]
             .map(|[n, m]| -> Vec<f32> { (0..n * m).map(|at| noise(at, n)).collect() });
         let bias: Vec<f32> = (0..output).map(|column| noise(column, 7)).collect();
-        let delta = Delta::new(&a, &b, [input, rank, output], 0.5);
+        let delta = PackedLowRank::new(&a, &b, [input, rank, output], 0.5);
         let mut grid = Grid::new(rows, input);
         grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
-        let lanes = &Lanes::even(2, rows / 2);
+        let lanes = &LaneRows::even(2, rows / 2);
         for (precision, terms, tolerance) in [(Precision::F32, THREE, TOLERANCE[0]), (Precision::Bf16, TWO, TOLERANCE[1])] {
             let weight = Matrix::of_rows(&weights, [input, output], Some(&bias), precision);
             let mut layer = Linear::new(&weight, vec![None, Some(&delta)]);
             lower(&mut [&mut layer], &grid, lanes);
             let mut sums = Terms::default();
             sums.fill(tiles, &grid, input, terms);
-            let form = Form::Terms(&sums, tiles);
+            let form = InputForm::Terms(&sums, tiles);
             assert!(form.sweeps(rows / Team::global().threads()).len() > 1, "of more than one sweep");
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));

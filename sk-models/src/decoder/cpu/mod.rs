@@ -39,7 +39,7 @@ use engine::StateGrid;
 use grid::Grid;
 use halves::{PairProducts, Rounded};
 use int8::Quantized;
-use matrix::{Form, Input, Linear, Matrix, gated, linear, lower};
+use matrix::{Input, InputForm, Linear, Matrix, gated, linear, lower};
 use pace::Pace;
 use plan::Plan;
 use terms::{THREE, TWO, Terms};
@@ -165,7 +165,7 @@ struct Buffers {
     room: Room,
 }
 
-/// Buffers for rows in another [`Form`].
+/// Buffers for rows in another [`InputForm`].
 #[derive(Debug, Default)]
 struct Room {
     bytes: Quantized,
@@ -291,16 +291,16 @@ impl CpuEngine {
         let form = match (self.precision, tiles) {
             (Precision::Int8, _) => {
                 room.bytes.fill(grid, width, tiles);
-                Form::Bytes(&room.bytes)
+                InputForm::Bytes(&room.bytes)
             }
             (Precision::Bf16, None) if let Some(proof) = PairProducts::get() => {
                 room.rounded.fill(proof, grid, width);
-                Form::Rounded(&room.rounded)
+                InputForm::Rounded(&room.rounded)
             }
-            (Precision::F32 | Precision::Bf16, None) => Form::Numbers,
+            (Precision::F32 | Precision::Bf16, None) => InputForm::Numbers,
             (precision, Some(tiles)) => {
                 room.terms.fill(tiles, grid, width, if precision == Precision::F32 { THREE } else { TWO });
-                Form::Terms(&room.terms, tiles)
+                InputForm::Terms(&room.terms, tiles)
             }
         };
         Input::new(grid, form)

@@ -101,7 +101,7 @@ impl Places {
 
 /// One row of one lane.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct RowSpan {
     pub(crate) group: usize,
     /// Lane and row within the group, and the row's number among the group's own blocks.
     pub(crate) lane: usize,
@@ -121,10 +121,10 @@ pub(crate) struct Span {
 /// groups.
 pub(crate) struct Plan {
     pub(crate) tokens: Vec<TokenId>,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: LaneRows,
     pub(crate) seats: PackedSeats,
     /// In the order of the groups' own blocks.
-    pub(crate) spans: Vec<Span>,
+    pub(crate) spans: Vec<RowSpan>,
     pub(crate) places: Vec<Places>,
     /// One more than the last position.
     pub(crate) reach: usize,
@@ -135,7 +135,7 @@ impl Plan {
     pub(super) fn new(groups: &[Group<'_, CpuEngine>]) -> Self {
         let mut plan = Self {
             tokens: Vec::new(),
-            lanes: Lanes::default(),
+            lanes: LaneRows::default(),
             seats: Vec::new(),
             spans: Vec::new(),
             places: Vec::new(),
@@ -154,10 +154,10 @@ impl Plan {
             for lane in 0..group.seats.len() {
                 let first = plan.tokens.len();
                 for (row, tokens) in group.rows.iter().enumerate() {
-                    let known = places.known[row];
+                    let (known, length) = (places.known[row], tokens.len());
                     plan.tokens.extend_from_slice(&tokens[known..]);
                     let own = lane * group.rows.len() + row;
-                    plan.spans.push(Span { group: index, lane, row, own, first, position, earlier, length: tokens.len(), known });
+                    plan.spans.push(RowSpan { group: index, lane, row, own, first, position, earlier, length, known });
                 }
                 plan.lanes.ends.push(plan.tokens.len());
             }
@@ -168,7 +168,7 @@ impl Plan {
     }
 
     /// Returns the grid row of a token of a span.
-    pub(crate) fn grid_row(&self, span: &Span, step: usize) -> usize {
+    pub(crate) fn grid_row(&self, span: &RowSpan, step: usize) -> usize {
         span.first + self.places[span.group].at(span.row, step)
     }
 
@@ -184,11 +184,11 @@ impl Plan {
 
 /// The grid rows of each lane, stored as the end of each lane.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Lanes {
+pub(crate) struct LaneRows {
     ends: Vec<usize>,
 }
 
-impl Lanes {
+impl LaneRows {
     /// Returns `count` lanes of `rows` rows each.
     pub(crate) fn even(count: usize, rows: usize) -> Self {
         Self { ends: (1..=count).map(|lane| lane * rows).collect() }
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn segments_cut_at_lanes() {
-        let lanes = Lanes { ends: vec![3, 3, 8] };
+        let lanes = LaneRows { ends: vec![3, 3, 8] };
         assert_eq!(lanes.segments(1, 5).collect::<Vec<_>>(), [(0, 1, 2), (2, 3, 3)].map(|(l, f, r)| (l, f, r)));
         assert_eq!(lanes.segments(0, 0).count(), 0);
         assert_eq!((lanes.of(2), lanes.of(3), lanes.bounds(2), lanes.smallest()), (0, 2, (3, 8), 0));

@@ -9,11 +9,11 @@ use super::grid::Grid;
 use super::matrix::{Input, Linear, lower};
 use super::numbers::Numbers;
 use super::pace::Pace;
-use super::plan::{Lanes, PackedSeats};
+use super::plan::{LaneRows, PackedSeats};
 use super::tile::{Place, ROWS, WIDTH};
 use super::{CpuEngine, Room};
 use crate::kernels::simd::{exp, max, sum, widened};
-use crate::team::{Parts, Team};
+use crate::team::{SharedSlice, Team};
 
 /// Panels whose logits exist at one time.
 const PANELS: usize = 8;
@@ -40,7 +40,7 @@ thread_local! {
 struct HeadRows<'a> {
     head: Linear<'a>,
     states: Input<'a>,
-    lanes: Lanes,
+    lanes: LaneRows,
     targets: &'a [TokenId],
     vocabulary: usize,
 }
@@ -87,7 +87,7 @@ impl CpuEngine {
         if rows == 0 {
             return Vec::new();
         }
-        let lanes = Lanes::even(seats.len(), rows / seats.len());
+        let lanes = LaneRows::even(seats.len(), rows / seats.len());
         let mut head = self.head(seats.iter());
         lower(&mut [&mut head], states, &lanes);
         let mut room = Room::default();
@@ -107,7 +107,7 @@ impl CpuEngine {
         let share = panels.div_ceil(parts).next_multiple_of(UNIT);
         let (shares, units) = (panels.div_ceil(share), panels.div_ceil(UNIT));
         let mut partials = vec![Partial::NONE; rows * units];
-        let found = Parts::of(&mut partials);
+        let found = SharedSlice::of(&mut partials);
         Team::global().run(blocks * shares, &|task| {
             let (first, part) = (task / shares * block, task % shares);
             let rows_here = block.min(rows - first);

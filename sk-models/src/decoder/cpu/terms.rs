@@ -16,7 +16,7 @@ use half::bf16;
 use super::amx::{Configured, HEIGHT, Line, SIDE, Tiles};
 use super::grid::Grid;
 use super::tile::{Place, WIDTH};
-use crate::team::{Parts, Team};
+use crate::team::{SharedSlice, Team};
 
 /// Rows of B in a tile: sixteen pairs.
 pub(super) const DEPTH: usize = 32;
@@ -61,7 +61,7 @@ impl Terms {
             self.lines.resize(squares * square, Line::default());
         }
         *self = Self { lines: std::mem::take(&mut self.lines), rows, terms, blocks };
-        let lines = Parts::of(&mut self.lines);
+        let lines = SharedSlice::of(&mut self.lines);
         Team::global().run(squares, &|index| {
             // SAFETY: each task owns one square.
             let lines = unsafe { lines.slice(index * square, square) };
@@ -118,7 +118,7 @@ impl Terms {
         assert!(first.is_multiple_of(SIDE) && first + rows <= self.rows && sweep.end <= self.blocks);
         assert_eq!(panel.shape(), (self.blocks, self.terms));
         let block = self.terms * 2 * HEIGHT;
-        let mut part = Part::default();
+        let mut part = PartialSquare::default();
         for from in sweep.clone().step_by(BLOCKS) {
             let Some(blocks) = NonZero::new(BLOCKS.min(sweep.end - from)) else { continue };
             let count = blocks.get();
@@ -175,24 +175,24 @@ pub(super) trait Panel {
 }
 
 /// A panel of f32, `[depth, WIDTH]`, whose numbers are split as they are needed.
-pub(super) struct Whole<'a> {
+pub(super) struct F32Panel<'a> {
     panel: &'a [f32],
     tiles: Tiles,
     configured: Configured,
     lines: &'a mut [Line],
 }
 
-impl Whole<'_> {
+impl F32Panel<'_> {
     /// Calls `work` with a panel and this thread's buffer of 288 KiB.
-    pub(super) fn with<R>(tiles: Tiles, panel: &[f32], work: impl FnOnce(&mut Whole<'_>) -> R) -> R {
+    pub(super) fn with<R>(tiles: Tiles, panel: &[f32], work: impl FnOnce(&mut F32Panel<'_>) -> R) -> R {
         thread_local! {
             static READY: RefCell<Vec<Line>> = RefCell::new(vec![Line::default(); BLOCKS * THREE * 2 * HEIGHT]);
         }
-        READY.with_borrow_mut(|lines| work(&mut Whole { panel, tiles, configured: tiles.configure(), lines }))
+        READY.with_borrow_mut(|lines| work(&mut F32Panel { panel, tiles, configured: tiles.configure(), lines }))
     }
 }
 
-impl Panel for Whole<'_> {
+impl Panel for F32Panel<'_> {
     fn shape(&self) -> (usize, usize) {
         (self.panel.len().div_ceil(DEPTH * WIDTH), THREE)
     }
@@ -223,19 +223,19 @@ impl Panel for Whole<'_> {
 }
 
 /// A panel of bf16, `[16·blocks, WIDTH]` pairs.
-pub(super) struct Pairs<'a> {
+pub(super) struct Bf16Panel<'a> {
     panel: &'a [bf16],
     configured: Configured,
 }
 
-impl<'a> Pairs<'a> {
+impl<'a> Bf16Panel<'a> {
     pub(super) fn new(tiles: Tiles, panel: &'a [bf16]) -> Self {
         assert!(panel.len().is_multiple_of(DEPTH * WIDTH));
         Self { panel, configured: tiles.configure() }
     }
 }
 
-impl Panel for Pairs<'_> {
+impl Panel for Bf16Panel<'_> {
     fn shape(&self) -> (usize, usize) {
         (self.panel.len() / (DEPTH * WIDTH), TWO)
     }
@@ -256,15 +256,15 @@ impl Panel for Pairs<'_> {
 
 /// A buffer for the sums of the last rows, if they do not fill a square.
 #[repr(align(64))]
-struct Part([[f32; WIDTH]; SIDE]);
+struct PartialSquare([[f32; WIDTH]; SIDE]);
 
-impl Default for Part {
+impl Default for PartialSquare {
     fn default() -> Self {
         Self([[0.0; WIDTH]; SIDE])
     }
 }
 
-impl Part {
+impl PartialSquare {
     /// Calls `work` with a square whose first rows are those of C.
     ///
     /// # Safety
@@ -314,8 +314,8 @@ mod tests {
         // SAFETY: C has the rows.
         unsafe {
             match terms {
-                TWO => sums.multiply(&mut Pairs::new(tiles, &pairs), [0, x.rows()], 0..sums.blocks, place, false),
-                _ => Whole::with(tiles, &whole, |panel| sums.multiply(panel, [0, x.rows()], 0..sums.blocks, place, false)),
+                TWO => sums.multiply(&mut Bf16Panel::new(tiles, &pairs), [0, x.rows()], 0..sums.blocks, place, false),
+                _ => F32Panel::with(tiles, &whole, |panel| sums.multiply(panel, [0, x.rows()], 0..sums.blocks, place, false)),
             }
         }
         c
@@ -387,7 +387,7 @@ mod tests {
                         let mut terms = Terms::default();
                         terms.fill(tiles, x, depth, THREE);
                         // SAFETY: C has the rows.
-                        Whole::with(tiles, &panel, |panel| unsafe {
+                        F32Panel::with(tiles, &panel, |panel| unsafe {
                             terms.multiply(panel, [first, rows - first], 0..terms.blocks, c, add);
                         });
                     },
@@ -409,7 +409,7 @@ mod tests {
                     let mut terms = Terms::default();
                     terms.fill(tiles, x, depth, TWO);
                     // SAFETY: C has the rows.
-                    unsafe { terms.multiply(&mut Pairs::new(tiles, &panel), [first, rows - first], 0..terms.blocks, c, add) };
+                    unsafe { terms.multiply(&mut Bf16Panel::new(tiles, &panel), [first, rows - first], 0..terms.blocks, c, add) };
                 });
             }
         }
@@ -451,7 +451,7 @@ mod tests {
                         for sweep in terms.sweeps(rows, bytes) {
                             let add = add || sweep.start > 0;
                             // SAFETY: C has the rows.
-                            Whole::with(tiles, &panel, |panel| unsafe { terms.multiply(panel, [0, rows], sweep, c, add) });
+                            F32Panel::with(tiles, &panel, |panel| unsafe { terms.multiply(panel, [0, rows], sweep, c, add) });
                         }
                     },
                 );
@@ -471,7 +471,7 @@ mod tests {
         let mut terms = Terms::default();
         terms.fill(tiles, &x, 2, THREE);
         let mut c = [0.0; WIDTH];
-        Whole::with(tiles, &panel, |panel| {
+        F32Panel::with(tiles, &panel, |panel| {
             // SAFETY: C has a row.
             unsafe { terms.multiply(panel, [0, 1], 0..terms.blocks, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
         });
@@ -513,8 +513,8 @@ mod tests {
                     // SAFETY: C has the rows.
                     unsafe {
                         match terms {
-                            TWO => sums.multiply(&mut Pairs::new(tiles, &pairs), of, sweep, place, add),
-                            _ => Whole::with(tiles, &whole, |panel| sums.multiply(panel, of, sweep, place, add)),
+                            TWO => sums.multiply(&mut Bf16Panel::new(tiles, &pairs), of, sweep, place, add),
+                            _ => F32Panel::with(tiles, &whole, |panel| sums.multiply(panel, of, sweep, place, add)),
                         }
                     }
                 }
@@ -547,7 +547,7 @@ mod tests {
         // SAFETY: both have the rows.
         unsafe {
             let place = Place { start: fast.as_mut_ptr(), stride: WIDTH };
-            Whole::with(tiles, &panel, |panel| terms.multiply(panel, [0, rows], 0..terms.blocks, place, false));
+            F32Panel::with(tiles, &panel, |panel| terms.multiply(panel, [0, rows], 0..terms.blocks, place, false));
             let b = Place { start: panel.as_ptr(), stride: WIDTH };
             tile::multiply([rows, depth, 2], x.place(0), b, Place { start: plain.as_mut_ptr(), stride: WIDTH }, false);
         }

@@ -2,15 +2,15 @@ use burn::tensor::{DType, Int, Tensor};
 
 use super::GpuEngine;
 use super::group::join_lanes;
-use super::ops::{self, Changed, Place, rotate};
-use super::shape::Own;
+use super::ops::{self, Changed, DevicePlace, rotate};
+use super::shape::GroupPlaces;
 use crate::decoder::engine::Group;
 use crate::decoder::heads::Heads;
 use crate::lora::Lanes;
 
 /// The input that all layers of a pass share.
 #[derive(Debug)]
-pub(super) struct Pass<'a> {
+pub(super) struct PassInput<'a> {
     pub(super) lanes: Lanes<'a>,
     pub(super) heads: Heads,
     /// The [`numbers`] of the groups.
@@ -42,7 +42,7 @@ pub(super) fn attend(
     projected: &Changed,
     bias: &Tensor<1>,
     layer: usize,
-    pass: &Pass<'_>,
+    pass: &PassInput<'_>,
     groups: &mut [Group<'_, GpuEngine>],
     format: DType,
 ) -> Tensor<2> {
@@ -53,9 +53,9 @@ pub(super) fn attend(
     let mut at = pass.numbers.dims()[0] - 2 * groups.len();
     for group in groups {
         let sight = group.sight();
-        let own = Own { lanes, start, places: sight.places };
+        let own = GroupPlaces { lanes, start, places: sight.places };
         start += sight.places;
-        let place = Place { numbers: pass.numbers.clone(), at, room: pass.room.unwrap_or(sight.keys()) };
+        let place = DevicePlace { numbers: pass.numbers.clone(), at, room: pass.room.unwrap_or(sight.keys()) };
         at += 2;
         let cache = group.cache.prefix.reserve(layer, sight.keys() - sight.places, sight.places);
         let mut queries = None;

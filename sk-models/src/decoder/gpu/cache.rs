@@ -10,11 +10,11 @@ use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
 /// The keys and values of the context of each lane. Per layer, one buffer `[G, 2·Hkv, P, D]` with
 /// spare room holds keys before values.
 ///
-/// The tokens that the rows of a [`Suffix`] have added follow the context: token t of row n of N is
-/// at `P + t·N + n`, with P the length of the context. So the rows of a lane and the context that
-/// they share are one block of keys. An adopted row is moved to the front.
+/// The tokens that the rows of a [`DeviceSuffix`] have added follow the context: token t of row n
+/// of N is at `P + t·N + n`, with P the length of the context. So the rows of a lane and the context
+/// that they share are one block of keys. An adopted row is moved to the front.
 #[derive(Debug)]
-pub(crate) struct Prefix {
+pub(crate) struct DevicePrefix {
     layers: Vec<Tensor<4>>,
     lanes: usize,
     length: usize,
@@ -24,12 +24,12 @@ pub(crate) struct Prefix {
 
 /// The number of rows, and the number of tokens that each row has added to a prefix.
 #[derive(Debug)]
-pub(crate) struct Suffix {
+pub(crate) struct DeviceSuffix {
     rows: usize,
     length: usize,
 }
 
-impl Suffix {
+impl DeviceSuffix {
     pub(crate) fn new(rows: usize) -> Self {
         Self { rows, length: 0 }
     }
@@ -39,8 +39,8 @@ impl Suffix {
     }
 }
 
-impl Prefix {
-    /// Returns an empty prefix; see [`GpuEngine::prefix`](super::GpuEngine::prefix).
+impl DevicePrefix {
+    /// Returns an empty prefix; see [`GpuEngine::prefix_with`](super::GpuEngine::prefix_with).
     pub(super) fn new(config: &Qwen2Config, lanes: usize, capacity: usize, format: DType, device: &Device) -> Self {
         let shape = [lanes, 2 * config.num_key_value_heads, capacity.max(1), config.head_dim];
         let layers = (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, (device, format))).collect();
@@ -75,7 +75,7 @@ impl Prefix {
     }
 }
 
-impl Sequences for Prefix {
+impl Sequences for DevicePrefix {
     fn len(&self) -> usize {
         self.length
     }
@@ -106,10 +106,10 @@ impl Sequences for Prefix {
     }
 }
 
-impl PrefixCache for Prefix {
-    type Suffix = Suffix;
+impl PrefixCache for DevicePrefix {
+    type Suffix = DeviceSuffix;
 
-    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+    fn adopt(&mut self, suffix: &DeviceSuffix, row: usize, tokens: usize) {
         assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
         let start = self.length;
         self.length += tokens;
@@ -150,7 +150,7 @@ impl PrefixCache for Prefix {
     }
 }
 
-impl SuffixCache for Suffix {
+impl SuffixCache for DeviceSuffix {
     fn len(&self) -> usize {
         self.length
     }

@@ -5,12 +5,12 @@ use std::sync::{Arc, PoisonError, Weak};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
-use super::attention::Pass;
+use super::attention::PassInput;
 use super::blocks::read;
-use super::cache::{Prefix, Suffix};
+use super::cache::{DevicePrefix, DeviceSuffix};
 use super::group::advance;
-use super::layer::Layer;
-use super::recording::{Key, Recording};
+use super::layer::FusedLayer;
+use super::recording::{Recording, RepeatKey};
 use super::{GpuEngine, Stacked, ops};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Cache, Engine, EngineProperties, Formats, Group};
@@ -34,16 +34,16 @@ const LOGITS_ON_GPU: usize = 128 << 20;
 
 /// The states of a pass: `[M, H]`, ordered by lane, token and row.
 #[derive(Debug)]
-pub(crate) struct States {
+pub(crate) struct StateTensor {
     values: Tensor<2>,
     rows: usize,
 }
 
 /// The adapters of the lanes in one stack, or `None` for a single lane without an adapter.
 #[derive(Debug)]
-pub(crate) struct Seats(pub(super) Option<Arc<AdapterStack>>);
+pub(crate) struct StackSeats(pub(super) Option<Arc<AdapterStack>>);
 
-impl Seats {
+impl StackSeats {
     pub(super) fn lanes(&self) -> Lanes<'_> {
         self.0.as_deref().map_or(Lanes::backbone(), Lanes::of)
     }
@@ -70,7 +70,7 @@ impl EngineProperties for GpuEngine {
         let size = |count: usize, format: DType| count * format.size();
         let matrix = |matrix: &Tensor<2>| size(matrix.dims().iter().product(), matrix.dtype());
         let norm = |norm: &Norm| size(norm.weight.val().dims()[0], norm.weight.val().dtype());
-        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
+        let layers: usize = self.layers.iter().map(FusedLayer::bytes).sum();
         matrix(&self.embedding) + layers + norm(&self.norm) + self.head.as_ref().map_or(0, matrix)
     }
 
@@ -81,31 +81,31 @@ impl EngineProperties for GpuEngine {
 }
 
 impl Engine for GpuEngine {
-    type Prefix = Prefix;
-    type Suffix = Suffix;
-    type Seats = Seats;
-    type States = States;
+    type Prefix = DevicePrefix;
+    type Suffix = DeviceSuffix;
+    type Seats = StackSeats;
+    type States = StateTensor;
 
-    fn prefix(&self, lanes: usize) -> Prefix {
+    fn prefix(&self, lanes: usize) -> DevicePrefix {
         self.prefix_with(lanes, CAPACITY)
     }
 
-    fn suffix(&self, _lanes: usize, rows: usize) -> Suffix {
-        Suffix::new(rows)
+    fn suffix(&self, _lanes: usize, rows: usize) -> DeviceSuffix {
+        DeviceSuffix::new(rows)
     }
 
-    fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Seats, AdapterError> {
+    fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<StackSeats, AdapterError> {
         if matches!(lanes, [None]) {
-            return Ok(Seats(None));
+            return Ok(StackSeats(None));
         }
-        self.stack(lanes).map(|stack| Seats(Some(stack)))
+        self.stack(lanes).map(|stack| StackSeats(Some(stack)))
     }
 
     fn forward_key(&self, group: &Group<'_, Self>, _states: bool) -> PassKey {
         self.logits_key(group.seats)
     }
 
-    fn forward(&self, mut groups: Vec<Group<'_, Self>>, _states: bool, joined: bool) -> Vec<States> {
+    fn forward(&self, mut groups: Vec<Group<'_, Self>>, _states: bool, joined: bool) -> Vec<StateTensor> {
         let counts: Vec<usize> = groups.iter().map(|group| group.rows.len()).collect();
         // In decoding, every row reads one token.
         let values = if !joined && groups.len() == 1 && groups[0].width() == 1 {
@@ -113,27 +113,27 @@ impl Engine for GpuEngine {
         } else {
             self.forward_all(&mut groups)
         };
-        values.into_iter().zip(counts).map(|(values, rows)| States { values, rows }).collect()
+        values.into_iter().zip(counts).map(|(values, rows)| StateTensor { values, rows }).collect()
     }
 
-    fn logits_key(&self, seats: &Seats) -> PassKey {
+    fn logits_key(&self, seats: &StackSeats) -> PassKey {
         PassKey { seats: seats.lanes().address(), kind: 0 }
     }
 
-    fn logits(&self, of: &[(&States, &Seats)]) -> Vec<Logits> {
+    fn logits(&self, of: &[(&StateTensor, &StackSeats)]) -> Vec<Logits> {
         let Some(lanes) = of.first().map(|(_, seats)| seats.lanes()) else { return Vec::new() };
         let states: Vec<&Tensor<2>> = of.iter().map(|(states, _)| &states.values).collect();
         self.logits_of(&states, lanes).into_iter().map(|logits| Logits::Device(Box::new(logits))).collect()
     }
 
-    fn place(states: &States, row: usize, step: usize) -> usize {
+    fn place(states: &StateTensor, row: usize, step: usize) -> usize {
         step * states.rows + row
     }
 
     fn read(
         &self,
-        states: &States,
-        seats: &Seats,
+        states: &StateTensor,
+        seats: &StackSeats,
         places: &[usize],
         targets: &[TokenId],
     ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
@@ -160,7 +160,7 @@ impl Engine for GpuEngine {
     }
 
     fn project(
-        states: &States,
+        states: &StateTensor,
         lane: usize,
         lanes: usize,
         places: &[usize],
@@ -215,7 +215,7 @@ impl GpuEngine {
         let lanes = group.seats.lanes();
         let groups = &mut [group];
         let [group] = groups;
-        let key = Key::new(group.rows.len(), self.number, lanes.number());
+        let key = RepeatKey::new(group.rows.len(), self.number, lanes.number());
         let heads = Heads::new(&self.config);
         if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
             || !group.cache.prefix.repeats.is_due(key)
@@ -254,16 +254,16 @@ impl GpuEngine {
     ) -> Option<Recording> {
         let (heads, angles) = (Heads::new(&self.config), self.angles(room));
         Recording::new(numbers, |numbers| {
-            let pass = Pass { lanes, heads, numbers: numbers.clone(), angles: angles.clone(), room: Some(room) };
+            let pass = PassInput { lanes, heads, numbers: numbers.clone(), angles: angles.clone(), room: Some(room) };
             self.read(&pass, groups)
         })
     }
 
     /// Returns whether the device replays a recorded pass correctly. Tries it with `rows` rows on
     /// temporary caches.
-    fn rehearse(&self, rows: usize, seats: &Seats) -> bool {
+    fn rehearse(&self, rows: usize, seats: &StackSeats) -> bool {
         let (lanes, room) = (seats.lanes(), rows.next_power_of_two());
-        let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), Suffix::new(rows));
+        let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), DeviceSuffix::new(rows));
         let cache = Cache { prefix: &mut prefix, suffix: Some(&mut suffix) };
         let groups = &mut [Group { rows: vec![&[0][..]; rows], seats, cache }];
         let Some(mut recording) = self.record(&self.tell(groups, lanes), room, groups, lanes) else { return false };
@@ -295,7 +295,7 @@ mod tests {
         let Ok(embedding) = parts.embedding();
         let Ok(engine) = GpuEngine::assemble(embedding, &config, parts, None);
         let [a, b] = [1, 2].map(|seed| Some(Arc::new(LoraAdapter::random(&config, 2, seed, &device))));
-        let address = |seats: &Seats| seats.lanes().address();
+        let address = |seats: &StackSeats| seats.lanes().address();
         let first = engine.seat(&[None, a.clone()]).unwrap();
         assert_eq!(address(&first), address(&engine.seat(&[None, a.clone()]).unwrap()));
         let others = [vec![a.clone(), None], vec![None, b.clone()], vec![None, a.clone(), b], vec![None, None]];

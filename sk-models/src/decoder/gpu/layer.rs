@@ -2,7 +2,7 @@ use burn::module::Param;
 use burn::tensor::Tensor;
 
 use super::GpuEngine;
-use super::attention::{Pass, attend};
+use super::attention::{PassInput, attend};
 use super::ops::{Changed, add_norm, gate, multiply, product, spread};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::Group;
@@ -12,7 +12,7 @@ use crate::model::{self, Norm, Projection};
 
 /// One decoder layer.
 #[derive(Debug)]
-pub(super) struct Layer {
+pub(super) struct FusedLayer {
     input_norm: Norm,
     /// `[H, (Hq + 2·Hkv)·D]`: queries, keys, values.
     input: Tensor<2>,
@@ -27,7 +27,7 @@ pub(super) struct Layer {
     down: Tensor<2>,
 }
 
-impl Layer {
+impl FusedLayer {
     pub(super) fn new(layer: model::Layer, config: &Qwen2Config, cast: impl Fn(Tensor<2>) -> Tensor<2>) -> Self {
         let model::Layer { input_layernorm, self_attn, post_attention_layernorm, mlp } = layer;
         let weight = |projection: Projection| cast(projection.weight.into_value());
@@ -65,7 +65,7 @@ impl Layer {
         &self,
         (x, change): (Tensor<2>, Option<Changed>),
         index: usize,
-        pass: &Pass<'_>,
+        pass: &PassInput<'_>,
         groups: &mut [Group<'_, GpuEngine>],
     ) -> (Tensor<2>, Changed) {
         let deltas = pass.lanes.layer(index);

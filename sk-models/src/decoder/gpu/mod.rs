@@ -35,10 +35,10 @@ use crate::device::{arrive, settled};
 use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::Norm;
 use crate::model::parts::Parts;
-use attention::{Pass, numbers};
-use cache::Prefix;
+use attention::{PassInput, numbers};
+use cache::DevicePrefix;
 use group::{advance, join_lanes, split_lanes};
-use layer::{Layer, by_columns, low_rank};
+use layer::{FusedLayer, by_columns, low_rank};
 use ops::{multiply_whole, product};
 
 /// A model on Burn's tensors.
@@ -46,7 +46,7 @@ use ops::{multiply_whole, product};
 pub(crate) struct GpuEngine {
     /// `[V, H]`.
     embedding: Tensor<2>,
-    layers: Vec<Layer>,
+    layers: Vec<FusedLayer>,
     norm: Norm,
     /// `[H, V]`; `None` if the head is the embedding.
     head: Option<Tensor<2>>,
@@ -82,7 +82,7 @@ impl GpuEngine {
         };
         let embedding = settled(cast(embedding));
         let layers = (0..config.num_hidden_layers)
-            .map(|index| Ok(Layer::new(parts.layer(index)?, config, cast)))
+            .map(|index| Ok(FusedLayer::new(parts.layer(index)?, config, cast)))
             .collect::<Result<_, _>>()?;
         let norm = parts.norm()?.settled();
         let head = parts.head()?.map(|head| by_columns(cast(head)));
@@ -114,8 +114,8 @@ impl GpuEngine {
 
     /// Returns an empty prefix for `lanes` lanes with room for `capacity` tokens. The room is
     /// doubled as needed.
-    fn prefix_with(&self, lanes: usize, capacity: usize) -> Prefix {
-        Prefix::new(&self.config, lanes, capacity, self.weight_format(), &self.embedding.device())
+    fn prefix_with(&self, lanes: usize, capacity: usize) -> DevicePrefix {
+        DevicePrefix::new(&self.config, lanes, capacity, self.weight_format(), &self.embedding.device())
     }
 
     /// Runs one pass over groups that share their lanes. Returns the final-norm states of each
@@ -130,7 +130,7 @@ impl GpuEngine {
         groups.iter_mut().for_each(|group| group.cache.prefix.repeats.meet());
         let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
         let (numbers, angles) = (self.tell(groups, lanes), self.angles(positions));
-        let states = self.read(&Pass { lanes, heads: Heads::new(&self.config), numbers, angles, room: None }, groups);
+        let states = self.read(&PassInput { lanes, heads: Heads::new(&self.config), numbers, angles, room: None }, groups);
         advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
         split_lanes(states, lanes.count(), &places)
@@ -152,7 +152,7 @@ impl GpuEngine {
     }
 
     /// Returns the states of a pass, `[G·M, H]`.
-    fn read(&self, pass: &Pass<'_>, groups: &mut [Group<'_, Self>]) -> Tensor<2> {
+    fn read(&self, pass: &PassInput<'_>, groups: &mut [Group<'_, Self>]) -> Tensor<2> {
         let (count, total) = (pass.lanes.count(), groups.iter().map(Group::places).sum::<usize>());
         let tokens = pass.numbers.clone().narrow(0, 0, count * total).reshape([count, total]);
         let x = embedding(self.embedding.clone(), tokens.clone()).reshape([count * total, self.config.hidden_size]);

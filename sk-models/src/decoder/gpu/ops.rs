@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::cube;
-use super::shape::{Own, Sight};
+use super::shape::{GroupPlaces, Sight};
 use crate::decoder::heads::Heads;
 use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
@@ -49,7 +49,7 @@ impl Changed {
 /// a tensor, from `at` on.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "the processor has no other pass to serve"))]
-pub(super) struct Place {
+pub(super) struct DevicePlace {
     pub(super) numbers: Tensor<1, Int>,
     pub(super) at: usize,
     /// The largest number of keys as the numbers change.
@@ -110,9 +110,9 @@ pub(super) fn rotate(
     bias: Tensor<1>,
     angles: Tensor<2>,
     heads: Heads,
-    own: Own,
+    own: GroupPlaces,
     sight: Sight,
-    place: &Place,
+    place: &DevicePlace,
     cache: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
@@ -121,7 +121,7 @@ pub(super) fn rotate(
     }
     let _ = place;
     let (format, at) = (cache.dtype(), sight.first());
-    let Own { lanes, start, places } = own;
+    let GroupPlaces { lanes, start, places } = own;
     let Heads { queries, keys, width } = heads;
     let half = width / 2;
     let all = projected.sum() + bias.unsqueeze();
@@ -149,7 +149,7 @@ pub(super) fn attend(
     heads: Heads,
     lanes: usize,
     sight: Sight,
-    place: &Place,
+    place: &DevicePlace,
     format: DType,
 ) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]

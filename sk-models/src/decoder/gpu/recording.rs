@@ -14,14 +14,14 @@ use super::ops;
 
 /// The identity of a repeated pass: the number of rows, the engine, the lanes and the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct RepeatKey {
     rows: usize,
     decoder: u64,
     stack: u64,
     thread: ThreadId,
 }
 
-impl Key {
+impl RepeatKey {
     pub(super) fn new(rows: usize, decoder: u64, stack: u64) -> Self {
         Self { rows, decoder, stack, thread: thread::current().id() }
     }
@@ -30,7 +30,7 @@ impl Key {
 /// The repeated passes over one prefix: how often the last one has run, and its recording.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    key: Option<Key>,
+    key: Option<RepeatKey>,
     times: usize,
     recording: Option<Recording>,
 }
@@ -70,7 +70,7 @@ impl Repeats {
     }
 
     /// Counts a pass. Returns whether it has a recording or should get one.
-    pub(super) fn is_due(&mut self, key: Key) -> bool {
+    pub(super) fn is_due(&mut self, key: RepeatKey) -> bool {
         if self.key != Some(key) {
             *self = Self { key: Some(key), ..Self::default() };
         }

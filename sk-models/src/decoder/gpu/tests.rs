@@ -3,8 +3,8 @@ use std::sync::Arc;
 use burn::module::{Module, ModuleMapper, Param};
 use sk_core::TokenId;
 
-use super::cache::Suffix;
-use super::engine::Seats;
+use super::cache::DeviceSuffix;
+use super::engine::StackSeats;
 use super::*;
 use crate::decoder::engine::{Cache, PrefixCache, Sequences, SuffixCache};
 use crate::lora::LowRank;
@@ -94,19 +94,19 @@ fn line(of: &Tensor<2>, row: usize) -> Tensor<2> {
     of.clone().slice([row..row + 1, 0..of.dims()[1]])
 }
 
-fn seats(model: &GpuEngine, lanes: &[Option<&LoraAdapter>]) -> Seats {
-    Seats(Some(Arc::new(AdapterStack::new(&model.config, lanes, &model.embedding.device()).unwrap())))
+fn seats(model: &GpuEngine, lanes: &[Option<&LoraAdapter>]) -> StackSeats {
+    StackSeats(Some(Arc::new(AdapterStack::new(&model.config, lanes, &model.embedding.device()).unwrap())))
 }
 
-fn prefill<'a>(tokens: &'a [TokenId], seats: &'a Seats, prefix: &'a mut Prefix) -> [Group<'a, GpuEngine>; 1] {
+fn prefill<'a>(tokens: &'a [TokenId], seats: &'a StackSeats, prefix: &'a mut DevicePrefix) -> [Group<'a, GpuEngine>; 1] {
     [Group { rows: vec![tokens], seats, cache: Cache { prefix, suffix: None } }]
 }
 
 fn extend<'a>(
     rows: &'a [Vec<TokenId>],
-    seats: &'a Seats,
-    prefix: &'a mut Prefix,
-    suffix: &'a mut Suffix,
+    seats: &'a StackSeats,
+    prefix: &'a mut DevicePrefix,
+    suffix: &'a mut DeviceSuffix,
 ) -> Group<'a, GpuEngine> {
     Group { rows: rows.iter().map(Vec::as_slice).collect(), seats, cache: Cache { prefix, suffix: Some(suffix) } }
 }
@@ -119,7 +119,7 @@ fn cached_decoding_is_one_pass() {
         let sequence = text(1, 13);
         let [states, logits] = whole(&model, &sequence, None);
         // In pieces of several sizes, through a prefix that must grow.
-        let alone = Seats(None);
+        let alone = StackSeats(None);
         let mut prefix = tensors.prefix_with(1, 2);
         let mut start = 0;
         for size in [1, 5, 1, 4, 2] {
@@ -132,7 +132,7 @@ fn cached_decoding_is_one_pass() {
         }
         // A prefix of six, then a single row token by token and in spans.
         prefix.truncate(6);
-        let mut suffix = Suffix::new(1);
+        let mut suffix = DeviceSuffix::new(1);
         start = 6;
         for size in [1, 1, 3, 2] {
             let row = [sequence[start..start + size].to_vec()];
@@ -158,7 +158,7 @@ fn rows_of_every_lane_are_each_alone() {
 
     let mut prefix = tensors.prefix_with(3, 8);
     let _ = tensors.forward_all(&mut prefill(&context, &all, &mut prefix));
-    let mut suffix = Suffix::new(4);
+    let mut suffix = DeviceSuffix::new(4);
     // Read two tokens, then three, which attend to the first two.
     let parts: [Vec<Vec<TokenId>>; 2] = [0..2, 2..5].map(|part| rows.iter().map(|row| row[part.clone()].to_vec()).collect());
     let mut steps: Vec<[Tensor<2>; 3]> = Vec::new();
@@ -226,7 +226,7 @@ fn groups_of_one_pass_are_each_alone() {
         prefix
     });
     let [first, second, third] = &mut prefixes;
-    let (mut three, mut one) = (Suffix::new(3), Suffix::new(1));
+    let (mut three, mut one) = (DeviceSuffix::new(3), DeviceSuffix::new(1));
     let mut groups = [
         extend(&rows[0], seats, first, &mut three),
         extend(&rows[1], seats, second, &mut one),

@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 
 use super::kernels::attention::{chunk_kernel, combine_kernel};
 use super::{FEW, LINE, cubes, element, empty, floats, integers, launch, tensor, units, vector_of};
-use crate::decoder::gpu::ops::Place;
+use crate::decoder::gpu::ops::DevicePlace;
 use crate::decoder::gpu::shape::Sight;
 use crate::decoder::heads::Heads;
 
@@ -41,7 +41,7 @@ pub(in crate::decoder::gpu) fn attend(
     heads: Heads,
     lanes: usize,
     sight: Sight,
-    place: &Place,
+    place: &DevicePlace,
     format: DType,
 ) -> Tensor<2> {
     let [queries, cache, numbers] =

@@ -21,8 +21,8 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::ops::{Changed, Place};
-use super::shape::{Own, Sight};
+use super::ops::{Changed, DevicePlace};
+use super::shape::{GroupPlaces, Sight};
 use crate::decoder::heads::Heads;
 use crate::model::Norm;
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, rotate_kernel, softmax_kernel};
@@ -180,12 +180,12 @@ pub(super) fn rotate(
     bias: Tensor<1>,
     angles: Tensor<2>,
     heads: Heads,
-    own: Own,
+    own: GroupPlaces,
     sight: Sight,
-    place: &Place,
+    place: &DevicePlace,
     cache: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
-    let (Heads { queries, keys, width }, Own { lanes, start, places }) = (heads, own);
+    let (Heads { queries, keys, width }, GroupPlaces { lanes, start, places }) = (heads, own);
     let Summands { frozen, stride, delta, delta_stride, adapted } = projected.into();
     let [bias, angles] = [floats(bias), floats(angles)].map(into_contiguous);
     // A new cache may have gaps. After its first pass it has none and is written in place.

@@ -9,15 +9,15 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::super::ops::{
-    Changed, Place, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read, refresh,
-    rotate, softmax, spread,
+    Changed, DevicePlace, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read,
+    refresh, rotate, softmax, spread,
 };
-use super::super::shape::{Own, Sight};
+use super::super::shape::{GroupPlaces, Sight};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Cache, Group, PrefixCache, Sequences};
 use crate::decoder::gpu::GpuEngine;
-use crate::decoder::gpu::cache::Suffix;
-use crate::decoder::gpu::engine::Seats;
+use crate::decoder::gpu::cache::DeviceSuffix;
+use crate::decoder::gpu::engine::StackSeats;
 use crate::decoder::heads::Heads;
 use crate::device::DeviceName;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
@@ -168,20 +168,20 @@ fn sums_and_norms() {
 
 /// Returns three groups, with heads of odd and even widths, in lanes with other groups before and
 /// after.
-fn shapes() -> [(Heads, Own, usize, Sight); 3] {
+fn shapes() -> [(Heads, GroupPlaces, usize, Sight); 3] {
     let sight = |places, shared, earlier, rows| Sight { places, shared, earlier, rows };
     [
-        (Heads { queries: 6, keys: 2, width: 10 }, Own { lanes: 2, start: 3, places: 4 }, 9, sight(4, 3, 1, 2)),
-        (Heads { queries: 7, keys: 1, width: 64 }, Own { lanes: 1, start: 0, places: 1 }, 1, sight(1, 5, 0, 1)),
-        (Heads { queries: 3, keys: 3, width: 16 }, Own { lanes: 3, start: 0, places: 21 }, 21, sight(21, 0, 2, 7)),
+        (Heads { queries: 6, keys: 2, width: 10 }, GroupPlaces { lanes: 2, start: 3, places: 4 }, 9, sight(4, 3, 1, 2)),
+        (Heads { queries: 7, keys: 1, width: 64 }, GroupPlaces { lanes: 1, start: 0, places: 1 }, 1, sight(1, 5, 0, 1)),
+        (Heads { queries: 3, keys: 3, width: 16 }, GroupPlaces { lanes: 3, start: 0, places: 21 }, 21, sight(21, 0, 2, 7)),
     ]
 }
 
 /// Returns the place of a group, after the numbers of others.
-fn place(sight: Sight, room: usize, device: &Device) -> Place {
+fn place(sight: Sight, room: usize, device: &Device) -> DevicePlace {
     let [shared, earlier] = sight.place();
     let numbers = TensorData::new(vec![71, 72, 73, shared, earlier], [5]);
-    Place { numbers: Tensor::from_data(numbers, (device, DType::I32)), at: 3, room }
+    DevicePlace { numbers: Tensor::from_data(numbers, (device, DType::I32)), at: 3, room }
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn a_recording_is_the_pass() {
     let stack = AdapterStack::new(&model.config, &[None, Some(&adapters[0]), Some(&adapters[1])], &device).unwrap();
     // The last case has too many rows for kernels that read their position from device memory. A
     // single row is not too many.
-    let (alone, stacked) = (Seats(None), Seats(Some(Arc::new(stack))));
+    let (alone, stacked) = (StackSeats(None), StackSeats(Some(Arc::new(stack))));
     for (seats, width) in [(&alone, 5), (&stacked, 5), (&alone, 20)] {
         let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(seats.lanes().count(), 8));
         let context: Vec<TokenId> = (0..6).collect();
@@ -317,7 +317,7 @@ fn a_recording_is_the_pass() {
         let mut recorded = 0;
         let mut held: Vec<[Tensor<2>; 2]> = Vec::new();
         for step in 0..3_u32 {
-            let mut suffixes = [(); 2].map(|()| Suffix::new(width));
+            let mut suffixes = [(); 2].map(|()| DeviceSuffix::new(width));
             for token in 0..9_u32 {
                 let rows: Vec<[TokenId; 1]> = (0..width as u32).map(|row| [(7 * step + 3 * token + 11 * row) % 61]).collect();
                 let rows: Vec<&[TokenId]> = rows.iter().map(<[TokenId; 1]>::as_slice).collect();

@@ -143,8 +143,8 @@ pub(in crate::decoder::gpu::cube) fn softmax_kernel<O: Float>(
 /// the exponentials.
 ///
 /// Queries `[G, Hkv, Q, D]`, keys and values as in a
-/// [`Prefix`](crate::decoder::gpu::cache::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`. Queries, keys
-/// and values are read in vectors.
+/// [`DevicePrefix`](crate::decoder::gpu::cache::DevicePrefix), sums `[G·Hkv, chunks, Q, D + 2]`.
+/// Queries, keys and values are read in vectors.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
     queries: &[Vector<S, V>],
