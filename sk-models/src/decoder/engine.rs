@@ -76,34 +76,21 @@ pub(super) trait Engine: EngineProperties + Sized + 'static {
     /// Computes the logits `[M, V]` of each of the given states, which have equal keys.
     fn logits(&self, of: &[(&Self::States, &Self::Seats)]) -> Vec<Logits>;
 
-    /// Returns the place of token `step` of row `row` among the states of a lane.
-    fn place(states: &Self::States, row: usize, step: usize) -> usize;
-    /// Returns `[log p(target), H_∞]` in nats for each lane and place, lanes outermost; `targets`
-    /// has one token per place.
+    /// Returns the place of token `step` of row `row` among the states of lane `lane` of `lanes`.
+    fn place(states: &Self::States, lane: usize, lanes: usize, row: usize, step: usize) -> usize;
+    /// Returns `[log p(target), H_∞]` in nats for each lane and `(place, target)`, lanes outermost.
+    /// Places are those of the first lane.
     ///
     /// # Errors
     ///
     /// If the device fails.
-    fn read(
-        &self,
-        states: &Self::States,
-        seats: &Self::Seats,
-        places: &[usize],
-        targets: &[TokenId],
-    ) -> Result<Vec<[f32; 2]>, DeviceFailure>;
-    /// Returns `w·h + b` for the state h of lane `lane` of `lanes` at each place, and for each `(w,
-    /// b)`: `[places, heads]`.
+    fn read(&self, states: &Self::States, seats: &Self::Seats, at: &[(usize, TokenId)]) -> Result<Vec<[f32; 2]>, DeviceFailure>;
+    /// Returns `w·h + b` for the state h at each place and for each `(w, b)`: `[places, heads]`.
     ///
     /// # Errors
     ///
     /// If the device fails.
-    fn project(
-        states: &Self::States,
-        lane: usize,
-        lanes: usize,
-        places: &[usize],
-        heads: &[(&[f32], f32)],
-    ) -> Result<Vec<f32>, DeviceFailure>;
+    fn project(states: &Self::States, places: &[usize], heads: &[(&[f32], f32)]) -> Result<Vec<f32>, DeviceFailure>;
 }
 
 /// The sequences of a context, one per lane.
@@ -257,22 +244,9 @@ pub(super) trait AnyEngine: EngineProperties {
         scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send>;
     fn logits(&self, states: &dyn Any, seats: &dyn Any, scheduler: Option<&Scheduler>) -> Logits;
-    fn place(&self, states: &dyn Any, row: usize, step: usize) -> usize;
-    fn read(
-        &self,
-        states: &dyn Any,
-        seats: &dyn Any,
-        places: &[usize],
-        targets: &[TokenId],
-    ) -> Result<Vec<[f32; 2]>, DeviceFailure>;
-    fn project(
-        &self,
-        states: &dyn Any,
-        lane: usize,
-        lanes: usize,
-        places: &[usize],
-        heads: &[(&[f32], f32)],
-    ) -> Result<Vec<f32>, DeviceFailure>;
+    fn place(&self, states: &dyn Any, lane: usize, lanes: usize, row: usize, step: usize) -> usize;
+    fn read(&self, states: &dyn Any, seats: &dyn Any, at: &[(usize, TokenId)]) -> Result<Vec<[f32; 2]>, DeviceFailure>;
+    fn project(&self, states: &dyn Any, places: &[usize], heads: &[(&[f32], f32)]) -> Result<Vec<f32>, DeviceFailure>;
 }
 
 /// A [`PrefixCache`] with an erased type.
@@ -345,28 +319,15 @@ impl<E: Engine> AnyEngine for E {
         job.out.expect("an engine returns the logits of all states")
     }
 
-    fn place(&self, states: &dyn Any, row: usize, step: usize) -> usize {
-        E::place(of(states), row, step)
+    fn place(&self, states: &dyn Any, lane: usize, lanes: usize, row: usize, step: usize) -> usize {
+        E::place(of(states), lane, lanes, row, step)
     }
 
-    fn read(
-        &self,
-        states: &dyn Any,
-        seats: &dyn Any,
-        places: &[usize],
-        targets: &[TokenId],
-    ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
-        Engine::read(self, of(states), of(seats), places, targets)
+    fn read(&self, states: &dyn Any, seats: &dyn Any, at: &[(usize, TokenId)]) -> Result<Vec<[f32; 2]>, DeviceFailure> {
+        Engine::read(self, of(states), of(seats), at)
     }
 
-    fn project(
-        &self,
-        states: &dyn Any,
-        lane: usize,
-        lanes: usize,
-        places: &[usize],
-        heads: &[(&[f32], f32)],
-    ) -> Result<Vec<f32>, DeviceFailure> {
-        E::project(of(states), lane, lanes, places, heads)
+    fn project(&self, states: &dyn Any, places: &[usize], heads: &[(&[f32], f32)]) -> Result<Vec<f32>, DeviceFailure> {
+        E::project(of(states), places, heads)
     }
 }

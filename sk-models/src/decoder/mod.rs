@@ -368,9 +368,12 @@ impl Decoder {
     ///
     /// If there are more rows of targets than rows, or more targets than tokens in one.
     pub fn read(&self, hidden: &Hidden, seats: &Seats, targets: &[&[TokenId]]) -> Result<Vec<Vec<Vec<[f32; 2]>>>, DeviceFailure> {
-        let tokens = targets.iter().enumerate().flat_map(|(row, targets)| (0..targets.len()).map(move |step| (row, step)));
-        let places = self.places(hidden, tokens);
-        let mut pairs = self.engine.read(&*hidden.0, &*seats.of, &places, &targets.concat())?.into_iter();
+        let place = |row: usize, step: usize| self.engine.place(&*hidden.0, 0, seats.count(), row, step);
+        let mut at = Vec::new();
+        for (row, targets) in targets.iter().enumerate() {
+            at.extend(targets.iter().enumerate().map(|(step, &target)| (place(row, step), target)));
+        }
+        let mut pairs = self.engine.read(&*hidden.0, &*seats.of, &at)?.into_iter();
         let mut row = |targets: &&[TokenId]| pairs.by_ref().take(targets.len()).collect();
         Ok((0..seats.count()).map(|_| targets.iter().map(&mut row).collect()).collect())
     }
@@ -395,12 +398,9 @@ impl Decoder {
     ) -> Result<Vec<f32>, DeviceFailure> {
         let width = self.config().hidden_size;
         assert!(heads.iter().all(|(weight, _)| weight.len() == width), "heads read {width} numbers");
-        let places = self.places(hidden, at.iter().copied());
-        self.engine.project(&*hidden.0, lane, seats.count(), &places, heads)
-    }
-
-    fn places(&self, hidden: &Hidden, at: impl Iterator<Item = (usize, usize)>) -> Vec<usize> {
-        at.map(|(row, step)| self.engine.place(&*hidden.0, row, step)).collect()
+        let place = |&(row, step): &(usize, usize)| self.engine.place(&*hidden.0, lane, seats.count(), row, step);
+        let places: Vec<usize> = at.iter().map(place).collect();
+        self.engine.project(&*hidden.0, &places, heads)
     }
 
     /// Returns the number formats in memory.

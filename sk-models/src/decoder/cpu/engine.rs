@@ -110,37 +110,25 @@ impl Engine for CpuEngine {
         logits.split(&counts).into_iter().map(host).collect()
     }
 
-    fn place(states: &StateGrid, row: usize, step: usize) -> usize {
-        states.places.at(row, step)
+    fn place(states: &StateGrid, lane: usize, lanes: usize, row: usize, step: usize) -> usize {
+        lane * (states.grid.rows() / lanes) + states.places.at(row, step)
     }
 
-    fn read(
-        &self,
-        states: &StateGrid,
-        seats: &Self::Seats,
-        places: &[usize],
-        targets: &[TokenId],
-    ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
+    fn read(&self, states: &StateGrid, seats: &Self::Seats, at: &[(usize, TokenId)]) -> Result<Vec<[f32; 2]>, DeviceFailure> {
         let lane_rows = states.grid.rows() / seats.len();
-        let mut selected = Grid::new(seats.len() * places.len(), self.config.hidden_size);
-        let rows = (0..seats.len()).flat_map(|lane| places.iter().map(move |place| lane * lane_rows + place));
+        let mut selected = Grid::new(seats.len() * at.len(), self.config.hidden_size);
+        let rows = (0..seats.len()).flat_map(|lane| at.iter().map(move |(place, _)| lane * lane_rows + place));
         for (out, row) in selected.rows_mut().zip(rows) {
             out.copy_from_slice(states.grid.row(row));
         }
+        let targets: Vec<TokenId> = at.iter().map(|(_, target)| *target).collect();
         Ok(self.read_pairs(&selected, seats, &targets.repeat(seats.len())))
     }
 
-    fn project(
-        states: &StateGrid,
-        lane: usize,
-        lanes: usize,
-        places: &[usize],
-        heads: &[(&[f32], f32)],
-    ) -> Result<Vec<f32>, DeviceFailure> {
-        let first = lane * (states.grid.rows() / lanes);
+    fn project(states: &StateGrid, places: &[usize], heads: &[(&[f32], f32)]) -> Result<Vec<f32>, DeviceFailure> {
         let mut values = Vec::with_capacity(places.len() * heads.len());
-        for place in places {
-            let state = states.grid.row(first + place);
+        for &place in places {
+            let state = states.grid.row(place);
             values.extend(heads.iter().map(|(weight, bias)| bias + widened!(dot(weight, &state[..weight.len()]))));
         }
         Ok(values)

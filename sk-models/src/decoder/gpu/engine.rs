@@ -126,17 +126,11 @@ impl Engine for GpuEngine {
         self.logits_of(&states, lanes).into_iter().map(|logits| Logits::Device(Box::new(logits))).collect()
     }
 
-    fn place(states: &StateTensor, row: usize, step: usize) -> usize {
-        step * states.rows + row
+    fn place(states: &StateTensor, lane: usize, lanes: usize, row: usize, step: usize) -> usize {
+        lane * (states.values.dims()[0] / lanes) + step * states.rows + row
     }
 
-    fn read(
-        &self,
-        states: &StateTensor,
-        seats: &StackSeats,
-        places: &[usize],
-        targets: &[TokenId],
-    ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
+    fn read(&self, states: &StateTensor, seats: &StackSeats, at: &[(usize, TokenId)]) -> Result<Vec<[f32; 2]>, DeviceFailure> {
         let (device, lanes) = (self.device(), seats.lanes());
         let count = lanes.count();
         let [total, size] = states.values.dims();
@@ -145,9 +139,10 @@ impl Engine for GpuEngine {
         let piece = (at_once / (self.config.vocab_size * count)).max(1);
         // One synchronisation for all pieces.
         let mut pieces = Vec::new();
-        for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {
-            let m = places.len();
-            let states = hidden.clone().select(1, Tensor::from_data(places, &device)).reshape([count * m, size]);
+        for at in at.chunks(piece) {
+            let m = at.len();
+            let (places, targets): (Vec<usize>, Vec<TokenId>) = at.iter().copied().unzip();
+            let states = hidden.clone().select(1, Tensor::from_data(&places[..], &device)).reshape([count * m, size]);
             let logits = self.head_logits(&states, lanes);
             let targets = Tensor::from_data(&targets.repeat(count)[..], &device);
             pieces.push(ops::read(logits, targets).reshape([count, m, 2]));
@@ -159,22 +154,14 @@ impl Engine for GpuEngine {
         Ok(pairs.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
     }
 
-    fn project(
-        states: &StateTensor,
-        lane: usize,
-        lanes: usize,
-        places: &[usize],
-        heads: &[(&[f32], f32)],
-    ) -> Result<Vec<f32>, DeviceFailure> {
+    fn project(states: &StateTensor, places: &[usize], heads: &[(&[f32], f32)]) -> Result<Vec<f32>, DeviceFailure> {
         let device = states.values.device();
-        let [total, size] = states.values.dims();
-        let first = lane * (total / lanes);
-        let places: Vec<usize> = places.iter().map(|place| first + place).collect();
+        let [_, size] = states.values.dims();
         let weights: Vec<f32> = heads.iter().flat_map(|(weight, _)| weight.iter().copied()).collect();
         let biases: Vec<f32> = heads.iter().map(|(_, bias)| *bias).collect();
         let weights = Tensor::<2>::from_data(TensorData::new(weights, [heads.len(), size]), &device).transpose();
         let biases = Tensor::<2>::from_data(TensorData::new(biases, [1, heads.len()]), &device);
-        let states = states.values.clone().select(0, Tensor::from_data(&places[..], &device));
+        let states = states.values.clone().select(0, Tensor::from_data(places, &device));
         // The heads are in f32, so the product is too.
         let values = ops::product(states.unsqueeze::<4>(), weights.unsqueeze::<4>());
         read(values.reshape([places.len(), heads.len()]) + biases)
