@@ -36,9 +36,6 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Every number in four bytes.
-    pub const F32: Self = Self { weight: 4.0, adapter: 4.0, cache: 4.0 };
-
     /// Returns the storage of `decoder`.
     #[must_use]
     pub fn of(decoder: &Decoder) -> Self {
@@ -160,21 +157,6 @@ impl Work {
         Self { passes: vec![pass] }
     }
 
-    /// Returns the passes.
-    #[must_use]
-    pub fn passes(&self) -> &[Pass] {
-        &self.passes
-    }
-
-    /// Returns the total cost.
-    #[must_use]
-    pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
-        self.passes.iter().map(|pass| pass.cost(config, storage)).fold(Cost::default(), |sum, cost| Cost {
-            bytes: sum.bytes + cost.bytes,
-            operations: sum.operations + cost.operations,
-        })
-    }
-
     /// Returns the least time of all passes one after another, in seconds.
     #[must_use]
     pub fn floor(&self, config: &Qwen2Config, storage: Storage, roof: &Roof) -> f64 {
@@ -195,6 +177,9 @@ mod tests {
     fn config(tied: bool) -> Qwen2Config {
         Qwen2Config { tie_word_embeddings: tied, ..Qwen2Config::small([10, 4, 6, 2, 2, 1]) }
     }
+
+    /// Every number in four bytes.
+    const WHOLE: Storage = Storage { weight: 4.0, adapter: 4.0, cache: 4.0 };
 
     /// q 4·4, k and v 4·2 each, o 4·4, gate, up and down 4·6 each: 120 a layer.
     const MATRICES: usize = 2 * 120;
@@ -218,7 +203,7 @@ mod tests {
             let config = config(tied);
             let model = Qwen2::random(&config, 1, &burn::tensor::Device::flex());
             assert_eq!(config.parameters(), model.num_params());
-            assert_eq!(Storage::of(&Decoder::from(model)), Storage::F32);
+            assert_eq!(Storage::of(&Decoder::from(model)), WHOLE);
         }
     }
 
@@ -239,18 +224,18 @@ mod tests {
     #[test]
     fn passes_by_hand() {
         let prefill = Work::prefill(3, 2, 7, true);
-        assert_eq!(prefill.passes(), [Pass { lanes: 2, adapters: 7, positions: 3, pairs: 6, cached: 0, heads: 1 }]);
+        assert_eq!(prefill.passes, [Pass { lanes: 2, adapters: 7, positions: 3, pairs: 6, cached: 0, heads: 1 }]);
 
         // Three tokens after a context of five, four of which are kept: the fifth is read, and then
         // the first two of the new ones.
         let decode = Work::decode(5, 3);
-        assert_eq!(decode.passes().iter().map(|pass| pass.pairs).collect::<Vec<_>>(), [5, 6, 7]);
-        assert_eq!(decode.passes().iter().map(|pass| pass.cached).collect::<Vec<_>>(), [4, 5, 6]);
+        assert_eq!(decode.passes.iter().map(|pass| pass.pairs).collect::<Vec<_>>(), [5, 6, 7]);
+        assert_eq!(decode.passes.iter().map(|pass| pass.cached).collect::<Vec<_>>(), [4, 5, 6]);
 
         // Two spans of three after a context of five, four of which are kept. The fifth is read
         // once; then both rows attend to it, to what was kept and to their own.
         let draft = Work::draft(5, 2, 3);
-        let of = |f: fn(&Pass) -> usize| draft.passes().iter().map(f).collect::<Vec<_>>();
+        let of = |f: fn(&Pass) -> usize| draft.passes.iter().map(f).collect::<Vec<_>>();
         assert_eq!(of(|pass| pass.positions), [1, 2, 2]);
         assert_eq!(of(|pass| pass.pairs), [5, 2 * 6, 2 * 7]);
         assert_eq!(of(|pass| pass.cached), [4, 5, 5 + 2]);
@@ -259,9 +244,9 @@ mod tests {
         // The same spans read in one pass: the same positions and pairs, and no key written before
         // it is needed.
         let score = Work::score(5, 2, 3, 4, 9);
-        assert_eq!(score.passes(), [Pass { lanes: 4, adapters: 9, positions: 5, pairs: 5 + 2 * (6 + 7), cached: 4, heads: 5 }]);
+        assert_eq!(score.passes, [Pass { lanes: 4, adapters: 9, positions: 5, pairs: 5 + 2 * (6 + 7), cached: 4, heads: 5 }]);
         let one = Work::score(5, 2, 1, 4, 9);
-        assert_eq!(one.passes(), [Pass { lanes: 4, adapters: 9, positions: 1, pairs: 5, cached: 4, heads: 1 }]);
+        assert_eq!(one.passes, [Pass { lanes: 4, adapters: 9, positions: 1, pairs: 5, cached: 4, heads: 1 }]);
     }
 
     #[test]
@@ -273,15 +258,17 @@ mod tests {
         // next by operations.
         let (config, roof) = (config(false), Roof { bandwidth: 1.0, peak: 3.0 });
         let work = Work { passes: [Work::prefill(50, 1, 0, false).passes, Work::decode(50, 2).passes].concat() };
-        let each: f64 = work.passes.iter().map(|pass| pass.cost(&config, Storage::F32).floor(&roof)).sum();
-        assert_eq!(work.floor(&config, Storage::F32, &roof), each);
-        assert!(each > work.cost(&config, Storage::F32).floor(&roof));
+        let costs: Vec<Cost> = work.passes.iter().map(|pass| pass.cost(&config, WHOLE)).collect();
+        let each: f64 = costs.iter().map(|cost| cost.floor(&roof)).sum();
+        assert_eq!(work.floor(&config, WHOLE, &roof), each);
+        let sum = |of: fn(&Cost) -> f64| costs.iter().map(of).sum();
+        assert!(each > Cost { bytes: sum(|cost| cost.bytes), operations: sum(|cost| cost.operations) }.floor(&roof));
     }
 
     #[test]
     fn an_adapter_costs_a_lane_and_a_longer_prefix_its_attention() {
         let config = config(false);
-        let cost = |context, lanes| Work::score(context, 7, 24, lanes, 50 * (lanes - 1)).cost(&config, Storage::F32);
+        let cost = |context, lanes| Work::score(context, 7, 24, lanes, 50 * (lanes - 1)).passes[0].cost(&config, WHOLE);
         let (near, far) = (cost(64, 4), cost(65, 4));
         // One key more for each of 162 positions of four lanes, in two layers of width 4; and one
         // more key and value read in each lane.
