@@ -10,7 +10,7 @@ mod attention;
 mod autodiff;
 mod frozen;
 pub(crate) mod logits;
-mod norm;
+pub(crate) mod norm;
 mod product;
 pub(crate) mod simd;
 mod swiglu;

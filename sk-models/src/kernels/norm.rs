@@ -12,17 +12,23 @@ fn inverse_root(x: &[f32], epsilon: f32) -> f32 {
     (dot(x, x) / x.len() as f32 + epsilon).sqrt().recip()
 }
 
-/// `y = x / sqrt(mean(x²) + ε) · w` for each row.
+/// `y = x / sqrt(mean(x²) + ε) · w` for one row.
+#[inline(always)]
+pub(crate) fn normalize(y: &mut [f32], x: &[f32], w: &[f32], epsilon: f32) {
+    let scale = inverse_root(x, epsilon);
+    for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
+        *y = x * scale * w;
+    }
+}
+
+/// [`normalize`] for each row.
 pub(super) fn forward(x: &[f32], w: &[f32], epsilon: f32) -> Vec<f32> {
     let width = w.len();
     let mut y = vec![0.0; x.len()];
     y.par_chunks_mut(ROWS * width).zip(x.par_chunks(ROWS * width)).for_each(|(y, x)| {
         widened!({
             for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                let scale = inverse_root(x, epsilon);
-                for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
-                    *y = x * scale * w;
-                }
+                normalize(y, x, w, epsilon);
             }
         });
     });

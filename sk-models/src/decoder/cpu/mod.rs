@@ -48,7 +48,8 @@ use super::engine::Group;
 use super::heads::Heads;
 use super::rope::Rotations;
 use crate::config::Qwen2Config;
-use crate::kernels::simd::{dot, widened};
+use crate::kernels::norm::normalize;
+use crate::kernels::simd::widened;
 use crate::lora::{LoraAdapter, Target};
 use crate::model::parts::Parts;
 use crate::model::{Layer, Norm, Projection};
@@ -181,19 +182,12 @@ impl PackedNorm {
     fn apply(&self, x: &Grid, out: &mut Grid) {
         /// Rows of a task.
         const PIECE: usize = 32;
-        let width = self.weight.len();
         let rows = x.rows();
         let mut pieces: Vec<_> = out.pieces_mut(PIECE).collect();
         for_each_mut(&mut pieces, |piece, out| {
             let first = piece * PIECE;
             for (row, out) in (first..rows.min(first + PIECE)).zip(out.chunks_exact_mut(x.stride())) {
-                let x = &x.row(row)[..width];
-                widened!({
-                    let scale = (dot(x, x) / width as f32 + self.epsilon).sqrt().recip();
-                    for ((out, x), w) in out.iter_mut().zip(x).zip(&self.weight) {
-                        *out = x * scale * w;
-                    }
-                });
+                widened!(normalize(out, &x.row(row)[..self.weight.len()], &self.weight, self.epsilon));
             }
         });
     }
