@@ -2,6 +2,7 @@ use std::convert::Infallible;
 
 use burn::tensor::{DType, Device, Tensor};
 
+use super::bytes;
 use super::ops::adopt;
 use super::recording::Repeats;
 use crate::config::Qwen2Config;
@@ -85,7 +86,7 @@ impl Sequences for DevicePrefix {
     }
 
     fn bytes(&self) -> usize {
-        self.layers.iter().map(|buffer| buffer.shape().num_elements() * buffer.dtype().size()).sum()
+        self.layers.iter().map(bytes).sum()
     }
 
     fn truncate(&mut self, length: usize) {

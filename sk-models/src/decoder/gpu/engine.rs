@@ -11,7 +11,7 @@ use super::cache::{DevicePrefix, DeviceSuffix};
 use super::group::advance;
 use super::layer::FusedLayer;
 use super::recording::{Recording, RepeatKey};
-use super::{GpuEngine, Stacked, ops};
+use super::{GpuEngine, Stacked, bytes, ops};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Cache, Engine, EngineProperties, Formats, Group};
 use crate::decoder::heads::Heads;
@@ -19,7 +19,6 @@ use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
 use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
-use crate::model::Norm;
 use crate::precision::Precision;
 
 /// The capacity of a new prefix in tokens. It is doubled as needed.
@@ -67,11 +66,8 @@ impl EngineProperties for GpuEngine {
     }
 
     fn bytes(&self) -> usize {
-        let size = |count: usize, format: DType| count * format.size();
-        let matrix = |matrix: &Tensor<2>| size(matrix.dims().iter().product(), matrix.dtype());
-        let norm = |norm: &Norm| size(norm.weight.val().dims()[0], norm.weight.val().dtype());
         let layers: usize = self.layers.iter().map(FusedLayer::bytes).sum();
-        matrix(&self.embedding) + layers + norm(&self.norm) + self.head.as_ref().map_or(0, matrix)
+        bytes(&self.embedding) + layers + bytes(&self.norm.weight.val()) + self.head.as_ref().map_or(0, bytes)
     }
 
     fn paces_agree(&self) -> bool {

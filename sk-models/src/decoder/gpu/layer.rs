@@ -1,9 +1,9 @@
 use burn::module::Param;
 use burn::tensor::Tensor;
 
-use super::GpuEngine;
 use super::attention::{PassInput, attend};
 use super::ops::{Changed, add_norm, gate, multiply, product, spread};
+use super::{GpuEngine, bytes};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::Group;
 use crate::device::settled;
@@ -52,10 +52,8 @@ impl FusedLayer {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let matrices = [&self.input, &self.output, &self.gate_up, &self.down];
-        let matrices = matrices.map(|matrix| matrix.dims().iter().product::<usize>() * matrix.dtype().size());
-        let vectors = [self.input_norm.weight.val(), self.inner_norm.weight.val(), self.bias.clone()];
-        let vectors = vectors.map(|vector| vector.dims()[0] * vector.dtype().size());
+        let matrices = [&self.input, &self.output, &self.gate_up, &self.down].map(bytes);
+        let vectors = [&self.input_norm.weight.val(), &self.inner_norm.weight.val(), &self.bias].map(bytes);
         matrices.into_iter().chain(vectors).sum()
     }
 

@@ -191,6 +191,11 @@ impl GpuEngine {
     }
 }
 
+/// Returns the bytes of a tensor in memory.
+fn bytes<const D: usize>(tensor: &Tensor<D>) -> usize {
+    tensor.shape().num_elements() * tensor.dtype().size()
+}
+
 /// Returns the cosines, then the sines, of at least `positions` positions.
 fn angles(config: &Qwen2Config, positions: usize, device: &Device) -> Tensor<2> {
     let table = Rotations::new(config.head_dim, config.rope_theta).reach(positions);
