@@ -383,7 +383,7 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
 
 #[cfg(test)]
 mod tests {
-    use super::super::noise::noise;
+    use super::super::noise::{grid, noise};
     use super::*;
 
     /// Returns the product with the same weights, widened to f32.
@@ -432,12 +432,7 @@ mod tests {
         let Some(proof) = PairProducts::get() else { return };
         for (input, rows) in (1..=27).map(|rows| (37 + rows % 2, rows)).chain([(1, 3), (64, 5), (300, 13), (1408, 25)]) {
             let weight = Halves::new([input, 45], noise);
-            let mut grid = Grid::new(rows, input);
-            // The padding of a row must not matter.
-            grid.rows_mut().for_each(|line| line.fill(f32::NAN));
-            for (row, line) in grid.rows_mut().enumerate() {
-                line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row));
-            }
+            let grid = grid(rows, input, |row, k| noise(k, row));
             let mut rounded = Rounded::default();
             rounded.fill(proof, &grid, input);
             let before: Vec<f32> = (0..rows * WIDTH).map(|at| noise(at, 9)).collect();

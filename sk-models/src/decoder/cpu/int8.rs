@@ -444,7 +444,7 @@ impl Tile<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::noise::noise;
+    use super::super::noise::{grid, noise};
     use super::*;
 
     /// Returns the product of the rounded numbers, summed in exact integers.
@@ -466,10 +466,7 @@ mod tests {
         for (input, rows) in [(5, 1), (64, 6), (71, 13), (300, 4)] {
             let output = 45;
             let weight = Bytes::new([input, output], noise);
-            let mut grid = Grid::new(rows, input);
-            for (row, line) in grid.rows_mut().enumerate() {
-                line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = 3.0 * noise(k + 7, row + 100));
-            }
+            let grid = grid(rows, input, |row, k| 3.0 * noise(k + 7, row + 100));
             let mut quantized = Quantized::default();
             quantized.fill(&grid, input, None);
             for (panel, add) in [(0, false), (1, true)] {
@@ -501,10 +498,7 @@ mod tests {
     fn the_plain_path_and_the_fast_one_agree() {
         let (input, rows) = (70, 5);
         let weight = Bytes::new([input, WIDTH], noise);
-        let mut grid = Grid::new(rows, input);
-        grid.rows_mut().enumerate().for_each(|(row, line)| {
-            line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row + 50));
-        });
+        let grid = grid(rows, input, |row, k| noise(k, row + 50));
         let mut x = Quantized::default();
         x.fill(&grid, input, None);
         let (mut fast, mut plain) = (vec![1.0_f32; rows * WIDTH], vec![1.0_f32; rows * WIDTH]);
@@ -531,12 +525,7 @@ mod tests {
         let Some(tiles) = Tiles::get() else { return };
         for (input, rows, first) in [(5, 1, 0), (64, 16, 0), (71, 40, 16), (300, 33, 32), (128, 70, 0)] {
             let weight = Bytes::new([input, 45], noise);
-            let mut grid = Grid::new(rows, input);
-            // Padding that must not matter.
-            grid.rows_mut().for_each(|line| line.fill(f32::NAN));
-            grid.rows_mut().enumerate().for_each(|(row, line)| {
-                line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = 5.0 * noise(k + 3, row + 20));
-            });
+            let grid = grid(rows, input, |row, k| 5.0 * noise(k + 3, row + 20));
             let (mut strips, mut lines) = (Quantized::default(), Quantized::default());
             strips.fill(&grid, input, None);
             lines.fill(&grid, input, Some(tiles));

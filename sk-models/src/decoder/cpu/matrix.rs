@@ -421,7 +421,7 @@ fn activate<'a>(rows: usize, gates: &[f32], ups: &[f32], out: impl Fn(usize) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::noise::noise;
+    use super::super::noise::{grid, noise};
     use super::super::terms::{THREE, TWO};
     use super::*;
 
@@ -430,8 +430,7 @@ mod tests {
         let [input, output, rows] = [70, 33, 9];
         let weights: Vec<f32> = (0..input * output).map(|at| noise(at, 3)).collect();
         let weight = Matrix::of_rows(&weights, [input, output], None, Precision::Int8);
-        let mut grid = Grid::new(rows, input);
-        grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
+        let grid = grid(rows, input, |row, k| noise(k, row));
         let mut rounded = Quantized::default();
         rounded.fill(&grid, input, None);
         let [found, expected] = [InputForm::Numbers, InputForm::Bytes(&rounded)].map(|form| {
@@ -458,8 +457,7 @@ mod tests {
             .map(|[n, m]| -> Vec<f32> { (0..n * m).map(|at| noise(at, n)).collect() });
         let bias: Vec<f32> = (0..output).map(|column| noise(column, 7)).collect();
         let delta = PackedLowRank::new(&a, &b, [input, rank, output], 0.5);
-        let mut grid = Grid::new(rows, input);
-        grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
+        let grid = grid(rows, input, |row, k| noise(k, row));
         let lanes = &LaneRows::even(2, rows / 2);
         for (precision, terms, tolerance) in [(Precision::F32, THREE, TOLERANCE[0]), (Precision::Bf16, TWO, TOLERANCE[1])] {
             let weight = Matrix::of_rows(&weights, [input, output], Some(&bias), precision);

@@ -1,5 +1,17 @@
 //! Numbers for the tests of this module.
 
+use super::grid::Grid;
+
+/// Returns a grid of the number for each row and column. Its padding, which must not matter, is NaN.
+pub(super) fn grid(rows: usize, width: usize, number: impl Fn(usize, usize) -> f32) -> Grid {
+    let mut grid = Grid::new(rows, width);
+    for (row, line) in grid.rows_mut().enumerate() {
+        line.fill(f32::NAN);
+        line[..width].iter_mut().enumerate().for_each(|(column, x)| *x = number(row, column));
+    }
+    grid
+}
+
 /// Returns a number in [−1, 1) that depends on the row and the column.
 pub(super) fn noise(row: usize, column: usize) -> f32 {
     let hash = (row as u32).wrapping_mul(2_654_435_761) ^ (column as u32).wrapping_mul(2_246_822_519);

@@ -281,17 +281,13 @@ impl PartialSquare {
 
 #[cfg(test)]
 mod tests {
-    use super::super::noise::numbers;
+    use super::super::noise::{self, numbers};
     use super::super::tile;
     use super::*;
 
     fn grid(rows: usize, width: usize, seed: u32) -> Grid {
-        let mut grid = Grid::new(rows, width);
-        // Padding that must not matter.
-        grid.rows_mut().for_each(|row| row.fill(f32::NAN));
         let values = numbers(rows * width, seed);
-        grid.rows_mut().zip(values.chunks(width.max(1))).for_each(|(row, values)| row[..width].copy_from_slice(values));
-        grid
+        noise::grid(rows, width, |row, column| values[row * width + column])
     }
 
     /// A panel of `depth` rows and the same as pairs of bf16, up to whole tiles.
