@@ -60,7 +60,10 @@ impl PrefixTree {
     pub(super) fn find(&self, lanes: &[Option<Weak<LoraAdapter>>], tokens: &[TokenId]) -> Vec<Vec<Piece>> {
         let mut nodes = self.lock();
         nodes.clock += 1;
-        let mut found: Vec<Vec<Piece>> = lanes.iter().map(|lane| nodes.walk(lane.as_ref(), tokens)).collect();
+        let mut walk = |lane: &Option<_>| -> Vec<Piece> {
+            nodes.path(lane.as_ref(), tokens).into_iter().filter_map(|id| nodes.touch(id)).collect()
+        };
+        let mut found: Vec<_> = lanes.iter().map(&mut walk).collect();
         let common = found.iter().map(Vec::len).min().unwrap_or(0);
         found.iter_mut().for_each(|pieces| pieces.truncate(common));
         found
@@ -93,7 +96,7 @@ impl PrefixTree {
                 return;
             }
         }
-        if !nodes.has_parent(parent) {
+        if parent & ROOT == 0 && !nodes.by_id.contains_key(&parent) {
             return;
         }
         let (id, used) = (nodes.next, nodes.clock);
@@ -144,10 +147,6 @@ impl Nodes {
         id
     }
 
-    fn has_parent(&self, parent: u64) -> bool {
-        parent & ROOT != 0 || self.by_id.contains_key(&parent)
-    }
-
     /// Returns the ids of the nodes along `tokens`.
     fn path(&mut self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId]) -> Vec<u64> {
         let mut at = self.root(lane);
@@ -165,10 +164,6 @@ impl Nodes {
         let node = self.by_id.get_mut(&id)?;
         node.used = clock;
         Some(Arc::clone(&node.piece))
-    }
-
-    fn walk(&mut self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId]) -> Vec<Piece> {
-        self.path(lane, tokens).into_iter().filter_map(|id| self.touch(id)).collect()
     }
 
     /// Drops the least recently used leaf, except those that the current operation uses. Returns
