@@ -313,30 +313,28 @@ fn prepare(name: DeviceName) -> Result<(), DeviceError> {
 ///
 /// A GPU receives work when a result is needed. Work that it has not received when `work` returns
 /// does not count.
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
 
-    #[derive(Default)]
-    struct Count(AtomicUsize);
+        #[derive(Default)]
+        struct Launches(AtomicUsize);
 
-    impl cubecl::logging::LaunchObserver for Count {
-        fn launched(&self, _: &'static str) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+        impl cubecl::logging::LaunchObserver for Launches {
+            fn launched(&self, _: &'static str) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
         }
+
+        let launches = Arc::new(Launches::default());
+        let observation = cubecl::logging::LaunchObservation::new(launches.clone());
+        let result = work();
+        drop(observation);
+        (result, Some(launches.0.load(Ordering::Relaxed)))
     }
-
-    let count = Arc::new(Count::default());
-    let observation = cubecl::logging::LaunchObservation::new(count.clone());
-    let result = work();
-    drop(observation);
-    (result, Some(count.0.load(Ordering::Relaxed)))
-}
-
-/// Calls `work`. This program has no GPU backend, so there is no number of launches.
-#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
-pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
+    #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
     (work(), None)
 }
 
