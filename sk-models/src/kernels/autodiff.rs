@@ -84,16 +84,19 @@ impl Backward<Flex, 3> for AttentionBackward {
     }
 }
 
-/// Computes an operation: `output` from the inputs and, if an input needs a gradient, the `state` that
-/// the gradient `op` keeps of them.
+/// A tensor in the autodiff graph.
+type GraphTensor = FloatTensor<Autodiff<Flex>>;
+
+/// Computes an operation: `output` from the inputs and, if an input needs a gradient, the `state`
+/// that the gradient `op` keeps of them.
 fn record<B: Backward<Flex, N>, C: CheckpointStrategy, const N: usize>(
     op: B,
-    inputs: [FloatTensor<Autodiff<Flex, C>>; N],
+    inputs: [GraphTensor; N],
     output: impl FnOnce([FlexTensor; N]) -> FlexTensor,
     state: impl FnOnce([FlexTensor; N]) -> B::State,
-) -> FloatTensor<Autodiff<Flex, C>> {
-    let nodes = inputs.each_ref().map(|input| input.node());
-    let inputs = inputs.map(|input| input.into_primitive());
+) -> GraphTensor {
+    let nodes = inputs.each_ref().map(GraphTensor::node);
+    let inputs = inputs.map(GraphTensor::into_primitive);
     match op.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             let output = output(inputs.clone());
