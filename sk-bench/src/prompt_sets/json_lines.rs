@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Prompt, PromptSetError, framing, is_framed, naming};
+use super::{Prompt, PromptSetError, frame, is_framed, naming};
 use sk_report::record::{RecordError, json_lines};
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         }
         prompts.push(Prompt {
             id,
-            prompt: if is_framed(&prompt) { prompt } else { framing::frame(&prompt) },
+            prompt: if is_framed(&prompt) { prompt } else { frame(&prompt) },
             source: source.unwrap_or_else(|| naming::name(path)),
             row: row.unwrap_or(index),
             labels,

@@ -8,14 +8,11 @@
 //! | [`PromptFormat::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
 //! | [`PromptFormat::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
 //!
-//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"
-//!
-//!
-//! Assistant:"`, ready for a model to continue.
+//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`, ready
+//! for a model to continue.
 
 mod error;
 mod format;
-mod framing;
 mod hh;
 mod json_lines;
 mod naming;
@@ -31,6 +28,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use sk_models::text::{ASSISTANT, HUMAN};
 
 pub use error::PromptSetError;
 pub use format::{PromptFormat, read};
@@ -70,4 +68,9 @@ impl Prompt {
             labels: labels.iter().map(|&(label, value)| (label.to_owned(), value.to_owned())).collect(),
         }
     }
+}
+
+/// Returns a question as a dialogue of one turn.
+fn frame(question: &str) -> String {
+    format!("{HUMAN} {question}{ASSISTANT}")
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Prompt, PromptSetError, framing, table::Table};
+use super::{Prompt, PromptSetError, frame, table::Table};
 
 /// The columns to read. A file with all of them is recognised as TruthfulQA.
 pub(super) const COLUMNS: [&str; 3] = ["Type", "Category", "Question"];
@@ -16,7 +16,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
             return Err(table.wrong(*start, "its Question is empty".to_owned()));
         }
         let labels = [("type", kind.as_str()), ("category", category.as_str())];
-        prompts.push(Prompt::of_row(path, row, row, framing::frame(question), &labels));
+        prompts.push(Prompt::of_row(path, row, row, frame(question), &labels));
     }
     Ok(prompts)
 }

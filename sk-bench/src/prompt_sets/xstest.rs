@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Prompt, PromptSetError, framing, table::Table};
+use super::{Prompt, PromptSetError, frame, table::Table};
 
 /// The columns to read. A file with all of them is recognised as XSTest.
 pub(super) const COLUMNS: [&str; 5] = ["id", "prompt", "type", "label", "focus"];
@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
             return Err(table.wrong(*start, format!("its label is \"{label}\", not safe or unsafe")));
         }
         let labels = [("type", kind.as_str()), ("label", label.as_str()), ("focus", focus.as_str())];
-        prompts.push(Prompt::of_row(path, row, id, framing::frame(prompt), &labels));
+        prompts.push(Prompt::of_row(path, row, id, frame(prompt), &labels));
     }
     Ok(prompts)
 }
