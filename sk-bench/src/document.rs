@@ -24,27 +24,18 @@ impl<'a> Document<'a> {
         Self { name, text }
     }
 
-    /// Returns the top-level tables, in the order of the text. `what` is the word for one in
-    /// errors.
-    pub(crate) fn sections(&self, what: &str) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
+    /// Returns the top-level tables by name. Names that are not `known` are errors.
+    pub(crate) fn sections(&self, known: &[&str]) -> Result<BTreeMap<String, Section<'_, 'a>>, SchemeError> {
         let table = DeTable::parse(self.text).map_err(|error| SchemeError::Syntax {
             file: self.name.to_owned(),
             line: self.line(&error.span().unwrap_or_default()),
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
-        self.tables(table.into_inner(), what, "")
-    }
-
-    /// Returns the top-level tables by name. Names that are not `known` are errors.
-    pub(crate) fn by_name(&self, known: &[&str]) -> Result<BTreeMap<String, Section<'_, 'a>>, SchemeError> {
-        let mut sections = BTreeMap::new();
-        for section in self.sections("section")? {
-            if !known.contains(&section.name()) {
-                return Err(section.refuse("section", known));
-            }
-            sections.insert(section.name().to_owned(), section);
+        let sections = self.tables(table.into_inner(), "section", "")?;
+        match sections.iter().find(|section| !known.contains(&section.name())) {
+            Some(Section { name, line, .. }) => Err(self.unknown(*line, "section", name, known)),
+            None => Ok(sections.into_iter().map(|section| (section.name.clone(), section)).collect()),
         }
-        Ok(sections)
     }
 
     /// Returns the error for a missing section, with a hint about its contents.
@@ -113,11 +104,6 @@ impl<'d, 'a> Section<'d, 'a> {
         self.document.tables(self.fields, what, &self.path)
     }
 
-    /// Returns the error for a section with an unknown name.
-    pub(crate) fn refuse(&self, what: &str, known: &[&str]) -> SchemeError {
-        self.document.unknown(self.line, what, &self.name, known)
-    }
-
     /// Reads the optional field `key`, whose value must be one of the `known` names.
     pub(crate) fn choice<T>(
         &mut self,
@@ -134,8 +120,16 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
-    pub(crate) fn count(&mut self, key: &'static str) -> Result<Option<usize>, SchemeError> {
+    pub(crate) fn count<T: FromStr>(&mut self, key: &'static str) -> Result<Option<T>, SchemeError> {
         self.field(key, "a whole number that is not negative", natural)
+    }
+
+    /// Reads a number that is at least 1.
+    pub(crate) fn positive(&mut self, key: &'static str) -> Result<Option<usize>, SchemeError> {
+        match self.count(key)? {
+            Some(0) => Err(self.fault(format!("{key} is 0; it must be at least 1"))),
+            count => Ok(count),
+        }
     }
 
     /// Reads a list of two numbers, such as the ends of a range.
@@ -263,10 +257,6 @@ fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().to_owned(),
         DeValue::Float(float) => float.as_str().to_owned(),
-        other => format!("{} {}", article(other.type_str()), other.type_str()),
+        other => format!("{} {}", if other.type_str().starts_with(['a', 'i']) { "an" } else { "a" }, other.type_str()),
     }
-}
-
-fn article(noun: &str) -> &'static str {
-    if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }

@@ -114,11 +114,11 @@ impl Plan {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let document = Document::new(&name, text);
-        let mut sections = document.by_name(&SECTIONS)?;
+        let mut sections = document.sections(&SECTIONS)?;
 
-        let (output, seeds, traces) = sections.remove("sweep").map_or_else(|| Ok(Default::default()), sweep)?;
+        let (output, seeds, traces) = sections.remove("sweep").map(sweep).transpose()?.unwrap_or_default();
         let output = output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output));
-        let models = sections.remove("model").map_or_else(|| Ok(Sources::default()), |section| model(section, &folder))?;
+        let models = sections.remove("model").map(|section| model(section, &folder)).transpose()?.unwrap_or_default();
         let schemes =
             sections.remove("schemes").ok_or_else(|| document.missing("schemes", "name at least one, such as [schemes.mod]"))?;
         let schemes = schemes.sections("scheme")?.into_iter().map(|section| scheme(section, &models, &folder));
@@ -135,7 +135,7 @@ impl Plan {
             prompts.ok_or_else(|| document.missing("prompts", "name the files, such as sources = [\"prompts.jsonl\"]"))?;
         Ok(Self {
             questions: questions(prompts, &folder)?,
-            generation: sections.remove("generation").map_or_else(|| Ok(Generation::default()), generation)?,
+            generation: sections.remove("generation").map(generation).transpose()?.unwrap_or_default(),
             seeds: seeds.unwrap_or_else(|| vec![SEED]),
             traces: traces.unwrap_or(true),
             folder,
@@ -186,19 +186,28 @@ impl Questions {
 type SweepFields = (Option<String>, Option<Vec<u64>>, Option<bool>);
 
 fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
-    let output = section.string("output")?;
-    if output.as_ref().is_some_and(String::is_empty) {
-        return Err(section.fault("output is empty; name a file, or leave it out"));
-    }
-    let seeds = section.naturals("seeds")?;
-    if let Some(seeds) = &seeds
-        && (seeds.is_empty() || seeds.iter().collect::<BTreeSet<_>>().len() < seeds.len())
-    {
-        return Err(section.fault("seeds must not be empty or contain duplicates"));
-    }
-    let traces = section.flag("traces")?;
+    let fields = (output(&mut section)?, seeds(&mut section)?, section.flag("traces")?);
     section.finish()?;
-    Ok((output, seeds, traces))
+    Ok(fields)
+}
+
+/// Reads the path of an output.
+pub(crate) fn output(section: &mut Section<'_, '_>) -> Result<Option<String>, SchemeError> {
+    match section.string("output")? {
+        Some(output) if output.is_empty() => Err(section.fault("output is empty; name a file, or leave it out")),
+        output => Ok(output),
+    }
+}
+
+/// Reads the seeds of responses.
+pub(crate) fn seeds(section: &mut Section<'_, '_>) -> Result<Option<Vec<u64>>, SchemeError> {
+    let seeds = section.naturals("seeds")?;
+    match &seeds {
+        Some(seeds) if seeds.is_empty() || seeds.iter().collect::<BTreeSet<_>>().len() < seeds.len() => {
+            Err(section.fault("seeds must not be empty or contain duplicates"))
+        }
+        _ => Ok(seeds),
+    }
 }
 
 /// Reads a `[model]` section.
@@ -375,14 +384,11 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
         sources: sources.into_iter().map(located).collect(),
         format: section.choice("format", "format", PromptFormat::by_name())?,
         data: section.string("data")?.map(|data| folder.join(data)),
-        count: section.count("count")?,
+        count: section.positive("count")?,
         by: section.string("by")?,
         allocation: section.choice("allocation", "allocation", Allocation::by_name())?.unwrap_or(Allocation::Balanced),
-        seed: section.count("seed")?.map_or(SEED, |seed| seed as u64),
+        seed: section.count("seed")?.unwrap_or(SEED),
     };
-    if questions.count == Some(0) {
-        return Err(section.fault("count is 0; it must be at least 1"));
-    }
     if questions.by.is_some() && questions.count.is_none() {
         return Err(section.fault("strata (by) need a count of prompts to draw"));
     }
@@ -393,13 +399,10 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
 /// Reads a `[generation]` section.
 pub(crate) fn generation(mut section: Section<'_, '_>) -> Result<Generation, SchemeError> {
     let generation = Generation {
-        max_new_tokens: section.count("max_new_tokens")?.unwrap_or(MAX_NEW_TOKENS),
+        max_new_tokens: section.positive("max_new_tokens")?.unwrap_or(MAX_NEW_TOKENS),
         framing: section.choice("framing", "framing", DialogueFraming::by_name())?.unwrap_or(DialogueFraming::Hh),
         system: section.string("system")?,
     };
-    if generation.max_new_tokens == 0 {
-        return Err(section.fault("max_new_tokens is 0; it must be at least 1"));
-    }
     section.finish()?;
     Ok(generation)
 }

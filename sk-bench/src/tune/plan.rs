@@ -21,7 +21,7 @@ use crate::scheme::{Convention, SchemeError, SchemeSpec, Steering, digest};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
 use crate::sweep::{Digests, Generation, Grid, Plan, PlannedScheme, Questions, Weights};
 use disjoint::disjoint;
-use sections::{Head, head, judge_section, objectives, searches, space};
+use sections::{head, judge_section, objectives, searches, space};
 
 const SECTIONS: [&str; 10] =
     ["tune", "model", "scheme", "space", "objectives", "weights", "judge", "prompts", "evaluation", "generation"];
@@ -214,9 +214,9 @@ impl TunePlan {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let document = Document::new(&name, text);
-        let mut sections = document.by_name(&SECTIONS)?;
-        let head = sections.remove("tune").map_or_else(|| Ok(Head::default()), head)?;
-        let models = sections.remove("model").map_or_else(|| Ok(Sources::default()), |section| model(section, &folder))?;
+        let mut sections = document.sections(&SECTIONS)?;
+        let head = sections.remove("tune").map(head).transpose()?.unwrap_or_default();
+        let models = sections.remove("model").map(|section| model(section, &folder)).transpose()?.unwrap_or_default();
         let mut scheme = Steering { scheme: Some(SCHEME.into()), ..Steering::default() };
         if let Some(mut section) = sections.remove("scheme") {
             scheme = steering(&mut section, SCHEME, &folder)?;
@@ -257,7 +257,7 @@ impl TunePlan {
             searches: searches(head.mode, &scoring, objectives, at, &blades)?,
             questions: questions(prompts, &folder)?,
             evaluation: questions(evaluation, &folder)?,
-            generation: sections.remove("generation").map_or_else(|| Ok(Generation::default()), generation)?,
+            generation: sections.remove("generation").map(generation).transpose()?.unwrap_or_default(),
             mode: head.mode,
             scoring,
             trials: head.trials,

@@ -1,6 +1,5 @@
 //! The sections that only tuning plans have.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{self, Objectives, Retry};
 use crate::scheme::SchemeError;
 use crate::sweep::Weights;
+use crate::sweep::plan::{output, seeds};
 use crate::tune::{Dimension, Space, TuneError};
 
 /// The name of the search for all objectives together.
@@ -50,24 +50,18 @@ impl Default for Head {
 pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
     let default = Head::default();
     let head = Head {
-        output: section.string("output")?,
+        output: output(&mut section)?,
         mode: section.choice("search", "search", Mode::by_name())?.unwrap_or(default.mode),
         trials: section.count("trials")?.unwrap_or(default.trials),
         startup: section.count("startup")?.unwrap_or(default.startup),
-        seed: section.count("seed")?.map_or(default.seed, |seed| seed as u64),
-        seeds: section.naturals("seeds")?.unwrap_or(default.seeds),
+        seed: section.count("seed")?.unwrap_or(default.seed),
+        seeds: seeds(&mut section)?.unwrap_or(default.seeds),
     };
-    if head.output.as_ref().is_some_and(String::is_empty) {
-        return Err(section.fault("output is empty; name a file, or leave it out"));
-    }
     if head.trials == 0 || head.startup == 0 {
         return Err(section.fault("trials and startup are at least 1"));
     }
     if head.trials > MOST_TRIALS {
         return Err(section.fault(format!("trials is {}; it is at most {MOST_TRIALS}", head.trials)));
-    }
-    if head.seeds.is_empty() || head.seeds.iter().collect::<BTreeSet<_>>().len() < head.seeds.len() {
-        return Err(section.fault("seeds must not be empty or contain duplicates"));
     }
     section.finish()?;
     Ok(head)
@@ -119,23 +113,15 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
         model: section.string("model")?,
         api_key_env: section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned()),
         scoring: section.choice("scoring", "scoring", judge::Scoring::by_name())?.unwrap_or(judge::Scoring::Integer),
-        concurrency: positive(&mut section, "concurrency", CONCURRENCY)?,
-        timeout: Duration::from_secs(positive(&mut section, "timeout", TIMEOUT)? as u64),
-        attempts: positive(&mut section, "attempts", Retry::default().attempts as usize)?.try_into().unwrap_or(u32::MAX),
+        concurrency: section.positive("concurrency")?.unwrap_or(CONCURRENCY),
+        timeout: Duration::from_secs(section.positive("timeout")?.unwrap_or(TIMEOUT) as u64),
+        attempts: section.positive("attempts")?.map_or(Retry::default().attempts, |n| n.try_into().unwrap_or(u32::MAX)),
     };
     if judge.concurrency > MOST_AT_ONCE {
         return Err(section.fault(format!("concurrency is {}; it is at most {MOST_AT_ONCE}", judge.concurrency)));
     }
     section.finish()?;
     Ok(ScoreSource::Judge { judge: JudgePlan::Server(judge), objectives })
-}
-
-/// Reads a number that is at least 1.
-fn positive(section: &mut Section<'_, '_>, name: &'static str, default: usize) -> Result<usize, SchemeError> {
-    match section.count(name)? {
-        Some(0) => Err(section.fault(format!("{name} is 0; it must be at least 1"))),
-        given => Ok(given.unwrap_or(default)),
-    }
 }
 
 /// What [`names_a_file`] requires.
