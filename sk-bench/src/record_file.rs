@@ -66,6 +66,17 @@ pub(crate) fn append_line(file: &mut File, record: &impl Record) -> io::Result<(
     file.sync_data()
 }
 
+/// Locks a file, unless the file system does not support locks. Returns `false` if it is locked
+/// already.
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// Returns an error for anything but a regular file, since a device may have no end.
 fn check_regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
@@ -83,12 +94,8 @@ impl RecordFile {
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let file = open_to_append(path).map_err(RecordFileError::Write)?;
         file.metadata().and_then(|found| check_regular(&found)).map_err(RecordError::reading(path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(RecordFileError::Locked),
-            // Continue if the file system does not support locks.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(source)) => return Err(RecordFileError::Write(source)),
+        if !try_lock(&file).map_err(RecordFileError::Write)? {
+            return Err(RecordFileError::Locked);
         }
         let locked = Self { path: path.to_owned(), file: Some(Mutex::new(file)) };
         let records = locked.take_up()?;
@@ -102,7 +109,7 @@ impl RecordFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(RecordError::reading(path))?,
         };
-        Ok((Self { path: path.to_owned(), file: None }, parse(path, whole_lines(&bytes))?))
+        Ok((Self { path: path.to_owned(), file: None }, records(path, whole_lines(&bytes), 0).collect::<Result<_, _>>()?))
     }
 
     fn lock(&self) -> io::Result<MutexGuard<'_, File>> {
@@ -115,7 +122,7 @@ impl RecordFile {
         let reading = RecordError::reading(&self.path);
         let mut file = self.lock().map_err(&reading)?;
         let mut tail = Tail::read(&mut file, 0).map_err(reading)?;
-        let records = parse(&self.path, tail.whole())?;
+        let records = records(&self.path, tail.whole(), 0).collect::<Result<_, _>>()?;
         tail.cut::<T>(&self.path, &mut file, 0)?;
         Ok(records)
     }
@@ -247,15 +254,14 @@ fn inode(file: &Metadata) -> Option<(u64, u64)> {
     return None;
 }
 
-fn parse<T: Record>(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordError> {
-    let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
-    lines
-        .filter(|(_, text)| !text.trim_ascii().is_empty())
-        .map(|(line, text)| match serde_json::from_slice(text) {
-            Ok(record) => Ok((line, record)),
-            Err(error) => Err(not_a_record::<T>(path, line, &json_fault(&error))),
-        })
-        .collect()
+/// Returns the records in the lines of `bytes`, a part of the file at `path`, with their line
+/// numbers, from 1. `before` is the number of lines before this part. Blank lines are skipped.
+pub(crate) fn records<T: Record>(path: &Path, bytes: &[u8], before: u64) -> impl Iterator<Item = Result<(u64, T), RecordError>> {
+    let lines = (before + 1..).zip(bytes.split(|&byte| byte == b'\n'));
+    lines.filter(|(_, text)| !text.trim_ascii().is_empty()).map(move |(line, text)| match serde_json::from_slice(text) {
+        Ok(record) => Ok((line, record)),
+        Err(error) => Err(not_a_record::<T>(path, line, &json_fault(&error))),
+    })
 }
 
 fn not_a_record<T: Record>(path: &Path, line: u64, reason: &str) -> RecordError {

@@ -3,7 +3,7 @@
 use sk_report::record::{RecordError, SweepRecord};
 
 use super::{Cell, Grid, SweepError};
-use sk_report::lines::json_fault;
+use crate::record_file::records;
 
 /// The progress of a grid, read from the records of an output.
 #[derive(Debug, Clone)]
@@ -27,22 +27,17 @@ impl<'g> Completion<'g> {
         Self { grid, done: vec![false; grid.cells.len()], finished: 0, strangers: 0, lines: 0, trace_end: 0 }
     }
 
-    /// Adds the records of `bytes`, the next unread part of an output. Records of cells that are
-    /// not in the plan are only counted.
+    /// Adds the records of `bytes`, the next unread complete lines of an output. Records of cells
+    /// that are not in the plan are only counted.
     ///
     /// # Errors
     /// If a line is not a record, a cell occurs twice, a record was made with other settings than
     /// those of the plan, or a record is for a different prompt with the same id.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), SweepError> {
-        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-            self.lines += 1;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let path = &self.grid.plan.output;
-            let wrong = |reason: String| RecordError::line(path, self.lines, reason);
-            let record: SweepRecord = serde_json::from_slice(line)
-                .map_err(|error| wrong(format!("it is not a record of a sweep: {}", json_fault(&error))))?;
+        let path = &self.grid.plan.output;
+        for read in records::<SweepRecord>(path, bytes, self.lines) {
+            let (line, record) = read?;
+            let wrong = |reason: String| RecordError::line(path, line, reason);
             self.trace_end = self.trace_end.max(record.trace.map_or(0, |span| span.end()));
             let Some(place) = self.grid.find(&record.id) else {
                 self.strangers += 1;
@@ -63,6 +58,7 @@ impl<'g> Completion<'g> {
             self.done[place] = true;
             self.finished += 1;
         }
+        self.lines += bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
         Ok(())
     }
 

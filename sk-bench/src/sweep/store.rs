@@ -6,7 +6,7 @@
 //! taken over. When a claim is released, the steps and then the record have been synced to disk.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use sk_report::settings::{KeptSettings, beside};
 
 use super::{Completion, Grid, SweepError};
 use crate::record_file::{
-    Record, RecordFile, RecordFileError, Tail, append_line, begins_like, leads_to, open_to_append, read_regular, whole_lines,
+    Record, RecordFile, RecordFileError, Tail, append_line, begins_like, leads_to, open_to_append, read_regular, try_lock,
+    whole_lines,
 };
 
 /// Number of hexadecimal digits in the name of a claim file.
@@ -286,13 +287,7 @@ impl<'g> Store<'g> {
         let failed = |source| SweepError::Write { path: path.clone(), source };
         fs::create_dir_all(&self.claims).map_err(failed)?;
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-        Ok(Some(Claim { cell, path, lock: file }))
+        Ok(try_lock(&file).map_err(failed)?.then_some(Claim { cell, path, lock: file }))
     }
 }
 
