@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -45,6 +45,15 @@ pub struct Outcome {
     pub unanswered: usize,
     /// The error of the first unanswered question.
     pub trouble: Option<JudgeError>,
+}
+
+/// What the threads of a run share.
+struct State {
+    outcome: Outcome,
+    /// Number of unanswered questions since the last answer.
+    in_a_row: usize,
+    /// The error that stopped the run.
+    fatal: Option<JudgeError>,
 }
 
 /// An observer of a run.
@@ -108,45 +117,45 @@ pub fn judge_all(
     let open: Vec<_> = questions.into_iter().zip(done).filter(|(_, done)| !done).map(|(question, _)| question).collect();
     watch.begin(total, resumed);
 
-    let (next, failures, in_a_row) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-    let stop = AtomicBool::new(false);
-    let records = Mutex::new(records);
-    // The first error of a single question, and the error that stopped the run.
-    let (trouble, fatal) = (Mutex::new(None), Mutex::new(None));
+    let next = AtomicUsize::new(0);
+    let outcome = Outcome { records, resumed, unanswered: 0, trouble: None };
+    let state = Mutex::new(State { outcome, in_a_row: 0, fatal: None });
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let ask = |(response, question): &(&Response, Question<'_>)| {
+        if interrupt::requested() {
+            return Err(JudgeError::Interrupted);
+        }
+        let started = Instant::now();
+        let verdict = judge.judge(question)?;
+        let axis = panel.objectives.objective_of(&question.rubric.name).map(|objective| objective.name.clone());
+        let record = Judged::new(response, question, axis, identity, verdict, started.elapsed().as_secs_f64());
+        journal.append(&record)?;
+        Ok(record)
+    };
     let work = || {
-        while !stop.load(Ordering::Relaxed) {
-            let Some((response, question)) = open.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            if interrupt::requested() {
-                lock(&fatal).get_or_insert(JudgeError::Interrupted);
-                break;
-            }
-            let started = Instant::now();
-            let kept = judge.judge(question).and_then(|verdict| {
-                let axis = panel.objectives.objective_of(&question.rubric.name).map(|objective| objective.name.clone());
-                let record = Judged::new(response, question, axis, identity, verdict, started.elapsed().as_secs_f64());
-                journal.append(&record)?;
-                Ok(record)
-            });
-            match kept {
+        while lock().fatal.is_none() {
+            let Some(question) = open.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            match ask(question) {
                 Ok(record) => {
-                    in_a_row.store(0, Ordering::Relaxed);
                     watch.answered(&record);
-                    lock(&records).push(record);
+                    let mut state = lock();
+                    state.in_a_row = 0;
+                    state.outcome.records.push(record);
                 }
                 Err(error) if error.is_local() => {
-                    failures.fetch_add(1, Ordering::Relaxed);
                     watch.failed(&error);
-                    let row = in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
-                    if row >= OUTAGE {
-                        stop.store(true, Ordering::Relaxed);
-                        lock(&fatal).get_or_insert(JudgeError::Outage { failures: row, last: Box::new(error) });
+                    let mut state = lock();
+                    state.outcome.unanswered += 1;
+                    state.in_a_row += 1;
+                    if state.in_a_row >= OUTAGE {
+                        let outage = JudgeError::Outage { failures: state.in_a_row, last: Box::new(error) };
+                        state.fatal.get_or_insert(outage);
                     } else {
-                        lock(&trouble).get_or_insert(error);
+                        state.outcome.trouble.get_or_insert(error);
                     }
                 }
                 Err(error) => {
-                    stop.store(true, Ordering::Relaxed);
-                    lock(&fatal).get_or_insert(error);
+                    lock().fatal.get_or_insert(error);
                 }
             }
         }
@@ -161,15 +170,8 @@ pub fn judge_all(
         }
         work();
     });
-    if let Some(error) = fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
-    Ok(Outcome {
-        records: records.into_inner().unwrap_or_else(PoisonError::into_inner),
-        resumed,
-        unanswered: failures.into_inner(),
-        trouble: trouble.into_inner().unwrap_or_else(PoisonError::into_inner),
-    })
+    let State { outcome, fatal, .. } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    fatal.map_or(Ok(outcome), Err)
 }
 
 /// Returns all questions, grouped by response, so that a server with prefix caching prefills each
@@ -194,8 +196,4 @@ fn check_texts(panel: &Panel<'_>, journal: &Journal, earlier: &[Judged]) -> Resu
         Some(record) => Err(JudgeError::Changed { path: journal.path().to_owned(), id: record.id.clone() }),
         None => Ok(()),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
