@@ -65,30 +65,26 @@ impl Pace {
 
     /// Waits until requests are allowed. Returns `false` if Ctrl-C was pressed.
     pub(super) fn wait(&self) -> bool {
-        loop {
-            let until = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
-            match until.and_then(|until| until.checked_duration_since(Instant::now())).filter(|left| !left.is_zero()) {
-                None => return !interrupt::requested(),
-                Some(left) => {
-                    if !sleep(left.min(SLICE)) {
-                        return false;
-                    }
-                }
-            }
-        }
+        wait_until(|| *self.not_before.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Sleeps. Returns `false` if Ctrl-C was pressed.
 pub(super) fn sleep(pause: Duration) -> bool {
     let end = Instant::now() + pause;
-    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        if interrupt::requested() {
-            return false;
+    wait_until(|| Some(end))
+}
+
+/// Waits until a time that may move. Returns `false` if Ctrl-C was pressed.
+fn wait_until(time: impl Fn() -> Option<Instant>) -> bool {
+    while !interrupt::requested() {
+        let left = time().map_or(Duration::ZERO, |time| time.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return true;
         }
         std::thread::sleep(left.min(SLICE));
     }
-    !interrupt::requested()
+    false
 }
 
 #[cfg(test)]
