@@ -12,9 +12,10 @@ use sk_models::device::DeviceName;
 use sk_models::hf::{CheckpointError, ModelId};
 use sk_models::local::{ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
-use sk_remote::{Key, RemoteError};
+use sk_remote::RemoteError;
 use sk_serve::host::{Adapter, Host, RemoteSources};
 
+use crate::judge::key_from_env;
 use crate::pool::{PlannedArm, PoolError};
 use crate::progress::Loading;
 use crate::scheme::{SchemeError, SchemeSpec};
@@ -73,13 +74,8 @@ impl Sources {
         let Some(tokenizer) = self.tokenizer.clone() else {
             return refused("--tokenizer", "give the directory with the tokenizer.json of the model that the servers have");
         };
-        let key = std::env::var_os(REMOTE_KEY).unwrap_or_default();
-        let key = match key.to_string_lossy() {
-            text if text.trim().is_empty() => None,
-            text => match Key::new(&text) {
-                Some(key) => Some(key),
-                None => return refused(REMOTE_KEY, "the key holds characters that cannot stand in a header"),
-            },
+        let Ok(key) = key_from_env(REMOTE_KEY) else {
+            return refused(REMOTE_KEY, "the key holds characters that cannot stand in a header");
         };
         Ok(Some(RemoteSources::new(backbone, self.drafter.as_deref(), tokenizer, key.as_ref())?))
     }
