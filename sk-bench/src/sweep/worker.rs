@@ -22,14 +22,12 @@ use crate::session;
 use crate::trace::{StepRecord, kept};
 use sk_models::dialogue::{self, Framing};
 
-/// Adapters, by their model (`None` for the backbone) and their source.
-type LoadedAdapters = HashMap<(Option<String>, String), Adapter>;
-
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
     host: Host,
-    /// The adapters, which are shared between schemes, so that cells can share their KV caches.
-    adapters: LoadedAdapters,
+    /// The adapters by their model (`None` for the backbone) and their source. They are shared
+    /// between schemes, so that cells can share their KV caches.
+    adapters: HashMap<(Option<String>, String), Adapter>,
     /// The heads of each arm.
     heads: Vec<Vec<(String, Head)>>,
 }
@@ -71,9 +69,7 @@ impl Loaded {
 /// A grid with its loaded models, ready to run cells.
 pub struct Worker<'g> {
     grid: &'g Grid,
-    host: &'g Host,
-    adapters: &'g LoadedAdapters,
-    heads: &'g [Vec<(String, Head)>],
+    loaded: &'g Loaded,
     framings: Vec<Framing>,
 }
 
@@ -91,10 +87,9 @@ impl<'g> Worker<'g> {
     /// # Errors
     /// If a prompt cannot be tokenized or is too long.
     pub fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
-        let Loaded { host, adapters, heads } = loaded;
-        let framing = |arm: &Arm| grid.plan.generation.framing.of(host, arm.convention);
+        let framing = |arm: &Arm| grid.plan.generation.framing.of(&loaded.host, arm.convention);
         let framings = grid.arms.iter().map(framing).collect::<Result<_, Error>>()?;
-        let worker = Self { grid, host, adapters, heads, framings };
+        let worker = Self { grid, loaded, framings };
         for prompt in 0..grid.prompts.len() {
             for arm in 0..grid.arms.len() {
                 worker.check_prompt(arm, prompt)?;
@@ -118,6 +113,7 @@ impl<'g> Worker<'g> {
 
     fn try_answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
         let (grid, arm, prompt) = (self.grid, &self.grid.arms[cell.arm], &self.grid.prompts[cell.prompt]);
+        let Loaded { host, adapters, heads } = self.loaded;
         let weights = grid.weights(cell).map(|weights| weights.by_name().clone()).unwrap_or_default();
         let mut config = arm.config.clone();
         if arm.steered {
@@ -125,10 +121,10 @@ impl<'g> Worker<'g> {
         }
         let adapter = |(name, source): &(String, String)| {
             let key = (arm.on(name).map(str::to_owned), source.clone());
-            Some((name.clone(), self.adapters.get(&key)?.clone()))
+            Some((name.clone(), adapters.get(&key)?.clone()))
         };
-        let adapters = arm.adapters.iter().filter_map(adapter).collect::<Adapters>();
-        let mut session = session::open(self.host, &config, &self.heads[cell.arm], &adapters, cell.draws())?;
+        let own = arm.adapters.iter().filter_map(adapter).collect::<Adapters>();
+        let mut session = session::open(host, &config, &heads[cell.arm], &own, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stops());
@@ -136,7 +132,7 @@ impl<'g> Worker<'g> {
             let system = dialogue::instructed(grid.plan.generation.system.as_deref(), instruction);
             Ok(Instruction::new(tokens.len(), self.tokens_under(cell.arm, cell.prompt, Some(&system))?))
         })?;
-        let request = self.host.scheduler().enter(&Stop::new());
+        let request = host.scheduler().enter(&Stop::new());
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
                 self.write_step(&mut steps, cell, &config, step, promises.of(step))?;
@@ -161,7 +157,7 @@ impl<'g> Worker<'g> {
             tokens: reply.tokens.len(),
             steps: reply.steps,
             settings: arm.settings.settings.clone(),
-            device: self.host.place(),
+            device: host.place(),
             seconds: reply.seconds,
             elapsed: reply.elapsed,
             trace: None,
@@ -178,7 +174,7 @@ impl<'g> Worker<'g> {
         promise: StepPromise,
     ) -> Result<(), Error> {
         let (n, step) = (step.candidates.len(), kept(step, config));
-        let step = StepRecord { n, ..StepRecord::new(0, &step, promise, self.host.tokenizer()) };
+        let step = StepRecord { n, ..StepRecord::new(0, &step, promise, self.loaded.host.tokenizer()) };
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
             .map_err(|error| Error::Write { path: self.grid.plan.traces_file(), source: error.into() })?;
         out.push(b'\n');
@@ -191,11 +187,11 @@ impl<'g> Worker<'g> {
 
     fn tokens_under(&self, arm: usize, prompt: usize, system: Option<&str>) -> Result<Vec<TokenId>, Error> {
         let text = &self.grid.prompts[prompt].prompt;
-        Ok(dialogue::tokens(&self.framings[arm], system, self.host.tokenizer(), text)?)
+        Ok(dialogue::tokens(&self.framings[arm], system, self.loaded.host.tokenizer(), text)?)
     }
 
     fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), SweepError> {
-        let limit = self.host.context_limit();
+        let limit = self.loaded.host.context_limit();
         let checked = self.tokens(arm, prompt).and_then(|tokens| match tokens.len() {
             0 => Err(Error::EmptyPrompt),
             tokens if tokens >= limit => Err(Error::PromptTooLong { tokens, limit }),
