@@ -185,31 +185,26 @@ pub(super) fn searches(
     at: Option<Vec<Weights>>,
     blades: &[String],
 ) -> Result<Vec<SearchPlan>, TuneError> {
-    let refused = |reason: String| SchemeError::Parameter { slot: "weights", reason };
-    let equal = || {
-        let equal = Weights::normalized(blades.iter().map(|name| (name.clone(), 1.0)));
-        equal
-            .map(|weights| vec![weights])
-            .map_err(|_| refused("name weights, such as list = [{ calm = 1, safe = 1 }]".to_owned()))
+    let refused = |slot, reason: &str| TuneError::from(SchemeError::Parameter { slot, reason: reason.to_owned() });
+    let over_blades = |weight: &dyn Fn(&String) -> f64, otherwise: &str| {
+        let weights = Weights::normalized(blades.iter().map(|name| (name.clone(), weight(name))));
+        weights.map(|weights| vec![weights]).map_err(|_| refused("weights", otherwise))
     };
     let searches = match mode {
         Mode::Together => {
             if objectives.iter().any(|(_, weights)| weights.is_some()) {
-                return Err(refused(
-                    "with search = \"together\", all objectives use [weights]; remove the weights of the objectives".to_owned(),
-                )
-                .into());
+                let reason = "with search = \"together\", all objectives use [weights]; remove the weights of the objectives";
+                return Err(refused("weights", reason));
             }
+            let equal = || over_blades(&|_| 1.0, "name weights, such as list = [{ calm = 1, safe = 1 }]");
             let weights = at.map_or_else(equal, Ok)?;
             let objectives = objectives.into_iter().map(|(objective, _)| objective).collect();
             vec![SearchPlan { name: TOGETHER.to_owned(), objectives, weights }]
         }
         Mode::Each => {
             if at.is_some() {
-                return Err(refused(
-                    "with search = \"each\", every objective has its own weights; move [weights] into the objectives".to_owned(),
-                )
-                .into());
+                let reason = "with search = \"each\", every objective has its own weights; move [weights] into the objectives";
+                return Err(refused("weights", reason));
             }
             // The objectives may be the blades, whose names are not checked before.
             if let Some((objective, _)) = objectives.iter().find(|(objective, _)| !names_a_file(&objective.name)) {
@@ -217,21 +212,17 @@ pub(super) fn searches(
                     "the name of blade \"{}\" {NAME_OF_A_FILE}; rename the blade, or list [objectives.NAME] with blade = \"…\"",
                     objective.name
                 );
-                return Err(SchemeError::Parameter { slot: "objectives", reason }.into());
+                return Err(refused("objectives", &reason));
             }
             let each = objectives.into_iter().map(|(objective, weights)| {
                 let own =
                     if !scoring.is_judge() || !blades.contains(&objective.name) { &objective.blade } else { &objective.name };
-                let vertex = || {
-                    let vertex = blades.iter().map(|name| (name.clone(), if name == own { 1.0 } else { 0.0 }));
-                    let vertex = Weights::normalized(vertex).map(|weights| vec![weights]);
-                    vertex
-                        .map_err(|_| refused(format!("objective \"{}\": no blade of that name; give it weights", objective.name)))
-                };
+                let none = format!("objective \"{}\": no blade of that name; give it weights", objective.name);
+                let vertex = || over_blades(&|name| if name == own { 1.0 } else { 0.0 }, &none);
                 let weights = weights.map_or_else(vertex, Ok)?;
-                Ok::<_, TuneError>(SearchPlan { name: objective.name.clone(), objectives: vec![objective], weights })
+                Ok(SearchPlan { name: objective.name.clone(), objectives: vec![objective], weights })
             });
-            each.collect::<Result<_, _>>()?
+            each.collect::<Result<_, TuneError>>()?
         }
     };
     for search in &searches {
