@@ -103,12 +103,6 @@ impl Default for Tolerance {
     }
 }
 
-impl fmt::Display for Tolerance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 impl FromStr for Tolerance {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

@@ -17,12 +17,6 @@ pub struct Dimension {
     scale: Scale,
 }
 
-impl PartialEq for Dimension {
-    fn eq(&self, other: &Self) -> bool {
-        (self.parameter.name, self.low, self.high) == (other.parameter.name, other.low, other.high)
-    }
-}
-
 impl Dimension {
     /// Returns all numbers that can be searched, with their default ranges, in the order of the
     /// paper's table and with α last. The paper searched all except α.

@@ -11,7 +11,7 @@ use crate::scheme::{SchemeError, SchemeSpec};
 pub type Point = Vec<f64>;
 
 /// Some numbers of a scheme, each with its range.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Space(Vec<Dimension>);
 
 impl Space {
