@@ -55,7 +55,7 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
     let title = wrap(&format!("step {}: {}", trace.step + 1, weights.join(", ")), width, 2);
     let titles: String = headings.iter().zip(&widths).map(|(heading, &width)| format!(" {heading:>width$}")).collect();
     let mut text = format!("{title}\n  {:<columns$}{titles}  candidate", "p", columns = LEFT - 2);
-    let rows = shown(trace);
+    let rows = shown(&trace.decision, &trace.arms);
     for &i in &rows {
         let probability = trace.decision.probabilities[i];
         let chosen = i == trace.decision.chosen;
@@ -126,7 +126,7 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
     header.extend(trace.fluency.is_some().then(|| "fluency".to_owned()));
     header.extend(["composite", "rating", "probability", "choice"].map(str::to_owned));
     let mut grid = Grid::new(header).numbers(2..).numbers(..1);
-    let rows = shown(trace);
+    let rows = shown(&trace.decision, &trace.arms);
     let decision = &trace.decision;
     for &i in &rows {
         let candidate = &trace.candidates[i];

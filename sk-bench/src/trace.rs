@@ -103,9 +103,9 @@ pub fn is_whole(scheme: &SchemeSpec) -> bool {
 
 /// Returns the indices of the candidates that are shown, in order: all if there are few, or else
 /// the most likely ones, the drawn one, and those that other arms choose.
-pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
-    let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
-    let Decision { probabilities, ratings, chosen, .. } = &trace.decision;
+pub(crate) fn shown(decision: &Decision, arms: &[ArmTrace]) -> Vec<usize> {
+    let arms = arms.iter().map(|arm| arm.decision.chosen);
+    let Decision { probabilities, ratings, chosen, .. } = decision;
     likeliest_of(probabilities, ratings, std::iter::once(*chosen).chain(arms))
 }
 
@@ -127,7 +127,7 @@ fn likeliest_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item
 
 /// Returns a step with only its most likely candidates and those that arms chose.
 fn likeliest(step: &StepTrace) -> StepTrace {
-    let kept = shown(step);
+    let kept = shown(&step.decision, &step.arms);
     let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
     let blade = |blade: &ScoreTrace| ScoreTrace {
         name: blade.name.clone(),

@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use sk_core::{
-    ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreError, ScoreTable, ScoreTrace, Seconds, Selector, SpanEnd,
-    StepError, StepTrace, TokenId, Traffic,
-};
+use sk_core::{ArmTrace, Batch, Decision, Operators, ScoreError, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, TokenId};
 
 use super::step::{Distributions, PoolStep};
 use super::{PlannedArm, PoolError};
@@ -46,7 +43,9 @@ struct RecordedStep {
 #[derive(Debug, Deserialize)]
 struct RecordedCandidate {
     text: String,
-    tokens: Vec<TokenId>,
+    /// Every candidate of a trace has tokens, although a replay does not need them.
+    #[serde(rename = "tokens")]
+    _tokens: Vec<TokenId>,
     end: SpanEnd,
     scored: Option<usize>,
 }
@@ -91,7 +90,7 @@ impl Recording {
             arm: arm.name.clone(),
             source: Box::new(SchemeError::Parameter { slot, reason }.into()),
         };
-        let mut traces: Vec<StepTrace> = self.steps.iter().map(|(_, step)| step.trace()).collect();
+        let mut choices: Vec<Vec<ArmTrace>> = vec![Vec::new(); self.steps.len()];
         for arm in arms {
             let normalizer = arm.config.normalizer.build().map_err(|reason| parameter(arm, "normalizer", reason))?;
             let aggregator = arm.config.aggregator.build().map_err(|error| parameter(arm, "aggregator", error.to_string()))?;
@@ -100,7 +99,7 @@ impl Recording {
             let weighting =
                 arm.config.weighting.build(&arm.config.selector).map_err(|reason| parameter(arm, "weighting", reason))?;
             let operators = Operators { weighting: &*weighting, normalizer: &*normalizer, aggregator, selector: &*selector };
-            for ((line, step), trace) in self.steps.iter().zip(&mut traces) {
+            for ((line, step), choices) in self.steps.iter().zip(&mut choices) {
                 let wrong = |reason| PoolError::Record { path: self.path.clone(), line: *line, reason };
                 let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
                 let decided = || {
@@ -114,11 +113,11 @@ impl Recording {
                     arm: arm.name.clone(),
                     source: Box::new(source),
                 })?;
-                trace.arms.push(ArmTrace { name: arm.name.clone(), blades, fluency, decision });
+                choices.push(ArmTrace { name: arm.name.clone(), blades, fluency, decision });
             }
         }
-        let steps = self.steps.iter().zip(&traces).map(|((_, step), trace)| {
-            PoolStep::of(step.turn, driver, trace, |index| {
+        let steps = self.steps.iter().zip(&choices).map(|((_, step), choices)| {
+            PoolStep::of((step.turn, step.step), driver, &step.decision(), choices, |index| {
                 let candidate = &step.candidates[index];
                 (shorten(&candidate.text, candidate.end), candidate.text.clone())
             })
@@ -167,28 +166,15 @@ impl RecordedStep {
         Ok(())
     }
 
-    fn trace(&self) -> StepTrace {
-        let candidate = |c: &RecordedCandidate| CandidateTrace { tokens: c.tokens.clone(), end: c.end, scored: c.scored };
-        StepTrace {
-            step: self.step,
-            position: self.position.unwrap_or_default(),
-            candidates: self.candidates.iter().map(candidate).collect(),
-            unscored: Vec::new(),
-            blades: self.blades.clone(),
-            fluency: self.fluency.clone(),
-            decision: Decision {
-                weights: Vec::new(),
-                mu: self.mu.clone(),
-                sigma: self.sigma.clone(),
-                ratings: self.ratings.clone(),
-                probabilities: self.probabilities.clone(),
-                chosen: self.chosen,
-            },
-            arms: Vec::new(),
-            rejected: None,
-            head: None,
-            traffic: Traffic::default(),
-            seconds: Seconds::default(),
+    /// Returns the recorded choice, without weights.
+    fn decision(&self) -> Decision {
+        Decision {
+            weights: Vec::new(),
+            mu: self.mu.clone(),
+            sigma: self.sigma.clone(),
+            ratings: self.ratings.clone(),
+            probabilities: self.probabilities.clone(),
+            chosen: self.chosen,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The choices of the arms of a pool at one step.
 
 use serde::Serialize;
-use sk_core::{CandidateTrace, Decision, StepTrace};
+use sk_core::{ArmTrace, CandidateTrace, Decision, StepTrace};
 use sk_models::text::Tokenizer;
 
 use crate::explain::shorten;
@@ -71,19 +71,21 @@ impl PoolStep {
             let text = span_text(tokenizer, &candidate.tokens);
             (shorten(&text, candidate.end), text)
         };
-        Self::of(turn, driver, trace, |index| text(&trace.candidates[index]))
+        let StepTrace { step, candidates, decision, arms, .. } = trace;
+        Self::of((turn, *step), driver, decision, arms, |index| text(&candidates[index]))
     }
 
-    /// Like [`new`](Self::new). `text` returns the line and the text of a candidate.
+    /// Like [`new`](Self::new), from the decisions of the driving scheme and of the other arms.
+    /// `text` returns the line and the text of a candidate.
     pub(super) fn of(
-        turn: usize,
+        (turn, step): (usize, usize),
         driver: &str,
-        trace: &StepTrace,
+        own: &Decision,
+        others: &[ArmTrace],
         text: impl Fn(usize) -> (String, String),
     ) -> (Self, Distributions) {
-        let listed = shown(trace);
-        let own = &trace.decision;
-        let arms = std::iter::once((driver, own)).chain(trace.arms.iter().map(|arm| (arm.name.as_str(), &arm.decision)));
+        let listed = shown(own, others);
+        let arms = || std::iter::once((driver, own)).chain(others.iter().map(|arm| (arm.name.as_str(), &arm.decision)));
         let choice = |(name, decision): (&str, &Decision)| {
             let pick = |values: &[f64]| listed.iter().map(|&i| values[i]).collect();
             ArmChoice {
@@ -105,13 +107,12 @@ impl PoolStep {
         };
         let step = Self {
             turn,
-            step: trace.step,
+            step,
             n: own.probabilities.len(),
             candidates: listed.iter().map(candidate).collect(),
-            arms: arms.map(choice).collect(),
+            arms: arms().map(choice).collect(),
         };
-        let others = trace.arms.iter().map(|arm| arm.decision.probabilities.clone());
-        (step, std::iter::once(own.probabilities.clone()).chain(others).collect())
+        (step, arms().map(|(_, decision)| decision.probabilities.clone()).collect())
     }
 }
 
