@@ -1,6 +1,7 @@
 //! Grids: plans with their schemes resolved, their prompts read and their cells listed.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use super::plan::blades_of;
@@ -74,18 +75,18 @@ impl Grid {
         for &seed in &plan.seeds {
             for (prompt, Prompt { id, .. }) in prompts.iter().enumerate() {
                 for (index, arm) in arms.iter().enumerate() {
-                    if !arm.steered && !arm.at_every_weight {
-                        let id = format!("{}/-/{id}/{seed}", arm.name);
-                        cells.push(Cell { id, arm: index, weights: None, prompt, seed });
-                        continue;
-                    }
-                    cells.extend(plan.weights.iter().enumerate().map(|(position, weights)| Cell {
-                        id: format!("{}/{weights}/{id}/{seed}", arm.name),
+                    let cell = |weights: Option<usize>, of: &dyn Display| Cell {
+                        id: format!("{}/{of}/{id}/{seed}", arm.name),
                         arm: index,
-                        weights: Some(position),
+                        weights,
                         prompt,
                         seed,
-                    }));
+                    };
+                    if arm.steered || arm.at_every_weight {
+                        cells.extend(plan.weights.iter().enumerate().map(|(place, weights)| cell(Some(place), weights)));
+                    } else {
+                        cells.push(cell(None, &"-"));
+                    }
                 }
             }
         }
