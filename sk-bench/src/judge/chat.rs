@@ -66,18 +66,16 @@ impl ChatSettings {
     /// Returns the settings for greedy judging: temperature 0, with the scale and answer length
     /// that suit the scoring.
     pub fn new(model: impl Into<String>, scoring: Scoring) -> Self {
+        let (scale, max_tokens) = match scoring {
+            Scoring::Integer => (Scale::TENTHS, 512),
+            Scoring::Logprob => (Scale::ONE_TO_FIVE, 16),
+        };
         Self {
             model: model.into(),
             scoring,
-            scale: match scoring {
-                Scoring::Integer => Scale::TENTHS,
-                Scoring::Logprob => Scale::ONE_TO_FIVE,
-            },
+            scale,
             temperature: 0.0,
-            max_tokens: match scoring {
-                Scoring::Integer => 512,
-                Scoring::Logprob => 16,
-            },
+            max_tokens,
             structure: None,
             extra: Map::new(),
             retry: Retry::default(),
@@ -211,9 +209,9 @@ impl ChatJudge {
                     self.structure.fetch_max(structure as u8, Ordering::Relaxed);
                     return Ok(choice);
                 }
-                Err(JudgeError::Rejected { url, status, body }) => {
+                Err(error @ JudgeError::Rejected { .. }) => {
                     // Keep the first rejection, which concerns the strictest form.
-                    refusal.get_or_insert(JudgeError::Rejected { url, status, body });
+                    refusal.get_or_insert(error);
                     if self.settings.structure.is_some() {
                         break;
                     }

@@ -1,5 +1,6 @@
 //! Judgements as the table that `swiss-knife report` reads.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{FLUENCY, JudgeError, Judged, Objectives};
@@ -47,8 +48,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     let mut blades: Vec<&str> = objectives.blades.iter().map(|blade| blade.name.as_str()).collect();
     let others: BTreeSet<&str> = records.iter().flat_map(|record| record.weights.keys()).map(String::as_str).collect();
     blades.extend(others.into_iter().filter(|name| !objectives.blades.iter().any(|blade| blade.is_called(name))));
-    let mut rows: Vec<JudgedRow<'_>> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut rows: HashMap<&str, JudgedRow<'_>> = HashMap::new();
     let mut versions: HashMap<&str, u32> = HashMap::new();
     for record in records {
         let version = *versions.entry(&record.rubric).or_insert(record.rubric_version);
@@ -56,15 +56,11 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
             let (rubric, other) = (&record.rubric, record.rubric_version);
             return Err(unfit(format!("{rubric} was judged by its versions {version} and {other}; judge into separate files")));
         }
-        let place = match places.get(record.id.as_str()) {
-            Some(place) => *place,
-            None => {
-                rows.push(JudgedRow::of(record, objectives, &blades)?);
-                places.insert(&record.id, rows.len() - 1);
-                rows.len() - 1
-            }
+        let row = match rows.entry(&record.id) {
+            Entry::Occupied(row) => row.into_mut(),
+            Entry::Vacant(place) => place.insert(JudgedRow::of(record, objectives, &blades)?),
         };
-        if let Some(other) = rows[place].scores.insert(&record.rubric, record.score)
+        if let Some(other) = row.scores.insert(&record.rubric, record.score)
             && other != record.score
         {
             let (id, rubric) = (&record.id, &record.rubric);
@@ -72,6 +68,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
         }
     }
     // Judgements are in the order in which threads finished. The table must not depend on it.
+    let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
     render(&rows, objectives, &blades)
 }
