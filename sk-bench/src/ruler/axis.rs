@@ -90,10 +90,7 @@ impl FromStr for AxisArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, values) = match text.split_once('=') {
-            Some((name, values)) => (name, Some(values)),
-            None => (text, None),
-        };
+        let (name, values) = text.split_once('=').map_or((text, None), |(name, values)| (name, Some(values)));
         let axis = suggest::choice("sweep", name.trim(), &Axis::by_name().collect::<Vec<_>>())?;
         let least = usize::from(axis != Axis::Blades);
         let value = |text: &str| match text.trim().parse() {

@@ -62,18 +62,18 @@ impl Opponent {
     }
 
     fn answer(&mut self) -> Result<BTreeMap<String, f64>, RulerError> {
+        let failed = |source| RulerError::Output { command: self.command.clone(), source };
         loop {
             let mut running = match self.running.take() {
                 Some(running) => running,
                 None => Running::start(&self.command)?,
             };
-            if let Some(figures) = running.ask().map_err(|source| RulerError::Output { command: self.command.clone(), source })? {
+            if let Some(figures) = running.ask().map_err(failed)? {
                 running.answered = true;
                 self.running = Some(running);
                 return Ok(figures);
             }
             // The command closed its output. If it has answered before, it is restarted.
-            let failed = |source| RulerError::Output { command: self.command.clone(), source };
             let status = running.child.wait().map_err(failed)?;
             if !running.answered || !status.success() {
                 return Err(RulerError::Silent { command: self.command.clone(), status });
