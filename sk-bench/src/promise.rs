@@ -51,22 +51,19 @@ impl Promises {
 
     /// Returns the certificate of a step.
     pub fn of(&self, step: &StepTrace) -> StepPromise {
-        let refused = |reason: &dyn fmt::Display| StepPromise::Refused { refused: reason.to_string() };
-        let stability = match &self.stability {
-            Ok(stability) => stability,
-            Err(reason) => return refused(reason),
-        };
+        let refused = |reason: Uncertified| StepPromise::Refused { refused: reason.to_string() };
+        self.certified(step).unwrap_or_else(refused)
+    }
+
+    fn certified(&self, step: &StepTrace) -> Result<StepPromise, Uncertified> {
         let tolerance = self.tolerance.get();
-        let promise = || {
-            let certificate = stability.certificate(&step.batch())?;
-            Ok::<_, Uncertified>(StepPromise::Certified {
-                tolerance,
-                radius: certificate.radius(tolerance)?,
-                uniform_radius: certificate.uniform_radius(tolerance)?,
-                published_radius: certificate.published_radius(tolerance)?,
-            })
-        };
-        promise().unwrap_or_else(|reason| refused(&reason))
+        let certificate = self.stability.as_ref().map_err(Clone::clone)?.certificate(&step.batch())?;
+        Ok(StepPromise::Certified {
+            tolerance,
+            radius: certificate.radius(tolerance)?,
+            uniform_radius: certificate.uniform_radius(tolerance)?,
+            published_radius: certificate.published_radius(tolerance)?,
+        })
     }
 }
 
