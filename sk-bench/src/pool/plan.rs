@@ -105,12 +105,9 @@ pub fn companions(
 /// # Errors
 /// If the two differ in a field that candidates depend on. The error names the first one.
 pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), PoolError> {
-    match difference(&arm.config.drafting_fields(), &driver.drafting_fields()) {
-        None => Ok(()),
-        Some(difference) => {
-            Err(PoolError::Candidates { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) })
-        }
-    }
+    let refused =
+        |difference| PoolError::Candidates { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) };
+    difference(&arm.config.drafting_fields(), &driver.drafting_fields()).map_or(Ok(()), |found| Err(refused(found)))
 }
 
 /// Checks that an arm can choose by the scores of `driver` in a trace. Its blades must give the

@@ -32,7 +32,7 @@ pub enum PromptSetError {
     NoData { set: &'static str, variable: &'static str },
     /// A missing file of the paper's sets.
     #[error("{}: none of {} is there; --data, or data under [prompts] of a plan, names the folder that holds the data sets", root.display(), tried.join(", "))]
-    Missing { root: PathBuf, tried: Vec<String> },
+    Missing { root: PathBuf, tried: &'static [&'static str] },
     /// A file of the paper's sets with too few rows. Rows are counted from 0.
     #[error("{}: no row {row} (counted from 0), since the file has only {rows}; use the revision of the data set that the paper used", path.display())]
     Row { path: PathBuf, row: usize, rows: usize },

@@ -124,9 +124,7 @@ impl Block {
     }
 
     fn find(&self, root: &Path) -> Result<PathBuf, PromptSetError> {
-        self.files.iter().map(|file| root.join(file)).find(|path| path.is_file()).ok_or_else(|| PromptSetError::Missing {
-            root: root.to_owned(),
-            tried: self.files.iter().map(|file| (*file).to_owned()).collect(),
-        })
+        let found = self.files.iter().map(|file| root.join(file)).find(|path| path.is_file());
+        found.ok_or_else(|| PromptSetError::Missing { root: root.to_owned(), tried: self.files })
     }
 }

@@ -45,7 +45,11 @@ pub fn sample(
     for prompt in prompts {
         let stratum = match label {
             None => "",
-            Some(label) => prompt.labels.get(label).ok_or_else(|| unlabelled(prompt, label))?,
+            Some(label) => prompt.labels.get(label).ok_or_else(|| {
+                let known: Vec<&str> = prompt.labels.keys().map(String::as_str).collect();
+                let hint = crate::suggest::hint(label, &known);
+                PromptSetError::Unlabelled { id: prompt.id.clone(), label: label.to_owned(), hint }
+            })?,
         };
         if seen.insert(&prompt.prompt) {
             strata.entry(stratum).or_default().push(prompt);
@@ -72,12 +76,6 @@ pub fn sample(
         drawn.extend(members.into_iter().take(wanted).cloned());
     }
     Ok(drawn)
-}
-
-fn unlabelled(prompt: &Prompt, label: &str) -> PromptSetError {
-    let known: Vec<&str> = prompt.labels.keys().map(String::as_str).collect();
-    let hint = crate::suggest::hint(label, &known);
-    PromptSetError::Unlabelled { id: prompt.id.clone(), label: label.to_owned(), hint }
 }
 
 /// Returns the generator of a stratum, seeded with the SHA-256 digest of seed and name.
