@@ -11,7 +11,7 @@ use crate::scheme::{SchemeSpec, Stability, Uncertified};
 /// The certificates of a scheme's steps at a tolerance.
 pub struct Promises {
     stability: Result<Stability, Uncertified>,
-    tolerance: Tolerance,
+    pub(crate) tolerance: Tolerance,
 }
 
 /// The certificate of one step.

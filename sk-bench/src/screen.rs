@@ -8,7 +8,7 @@ use sk_models::text::Tokenizer;
 use crate::args::OutputArgs;
 use crate::explain::Detail;
 use crate::plural::counted;
-use crate::promise::{Promises, StepPromise, Tolerance};
+use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeSpec;
 use crate::trace::{MOST, StepRecord, TraceFile, is_whole, kept};
 use crate::wrap::Wrap;
@@ -28,7 +28,6 @@ pub struct Screen<'t> {
     trace: Option<TraceFile>,
     scheme: SchemeSpec,
     promises: Promises,
-    tolerance: Tolerance,
     /// Whether certificates are shown.
     certify: bool,
     /// Whether the user was told that the scheme has no certificate.
@@ -99,7 +98,6 @@ impl<'t> Screen<'t> {
         if options.trace.is_some() && !is_whole(scheme) && !options.quiet {
             message::aside(&format!("the trace keeps the {MOST} most likely candidates of each step"));
         }
-        let tolerance = options.tolerance.unwrap_or_default();
         Ok(Self {
             tokenizer,
             explain: options.explain,
@@ -107,8 +105,7 @@ impl<'t> Screen<'t> {
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
             scheme: scheme.clone(),
-            promises: Promises::new(scheme, tolerance),
-            tolerance,
+            promises: Promises::new(scheme, options.tolerance.unwrap_or_default()),
             certify: options.tolerance.is_some(),
             said_why_not: false,
             turn: 0,
@@ -119,7 +116,7 @@ impl<'t> Screen<'t> {
     /// Switches to the steps of another scheme.
     pub fn follow(&mut self, scheme: &SchemeSpec) {
         self.scheme = scheme.clone();
-        self.promises = Promises::new(scheme, self.tolerance);
+        self.promises = Promises::new(scheme, self.promises.tolerance);
         self.said_why_not = false;
     }
 
