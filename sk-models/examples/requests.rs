@@ -22,7 +22,7 @@ use rand_chacha::ChaCha8Rng;
 use sk_core::{Backbone, DraftRequest, Policy, Proposal, Response, TokenId};
 use sk_models::Qwen2Config;
 use sk_models::decoder::{Decoder, Precision, Scheduler, Stop};
-use sk_models::engine::{AdapterRack, Drafter, DrafterConfig, EngineError, HeadRack, Sampling, Verifier};
+use sk_models::engine::{AdapterRack, Drafter, DrafterConfig, EngineError, Racks, Sampling, Verifier};
 use sk_models::lora::LoraAdapter;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -80,7 +80,7 @@ impl Engine {
             keep_end_of_text: true,
         };
         let mut drafter = Drafter::new(Arc::clone(&self.drafter), config);
-        let mut verifier = Verifier::with_racks(Arc::clone(&self.backbone), self.rack.clone(), HeadRack::default());
+        let mut verifier = Verifier::new(Arc::clone(&self.backbone), Racks { adapters: self.rack.clone(), ..Racks::default() });
         let mut policies = vec![Policy::Backbone];
         policies.extend(BLADES.map(|name| Policy::Variant(name.into())));
         let _request = self.scheduler.enter(stop);

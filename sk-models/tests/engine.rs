@@ -12,9 +12,7 @@ use sk_core::{
 };
 use sk_models::Qwen2Config;
 use sk_models::decoder::{Decoder, Precision, Scheduler, Stop};
-use sk_models::engine::{
-    Drafter, DrafterConfig, EngineError, Frozen, Instruction, InstructionRack, ReaderRack, Sampling, Verifier,
-};
+use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Instruction, Racks, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
 
@@ -122,11 +120,16 @@ fn variant(name: &str) -> Policy {
     Policy::Variant(name.into())
 }
 
+/// Returns racks with two adapters.
+fn racks() -> Racks {
+    let racks = Racks::default();
+    racks.adapters.insert("helpful", helpful());
+    racks.adapters.insert("honest", honest());
+    racks
+}
+
 fn verifier() -> Verifier {
-    let verifier = Verifier::new(decoder());
-    verifier.adapters().insert("helpful", helpful());
-    verifier.adapters().insert("honest", honest());
-    verifier
+    Verifier::new(decoder(), racks())
 }
 
 fn expect(readings: &Readings, policy: &Policy, adapter: Option<&LoraAdapter>, context: &[TokenId], candidates: &Candidates) {
@@ -177,12 +180,9 @@ fn a_reading_does_not_depend_on_its_neighbours_or_on_padding() {
 #[test]
 fn a_reading_goes_on_from_the_first_tokens() {
     let mut rng = ChaCha8Rng::seed_from_u64(21);
-    let mut verifier = verifier();
-    verifier = verifier.with_instructions({
-        let rack = InstructionRack::default();
-        rack.insert("honest", Instruction::new(0, vec![7, 8]));
-        rack
-    });
+    let racks = racks();
+    racks.instructions.insert("honest", Instruction::new(0, vec![7, 8]));
+    let mut verifier = Verifier::new(decoder(), racks);
     let policies = [Policy::Backbone, variant("helpful"), variant("honest")];
     let mut context: Vec<TokenId> = vec![5, 17, 96, 0, 3];
     // The lengths of the candidates, the length of their heads, the candidates read whole, and the
@@ -249,8 +249,8 @@ fn candidates_that_begin_alike_are_read_as_if_they_did_not() {
 #[test]
 fn adapters_come_go_and_change_between_steps() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
-    let mut verifier = verifier();
-    let rack = verifier.adapters();
+    let racks = racks();
+    let mut verifier = Verifier::new(decoder(), racks.clone());
     let mut context: Vec<TokenId> = vec![9, 8, 7];
     let replaced = adapter(77, 3, &[Target::Up, Target::Output]);
     let sequence: [(&[Policy], Option<&LoraAdapter>); 6] = [
@@ -263,7 +263,7 @@ fn adapters_come_go_and_change_between_steps() {
     ];
     for (step, (policies, first)) in sequence.into_iter().enumerate() {
         if step == 4 {
-            rack.insert("honest", adapter(77, 3, &[Target::Up, Target::Output]));
+            racks.adapters.insert("honest", adapter(77, 3, &[Target::Up, Target::Output]));
         }
         let candidates = candidates(&mut rng, &[3, 5]);
         let readings = verifier.read(&context, &candidates, policies).unwrap();
@@ -288,8 +288,9 @@ fn a_context_edited_between_steps_is_followed() {
 #[test]
 fn an_instruction_is_read_in_a_context_of_its_own() {
     let mut rng = ChaCha8Rng::seed_from_u64(16);
-    let instructions = InstructionRack::default();
-    let mut verifier = verifier().with_instructions(instructions.clone());
+    let racks = racks();
+    let instructions = racks.instructions.clone();
+    let mut verifier = Verifier::new(decoder(), racks);
     // "calm" reads five tokens in place of the first two of the context. "honest" has an adapter
     // and reads four tokens before the context. "curt" makes the context shorter.
     let lanes: [(&str, usize, &[TokenId], Option<LoraAdapter>); 3] =
@@ -344,14 +345,12 @@ fn an_instruction_is_read_in_a_context_of_its_own() {
 fn a_variant_reads_under_a_model_of_its_own() {
     let mut rng = ChaCha8Rng::seed_from_u64(17);
     let other = Arc::new(Decoder::random(&config(), 9, &Device::flex(), Precision::F32).unwrap());
-    let alone = Verifier::new(Arc::clone(&other));
-    alone.adapters().insert("small", honest());
-    let mut alone = alone;
-    let readers = ReaderRack::default();
-    readers.insert("small", Arc::clone(&other));
-    readers.insert("small/base", other);
-    let mut verifier = verifier().with_readers(readers);
-    verifier.adapters().insert("small", honest());
+    let racks = racks();
+    racks.adapters.insert("small", honest());
+    racks.readers.insert("small", Arc::clone(&other));
+    racks.readers.insert("small/base", Arc::clone(&other));
+    let mut verifier = Verifier::new(decoder(), racks.clone());
+    let mut alone = Verifier::new(other, Racks { adapters: racks.adapters, ..Racks::default() });
     let mut context: Vec<TokenId> = vec![5, 17, 96, 0];
     for (lengths, chosen) in [(&[4, 1, 6][..], 2), (&[1, 1], 0), (&[3, 2], 1)] {
         let candidates = candidates(&mut rng, lengths);
@@ -508,7 +507,8 @@ fn logits_that_are_no_numbers_name_the_model_and_the_token() {
 
         let candidate = Candidate { tokens: vec![7, 8], log_probs: vec![-1.0; 2], end: SpanEnd::Complete };
         let candidates = Candidates::new(vec![candidate]).unwrap();
-        let read = Verifier::new(damaged(weight)).read(&[3, 2, 1], &candidates, &[Policy::Backbone]).unwrap_err();
+        let read =
+            Verifier::new(damaged(weight), Racks::default()).read(&[3, 2, 1], &candidates, &[Policy::Backbone]).unwrap_err();
         assert_eq!(read.downcast_ref(), Some(&not_a_number("backbone", 7)));
     }
 }
@@ -520,8 +520,9 @@ fn an_adapter_that_is_no_number_spoils_its_own_lane_only() {
     let device = Device::flex();
     let change = LowRank { a: Tensor::full([input, 1], f32::NAN, &device), b: Tensor::ones([1, output], &device), scale: 1.0 };
     spoilt.layers[2].set(Target::Up, change);
-    let mut verifier = verifier();
-    verifier.adapters().insert("spoilt", spoilt);
+    let racks = racks();
+    racks.adapters.insert("spoilt", spoilt);
+    let mut verifier = Verifier::new(decoder(), racks);
     let candidates = candidates(&mut ChaCha8Rng::seed_from_u64(12), &[3, 2]);
     let read = verifier.read(&[1, 2], &candidates, &[Policy::Backbone, variant("spoilt")]).unwrap_err();
     assert!(read.to_string().contains("the backbone under adapter \"spoilt\" returned NaN"), "{read}");
@@ -561,9 +562,7 @@ fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
     let sampling = Sampling::new(1.0, 0.9, 0, 1.0).unwrap();
     let config = DrafterConfig { candidates: 2 + own as usize % 3, sampling, end_of_text: vec![], keep_end_of_text: true };
     let mut drafter = Drafter::new(Arc::clone(model), config);
-    let mut verifier = Verifier::new(Arc::clone(model));
-    verifier.adapters().insert("helpful", helpful());
-    verifier.adapters().insert("honest", honest());
+    let mut verifier = Verifier::new(Arc::clone(model), racks());
     let policies = if own.is_multiple_of(2) {
         vec![Policy::Backbone, variant("helpful")]
     } else {
@@ -631,8 +630,9 @@ fn a_candidate_reads_to_the_same_bits_in_any_batch() {
     for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
         let decoder = Arc::new(Decoder::random(&config, 5, &Device::flex(), precision).unwrap());
         let read = |spans: &[Vec<TokenId>]| {
-            let mut verifier = Verifier::new(Arc::clone(&decoder));
-            verifier.adapters().insert("calm", LoraAdapter::random(&config, 4, 3, &Device::flex()));
+            let racks = Racks::default();
+            racks.adapters.insert("calm", LoraAdapter::random(&config, 4, 3, &Device::flex()));
+            let mut verifier = Verifier::new(Arc::clone(&decoder), racks);
             let policies = [Policy::Backbone, variant("calm")];
             let readings = verifier.read(&[1, 2, 3], &candidates(spans), &policies).unwrap();
             policies.map(|policy| readings.get(&policy).unwrap().to_vec())

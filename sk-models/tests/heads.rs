@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, Readings, SpanEnd, TokenId};
 use sk_models::Qwen2Config;
 use sk_models::decoder::Decoder;
-use sk_models::engine::{EngineError, Verifier};
+use sk_models::engine::{EngineError, Racks, Verifier};
 use sk_models::head::{Head, HeadKind};
 use sk_models::lora::{Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
@@ -50,12 +50,16 @@ fn head(seed: u64, width: usize) -> Head {
     Head { kind: HeadKind::Reward, attribute: "kind".to_owned(), weight, bias: rng.random() }
 }
 
+fn racks() -> Racks {
+    let racks = Racks::default();
+    racks.adapters.insert("tuned", adapter());
+    racks.heads.insert("kind", head(5, WIDTH));
+    racks.heads.insert("fair", head(6, WIDTH));
+    racks
+}
+
 fn verifier() -> Verifier {
-    let verifier = Verifier::new(Arc::new(Decoder::from((*model()).clone())));
-    verifier.adapters().insert("tuned", adapter());
-    verifier.heads().insert("kind", head(5, WIDTH));
-    verifier.heads().insert("fair", head(6, WIDTH));
-    verifier
+    Verifier::new(Arc::new(Decoder::from((*model()).clone())), racks())
 }
 
 fn named(name: &str) -> Policy {
@@ -149,10 +153,10 @@ fn a_value_does_not_depend_on_what_comes_after_it() {
 
 #[test]
 fn heads_that_cannot_be_read_are_named() {
-    let mut verifier = verifier();
-    let rack = verifier.heads();
-    rack.insert("wide", head(9, WIDTH + 1));
-    rack.insert("broken", Head { bias: f32::NAN, ..head(9, WIDTH) });
+    let racks = racks();
+    racks.heads.insert("wide", head(9, WIDTH + 1));
+    racks.heads.insert("broken", Head { bias: f32::NAN, ..head(9, WIDTH) });
+    let mut verifier = Verifier::new(Arc::new(Decoder::from((*model()).clone())), racks.clone());
     let candidates = candidates(&mut ChaCha8Rng::seed_from_u64(10), &[2, 1]);
     let mut failure = |name: &str| {
         let error = verifier.read(&[1], &candidates, &[named(name)]).unwrap_err();
@@ -162,8 +166,8 @@ fn heads_that_cannot_be_read_are_named() {
     assert_eq!(unknown.to_string(), "no head is called \"calm\"; loaded: broken, fair, kind, wide");
     assert_eq!(failure("wide"), EngineError::HeadWidth { name: "wide".to_owned(), found: WIDTH + 1, expected: WIDTH });
     assert!(matches!(failure("broken"), EngineError::HeadNotANumber { name, .. } if name == "broken"));
-    assert!(rack.remove("wide") && !rack.remove("wide"));
-    assert_eq!(rack.names(), ["broken".into(), "fair".into(), "kind".into()]);
+    assert!(racks.heads.remove("wide") && !racks.heads.remove("wide"));
+    assert_eq!(racks.heads.names(), ["broken".into(), "fair".into(), "kind".into()]);
     // A failed read leaves the verifier usable.
     assert!(verifier.read(&[1], &candidates, &[named("kind")]).is_ok());
 }

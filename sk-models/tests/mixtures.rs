@@ -19,7 +19,7 @@ use sk_models::{
     Qwen2Config,
     decoder::Decoder,
     engine::{
-        AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
+        AdapterRack, Drafter, DrafterConfig, Frozen, Racks, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
         VocabularyHead,
     },
     lora::{LoraAdapter, Merge, MergeError, merge},
@@ -74,9 +74,9 @@ impl Fixture {
     }
 
     fn verifier(&self) -> Verifier {
-        let verifier = Verifier::new(Arc::clone(&self.decoder));
-        self.fill(&verifier.adapters());
-        verifier
+        let racks = Racks::default();
+        self.fill(&racks.adapters);
+        Verifier::new(Arc::clone(&self.decoder), racks)
     }
 
     fn fill(&self, rack: &AdapterRack) {
@@ -281,13 +281,14 @@ impl Blade for Silent {
 #[test]
 fn a_drafter_draws_under_the_soup_of_the_moment() {
     let fixture = Fixture::new();
-    let verifier = fixture.verifier();
+    let rack = AdapterRack::default();
+    fixture.fill(&rack);
     let seats = || fixture.adapters.iter().map(|(name, ..)| Seat::new(name.as_str(), Arc::new(Silent))).collect();
     let weights = |w: &[f64]| AlignmentSpec::new(seats(), Simplex::normalized(w.to_vec()).unwrap()).unwrap();
     let spec = SpecHandle::new(weights(&[1.0, 0.0, 0.0]));
     let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
     let config = DrafterConfig { candidates: 3, sampling, end_of_text: Vec::new(), keep_end_of_text: true };
-    let soup = Soup::new(verifier.adapters(), spec.clone(), Merge::Exact);
+    let soup = Soup::new(rack, spec.clone(), Merge::Exact);
     let mut drafter = Drafter::new(Arc::clone(&fixture.decoder), config).with_policy(soup);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut context = fixture.expected.prompt.clone();
@@ -296,8 +297,9 @@ fn a_drafter_draws_under_the_soup_of_the_moment() {
         let request = DraftRequest { context: &context, granularity: &Response, limit: 4 };
         let drafts = drafter.propose(request, &mut rng).unwrap();
         let parts: Vec<(f64, &LoraAdapter)> = point.iter().zip(&fixture.adapters).map(|(&w, (_, _, a))| (w, a)).collect();
-        let mut alone = Verifier::new(Arc::clone(&fixture.decoder));
-        alone.adapters().insert("soup", merge(Merge::Exact, &parts).unwrap());
+        let racks = Racks::default();
+        racks.adapters.insert("soup", merge(Merge::Exact, &parts).unwrap());
+        let mut alone = Verifier::new(Arc::clone(&fixture.decoder), racks);
         let policy = Policy::Variant("soup".into());
         let readings = alone.read(&context, &drafts, std::slice::from_ref(&policy)).unwrap();
         for (draft, reading) in drafts.iter().zip(readings.get(&policy).unwrap()) {

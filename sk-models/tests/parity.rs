@@ -18,7 +18,7 @@ use sk_core::{Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy
 use sk_models::{
     Qwen2Config,
     decoder::{Decoder, Precision, Scheduler, Stop},
-    engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier},
+    engine::{Drafter, DrafterConfig, EngineError, Frozen, Racks, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
     model::Qwen2,
@@ -79,11 +79,11 @@ fn policy(reader: &str) -> Policy {
 
 /// A verifier whose rack holds all adapters of the fixture.
 fn verifier(name: &str, expected: &Expected, device: &Device) -> Verifier {
-    let verifier = Verifier::new(Arc::new(Decoder::from(backbone(name, device))));
+    let racks = Racks::default();
     for reader in expected.adapters() {
-        verifier.adapters().insert(reader, adapter(name, reader, device));
+        racks.adapters.insert(reader, adapter(name, reader, device));
     }
-    verifier
+    Verifier::new(Arc::new(Decoder::from(backbone(name, device))), racks)
 }
 
 fn candidates(spans: &[Vec<TokenId>]) -> Candidates {
@@ -439,7 +439,8 @@ fn what_is_no_number_is_found_wherever_it_is_looked_at() {
             let drafted = Drafter::new(model.clone(), drafting).propose(request, &mut generator);
             assert!(drafted.unwrap_err().to_string().contains("NaN or infinity"));
         }
-        let read = Verifier::new(model).read(&[3, 2, 1], &candidates(&[vec![4, 9], vec![8, 2]]), &[Policy::Backbone]);
+        let read =
+            Verifier::new(model, Racks::default()).read(&[3, 2, 1], &candidates(&[vec![4, 9], vec![8, 2]]), &[Policy::Backbone]);
         assert!(read.unwrap_err().to_string().contains("NaN or infinity"));
     }
 }

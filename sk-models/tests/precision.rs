@@ -11,7 +11,7 @@ use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, Readings, SpanEn
 use sk_models::Qwen2Config;
 use sk_models::assets::{self, Embedded};
 use sk_models::decoder::{Decoder, Precision, PrecisionError};
-use sk_models::engine::{Frozen, Sampling, Verifier};
+use sk_models::engine::{Frozen, Racks, Sampling, Verifier};
 use sk_models::hf::Checkpoint;
 use sk_models::roofline;
 
@@ -75,12 +75,13 @@ impl Shipped {
     }
 
     fn read(&self, precision: Precision) -> Vec<Readings> {
-        let mut verifier = Verifier::new(self.decoder(precision));
+        let racks = Racks::default();
         for name in self.embedded.blades() {
             let source = self.embedded.blade(name).to_string_lossy().into_owned();
             let adapter = self.checkpoint.adapter(&source, &Device::flex(), &mut ()).unwrap();
-            verifier.adapters().insert(name, adapter);
+            racks.adapters.insert(name, adapter);
         }
+        let mut verifier = Verifier::new(self.decoder(precision), racks);
         let policies = self.policies();
         self.spans.iter().map(|(context, candidates)| verifier.read(context, candidates, &policies).unwrap()).collect()
     }

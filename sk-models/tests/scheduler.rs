@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use sk_core::{Backbone, BoxError, DraftRequest, Policy, Proposal, Reading, Response, TokenId};
 use sk_models::Qwen2Config;
 use sk_models::decoder::{Decoder, Precision, Scheduler, Stop};
-use sk_models::engine::{AdapterRack, Drafter, DrafterConfig, EngineError, HeadRack, Sampling, Verifier};
+use sk_models::engine::{AdapterRack, Drafter, DrafterConfig, EngineError, Racks, Sampling, Verifier};
 use sk_models::lora::LoraAdapter;
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
@@ -50,7 +50,7 @@ fn generate(model: &Arc<Decoder>, rack: &AdapterRack, own: u64) -> Result<Seen, 
     let sampling = Sampling::new(1.0, 0.9, 0, 1.0)?;
     let config = DrafterConfig { candidates: 1 + own as usize % 5, sampling, end_of_text: vec![], keep_end_of_text: true };
     let mut drafter = Drafter::new(Arc::clone(model), config);
-    let mut verifier = Verifier::with_racks(Arc::clone(model), rack.clone(), HeadRack::default());
+    let mut verifier = Verifier::new(Arc::clone(model), Racks { adapters: rack.clone(), ..Racks::default() });
     let policies = [Policy::Backbone, Policy::Variant("calm".into()), Policy::Variant("kind".into())];
     let policies = &policies[..1 + own as usize % 3];
     let mut seen = Vec::new();

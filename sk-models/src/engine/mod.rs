@@ -22,7 +22,7 @@ mod vocabulary;
 pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
 pub use error::EngineError;
 pub use frozen::{Frozen, TokenScore};
-pub use rack::{AdapterRack, HeadRack, ReaderRack};
+pub use rack::{AdapterRack, HeadRack, Racks, ReaderRack};
 pub use shared::SharedVerifier;
 pub use sk_core::{Instruction, InstructionRack, Rack, Sampling, VocabularyHead};
 pub use soup::Soup;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sk_core::Rack;
+use sk_core::{InstructionRack, Rack};
 
 use super::EngineError;
 use crate::decoder::Decoder;
@@ -15,6 +15,19 @@ pub type HeadRack = Rack<Head>;
 
 /// The models that read for variants in place of the backbone, by the names of the variants.
 pub type ReaderRack = Rack<Decoder>;
+
+/// What the policies of a backbone read with, by their names. Clones share the racks.
+#[derive(Debug, Clone, Default)]
+pub struct Racks {
+    /// The adapters of variants.
+    pub adapters: AdapterRack,
+    /// The heads.
+    pub heads: HeadRack,
+    /// The instructions of variants.
+    pub instructions: InstructionRack,
+    /// The models of variants that do not read under the backbone.
+    pub readers: ReaderRack,
+}
 
 /// Returns an entry of a rack. Errors call it a `kind`.
 pub(super) fn find<T>(rack: &Rack<T>, kind: &'static str, name: &str) -> Result<Arc<T>, EngineError> {

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use sk_core::{Backbone, BoxError, Candidate, Candidates, InstructionRack, Policy, Reading, Readings, TokenId};
+use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
 use super::drafter::inputs_of;
 use super::error::proceed;
 use super::follower::{Follower, check_context, check_vocabulary};
 use super::heads::AskedHeads;
-use super::rack::{self, AdapterRack, HeadRack, ReaderRack};
+use super::rack::{self, Racks};
 use super::sampling::log_softmax;
 use crate::decoder::{Decoder, Hidden, Seats, Suffix};
 use crate::lora::LoraAdapter;
@@ -82,10 +82,7 @@ struct Ahead {
 /// pass, in a lane with its own context or model, under the adapter of its name if there is one.
 pub struct Verifier {
     model: Arc<Decoder>,
-    rack: AdapterRack,
-    heads: HeadRack,
-    instructions: InstructionRack,
-    readers: ReaderRack,
+    racks: Racks,
     /// The lanes of the last reading that have a context or a model of their own.
     apart: Vec<Apart>,
     seated: Option<Seated>,
@@ -103,59 +100,17 @@ struct Apart {
 }
 
 impl Verifier {
-    /// Returns the backbone `model` without adapters and heads.
+    /// Returns the backbone `model`, whose policies read with the parts of `racks`.
     #[must_use]
-    pub fn new(model: Arc<Decoder>) -> Self {
-        Self::with_racks(model, AdapterRack::default(), HeadRack::default())
-    }
-
-    /// Returns the backbone `model` with the adapters of `rack` and the heads of `heads`.
-    #[must_use]
-    pub fn with_racks(model: Arc<Decoder>, rack: AdapterRack, heads: HeadRack) -> Self {
-        Self {
-            model,
-            rack,
-            heads,
-            instructions: InstructionRack::default(),
-            readers: ReaderRack::default(),
-            apart: Vec::new(),
-            seated: None,
-            pending: None,
-            ahead: None,
-            last_policies: Vec::new(),
-        }
-    }
-
-    /// Returns the backbone with the instructions of `rack`.
-    #[must_use]
-    pub fn with_instructions(self, rack: InstructionRack) -> Self {
-        Self { instructions: rack, ..self }
-    }
-
-    /// Returns the backbone with other models that variants read under, by the names of the
-    /// variants.
-    #[must_use]
-    pub fn with_readers(self, rack: ReaderRack) -> Self {
-        Self { readers: rack, ..self }
-    }
-
-    /// Returns the rack of the adapters.
-    #[must_use]
-    pub fn adapters(&self) -> AdapterRack {
-        self.rack.clone()
-    }
-
-    /// Returns the rack of the heads.
-    #[must_use]
-    pub fn heads(&self) -> HeadRack {
-        self.heads.clone()
+    pub fn new(model: Arc<Decoder>, racks: Racks) -> Self {
+        Self { model, racks, apart: Vec::new(), seated: None, pending: None, ahead: None, last_policies: Vec::new() }
     }
 
     /// Returns a lane for each policy that predicts tokens, in order.
     fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
         let lane = |policy: &Policy| match policy {
             Policy::Backbone => Some(Ok(None)),
-            Policy::Variant(name) => Some(rack::find(&self.rack, "adapter", name).map(Some)),
+            Policy::Variant(name) => Some(rack::find(&self.racks.adapters, "adapter", name).map(Some)),
             Policy::Head(_) => None,
         };
         policies.iter().filter_map(lane).collect()
@@ -200,7 +155,7 @@ impl Verifier {
 
     /// Returns the error of a lane that returned NaN or infinity.
     fn not_a_number(&self, lane: &Lane, token: TokenId) -> EngineError {
-        let name = lane.as_ref().and_then(|adapter| self.rack.name_of(adapter));
+        let name = lane.as_ref().and_then(|adapter| self.racks.adapters.name_of(adapter));
         let policy = name.map_or_else(|| ROLE.to_owned(), |name| format!("{ROLE} under adapter \"{name}\""));
         EngineError::NotANumber { policy, token }
     }
@@ -306,7 +261,7 @@ impl Verifier {
         are_heads: bool,
     ) -> Result<Readings, BoxError> {
         let is_apart = |policy: &&Policy| match policy {
-            Policy::Variant(name) => self.instructions.get(name).is_some() || self.readers.get(name).is_some(),
+            Policy::Variant(name) => self.racks.instructions.get(name).is_some() || self.racks.readers.get(name).is_some(),
             _ => false,
         };
         let (apart, plain): (Vec<&Policy>, Vec<&Policy>) = policies.iter().partition(is_apart);
@@ -356,7 +311,7 @@ impl Verifier {
         for candidate in candidates {
             check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
         }
-        let heads = AskedHeads::of(&self.heads, policies, self.model.config().hidden_size)?;
+        let heads = AskedHeads::of(&self.racks.heads, policies, self.model.config().hidden_size)?;
         let mut lanes = self.lanes(policies)?;
         let predicting = lanes.len();
         // Heads read the backbone's states, so the backbone has a lane even if no policy needs it.
@@ -466,17 +421,18 @@ impl Verifier {
         candidates: &Candidates,
         are_heads: bool,
     ) -> Result<Vec<Reading>, BoxError> {
-        let model = self.readers.get(name).unwrap_or_else(|| Arc::clone(&self.model));
+        let model = self.racks.readers.get(name).unwrap_or_else(|| Arc::clone(&self.model));
         let place = self.apart.iter().position(|lane| lane.name == *name && Arc::ptr_eq(&lane.verifier.model, &model));
         let place = place.unwrap_or(self.apart.len());
         if place == self.apart.len() {
-            let verifier = Self::with_racks(model, self.rack.clone(), HeadRack::default());
+            let racks = Racks { adapters: self.racks.adapters.clone(), ..Racks::default() };
+            let verifier = Self::new(model, racks);
             self.apart.push(Apart { name: Arc::clone(name), verifier });
         }
-        let instruction = self.instructions.get(name);
+        let instruction = self.racks.instructions.get(name);
         let context = instruction.map_or_else(|| context.to_vec(), |instruction| instruction.context(context));
         let verifier = &mut self.apart[place].verifier;
-        let policy = if self.rack.get(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
+        let policy = if self.racks.adapters.get(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
         let readings = verifier.read_plain(&context, candidates, std::slice::from_ref(&policy), are_heads)?;
         Ok(readings.get(&policy).unwrap_or_default().to_vec())
     }

@@ -14,8 +14,7 @@ use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
 use crate::device::{Device, DeviceError, DeviceName};
 use crate::engine::{
-    AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, ReaderRack, SharedVerifier, Soup, TokenPrior,
-    Verifier, Vocabulary,
+    AdapterRack, Drafter, DrafterConfig, Frozen, InstructionRack, Racks, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
 };
 use crate::head::Head;
 use crate::hf::{Checkpoint, CheckpointError, Progress, turn_ends};
@@ -283,25 +282,16 @@ impl Models {
     /// Returns the engine of one generation. Its backbone reads with the adapters of `adapters` and
     /// with `heads`.
     pub fn engine(&self, adapters: &AdapterRack, heads: &[(String, Head)]) -> LocalEngine<'_> {
-        let rack = HeadRack::default();
-        heads.iter().for_each(|(name, head)| rack.insert(name.as_str(), head.clone()));
-        LocalEngine {
-            models: self,
-            adapters: adapters.clone(),
-            heads: rack,
-            instructions: InstructionRack::default(),
-            readers: ReaderRack::default(),
-        }
+        let racks = Racks { adapters: adapters.clone(), ..Racks::default() };
+        heads.iter().for_each(|(name, head)| racks.heads.insert(name.as_str(), head.clone()));
+        LocalEngine { models: self, racks }
     }
 }
 
 /// [`Models`] with the adapters and heads of one generation.
 pub struct LocalEngine<'m> {
     models: &'m Models,
-    adapters: AdapterRack,
-    heads: HeadRack,
-    instructions: InstructionRack,
-    readers: ReaderRack,
+    racks: Racks,
 }
 
 impl<'m> LocalEngine<'m> {
@@ -314,13 +304,14 @@ impl<'m> LocalEngine<'m> {
     /// Returns the instructions that the engine reads under.
     #[must_use]
     pub fn instructions(&self) -> &InstructionRack {
-        &self.instructions
+        &self.racks.instructions
     }
 
     /// Returns the engine with the instructions of `rack`.
     #[must_use]
-    pub fn with_instructions(self, rack: &InstructionRack) -> Self {
-        Self { instructions: rack.clone(), ..self }
+    pub fn with_instructions(mut self, rack: &InstructionRack) -> Self {
+        self.racks.instructions = rack.clone();
+        self
     }
 
     /// Returns the engine with lanes that read under another model than the backbone. Each entry is
@@ -332,7 +323,7 @@ impl<'m> LocalEngine<'m> {
     pub fn with_readers<'r>(self, lanes: impl IntoIterator<Item = (String, &'r str)>) -> Result<Self, ModelError> {
         for (lane, on) in lanes {
             let reader = self.models.reader(on).ok_or_else(|| ModelError::NoReader { lane: lane.clone(), on: on.to_owned() })?;
-            self.readers.insert(lane, Arc::clone(reader));
+            self.racks.readers.insert(lane, Arc::clone(reader));
         }
         Ok(self)
     }
@@ -341,9 +332,7 @@ impl<'m> LocalEngine<'m> {
 impl Engine for LocalEngine<'_> {
     fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<Generation, BoxError> {
         let Models { backbone, drafter, end_of_text, .. } = self.models;
-        let verifier = Verifier::with_racks(Arc::clone(backbone), self.adapters.clone(), self.heads.clone());
-        let verifier = verifier.with_instructions(self.instructions.clone()).with_readers(self.readers.clone());
-        let verifier = SharedVerifier::new(verifier);
+        let verifier = SharedVerifier::new(Verifier::new(Arc::clone(backbone), self.racks.clone()));
         let proposal: Box<dyn Proposal> = match *drafting {
             Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens } => {
                 let candidates = candidates.get();
@@ -358,7 +347,7 @@ impl Engine for LocalEngine<'_> {
                 let sampled = Drafter::new(Arc::clone(decoder), config);
                 match model {
                     DraftModel::Soup(merge) => {
-                        Box::new(sampled.with_policy(Soup::new(self.adapters.clone(), spec.clone(), merge)))
+                        Box::new(sampled.with_policy(Soup::new(self.racks.adapters.clone(), spec.clone(), merge)))
                     }
                     DraftModel::Drafter | DraftModel::Backbone => Box::new(sampled),
                 }
