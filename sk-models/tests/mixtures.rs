@@ -289,7 +289,7 @@ fn a_drafter_draws_under_the_soup_of_the_moment() {
     let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
     let config = DrafterConfig { candidates: 3, sampling, end_of_text: Vec::new(), keep_end_of_text: true };
     let soup = Soup::new(rack, spec.clone(), Merge::Exact);
-    let mut drafter = Drafter::new(Arc::clone(&fixture.decoder), config).with_policy(soup);
+    let mut drafter = Drafter::new(Arc::clone(&fixture.decoder), config).with_soup(soup);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut context = fixture.expected.prompt.clone();
     for point in [[1.0, 0.0, 0.0], [0.2, 0.5, 0.3], [0.2, 0.5, 0.3]] {

@@ -5,6 +5,7 @@ use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, 
 
 use super::EngineError;
 use super::Sampling;
+use super::Soup;
 use super::drawing::{Draw, draw};
 use super::error::proceed;
 use super::follower::{Follower, check_context};
@@ -30,23 +31,13 @@ pub struct DrafterConfig {
     pub keep_end_of_text: bool,
 }
 
-/// The adapter that a [`Drafter`] draws under. It may change from step to step.
-pub trait DraftPolicy: Send {
-    /// Returns the adapter of the next step. After a different allocation the context is read
-    /// again.
-    ///
-    /// # Errors
-    /// If there is none.
-    fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError>;
-}
-
 /// Π_prop: N spans sampled from a small model in parallel.
 ///
 /// Each token takes one forward pass of N rows over one copy of the context's keys and values. The
 /// chosen row's keys and values are kept.
 pub struct Drafter {
     model: Arc<Decoder>,
-    policy: Option<Box<dyn DraftPolicy>>,
+    soup: Option<Soup>,
     adapter: Option<Arc<LoraAdapter>>,
     seats: Seats,
     config: DrafterConfig,
@@ -59,19 +50,19 @@ impl Drafter {
     #[must_use]
     pub fn new(model: Arc<Decoder>, config: DrafterConfig) -> Self {
         let (seats, follower) = (model.alone(), Follower::new(&model, 1));
-        Self { model, policy: None, adapter: None, seats, config, follower, last: None }
+        Self { model, soup: None, adapter: None, seats, config, follower, last: None }
     }
 
-    /// Returns the drafter under an adapter.
+    /// Returns the drafter under the merged adapter of a soup.
     #[must_use]
-    pub fn with_policy(self, policy: impl DraftPolicy + 'static) -> Self {
-        Self { policy: Some(Box::new(policy)), ..self }
+    pub fn with_soup(self, soup: Soup) -> Self {
+        Self { soup: Some(soup), ..self }
     }
 
-    /// Seats the adapter of the policy. A new adapter invalidates the cache.
+    /// Seats the adapter of the soup. A new adapter invalidates the cache.
     fn seat(&mut self) -> Result<(), BoxError> {
-        let Some(policy) = &mut self.policy else { return Ok(()) };
-        let adapter = policy.adapter()?;
+        let Some(soup) = &mut self.soup else { return Ok(()) };
+        let adapter = soup.adapter()?;
         if !self.adapter.as_ref().is_some_and(|seated| Arc::ptr_eq(seated, &adapter)) {
             self.seats = self.model.seat(&[Some(Arc::clone(&adapter))])?;
             self.adapter = Some(adapter);

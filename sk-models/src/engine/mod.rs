@@ -19,7 +19,7 @@ mod soup;
 mod verifier;
 mod vocabulary;
 
-pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
+pub use drafter::{Drafter, DrafterConfig};
 pub use error::EngineError;
 pub use frozen::{Frozen, TokenScore};
 pub use rack::{AdapterRack, HeadRack, Racks, ReaderRack};

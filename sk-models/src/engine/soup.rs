@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use sk_core::{BoxError, Merge, SpecHandle};
 
-use super::drafter::DraftPolicy;
 use super::rack::{self, AdapterRack};
 use crate::lora::{LoraAdapter, merge};
 
@@ -28,10 +27,13 @@ impl Soup {
     pub fn new(rack: AdapterRack, spec: SpecHandle, merge: Merge) -> Self {
         Self { rack, spec, merge, last: None }
     }
-}
 
-impl DraftPolicy for Soup {
-    fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError> {
+    /// Returns the merged adapter of the next step: the same allocation until Ω or the rack
+    /// changes.
+    ///
+    /// # Errors
+    /// If an adapter is not in the rack, or the adapters cannot be merged.
+    pub(super) fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError> {
         let spec = self.spec.snapshot();
         let positive = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
         let ingredients: Vec<Ingredient> = positive

@@ -347,7 +347,7 @@ impl Engine for LocalEngine<'_> {
                 let sampled = Drafter::new(Arc::clone(decoder), config);
                 match model {
                     DraftModel::Soup(merge) => {
-                        Box::new(sampled.with_policy(Soup::new(self.racks.adapters.clone(), spec.clone(), merge)))
+                        Box::new(sampled.with_soup(Soup::new(self.racks.adapters.clone(), spec.clone(), merge)))
                     }
                     DraftModel::Drafter | DraftModel::Backbone => Box::new(sampled),
                 }
