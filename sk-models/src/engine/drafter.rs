@@ -6,7 +6,7 @@ use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, 
 use super::EngineError;
 use super::Sampling;
 use super::Soup;
-use super::drawing::{Draw, draw};
+use super::drawing::{RowDraw, draw};
 use super::error::proceed;
 use super::follower::{Follower, check_context};
 use super::sampling::{Drawn, Sampler, entropy, uniform};
@@ -83,7 +83,7 @@ impl Proposal for Drafter {
 
         let rows = self.config.candidates.max(1);
         let mut suffix = self.model.suffix(1, rows);
-        let mut spans: Vec<Span> = (0..rows).map(|_| Span::default()).collect();
+        let mut spans: Vec<PartialSpan> = (0..rows).map(|_| PartialSpan::default()).collect();
         let last = context[context.len() - 1];
         while spans.iter().any(|span| span.end.is_none()) {
             proceed()?;
@@ -104,11 +104,11 @@ impl Proposal for Drafter {
             let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
             // Uniform numbers are drawn in the order of the rows, so the results do not depend on
             // threads.
-            let mut draws: Vec<Draw<'_>> = spans
+            let mut draws: Vec<RowDraw<'_>> = spans
                 .iter_mut()
                 .enumerate()
                 .filter(|(_, span)| span.end.is_none())
-                .map(|(row, Span { tokens, sampler, .. })| Draw {
+                .map(|(row, PartialSpan { tokens, sampler, .. })| RowDraw {
                     row,
                     sampler,
                     history: [context, tokens],
@@ -146,7 +146,7 @@ impl Proposal for Drafter {
 
 /// A candidate that is being drawn.
 #[derive(Default)]
-struct Span {
+struct PartialSpan {
     tokens: Vec<TokenId>,
     log_probs: Vec<f32>,
     end: Option<SpanEnd>,
@@ -155,7 +155,7 @@ struct Span {
 
 impl DrafterConfig {
     /// Adds a drawn token to a span. Ends the span if the token is the last.
-    fn extend(&self, span: &mut Span, drawn: Drawn, request: &DraftRequest<'_>, limit: usize) {
+    fn extend(&self, span: &mut PartialSpan, drawn: Drawn, request: &DraftRequest<'_>, limit: usize) {
         if self.end_of_text.contains(&drawn.token) {
             if !self.keep_end_of_text {
                 span.end = Some(SpanEnd::Complete);

@@ -14,7 +14,7 @@ use crate::kernels::logits::are_numbers;
 use crate::team::for_each_mut;
 
 /// A token to draw for one row.
-pub(super) struct Draw<'a> {
+pub(super) struct RowDraw<'a> {
     /// The row.
     pub(super) row: usize,
     pub(super) sampler: &'a mut Sampler,
@@ -26,7 +26,7 @@ pub(super) struct Draw<'a> {
     pub(super) drawn: Option<Drawn>,
 }
 
-impl Draw<'_> {
+impl RowDraw<'_> {
     fn history(&self) -> impl Iterator<Item = TokenId> {
         self.history.into_iter().flatten().copied()
     }
@@ -44,7 +44,7 @@ pub(super) fn draw(
     vocabulary: usize,
     sampling: &Sampling,
     forbidden: &[TokenId],
-    draws: &mut [Draw<'_>],
+    draws: &mut [RowDraw<'_>],
 ) -> Result<(), DeviceFailure> {
     let mut logits = match logits {
         Logits::Host(logits) => logits,
@@ -114,7 +114,7 @@ struct Far<'a> {
 /// One row of logits on a device.
 struct LogitsRow<'a, 'b> {
     outline: &'a Outline,
-    draw: &'a mut Draw<'b>,
+    draw: &'a mut RowDraw<'b>,
     /// The blocks. The first `ordered` blocks have the largest maxima, in descending order.
     order: Vec<u32>,
     ordered: usize,
@@ -126,15 +126,15 @@ struct LogitsRow<'a, 'b> {
 
 impl Far<'_> {
     /// Draws for all rows. Returns whether every draw was decided.
-    fn draw<'a, 'b>(&self, draws: &'a mut [Draw<'b>]) -> Result<bool, DeviceFailure> {
+    fn draw<'a, 'b>(&self, draws: &'a mut [RowDraw<'b>]) -> Result<bool, DeviceFailure> {
         let mut seen: Vec<TokenId> = Vec::new();
         if self.sampling.repetition_penalty() != 1.0 {
-            seen.extend(draws.iter().flat_map(Draw::history).filter(|&token| (token as usize) < self.vocabulary));
+            seen.extend(draws.iter().flat_map(RowDraw::history).filter(|&token| (token as usize) < self.vocabulary));
             seen.sort_unstable();
             seen.dedup();
         }
         let outlines = self.blocks.outline(self.sampling.rate(), &seen)?;
-        let row = |draw: &'a mut Draw<'b>| LogitsRow {
+        let row = |draw: &'a mut RowDraw<'b>| LogitsRow {
             outline: &outlines[draw.row],
             draw,
             order: Vec::new(),
@@ -327,14 +327,14 @@ mod tests {
         fn draw(&self, uniforms: &[f64], far: bool) -> (Vec<Option<Drawn>>, bool) {
             let mut samplers: Vec<Sampler> = uniforms.iter().map(|_| Sampler::default()).collect();
             let own: [TokenId; 2] = [7, 11];
-            let row = |(row, (sampler, &uniform))| Draw {
+            let row = |(row, (sampler, &uniform))| RowDraw {
                 row,
                 sampler,
                 history: [self.context, &own[..row % 3]],
                 uniform,
                 drawn: None,
             };
-            let mut draws: Vec<Draw<'_>> = samplers.iter_mut().zip(uniforms).enumerate().map(row).rev().collect();
+            let mut draws: Vec<RowDraw<'_>> = samplers.iter_mut().zip(uniforms).enumerate().map(row).rev().collect();
             let settled = if far {
                 let blocks = Blocks::new(tensor(self.logits)).forbid(self.forbidden);
                 Far { blocks: &blocks, vocabulary: VOCABULARY, sampling: &self.sampling }.draw(&mut draws).unwrap()
@@ -430,8 +430,8 @@ mod tests {
         assert!(!case.draw(&[0.5, 0.999], true).1);
         let uniforms = [0.5, 0.999];
         let mut samplers = [Sampler::default(), Sampler::default()];
-        let draw_of = |(row, sampler)| Draw { row, sampler, history: [&[], &[]], uniform: uniforms[row], drawn: None };
-        let mut draws: Vec<Draw<'_>> = samplers.iter_mut().enumerate().map(draw_of).collect();
+        let draw_of = |(row, sampler)| RowDraw { row, sampler, history: [&[], &[]], uniform: uniforms[row], drawn: None };
+        let mut draws: Vec<RowDraw<'_>> = samplers.iter_mut().enumerate().map(draw_of).collect();
         draw(Logits::Device(Box::new(tensor(&logits))), VOCABULARY, &case.sampling, &[], &mut draws).unwrap();
         let mut near = case.draw(&uniforms, false).0;
         near.reverse();

@@ -5,7 +5,7 @@ use sk_core::TokenId;
 
 use super::EngineError;
 use super::Sampling;
-use super::drawing::{self, Draw};
+use super::drawing::{self, RowDraw};
 use super::error::proceed;
 use super::follower::{Follower, check_context};
 use super::sampling::{Sampler, log_sum_exp, uniform};
@@ -128,7 +128,7 @@ impl Frozen {
     fn draw(&mut self, context: &[TokenId], sampling: &Sampling, uniform: f64) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.next(&hidden, &self.seats);
-        let draw = Draw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None };
+        let draw = RowDraw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None };
         let mut draws = [draw];
         drawing::draw(logits, self.model.config().vocab_size, sampling, &[], &mut draws)?;
         let drawn = draws[0].drawn.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })?;

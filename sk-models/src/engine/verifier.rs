@@ -84,7 +84,7 @@ pub struct Verifier {
     model: Arc<Decoder>,
     racks: Racks,
     /// The lanes of the last reading that have a context or a model of their own.
-    apart: Vec<Apart>,
+    apart: Vec<SeparateLane>,
     seated: Option<Seated>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
@@ -94,7 +94,7 @@ pub struct Verifier {
 }
 
 /// A lane with a context or a model of its own.
-struct Apart {
+struct SeparateLane {
     name: Arc<str>,
     verifier: Verifier,
 }
@@ -427,7 +427,7 @@ impl Verifier {
         if place == self.apart.len() {
             let racks = Racks { adapters: self.racks.adapters.clone(), ..Racks::default() };
             let verifier = Self::new(model, racks);
-            self.apart.push(Apart { name: Arc::clone(name), verifier });
+            self.apart.push(SeparateLane { name: Arc::clone(name), verifier });
         }
         let instruction = self.racks.instructions.get(name);
         let context = instruction.map_or_else(|| context.to_vec(), |instruction| instruction.context(context));
