@@ -156,21 +156,19 @@ struct PartialSpan {
 impl DrafterConfig {
     /// Adds a drawn token to a span. Ends the span if the token is the last.
     fn extend(&self, span: &mut PartialSpan, drawn: Drawn, request: &DraftRequest<'_>, limit: usize) {
-        if self.end_of_text.contains(&drawn.token) {
-            if !self.keep_end_of_text {
-                span.end = Some(SpanEnd::Complete);
-                return;
-            }
-            span.end = Some(SpanEnd::EndOfText);
+        let ends_text = self.end_of_text.contains(&drawn.token);
+        if ends_text && !self.keep_end_of_text {
+            span.end = Some(SpanEnd::Complete);
+            return;
         }
         span.tokens.push(drawn.token);
         span.log_probs.push(drawn.log_prob);
-        if span.end.is_none() {
-            if request.granularity.completes(&span.tokens) {
-                span.end = Some(SpanEnd::Complete);
-            } else if span.tokens.len() >= limit {
-                span.end = Some(SpanEnd::Limit);
-            }
+        if ends_text {
+            span.end = Some(SpanEnd::EndOfText);
+        } else if request.granularity.completes(&span.tokens) {
+            span.end = Some(SpanEnd::Complete);
+        } else if span.tokens.len() >= limit {
+            span.end = Some(SpanEnd::Limit);
         }
     }
 }

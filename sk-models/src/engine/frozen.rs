@@ -75,7 +75,7 @@ impl Frozen {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.logits(&hidden, &self.seats)?;
         if !are_numbers(&logits) {
-            return Err(EngineError::NotANumber { policy: ROLE.to_owned(), token: last });
+            return Err(not_a_number(last));
         }
         Ok(logits)
     }
@@ -87,7 +87,7 @@ impl Frozen {
     pub fn argmax(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let token = self.model.argmax(&hidden, &self.seats)?.pop().flatten();
-        token.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })
+        token.ok_or_else(|| not_a_number(last))
     }
 
     /// Returns the scores of the tokens of `text` from index `from` on, each with the `top` most
@@ -114,7 +114,7 @@ impl Frozen {
             let logits = model.logits(&hidden, seats)?;
             for (row, (&input, &target)) in logits.chunks_exact(model.config().vocab_size).zip(inputs.iter().zip(targets)) {
                 if !are_numbers(row) {
-                    return Err(EngineError::NotANumber { policy: ROLE.to_owned(), token: input });
+                    return Err(not_a_number(input));
                 }
                 scores.push(TokenScore::of(row, target, top));
             }
@@ -128,10 +128,9 @@ impl Frozen {
     fn draw(&mut self, context: &[TokenId], sampling: &Sampling, uniform: f64) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.next(&hidden, &self.seats);
-        let draw = RowDraw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None };
-        let mut draws = [draw];
+        let mut draws = [RowDraw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None }];
         drawing::draw(logits, self.model.config().vocab_size, sampling, &[], &mut draws)?;
-        let drawn = draws[0].drawn.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })?;
+        let drawn = draws[0].drawn.ok_or_else(|| not_a_number(last))?;
         Ok(drawn.token)
     }
 
@@ -168,4 +167,9 @@ impl Frozen {
         }
         Ok(())
     }
+}
+
+/// Returns the error of a model that returned NaN or infinity after `token`.
+fn not_a_number(token: TokenId) -> EngineError {
+    EngineError::NotANumber { policy: ROLE.to_owned(), token }
 }

@@ -260,18 +260,14 @@ impl Verifier {
         policies: &[Policy],
         are_heads: bool,
     ) -> Result<Readings, BoxError> {
-        let is_apart = |policy: &&Policy| match policy {
-            Policy::Variant(name) => self.racks.instructions.get(name).is_some() || self.racks.readers.get(name).is_some(),
-            _ => false,
-        };
-        let (apart, plain): (Vec<&Policy>, Vec<&Policy>) = policies.iter().partition(is_apart);
-        if apart.is_empty() {
-            self.apart.clear();
-            return self.read_plain(context, candidates, policies, are_heads);
+        let is_apart = |name: &str| self.racks.instructions.get(name).is_some() || self.racks.readers.get(name).is_some();
+        let (mut names, mut plain) = (Vec::new(), Vec::new());
+        for policy in policies {
+            match policy {
+                Policy::Variant(name) if is_apart(name) => names.push(name),
+                _ => plain.push(policy.clone()),
+            }
         }
-        let plain: Vec<Policy> = plain.into_iter().cloned().collect();
-        let names = apart.into_iter().filter_map(|policy| if let Policy::Variant(name) = policy { Some(name) } else { None });
-        let names: Vec<&Arc<str>> = names.collect();
         self.apart.retain(|lane| names.contains(&&lane.name));
         let mut readings = self.read_plain(context, candidates, &plain, are_heads)?;
         for name in names {
