@@ -246,10 +246,7 @@ pub(crate) fn load_adapters(
 ) -> Result<Vec<(String, Adapter)>, Error> {
     let mut adapters = Vec::new();
     for (name, source, on) in sources {
-        let adapter = match on {
-            Some(on) => host.adapter_on(&on, &name, &source, loading)?,
-            None => host.adapter(&name, &source, loading)?,
-        };
+        let adapter = host.adapter(&name, &source, on.as_deref(), loading)?;
         adapters.push((name, adapter));
     }
     if host.local().is_none() {

@@ -120,7 +120,7 @@ impl Loaded {
         let shipped = assets::embedded().ok_or("this build holds no model")?;
         let models = Models::open(&ModelOptions { precision, ..ModelOptions::default() }, &mut ())?;
         for name in BLADES {
-            rack.insert(name, models.adapter(name, &shipped.blade(name).display().to_string(), &mut ())?);
+            rack.insert(name, models.adapter(name, &shipped.blade(name).display().to_string(), None, &mut ())?);
         }
         Ok(Self { models, rack, shipped: true })
     }

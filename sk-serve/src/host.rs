@@ -343,16 +343,21 @@ impl Host {
         self.local().map_or(&[], |models| &models.heads)
     }
 
-    /// Loads the adapter of the blade `name`. For a local backbone, `source` is a directory or hub
-    /// id. For a backbone behind servers, `source` is a directory that the servers load, or
-    /// `lora:NAME` for an adapter that they have already; call [`check`](Self::check) afterwards.
+    /// Loads the adapter of the blade `name`, which uses the backbone or the model `on`. For a local
+    /// backbone, `source` is a directory or hub id. For a backbone behind servers, `source` is a
+    /// directory that the servers load, or `lora:NAME` for an adapter that they have already; call
+    /// [`check`](Self::check) afterwards.
     ///
     /// # Errors
-    /// If the adapter is not found, does not fit the model, or a server does not load it.
-    pub fn adapter(&self, name: &str, source: &str, progress: &mut dyn Progress) -> Result<Adapter, HostError> {
+    /// If the adapter is not found, does not fit the model, or a server does not load it, or if
+    /// there is another model and the backbone is behind servers.
+    pub fn adapter(&self, name: &str, source: &str, on: Option<&str>, progress: &mut dyn Progress) -> Result<Adapter, HostError> {
+        if let (Self::Remote(_), Some(on)) = (self, on) {
+            return Err(HostError::Reader { name: name.to_owned(), on: on.to_owned() });
+        }
         match (self, source.strip_prefix(NAMED)) {
             (Self::Local(_), Some(_)) => Err(HostError::NamedAdapter { name: name.to_owned(), source_text: source.to_owned() }),
-            (Self::Local(models), None) => Ok(Adapter::Local(Arc::new(models.adapter(name, source, progress)?))),
+            (Self::Local(models), None) => Ok(Adapter::Local(Arc::new(models.adapter(name, source, on, progress)?))),
             (Self::Remote(remote), Some(known)) => {
                 remote.engine.adapters().insert(known, known);
                 Ok(Adapter::Remote(known.into()))
@@ -386,17 +391,6 @@ impl Host {
     pub fn open_reader(&mut self, name: &str, on: &str, progress: &mut dyn Progress) -> Result<(), HostError> {
         match self {
             Self::Local(models) => Ok(models.open_reader(name, on, progress)?),
-            Self::Remote(_) => Err(HostError::Reader { name: name.to_owned(), on: on.to_owned() }),
-        }
-    }
-
-    /// Loads the adapter of a blade that uses the model `on` in place of the backbone.
-    ///
-    /// # Errors
-    /// As [`adapter`](Self::adapter), or if the backbone is behind servers.
-    pub fn adapter_on(&self, on: &str, name: &str, source: &str, progress: &mut dyn Progress) -> Result<Adapter, HostError> {
-        match self {
-            Self::Local(models) => Ok(Adapter::Local(Arc::new(models.adapter_on(on, name, source, progress)?))),
             Self::Remote(_) => Err(HostError::Reader { name: name.to_owned(), on: on.to_owned() }),
         }
     }

@@ -291,7 +291,7 @@ impl Service {
         if self.adapters().iter().any(|known| known == name) || self.instructions.iter().any(|(known, _)| known == name) {
             return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; unload it first")));
         }
-        let adapter = self.host.adapter(name, &path, &mut ());
+        let adapter = self.host.adapter(name, &path, None, &mut ());
         let checked = adapter.and_then(|adapter| self.host.check().map(|()| adapter));
         let adapter = checked.map_err(|error| {
             self.host.forget_adapter(name);

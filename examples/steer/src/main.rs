@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let models = Models::open(&ModelOptions::default(), &mut ())?;
     let adapters = AdapterRack::default();
     for name in shipped.blades() {
-        adapters.insert(name, models.adapter(name, &shipped.blade(name).display().to_string(), &mut ())?);
+        adapters.insert(name, models.adapter(name, &shipped.blade(name).display().to_string(), None, &mut ())?);
     }
     for favourite in ["helpful", "harmless"] {
         let mut spec: SchemeSpec = Shipped::named("swiss-knife").ok_or("no such scheme")?.spec()?;

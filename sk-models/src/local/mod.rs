@@ -205,16 +205,6 @@ impl Models {
         sources.iter().map(load).collect()
     }
 
-    /// Loads the adapter for the backbone that the blade `name` reads with.
-    ///
-    /// # Errors
-    /// If it cannot be found or does not fit.
-    pub fn adapter(&self, name: &str, source: &str, progress: &mut dyn Progress) -> Result<LoraAdapter, ModelError> {
-        progress.stage(&format!("loading blade {name}"));
-        let checkpoint = self.checkpoint("checkpoint to hold an adapter or head against")?;
-        checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
-    }
-
     /// Loads the model that the blade `name` reads under in place of the backbone, from a directory
     /// or by its hub id, unless it is the drafter or is loaded already.
     ///
@@ -241,19 +231,25 @@ impl Models {
         self.others.iter().find(|(source, ..)| source == on).map(|(.., model)| model)
     }
 
-    /// Loads the adapter of a blade that reads under another model than the backbone: the drafter,
-    /// or one of [`open_reader`](Self::open_reader).
+    /// Loads the adapter that the blade `name` reads with, for the backbone or the model `on`: the
+    /// drafter, or one of [`open_reader`](Self::open_reader).
     ///
     /// # Errors
     /// If it cannot be found or does not fit.
-    pub fn adapter_on(&self, on: &str, name: &str, source: &str, progress: &mut dyn Progress) -> Result<LoraAdapter, ModelError> {
+    pub fn adapter(
+        &self,
+        name: &str,
+        source: &str,
+        on: Option<&str>,
+        progress: &mut dyn Progress,
+    ) -> Result<LoraAdapter, ModelError> {
         progress.stage(&format!("loading blade {name}"));
-        let checkpoint = match (on, self.others.iter().find(|(source, ..)| source == on)) {
-            (DRAFTER, _) => self.drafter_checkpoint.as_ref(),
-            (_, other) => other.map(|(_, checkpoint, _)| checkpoint),
+        let other = match on {
+            Some(DRAFTER) => self.drafter_checkpoint.as_ref(),
+            Some(on) => self.others.iter().find(|(source, ..)| source == on).map(|(_, checkpoint, _)| checkpoint),
+            None => None,
         };
-        let what = "checkpoint of the model that the blade reads under";
-        let checkpoint = checkpoint.or(self.checkpoint.as_ref()).ok_or(ModelError::NoCheckpoint { what })?;
+        let checkpoint = other.map_or_else(|| self.checkpoint("checkpoint to hold an adapter or head against"), Ok)?;
         checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
     }
 
