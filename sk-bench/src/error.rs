@@ -44,9 +44,6 @@ pub enum Error {
     /// A device that is not available.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// An adapter that cannot be loaded.
-    #[error("blade \"{name}\": {source}")]
-    Blade { name: String, source: Box<CheckpointError> },
     /// A text that cannot be framed or tokenized.
     #[error(transparent)]
     Text(#[from] TextError),
@@ -65,18 +62,12 @@ pub enum Error {
     /// A model that failed outside a steered step.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// No model was given and none is bundled.
-    #[error("this build of the program holds no model; give --backbone DIR")]
-    NothingEmbedded,
     /// An invalid option or chat command.
     #[error("{0}")]
     Usage(String),
     /// An empty prompt.
     #[error("the prompt is empty; give it as an argument, with --file, or on standard input")]
     EmptyPrompt,
-    /// A prompt that leaves no room for a response.
-    #[error("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt")]
-    PromptTooLong { tokens: usize, limit: usize },
     /// A dialogue that leaves no room for another response.
     #[error("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another")]
     DialogueTooLong { tokens: usize, limit: usize },
@@ -186,7 +177,6 @@ impl From<SessionError> for Error {
     fn from(error: SessionError) -> Self {
         match error {
             SessionError::EmptyPrompt => Self::EmptyPrompt,
-            SessionError::PromptTooLong { tokens, limit } => Self::PromptTooLong { tokens, limit },
             SessionError::Step(error) => Self::Step(error),
             error => Self::Session(error),
         }

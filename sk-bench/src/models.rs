@@ -10,7 +10,7 @@ use sk_models::assets;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 use sk_models::hf::{CheckpointError, ModelId};
-use sk_models::local::{ModelOptions, Models};
+use sk_models::local::{ModelError, ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
 use sk_remote::RemoteError;
 use sk_serve::host::{Adapter, Host, RemoteSources};
@@ -338,10 +338,10 @@ fn join<T: PartialEq + AsRef<Path>>(all: &mut Vec<(String, T)>, more: Vec<(Strin
 }
 
 /// Returns the bundled model, if no other backbone is given.
-fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, Error> {
+fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, ModelError> {
     match &args.backbone {
         Some(_) => Ok(None),
-        None => assets::embedded().ok_or(Error::NothingEmbedded).map(Some),
+        None => assets::embedded().ok_or(ModelError::NothingEmbedded).map(Some),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{Error, interrupt, message};
 use command::{COMMANDS, ChatCommand};
 use complete::Completions;
 use lines::Lines;
-use sk_models::dialogue::{Conversation, Session};
+use sk_models::dialogue::{Conversation, Session, SessionError};
 use sk_serve::host::{Adapters, Host};
 use transcript::Transcript;
 
@@ -136,7 +136,7 @@ impl Chat<'_> {
         let reply = answered.map_err(|error| {
             self.conversation.retract();
             match error {
-                Error::PromptTooLong { tokens, limit } if !self.conversation.messages().is_empty() => {
+                Error::Session(SessionError::PromptTooLong { tokens, limit }) if !self.conversation.messages().is_empty() => {
                     Error::DialogueTooLong { tokens, limit }
                 }
                 error => error,

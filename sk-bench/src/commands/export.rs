@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sk_models::assets;
+use sk_models::local::ModelError;
 
 use crate::{Error, message, output};
 
@@ -36,7 +37,7 @@ pub struct ExportArgs {
 /// # Errors
 /// If no model is bundled, the folder is not empty, or a file cannot be written.
 pub fn run(args: &ExportArgs) -> Result<(), Error> {
-    let embedded = assets::embedded().ok_or(Error::NothingEmbedded)?;
+    let embedded = assets::embedded().ok_or(ModelError::NothingEmbedded)?;
     let root = &args.directory;
     let failed = Error::writing(root);
     fs::create_dir_all(root).map_err(&failed)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use sk_models::assets;
 use sk_models::head::{Head, HeadKind};
 use sk_models::hf::{CheckpointError, head_kind};
+use sk_models::local::ModelError;
 
 use super::Source;
 use crate::Error;
@@ -94,5 +95,5 @@ pub(crate) fn check(config: &SchemeSpec, heads: &[(String, Head)]) -> Result<(),
 }
 
 fn blame(name: &str, source: CheckpointError) -> Error {
-    Error::Blade { name: name.to_owned(), source: Box::new(source) }
+    ModelError::Blade { name: name.to_owned(), source: Box::new(source) }.into()
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use sk_models::local::ModelError;
 use sk_models::{assets, hf};
 
 use sk_report::record::SweepRecord;
@@ -13,7 +14,6 @@ use sk_report::settings::{KeptSettings, Settings};
 use super::{Plan, PlannedScheme, SweepError};
 use sk_serve::host::{NAMED, RemoteSources};
 
-use crate::Error;
 use crate::framing::DialogueFraming;
 use crate::progress::Loading;
 use crate::record_file::Record;
@@ -100,8 +100,8 @@ pub(super) fn keep(
     let mut of_blades = |kind: &str, sources: Vec<(&String, String)>| {
         let digest = |(name, source): (&String, String)| {
             let blame = |error| {
-                let source = Box::new(Error::Blade { name: name.clone(), source: Box::new(error) });
-                SweepError::Scheme { scheme: scheme.name.clone(), source }
+                let source = ModelError::Blade { name: name.clone(), source: Box::new(error) };
+                SweepError::Scheme { scheme: scheme.name.clone(), source: Box::new(source.into()) }
             };
             places.insert(format!("{kind} {name}"), from_plan(&source));
             Ok((name.clone(), digest_of(digests, &source).map_err(blame)?))

@@ -20,7 +20,7 @@ use crate::prompt_sets::Prompt;
 use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
 use crate::trace::{StepRecord, kept};
-use sk_models::dialogue::{self, Framing};
+use sk_models::dialogue::{self, Framing, SessionError};
 
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
@@ -194,7 +194,7 @@ impl<'g> Worker<'g> {
         let limit = self.loaded.host.context_limit();
         let checked = self.tokens(arm, prompt).and_then(|tokens| match tokens.len() {
             0 => Err(Error::EmptyPrompt),
-            tokens if tokens >= limit => Err(Error::PromptTooLong { tokens, limit }),
+            tokens if tokens >= limit => Err(SessionError::PromptTooLong { tokens, limit }.into()),
             _ => Ok(()),
         });
         let Prompt { id, source: file, row, .. } = &self.grid.prompts[prompt];
