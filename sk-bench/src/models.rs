@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sk_models::assets;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
+use sk_models::head::Head;
 use sk_models::hf::{CheckpointError, ModelId};
 use sk_models::local::{ModelError, ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
@@ -99,7 +100,7 @@ impl Sources {
     /// Returns the sources with only the adapters for `config`: those that it names, or all if it
     /// has a template that seats every adapter.
     #[must_use]
-    pub(crate) fn for_scheme(&self, config: &SchemeSpec) -> Self {
+    fn for_scheme(&self, config: &SchemeSpec) -> Self {
         let named = |name: &str| config.blades.iter().any(|blade| blade.name == name);
         let reads_heads = config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_some());
         let mut args = self.clone();
@@ -191,11 +192,6 @@ fn configs<'c>(config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> impl Iterator<
     std::iter::once(config).chain(arms.iter().map(|arm| &arm.config))
 }
 
-/// Returns the lanes of schemes that use another model than the backbone, with their models.
-fn readers(config: &SchemeSpec, arms: &[PlannedArm]) -> Vec<(String, String)> {
-    configs(config, arms).flat_map(SchemeSpec::readers).map(|(lane, on)| (lane, on.to_owned())).collect()
-}
-
 /// Returns the model that the blade `name` of the schemes uses, if it is not the backbone.
 fn on<'c>(name: &str, config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> Option<&'c str> {
     configs(config, arms).flat_map(|config| &config.blades).find(|blade| blade.name == name)?.on()
@@ -216,15 +212,12 @@ pub fn load_pool(
     args.remote()?;
     let found = find(args, config, arms)?;
     let mut host = args.open(loading)?;
-    match &mut host {
-        Host::Local(models) => {
-            models.heads = models.load_heads(&found.heads)?;
-            configs(config, arms).try_for_each(|config| heads::check(config, &models.heads))?;
-        }
-        Host::Remote(_) => refuse_heads(&found.heads)?,
+    let heads = load_heads(&host, &found.heads, configs(config, arms))?;
+    if let Host::Local(models) = &mut host {
+        models.heads = heads;
     }
-    for (lane, on) in readers(config, arms) {
-        host.open_reader(&lane, &on, loading)?;
+    for (lane, on) in configs(config, arms).flat_map(SchemeSpec::readers) {
+        host.open_reader(&lane, on, loading)?;
     }
     let sources = found.adapters.into_iter().map(|(name, source)| {
         let on = on(&name, config, arms).map(str::to_owned);
@@ -256,17 +249,24 @@ pub(crate) fn load_adapters(
     Ok(adapters)
 }
 
-/// The sources of the heads and adapters of a scheme and its arms, by blade name.
-struct Found {
-    heads: Vec<(String, PathBuf)>,
-    adapters: Vec<(String, String)>,
-}
-
-/// Returns an error if there are heads, which a backbone behind servers does not support.
-pub(crate) fn refuse_heads(heads: &[(String, PathBuf)]) -> Result<(), Error> {
-    match heads.first() {
-        None => Ok(()),
-        Some((name, _)) => Err(RemoteError::Unsupported {
+/// Loads heads by blade name, and checks that each has the kind that its blade in `configs` needs.
+///
+/// # Errors
+/// If a head cannot be loaded or has another kind, or the backbone is behind servers, which return
+/// no hidden states.
+pub(crate) fn load_heads<'c>(
+    host: &Host,
+    sources: &[(String, PathBuf)],
+    configs: impl IntoIterator<Item = &'c SchemeSpec>,
+) -> Result<Vec<(String, Head)>, Error> {
+    match (host.local(), sources.first()) {
+        (Some(models), _) => {
+            let heads = models.load_heads(sources)?;
+            configs.into_iter().try_for_each(|config| check_heads(config, &heads))?;
+            Ok(heads)
+        }
+        (None, None) => Ok(Vec::new()),
+        (None, Some((name, _))) => Err(RemoteError::Unsupported {
             what: format!("head \"{name}\""),
             reason: "servers return no hidden states; use an adapter or an instruction",
         }
@@ -274,8 +274,24 @@ pub(crate) fn refuse_heads(heads: &[(String, PathBuf)]) -> Result<(), Error> {
     }
 }
 
+/// The sources of the heads and adapters of schemes, by blade name.
+pub(crate) struct PartSources {
+    pub(crate) heads: Vec<(String, PathBuf)>,
+    pub(crate) adapters: Vec<(String, String)>,
+}
+
+/// Finds the sources of the heads and adapters of `config`, and seats in it those of `args` that it
+/// does not name.
+///
+/// # Errors
+/// If a blade has no adapter or no head, or no model is given and none is bundled.
+pub(crate) fn sources_of(args: &Sources, config: &mut SchemeSpec) -> Result<PartSources, Error> {
+    let args = args.for_scheme(config);
+    Ok(PartSources { heads: head_sources(&args, config)?, adapters: adapter_sources(&args, config)? })
+}
+
 /// Finds the heads and adapters of [`load_pool`], and seats those that the schemes do not name.
-fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<Found, Error> {
+fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<PartSources, Error> {
     // Report errors that can be found before reading gigabytes of weights.
     for source in args.backbone.iter().chain(&args.drafter) {
         let path = Path::new(source);
@@ -288,13 +304,13 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
     let fitting = args.heads.iter().filter_map(|head| fits(&head).map(|fits| fits.then(|| head.clone())).transpose());
     let fitting: Vec<Source> = fitting.collect::<Result<_, Error>>()?;
     let mut heads = heads::sources(config, &fitting, &args.blades, embedded)?;
-    let mut sources = adapter_sources(args, config)?;
+    let mut adapters = adapter_sources(args, config)?;
     config.spec()?;
     for PlannedArm { name, config } in &mut *arms {
-        let args = args.for_scheme(config);
         let mut resolve = || {
-            join(&mut heads, head_sources(&args, config)?)?;
-            join(&mut sources, adapter_sources(&args, config)?)?;
+            let own = sources_of(args, config)?;
+            join(&mut heads, own.heads)?;
+            join(&mut adapters, own.adapters)?;
             config.forget_foreign_weights();
             config.spec()?;
             Ok(())
@@ -306,7 +322,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
             return Err(error.into());
         }
     }
-    Ok(Found { heads, adapters: sources })
+    Ok(PartSources { heads, adapters })
 }
 
 /// Checks that every adapter and head that `config` needs has a source, without loading any.
@@ -315,9 +331,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
 /// As [`load`], as far as they can be detected without loading.
 pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     let mut config = config.clone();
-    let args = args.for_scheme(&config);
-    head_sources(&args, &mut config)?;
-    adapter_sources(&args, &mut config)?;
+    sources_of(args, &mut config)?;
     config.spec()?;
     Ok(())
 }
@@ -351,7 +365,7 @@ fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, ModelError> 
 ///
 /// # Errors
 /// If a head of `args` cannot be read, or a blade has no head.
-pub(crate) fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, PathBuf)>, Error> {
+fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, PathBuf)>, Error> {
     let mut given = Vec::new();
     for head in &args.heads {
         let kind = Some(heads::kind_of(head)?);
@@ -368,7 +382,7 @@ pub(crate) fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Ve
 ///
 /// # Errors
 /// If a blade has no adapter or is given twice, or no model is given and none is bundled.
-pub(crate) fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, String)>, Error> {
+fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, String)>, Error> {
     let (given, embedded) = (&args.blades, embedded_for(args)?);
     for (i, blade) in given.iter().enumerate() {
         if given[..i].iter().any(|other| other.name == blade.name) {

@@ -8,7 +8,7 @@ use super::plan::blades_of;
 use sk_report::settings::KeptSettings;
 
 use super::{Cell, Digests, Plan, PlannedScheme, SweepError, Weights, settings};
-use crate::models::{adapter_sources, head_sources};
+use crate::models::{PartSources, sources_of};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeSpec};
 use crate::suggest;
@@ -134,9 +134,7 @@ impl Arm {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();
         let blamed = |source| SweepError::Scheme { scheme: name.clone(), source: Box::new(source) };
-        let models = plan.models.for_scheme(&config);
-        let heads = head_sources(&models, &mut config).map_err(blamed)?;
-        let adapters = adapter_sources(&models, &mut config).map_err(blamed)?;
+        let PartSources { heads, adapters } = sources_of(&plan.models, &mut config).map_err(blamed)?;
         let spec = config.spec().map_err(|error| blamed(error.into()))?;
 
         let seated: Vec<String> = spec.seats().iter().map(|seat| seat.name().to_string()).collect();

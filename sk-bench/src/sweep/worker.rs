@@ -13,7 +13,7 @@ use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
-use crate::models::{check_heads, load_adapters, refuse_heads};
+use crate::models::{load_adapters, load_heads};
 use crate::progress::Loading;
 use crate::promise::{Promises, StepPromise, Tolerance};
 use crate::prompt_sets::Prompt;
@@ -42,14 +42,7 @@ impl Loaded {
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
             host.open_reader(&lane, on, loading)?;
         }
-        let load = |arm: &Arm| {
-            let Some(models) = host.local() else {
-                return refuse_heads(&arm.heads).map(|()| Vec::new());
-            };
-            let heads = models.load_heads(&arm.heads)?;
-            check_heads(&arm.config, &heads)?;
-            Ok::<_, Error>(heads)
-        };
+        let load = |arm: &Arm| load_heads(&host, &arm.heads, [&arm.config]);
         let heads = grid.arms.iter().map(load).collect::<Result<_, _>>()?;
         let mut sources: Vec<(String, String, Option<String>)> = Vec::new();
         for arm in &grid.arms {
