@@ -35,8 +35,6 @@ pub use error::Error;
 pub use framing::DialogueFraming;
 pub use progress::Loading;
 pub use screen::Screen;
-pub use sk_core::Ended;
-pub use sk_models::dialogue::{Conversation, Framing, Reply, ReplyText, Session};
 pub use sk_models::local::Models;
 pub use sk_models::whole_file;
 pub use sk_scheme as scheme;
