@@ -66,12 +66,9 @@ impl<'m> From<&LocalEngine<'m>> for Footing<'m> {
 /// A scheme that runs on an engine, with the random generator of its draws.
 pub struct Session<'m> {
     scheme: Scheme,
+    footing: Footing<'m>,
     /// The instructions by the names of their lanes.
     instructions: Vec<(String, String)>,
-    instructed: InstructionRack,
-    models: Option<&'m Models>,
-    tokenizer: &'m Tokenizer,
-    context_limit: usize,
     continues: bool,
     rng: ChaCha8Rng,
 }
@@ -88,17 +85,8 @@ impl<'m> Session<'m> {
         instructions: impl IntoIterator<Item = (String, String)>,
         seed: u64,
     ) -> Result<Self, SessionError> {
-        let Footing { models, tokenizer, context_limit, instructions: instructed } = footing;
-        let mut session = Self {
-            scheme,
-            instructions: Vec::new(),
-            instructed,
-            models,
-            tokenizer,
-            context_limit,
-            continues: false,
-            rng: ChaCha8Rng::seed_from_u64(seed),
-        };
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut session = Self { scheme, footing, instructions: Vec::new(), continues: false, rng };
         session.add_instructions(instructions)?;
         Ok(session)
     }
@@ -118,12 +106,12 @@ impl<'m> Session<'m> {
                 Some((_, known)) if *known == text => {}
                 Some(_) => return Err(SessionError::TwoInstructions { name }),
                 None => {
-                    read.push(Instruction::new(0, self.tokenizer.encode(&text)?));
+                    read.push(Instruction::new(0, self.footing.tokenizer.encode(&text)?));
                     added.push((name, text));
                 }
             }
         }
-        added.iter().zip(read).for_each(|((name, _), read)| self.instructed.insert(name.as_str(), read));
+        added.iter().zip(read).for_each(|((name, _), read)| self.footing.instructions.insert(name.as_str(), read));
         self.instructions.extend(added);
         Ok(())
     }
@@ -135,7 +123,7 @@ impl<'m> Session<'m> {
     /// The errors that `context` returns.
     pub fn instruct<E>(&mut self, mut context: impl FnMut(&str) -> Result<Instruction, E>) -> Result<(), E> {
         for (name, text) in &self.instructions {
-            self.instructed.insert(name.as_str(), context(text)?);
+            self.footing.instructions.insert(name.as_str(), context(text)?);
         }
         Ok(())
     }
@@ -144,13 +132,13 @@ impl<'m> Session<'m> {
     pub fn drop_instructions(&mut self, blade: &str) {
         let its = |(lane, _): &mut (String, String)| matches!(lane.strip_prefix(blade), Some("" | "/against"));
         for (lane, _) in self.instructions.extract_if(.., its) {
-            self.instructed.remove(&lane);
+            self.footing.instructions.remove(&lane);
         }
     }
 
     /// Returns the most tokens that an instruction adds to the context.
     fn extra(&self) -> usize {
-        let lanes = self.instructions.iter().filter_map(|(lane, _)| self.instructed.get(lane));
+        let lanes = self.instructions.iter().filter_map(|(lane, _)| self.footing.instructions.get(lane));
         lanes.map(|instruction| instruction.extra()).max().unwrap_or(0)
     }
 
@@ -196,7 +184,7 @@ impl<'m> Session<'m> {
             return Err(error);
         }
         for (lane, _) in before.iter().filter(|(lane, _)| !self.instructions.iter().any(|(other, _)| other == lane)) {
-            self.instructed.remove(lane);
+            self.footing.instructions.remove(lane);
         }
         self.scheme = scheme;
         Ok(())
@@ -204,7 +192,7 @@ impl<'m> Session<'m> {
 
     /// Returns the instructions that the backbone can read under.
     pub fn instruction_rack(&self) -> &InstructionRack {
-        &self.instructed
+        &self.footing.instructions
     }
 
     /// Reseeds the random generator.
@@ -230,7 +218,7 @@ impl<'m> Session<'m> {
         // Blades of weight zero are not read.
         self.scheme.arm.spec.edit(|spec| spec.with_weights(Simplex::uniform(spec.seats().len())?))?;
         self.scheme.proposal = Box::new(Given(written));
-        let limit = self.context_limit.saturating_sub(prompt.len() + self.extra());
+        let limit = self.footing.context_limit.saturating_sub(prompt.len() + self.extra());
         let step = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
         let of = |place: usize| step.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place])).collect::<Vec<_>>();
         let mut places = 0..;
@@ -258,20 +246,20 @@ impl<'m> Session<'m> {
             return Err(SessionError::EmptyPrompt.into());
         }
         let longest = prompt.len() + self.extra();
-        let room = self.context_limit.saturating_sub(longest);
+        let room = self.footing.context_limit.saturating_sub(longest);
         if room == 0 {
-            return Err(SessionError::PromptTooLong { tokens: longest, limit: self.context_limit }.into());
+            return Err(SessionError::PromptTooLong { tokens: longest, limit: self.footing.context_limit }.into());
         }
         let limit = max_new_tokens.min(room);
         let lanes = self.spec().snapshot().seats().len() + self.instructions.len() + 1;
         let tokens = longest + limit;
-        if let Some(models) = self.models {
+        if let Some(models) = self.footing.models {
             let needed = models.footprint(Extent { lanes, context: tokens, ..Extent::default() });
             models.check_room(needed).map_err(|shortage| SessionError::Memory { tokens, shortage })?;
         }
         let start = Instant::now();
         let mut context = Context::new(prompt).map_err(SessionError::from)?;
-        let mut text = ReplyText::new(self.tokenizer, stop, self.continues);
+        let mut text = ReplyText::new(self.footing.tokenizer, stop, self.continues);
         let mut seconds = Seconds::default();
         let mut steps = 0;
         let mut failure = None;
