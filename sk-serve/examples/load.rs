@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 use sk_models::assets;
 use sk_models::decoder::{Decoder, Stop};
 use sk_models::device::DeviceName;
-use sk_models::dialogue::{Framing, Session, SessionError, tokens_of};
-use sk_models::engine::AdapterRack;
+use sk_models::dialogue::{Footing, Framing, Session, SessionError, tokens_of};
+use sk_models::engine::{AdapterRack, InstructionRack};
 use sk_models::local::{ModelOptions, Models};
 use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
@@ -143,8 +143,14 @@ impl Loaded {
         let mut since = Instant::now();
         let mut seen = Seen::default();
         let prompt = tokens_of(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
-        let engine = models.engine(&self.rack, &[]);
-        let mut session = Session::new((&engine).into(), self.scheme(asked)?.build(&engine)?, [], asked.0 as u64)?;
+        let footing = Footing {
+            models: Some(models),
+            tokenizer: &models.tokenizer,
+            context_limit: models.context_limit(),
+            instructions: InstructionRack::default(),
+        };
+        let scheme = self.scheme(asked)?.build(&models.engine(&self.rack, &[]))?;
+        let mut session = Session::new(footing, scheme, [], asked.0 as u64)?;
         let _request = models.scheduler.enter(&Stop::new());
         let reply = session.reply(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {

@@ -409,25 +409,23 @@ impl Host {
         instructions: &InstructionRack,
         readers: impl IntoIterator<Item = (String, &'r str)>,
     ) -> Result<(Box<dyn Engine + '_>, Footing<'_>), HostError> {
-        match self {
+        let engine: Box<dyn Engine + '_> = match self {
             Self::Local(models) => {
-                let engine = models.engine(&adapters.local, heads).with_instructions(instructions).with_readers(readers)?;
-                let footing = Footing::from(&engine);
-                Ok((Box::new(engine), footing))
+                Box::new(models.engine(&adapters.local, heads).with_instructions(instructions).with_readers(readers)?)
             }
             Self::Remote(remote) => {
                 if let Some((name, on)) = readers.into_iter().next() {
                     return Err(HostError::Reader { name, on: on.to_owned() });
                 }
-                let engine = remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions);
-                let footing = Footing {
-                    models: None,
-                    tokenizer: self.tokenizer(),
-                    context_limit: self.context_limit(),
-                    instructions: instructions.clone(),
-                };
-                Ok((Box::new(engine), footing))
+                Box::new(remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions))
             }
-        }
+        };
+        let footing = Footing {
+            models: self.local(),
+            tokenizer: self.tokenizer(),
+            context_limit: self.context_limit(),
+            instructions: instructions.clone(),
+        };
+        Ok((engine, footing))
     }
 }

@@ -11,7 +11,7 @@ use sk_core::{
 };
 
 use super::ReplyText;
-use crate::local::{Extent, LocalEngine, Models, Shortage};
+use crate::local::{Extent, Models, Shortage};
 use crate::text::{TextError, Tokenizer};
 
 /// A response.
@@ -38,8 +38,7 @@ impl Reply {
     }
 }
 
-/// The parts of an engine that a session needs.
-#[derive(Clone)]
+/// What a session needs of an engine and its models.
 pub struct Footing<'m> {
     /// The models, if they run in this process and take its memory.
     pub models: Option<&'m Models>,
@@ -49,18 +48,6 @@ pub struct Footing<'m> {
     pub context_limit: usize,
     /// The instructions of the engine's lanes.
     pub instructions: InstructionRack,
-}
-
-impl<'m> From<&LocalEngine<'m>> for Footing<'m> {
-    fn from(engine: &LocalEngine<'m>) -> Self {
-        let models = engine.models();
-        Self {
-            models: Some(models),
-            tokenizer: &models.tokenizer,
-            context_limit: models.context_limit(),
-            instructions: engine.instructions().clone(),
-        }
-    }
 }
 
 /// A scheme that runs on an engine, with the random generator of its draws.

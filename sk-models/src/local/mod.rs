@@ -290,19 +290,7 @@ pub struct LocalEngine<'m> {
     racks: Racks,
 }
 
-impl<'m> LocalEngine<'m> {
-    /// Returns the models that the engine runs on.
-    #[must_use]
-    pub fn models(&self) -> &'m Models {
-        self.models
-    }
-
-    /// Returns the instructions that the engine reads under.
-    #[must_use]
-    pub fn instructions(&self) -> &InstructionRack {
-        &self.racks.instructions
-    }
-
+impl LocalEngine<'_> {
     /// Returns the engine with the instructions of `rack`.
     #[must_use]
     pub fn with_instructions(mut self, rack: &InstructionRack) -> Self {
