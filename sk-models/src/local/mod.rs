@@ -165,32 +165,41 @@ impl Models {
         end_of_text.sort_unstable();
         end_of_text.dedup();
 
-        progress.stage("loading the backbone");
-        let scheduler = Scheduler::new();
-        let backbone = shared(checkpoint.decoder(&device, options.precision)?, &scheduler);
-        let drafter_checkpoint = drafter;
-        let drafter = match &drafter_checkpoint {
-            Some(drafter) => {
-                progress.stage("loading the drafter");
-                shared(drafter.decoder(&device, options.precision)?, &scheduler)
-            }
-            None => Arc::clone(&backbone),
+        let mut load = |checkpoint: &Checkpoint, role| {
+            progress.stage(&format!("loading the {role}"));
+            checkpoint.decoder(&device, options.precision)
         };
-        let heads = Vec::new();
-        Ok(Self {
+        let backbone = load(&checkpoint, "backbone")?;
+        let small = drafter.as_ref().map(|drafter| load(drafter, "drafter")).transpose()?;
+        let models = Self::joined((backbone, small), tokenizer, options.precision, (device_name, device));
+        Ok(Self { end_of_text, checkpoint: Some(checkpoint), drafter_checkpoint: drafter, ..models })
+    }
+
+    /// Returns models whose passes are joined, without files and heads. Without a drafter, the
+    /// backbone drafts.
+    fn joined(
+        (backbone, drafter): (Decoder, Option<Decoder>),
+        tokenizer: Tokenizer,
+        precision: Precision,
+        (device_name, device): (DeviceName, Device),
+    ) -> Self {
+        let scheduler = Scheduler::new();
+        let backbone = shared(backbone, &scheduler);
+        let drafter = drafter.map_or_else(|| Arc::clone(&backbone), |drafter| shared(drafter, &scheduler));
+        Self {
             backbone,
             drafter,
             scheduler,
             tokenizer,
-            end_of_text,
-            heads,
-            checkpoint: Some(checkpoint),
-            drafter_checkpoint,
+            end_of_text: Vec::new(),
+            heads: Vec::new(),
+            checkpoint: None,
+            drafter_checkpoint: None,
             others: Vec::new(),
-            precision: options.precision,
+            precision,
             device_name,
             device,
-        })
+        }
     }
 
     /// Loads heads for the backbone, each from its directory, by the names of their blades.

@@ -1,10 +1,9 @@
 //! Models of any shape with seeded random weights.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use super::{ModelError, Models, shared};
-use crate::decoder::{Decoder, Precision, Scheduler};
+use super::{ModelError, Models};
+use crate::decoder::{Decoder, Precision};
 use crate::device::{DeviceName, check_room, free_memory};
 use crate::hf::Progress;
 use crate::lora::LoraAdapter;
@@ -54,30 +53,13 @@ impl Models {
         let needed: u64 = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
         check_room(&device, needed, free_memory())
             .map_err(|shortage| ModelError::ShapeMemory { path: backbone.to_owned(), shortage })?;
-        progress.stage("filling the backbone");
-        let scheduler = Scheduler::new();
-        let backbone = shared(Decoder::random(&large, seed, &device, precision)?, &scheduler);
-        let drafter = match small {
-            Some((_, small)) => {
-                progress.stage("filling the drafter");
-                shared(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?, &scheduler)
-            }
-            None => Arc::clone(&backbone),
+        let mut fill = |config: &Qwen2Config, seed, role| {
+            progress.stage(&format!("filling the {role}"));
+            Decoder::random(config, seed, &device, precision)
         };
-        let models = Self {
-            backbone,
-            drafter,
-            scheduler,
-            tokenizer: Tokenizer::bytes(),
-            end_of_text: Vec::new(),
-            heads: Vec::new(),
-            checkpoint: None,
-            drafter_checkpoint: None,
-            others: Vec::new(),
-            precision,
-            device_name,
-            device,
-        };
+        let backbone = fill(&large, seed, "backbone")?;
+        let drafter = small.map(|(_, small)| fill(&small, seed.wrapping_add(DRAFTER), "drafter")).transpose()?;
+        let models = Self::joined((backbone, drafter), Tokenizer::bytes(), precision, (device_name, device));
         let adapters = (0..).zip(names).map(|(index, name)| (name, models.random_adapter(index, seed, ranks))).collect();
         Ok((models, adapters))
     }
