@@ -22,7 +22,7 @@ pub fn open<'m>(
 ) -> Result<Session<'m>, Error> {
     let (engine, footing) = host.engine(adapters, heads, &InstructionRack::default(), config.readers())?;
     let scheme = config.build(&*engine)?;
-    Ok(Session::new(footing, scheme, instructions(config), seed)?)
+    Ok(Session::new(footing, scheme, config.instructions(), seed)?)
 }
 
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator
@@ -33,7 +33,7 @@ pub fn open<'m>(
 pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
     let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers())?;
     let scheme = config.build(&*engine)?;
-    Ok(session.replace(scheme, instructions(config))?)
+    Ok(session.replace(scheme, config.instructions())?)
 }
 
 /// Answers a dialogue, whose tokens are `prompt`, until Ctrl-C. `on_step` receives each step and the
@@ -54,9 +54,4 @@ pub(crate) fn reply(
         on_step(step, text)?;
         Ok(interrupt::flow())
     })
-}
-
-/// Returns the instructions of a scheme, by lane name.
-pub(crate) fn instructions(config: &SchemeSpec) -> impl Iterator<Item = (String, String)> {
-    config.instructions().map(|(name, text)| (name, text.to_owned()))
 }

@@ -164,9 +164,8 @@ impl Work {
         let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers());
         let (engine, footing) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
         let scheme = self.config.build(&*engine)?;
-        let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
         let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
-        let mut session = Session::new(footing, scheme, instructions, seed)?;
+        let mut session = Session::new(footing, scheme, self.config.instructions(), seed)?;
         session.instruct(|text| match asked.instructions.iter().find(|(known, _)| known == text) {
             Some((_, instruction)) => Ok(instruction.clone()),
             None => service.instruction(asked, text).map_err(SessionError::from),

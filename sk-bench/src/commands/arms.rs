@@ -170,7 +170,7 @@ impl ArmsArgs {
         let mut session =
             session::open(&host, config, host.heads(), &Adapters::from_iter(adapters), self.generation.seed)?.with_arms(built);
         for arm in &*arms {
-            session.add_instructions(session::instructions(&arm.config))?;
+            session.add_instructions(arm.config.instructions())?;
         }
         drop(loading);
         let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;

@@ -308,7 +308,7 @@ impl Chat<'_> {
         self.config.blades.retain(|other| other.name != blade.name);
         self.config.blades.push(config);
         self.session.drop_instructions(&blade.name);
-        self.session.add_instructions(session::instructions(&self.config))?;
+        self.session.add_instructions(self.config.instructions())?;
         message::note(&weights_line(&spec));
         Ok(())
     }

@@ -66,10 +66,10 @@ impl<'m> Session<'m> {
     ///
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions).
-    pub fn new(
+    pub fn new<'i>(
         footing: Footing<'m>,
         scheme: Scheme,
-        instructions: impl IntoIterator<Item = (String, String)>,
+        instructions: impl IntoIterator<Item = (String, &'i str)>,
         seed: u64,
     ) -> Result<Self, SessionError> {
         let rng = ChaCha8Rng::seed_from_u64(seed);
@@ -83,7 +83,10 @@ impl<'m> Session<'m> {
     ///
     /// # Errors
     /// If an instruction is empty or cannot be tokenized, or a lane of its name has another.
-    pub fn add_instructions(&mut self, instructions: impl IntoIterator<Item = (String, String)>) -> Result<(), SessionError> {
+    pub fn add_instructions<'i>(
+        &mut self,
+        instructions: impl IntoIterator<Item = (String, &'i str)>,
+    ) -> Result<(), SessionError> {
         let (mut added, mut read): (Vec<(String, String)>, Vec<Instruction>) = Default::default();
         for (name, text) in instructions {
             if text.trim().is_empty() {
@@ -93,8 +96,8 @@ impl<'m> Session<'m> {
                 Some((_, known)) if *known == text => {}
                 Some(_) => return Err(SessionError::TwoInstructions { name }),
                 None => {
-                    read.push(Instruction::new(0, self.footing.tokenizer.encode(&text)?));
-                    added.push((name, text));
+                    read.push(Instruction::new(0, self.footing.tokenizer.encode(text)?));
+                    added.push((name, text.to_owned()));
                 }
             }
         }
@@ -160,10 +163,10 @@ impl<'m> Session<'m> {
     ///
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions). The session is then unchanged.
-    pub fn replace(
+    pub fn replace<'i>(
         &mut self,
         scheme: Scheme,
-        instructions: impl IntoIterator<Item = (String, String)>,
+        instructions: impl IntoIterator<Item = (String, &'i str)>,
     ) -> Result<(), SessionError> {
         let before = std::mem::take(&mut self.instructions);
         if let Err(error) = self.add_instructions(instructions) {
