@@ -88,22 +88,6 @@ const LEAST: usize = 16;
 /// is too inexact.
 const TAKEN: f64 = 0.9;
 
-impl LogitsRow<'_, '_> {
-    /// Sorts the first `count` blocks. The other thousands stay unsorted, since they are hardly
-    /// ever needed.
-    fn arrange(&mut self, count: usize) {
-        let largest = &self.outline.largest;
-        let before = |a: &u32, b: &u32| largest[*b as usize].total_cmp(&largest[*a as usize]).then(a.cmp(b));
-        let missing = count.min(self.order.len()).saturating_sub(self.ordered);
-        let rest = &mut self.order[self.ordered..];
-        if missing < rest.len() && missing > 0 {
-            rest.select_nth_unstable_by(missing, before);
-        }
-        rest[..missing].sort_unstable_by(before);
-        self.ordered += missing;
-    }
-}
-
 /// Logits on a device.
 struct Far<'a> {
     blocks: &'a Blocks,
@@ -120,8 +104,22 @@ struct LogitsRow<'a, 'b> {
     ordered: usize,
     /// The number of blocks that will probably decide the draw.
     wanted: usize,
-    /// The result; `None` if the blocks did not decide the draw.
-    settled: Option<Option<Drawn>>,
+}
+
+impl LogitsRow<'_, '_> {
+    /// Sorts the first `count` blocks. The other thousands stay unsorted, since they are hardly
+    /// ever needed.
+    fn arrange(&mut self, count: usize) {
+        let largest = &self.outline.largest;
+        let before = |a: &u32, b: &u32| largest[*b as usize].total_cmp(&largest[*a as usize]).then(a.cmp(b));
+        let missing = count.min(self.order.len()).saturating_sub(self.ordered);
+        let rest = &mut self.order[self.ordered..];
+        if missing < rest.len() && missing > 0 {
+            rest.select_nth_unstable_by(missing, before);
+        }
+        rest[..missing].sort_unstable_by(before);
+        self.ordered += missing;
+    }
 }
 
 impl Far<'_> {
@@ -140,7 +138,6 @@ impl Far<'_> {
             order: Vec::new(),
             ordered: 0,
             wanted: 0,
-            settled: None,
         };
         let mut rows: Vec<LogitsRow<'_, '_>> = draws.iter_mut().map(row).collect();
         for_each_mut(&mut rows, |_, row| self.plan(row));
@@ -157,15 +154,9 @@ impl Far<'_> {
         let values = self.blocks.look_into(&rows.iter().flat_map(places).collect::<Vec<_>>())?;
         for_each_mut(&mut rows, |index, row| {
             let looked_into = &values[index * count * BLOCK..][..count * BLOCK];
-            row.settled = if row.outline.is_broken() { Some(None) } else { self.settle(row, looked_into, &seen).map(Some) };
+            row.draw.drawn = if row.outline.is_broken() { None } else { self.settle(row, looked_into, &seen) };
         });
-        if rows.iter().any(|row| row.settled.is_none()) {
-            return Ok(false);
-        }
-        for row in rows {
-            row.draw.drawn = row.settled.flatten();
-        }
-        Ok(true)
+        Ok(rows.iter().all(|row| row.outline.is_broken() || row.draw.drawn.is_some()))
     }
 
     /// Chooses the blocks to copy.
