@@ -65,7 +65,7 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
         // The end-of-text token is shown as a mark, not as text.
         let ends = candidate.end == SpanEnd::EndOfText;
         let spoken = &candidate.tokens[..candidate.tokens.len() - usize::from(ends)];
-        let words = fit(visible(&span_text(tokenizer, spoken)).trim_start(), room - 2 * usize::from(ends));
+        let words = fit(visible(&span_text(tokenizer, spoken)).trim_start(), room.saturating_sub(2 * usize::from(ends)));
         let words = if ends { format!("{words} ■") } else { words };
         let line = format!("{} {probability:.2} {}{numbers}  {words}", if chosen { '→' } else { ' ' }, bar(probability));
         let line = if chosen && color { line.green().to_string() } else { line };
@@ -240,6 +240,9 @@ mod tests {
                 assert!(full.contains('←') && full.matches("0.400").count() == 1, "{full}");
             }
         }
+        // No room for the text: it is left out, and the mark of the end stays.
+        let narrow = brief(&step(1), &tokenizer, false, 20);
+        assert_eq!(narrow.lines().filter(|line| line.ends_with("… ■")).count(), 4, "{narrow}");
         let eight = brief(&step(8), &tokenizer, false, 80);
         assert!(!eight.contains("more blade"), "{eight}");
         assert!(brief(&step(10), &tokenizer, false, 80).contains("… and 2 more blades; --explain=full"));
