@@ -95,7 +95,7 @@ impl RopeParameters {
 
 /// `config.json` as read.
 #[derive(Deserialize)]
-struct RawConfig {
+struct ConfigJson {
     model_type: Option<String>,
     hidden_act: Option<String>,
     vocab_size: usize,
@@ -191,7 +191,7 @@ impl Qwen2Config {
     ///
     /// As [`from_file`](Self::from_file).
     pub fn from_json(path: &str, text: &str) -> Result<Self, ConfigError> {
-        let raw: RawConfig = json::parse(text).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
+        let raw: ConfigJson = json::parse(text).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
         let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
         if let Some(kind) = &raw.model_type
             && kind != "qwen2"
