@@ -302,11 +302,7 @@ impl Verifier {
             return Ok(readings);
         }
         self.pending = None;
-        let longest = candidates.iter().map(|c| c.tokens.len()).max().unwrap_or(0);
-        check_context(&self.model, ROLE, context, longest)?;
-        for candidate in candidates {
-            check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
-        }
+        let longest = self.check_candidates(context, candidates)?;
         let heads = AskedHeads::of(&self.racks.heads, policies, self.model.config().hidden_size)?;
         let mut lanes = self.lanes(policies)?;
         let predicting = lanes.len();
@@ -357,6 +353,14 @@ impl Verifier {
         Ok(readings)
     }
 
+    /// Checks that candidates of known tokens fit after `context`. Returns the length of the longest.
+    fn check_candidates(&self, context: &[TokenId], candidates: &Candidates) -> Result<usize, EngineError> {
+        let longest = candidates.iter().map(|candidate| candidate.tokens.len()).max().unwrap_or(0);
+        check_context(&self.model, ROLE, context, longest)?;
+        candidates.iter().try_for_each(|candidate| check_vocabulary(&self.model, ROLE, &candidate.tokens))?;
+        Ok(longest)
+    }
+
     /// Continues the reading of candidates whose first tokens were read last. Returns `None` if
     /// they were not read, or the engine does not support this.
     fn read_on(
@@ -375,11 +379,7 @@ impl Verifier {
             self.seated = Some(seated);
             return Ok(None);
         };
-        let longest = candidates.iter().map(|candidate| candidate.tokens.len()).max().unwrap_or(0);
-        check_context(&self.model, ROLE, context, longest)?;
-        for candidate in candidates {
-            check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
-        }
+        self.check_candidates(context, candidates)?;
         let rest = |candidate: &Candidate| candidate.tokens.len().saturating_sub(heads.width);
         let input = |candidate: &Candidate| match rest(candidate) {
             // A row takes part in the pass even if it has been read whole.
