@@ -26,16 +26,6 @@ pub use crate::args::Sources;
 pub(crate) use heads::check as check_heads;
 
 impl Sources {
-    /// Returns the options of local models, without adapters and heads.
-    fn options(&self) -> ModelOptions {
-        ModelOptions {
-            backbone: self.backbone.clone(),
-            drafter: self.drafter.clone(),
-            device: self.device,
-            precision: self.precision,
-        }
-    }
-
     /// Returns whether the backbone is behind servers.
     pub fn are_remote(&self) -> bool {
         self.backbone.as_deref().is_some_and(RemoteSources::is_address)
@@ -93,7 +83,11 @@ impl Sources {
                 }
                 Host::remote(remote)?
             }
-            None => Models::open(&self.options(), loading)?.into(),
+            None => {
+                let (backbone, drafter) = (self.backbone.clone(), self.drafter.clone());
+                let options = ModelOptions { backbone, drafter, device: self.device, precision: self.precision };
+                Models::open(&options, loading)?.into()
+            }
         })
     }
 

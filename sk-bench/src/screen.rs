@@ -51,13 +51,6 @@ impl Line {
         if io::stdout().is_terminal() { Self::Wrapped(Wrap::default()) } else { Self::Plain(false) }
     }
 
-    fn is_open(&self) -> bool {
-        match self {
-            Self::Wrapped(wrap) => wrap.is_open(),
-            Self::Plain(open) => *open,
-        }
-    }
-
     /// Writes more of the text.
     fn write(&mut self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
@@ -73,17 +66,14 @@ impl Line {
 
     /// Ends the line, if it is unfinished.
     fn end(&mut self) -> io::Result<()> {
-        if !self.is_open() {
-            return Ok(());
-        }
         let rest = match self {
-            Self::Wrapped(wrap) => wrap.finish(terminal::columns()),
-            Self::Plain(_) => String::new(),
+            Self::Wrapped(wrap) if wrap.is_open() => wrap.finish(terminal::columns()),
+            Self::Plain(true) => String::new(),
+            Self::Wrapped(_) | Self::Plain(false) => return Ok(()),
         };
-        let mut out = io::stdout().lock();
-        out.write_all(rest.as_bytes())?;
         *self = Self::new();
-        out.write_all(b"\n")?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "{rest}")?;
         out.flush()
     }
 }
