@@ -10,7 +10,7 @@ use sk_models::device::DeviceName;
 use sk_models::hf::{self, CheckpointError, Hub, ModelId};
 use sk_models::lora::Target;
 use sk_models::train::TrainError;
-use sk_models::train::data::{Source, read_rows};
+use sk_models::train::data::{DataOptions, Source, read_rows};
 use sk_models::train::dpo::{DpoOptions, train_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 
@@ -189,9 +189,11 @@ impl BladesArgs {
         let pairs: usize = files.iter().map(|file| Ok(read_rows(file)?.len())).sum::<Result<_, TrainError>>()?;
         Ok(DpoOptions {
             model: model.to_owned(),
-            sources: files.into_iter().map(|path| Source { path, weight: 1.0 }).collect(),
-            exclude: Vec::new(),
-            held_out: (HELD_OUT / pairs.max(1) as f64).min(LARGEST_SHARE),
+            data: DataOptions {
+                sources: files.into_iter().map(|path| Source { path, weight: 1.0 }).collect(),
+                exclude: Vec::new(),
+                held_out: (HELD_OUT / pairs.max(1) as f64).min(LARGEST_SHARE),
+            },
             tests: Vec::new(),
             output: folder.to_owned(),
             targets: Target::ALL.to_vec(),

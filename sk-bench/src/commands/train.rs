@@ -19,7 +19,7 @@ use sk_models::{
     lora::Target,
     train::{
         TrainError,
-        data::{HELD_OUT, Source, write_rows},
+        data::{DataOptions, HELD_OUT, Source, write_rows},
         dpo::{DpoOptions, train_dpo, unseen_pairs},
         grammar::Grammar,
         lm::{LmOptions, train_lm},
@@ -340,15 +340,13 @@ fn text(args: &TextArgs) -> Result<(), Error> {
 
 fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {
     let folder = args.output.clone();
-    let tokenizer = train_tokenizer(&TokenizerOptions {
-        sources: args.data,
-        exclude: args.exclude,
+    let encoder = train_tokenizer(&TokenizerOptions {
+        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         vocab_size: args.vocab_size,
         output: args.output,
-        held_out: args.held_out,
         max_length: args.max_length,
     })?;
-    output::print(format_args!("{} entries in {}", tokenizer.get_vocab_size(true), folder.display()))
+    output::print(format_args!("{} entries in {}", encoder.tokenizer().get_vocab_size(true), folder.display()))
 }
 
 fn lm(args: LmArgs) -> Result<(), Error> {
@@ -375,9 +373,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         tokenizer: args.tokenizer.or_else(|| args.init.clone()).unwrap_or_default(),
         keep_layers: args.layers.filter(|_| args.init.is_some()),
         initial: args.init,
-        sources: args.data,
-        exclude: args.exclude,
-        held_out: args.held_out,
+        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         output: args.output,
         steps: args.steps,
         batch: args.batch,
@@ -411,9 +407,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     };
     let options = DpoOptions {
         model,
-        sources: args.data,
-        exclude: args.exclude,
-        held_out: args.held_out,
+        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         tests: args.tests,
         output: args.output,
         targets: args.targets,
@@ -439,7 +433,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         save_every: args.save_every,
     };
     if let Some(path) = args.unseen {
-        spare(options.sources.iter().map(|source| &source.path).chain(&options.exclude), &path)?;
+        spare(options.data.sources.iter().map(|source| &source.path).chain(&options.data.exclude), &path)?;
         let pairs = unseen_pairs(&options)?;
         let count = pairs.len();
         write_rows(&path, pairs)?;

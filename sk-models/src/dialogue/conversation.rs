@@ -199,8 +199,7 @@ mod tests {
     use std::path::Path;
 
     use crate::text::ChatTemplate;
-    use crate::train::data::{Marks, encode_prompt};
-    use crate::train::tokenizer::load_tokenizer;
+    use crate::train::encoder::Encoder;
 
     use super::*;
 
@@ -229,15 +228,19 @@ mod tests {
     #[test]
     fn a_dialogue_reads_as_it_was_trained_however_its_answers_ended() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
-        let trained = load_tokenizer(Path::new(TOKENIZER)).unwrap();
-        let marks = Marks::of(&trained, Path::new(TOKENIZER)).unwrap();
+        let trained = Encoder::load(Path::new(TOKENIZER).parent().unwrap()).unwrap();
         let dialogue: String = TURNS.iter().map(|(q, a)| format!("\n\nHuman: {q}\n\nAssistant: {a}")).collect();
-        let expected = encode_prompt(&trained, marks, &format!("{dialogue}\n\nHuman: Bye.\n\nAssistant:")).unwrap();
-        assert_eq!(expected.iter().filter(|&&token| token == marks.end_of_turn).count(), TURNS.len());
+        let expected = trained.prompt(&format!("{dialogue}\n\nHuman: Bye.\n\nAssistant:")).unwrap();
+        assert_eq!(expected.iter().filter(|&&token| token == trained.end_of_turn).count(), TURNS.len());
 
         let blank = tokenizer.encode(" \n").unwrap();
-        let endings =
-            [vec![marks.end_of_turn], vec![marks.end_of_text], vec![], blank.clone(), [blank, vec![marks.end_of_turn]].concat()];
+        let endings = [
+            vec![trained.end_of_turn],
+            vec![trained.end_of_text],
+            vec![],
+            blank.clone(),
+            [blank, vec![trained.end_of_turn]].concat(),
+        ];
         for ending in &endings {
             assert_eq!(asked(&tokenizer, Framing::Hh { stop: true }, |_| ending.clone()), expected, "{ending:?}");
         }

@@ -125,8 +125,7 @@ fn turns(dialogue: &str) -> Vec<Message> {
 mod tests {
     use std::path::Path;
 
-    use crate::train::data::{Marks, encode_prompt};
-    use crate::train::tokenizer::load_tokenizer;
+    use crate::train::encoder::Encoder;
 
     use super::*;
 
@@ -137,10 +136,9 @@ mod tests {
     #[test]
     fn a_dialogue_reads_as_it_was_trained() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
-        let trained = load_tokenizer(Path::new(TOKENIZER)).unwrap();
-        let marks = Marks::of(&trained, Path::new(TOKENIZER)).unwrap();
+        let trained = Encoder::load(Path::new(TOKENIZER).parent().unwrap()).unwrap();
         let sound = tokens(&Framing::Hh { stop: true }, None, &tokenizer, DIALOGUE).unwrap();
-        assert_eq!(sound, encode_prompt(&trained, marks, DIALOGUE).unwrap());
+        assert_eq!(sound, trained.prompt(DIALOGUE).unwrap());
         let published = tokens(&Framing::Hh { stop: false }, None, &tokenizer, DIALOGUE).unwrap();
         assert_eq!(tokenizer.decode(&published).unwrap(), DIALOGUE);
         assert!(published != sound);

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor};
-use tokenizers::Tokenizer;
 
 use super::short_digest;
 use crate::{
@@ -11,20 +10,14 @@ use crate::{
     hf::Checkpoint,
     lora::Lanes,
     model::Qwen2,
-    train::{
-        TrainError,
-        data::{Marks, encode, encode_prompt},
-        loss::target_log_probs,
-        tokenizer::load_tokenizer,
-    },
+    train::{TrainError, encoder::Encoder, loss::target_log_probs},
 };
 
 /// A small language model with a tokenizer of its own.
 #[derive(Debug)]
 pub struct Ruler {
     model: Qwen2,
-    tokenizer: Tokenizer,
-    marks: Marks,
+    encoder: Encoder,
     digest: String,
 }
 
@@ -52,14 +45,12 @@ impl Ruler {
     ///
     /// If it cannot be read, or its tokenizer has no marks for the ends of turns.
     pub fn load(directory: &Path, device: &Device) -> Result<Self, TrainError> {
-        let path = directory.join("tokenizer.json");
-        let tokenizer = load_tokenizer(&path)?;
-        let marks = Marks::of(&tokenizer, &path)?;
+        let encoder = Encoder::load(directory)?;
         let model = Checkpoint::from_directory(directory)?.model(device)?;
         let weights = directory.join("model.safetensors");
         let digest =
             files::read(&weights).map(|bytes| short_digest(&bytes)).map_err(|source| TrainError::io(&weights, source))?;
-        Ok(Self { model, tokenizer, marks, digest })
+        Ok(Self { model, encoder, digest })
     }
 
     /// Returns the first digits of SHA-256 over the weights.
@@ -78,16 +69,16 @@ impl Ruler {
     /// If the tokenizer refuses the text.
     pub fn surprise(&self, prompt: &str, response: &str) -> Result<Option<Surprise>, TrainError> {
         let limit = self.model.config.max_position_embeddings;
-        let mut answer = encode(&self.tokenizer, response)?;
+        let mut answer = self.encoder.text(response)?;
         answer.truncate(limit / 2);
         if answer.is_empty() {
             return Ok(None);
         }
-        let mut ids = encode_prompt(&self.tokenizer, self.marks, prompt)?;
+        let mut ids = self.encoder.prompt(prompt)?;
         ids.drain(..(ids.len() + answer.len()).saturating_sub(limit));
         // Without a prompt, the text follows the end of a document.
         if ids.is_empty() {
-            ids.push(self.marks.end_of_text);
+            ids.push(self.encoder.end_of_text);
         }
         let first = ids.len() - 1;
         ids.extend(&answer);

@@ -32,11 +32,9 @@ use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
-use tokenizers::Tokenizer;
 
-use super::error::TrainError;
+use super::{encoder::Encoder, error::TrainError};
 use crate::files;
-use crate::text::encode_turns;
 pub use crate::text::{ASSISTANT, HUMAN};
 
 /// The token that ends an assistant turn.
@@ -87,6 +85,17 @@ impl FromStr for Source {
         }
         Ok(Self { path: PathBuf::from(path), weight })
     }
+}
+
+/// The data of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataOptions {
+    /// The files.
+    pub sources: Vec<Source>,
+    /// Files whose questions are excluded.
+    pub exclude: Vec<PathBuf>,
+    /// Share of the documents held out, or of the prompts of pairs.
+    pub held_out: f64,
 }
 
 /// A row of a data file.
@@ -328,6 +337,11 @@ impl Excluded {
         self.questions.extend(turns.filter(|(at, turn)| *at == 0 || turn.len() > Self::INCIDENTAL).map(|(_, turn)| turn));
     }
 
+    /// Reads the rows of a file that ask none of the questions.
+    pub(super) fn rows(&self, path: &Path) -> Result<impl Iterator<Item = Row>, TrainError> {
+        Ok(read_rows(path)?.into_iter().filter(|row| !self.contains(row)))
+    }
+
     /// Returns whether a row asks one of the questions.
     #[must_use]
     pub fn contains(&self, row: &Row) -> bool {
@@ -361,77 +375,6 @@ fn read_questions(path: &Path) -> Result<Vec<String>, TrainError> {
         .collect()
 }
 
-/// The ids of the two tokens that the framing needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marks {
-    /// Ends an assistant turn.
-    pub end_of_turn: u32,
-    /// Ends a document.
-    pub end_of_text: u32,
-}
-
-impl Marks {
-    /// Looks up the two tokens.
-    ///
-    /// # Errors
-    ///
-    /// If the tokenizer lacks one of them.
-    pub fn of(tokenizer: &Tokenizer, path: &Path) -> Result<Self, TrainError> {
-        let find = |token: &str| {
-            tokenizer.token_to_id(token).ok_or_else(|| TrainError::Tokenizer {
-                path: path.display().to_string(),
-                reason: format!("has no token {token}, which marks the end of a turn or text"),
-            })
-        };
-        Ok(Self { end_of_turn: find(END_OF_TURN)?, end_of_text: find(END_OF_TEXT)? })
-    }
-}
-
-/// Encodes ordinary text, never as special tokens.
-///
-/// # Errors
-///
-/// If the tokenizer refuses the text.
-pub fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, TrainError> {
-    let encoding = tokenizer
-        .encode_fast(text, false)
-        .map_err(|error| TrainError::Tokenizer { path: "tokenizer.json".into(), reason: error.to_string() })?;
-    Ok(encoding.get_ids().to_vec())
-}
-
-/// Encodes a document with its end-of-turn and end-of-text tokens.
-///
-/// # Errors
-///
-/// If the tokenizer refuses the text.
-pub fn encode_document(tokenizer: &Tokenizer, marks: Marks, text: &str) -> Result<Vec<u32>, TrainError> {
-    let mut ids = Vec::with_capacity(text.len() / 3);
-    let mut rest = text;
-    // An assistant turn ends where the next human turn begins, or with the document.
-    while let Some(start) = rest.find(ASSISTANT) {
-        let answer = start + ASSISTANT.len();
-        let end = rest[answer..].find(HUMAN).map_or(rest.len(), |at| answer + at);
-        ids.extend(encode(tokenizer, rest[..end].trim_end())?);
-        ids.push(marks.end_of_turn);
-        rest = &rest[end..];
-    }
-    if !rest.trim().is_empty() {
-        ids.extend(encode(tokenizer, rest.trim_end())?);
-    }
-    ids.push(marks.end_of_text);
-    Ok(ids)
-}
-
-/// Encodes a framed prompt, which ends with `Assistant:`; earlier assistant turns get their
-/// end-of-turn token.
-///
-/// # Errors
-///
-/// If the tokenizer refuses the text.
-pub fn encode_prompt(tokenizer: &Tokenizer, marks: Marks, prompt: &str) -> Result<Vec<u32>, TrainError> {
-    encode_turns(prompt, marks.end_of_turn, |text| encode(tokenizer, text))
-}
-
 /// Encoded documents with their weights, split into training and held-out ones.
 #[derive(Debug, Clone, Default)]
 pub struct Corpus {
@@ -440,23 +383,18 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads, splits and encodes the given sources without the excluded rows.
+    /// Reads, splits and encodes the rows that are not excluded.
     ///
     /// # Errors
     ///
     /// If a file cannot be read or encoded, or no row is left for training.
-    pub fn load(
-        sources: &[Source],
-        excluded: &Excluded,
-        tokenizer: &Tokenizer,
-        marks: Marks,
-        held_out: f64,
-    ) -> Result<Self, TrainError> {
+    pub fn load(data: &DataOptions, encoder: &Encoder) -> Result<Self, TrainError> {
         let mut corpus = Self::default();
-        for source in sources {
-            for row in read_rows(&source.path)?.into_iter().filter(|row| !excluded.contains(row)) {
-                let ids = encode_document(tokenizer, marks, &row.document())?;
-                if row.is_held_out(held_out) {
+        let excluded = Excluded::load(&data.exclude)?;
+        for source in &data.sources {
+            for row in excluded.rows(&source.path)? {
+                let ids = encoder.document(&row.document())?;
+                if row.is_held_out(data.held_out) {
                     corpus.held_out.push(ids);
                 } else {
                     corpus.train.push((ids, source.weight));

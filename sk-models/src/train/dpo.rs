@@ -17,17 +17,17 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    data::{Excluded, Marks, Row, Source},
+    data::{DataOptions, Excluded, Row},
+    encoder::Encoder,
     error::TrainError,
     footprint::{Footprint, Pass},
     loss::{sum_by_sequence, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings, Rule},
-    pairs::{Loaded, Pair, PairFiles, Side},
+    pairs::{Pair, Side, SplitPairs, read_pairs},
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
     schedule::Cosine,
     state::{Output, check_step, load_checkpoint, load_parameters, save_checkpoint},
-    tokenizer::load_tokenizer,
 };
 use crate::{
     config::Qwen2Config,
@@ -46,11 +46,7 @@ pub struct DpoOptions {
     /// Directory of the backbone.
     pub model: PathBuf,
     /// Preference pairs.
-    pub sources: Vec<Source>,
-    /// Files whose questions are excluded from the pairs.
-    pub exclude: Vec<PathBuf>,
-    /// Share of the prompts held out.
-    pub held_out: f64,
+    pub data: DataOptions,
     /// More files of pairs to measure the finished adapter on; nothing of them is trained on or
     /// left out.
     pub tests: Vec<PathBuf>,
@@ -243,9 +239,7 @@ impl DpoOptions {
         let Self {
             // Covered by the backbone's digest.
             model: _,
-            sources,
-            exclude,
-            held_out,
+            data,
             output: _,
             targets,
             rank,
@@ -282,8 +276,7 @@ impl DpoOptions {
             .value("weight-decay", weight_decay)
             .value("clip", clip)
             .value("seed", seed)
-            .value("held-out", held_out)
-            .data(sources, exclude)?
+            .data(data)?
             .model("model", Some(backbone))?;
         // Checkpoints from before these options resume.
         if *precision != Precision::default() {
@@ -315,22 +308,18 @@ pub fn train_dpo(
     check(options)?;
     let path = options.output.join(CHECKPOINT);
     let _output = Output::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
-    let tokenizer_path = options.model.join("tokenizer.json");
-    let tokenizer = load_tokenizer(&tokenizer_path)?;
-    let marks = Marks::of(&tokenizer, &tokenizer_path)?;
+    let encoder = Encoder::load(&options.model)?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();
     let mut tests = Vec::new();
     for path in &options.tests {
-        let pairs = PairFiles::encode(path, &Excluded::default(), options.length, &tokenizer, marks)?;
+        let pairs = read_pairs(path, &Excluded::default(), options.length, &encoder)?;
         if pairs.is_empty() {
             return Err(TrainError::NoData { reason: format!("{}: no pairs to measure on", path.display()) });
         }
         tests.push(pairs.into_iter().map(|(_, pair)| pair).collect::<Vec<Pair>>());
     }
-    let (mut train, mut held_out) =
-        PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length }
-            .load(&tokenizer, marks)?;
+    let (mut train, mut held_out) = SplitPairs::load(&options.data, options.length, &encoder)?.without_rows();
     let mut order = Order::new(options.seed, &train);
     let memory = options.footprint(&config, &train, &mut order).bytes();
     let free = free_memory().filter(|_| is_processor(device));
@@ -350,7 +339,7 @@ pub fn train_dpo(
         clip: options.clip,
         ..OptimizerSettings::default()
     });
-    let recipe = options.recipe(&checkpoint, &tokenizer_path)?;
+    let recipe = options.recipe(&checkpoint, &encoder.path)?;
     let mut step = 0;
     if let Some(found) = load_checkpoint::<DpoProgress>(&path)? {
         let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
@@ -449,12 +438,8 @@ pub fn train_dpo(
 /// If the tokenizer of the backbone or the pairs are unusable.
 pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
     check(options)?;
-    let tokenizer_path = options.model.join("tokenizer.json");
-    let tokenizer = load_tokenizer(&tokenizer_path)?;
-    let marks = Marks::of(&tokenizer, &tokenizer_path)?;
-    let Loaded { train, held_out } =
-        PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length }
-            .load_rows(&tokenizer, marks)?;
+    let encoder = Encoder::load(&options.model)?;
+    let SplitPairs { train, held_out } = SplitPairs::load(&options.data, options.length, &encoder)?;
     let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
     let mut order = Order::new(options.seed, &pairs);
     let seen: BTreeSet<usize> = (0..options.steps).flat_map(|step| order.step(step, options.pairs())).collect();
@@ -486,7 +471,7 @@ fn check(options: &DpoOptions) -> Result<(), TrainError> {
     TrainError::check_positive("beta", beta)?;
     TrainError::check("label-smoothing", smoothing, (0.0..0.5).contains(&smoothing), "must lie between 0 and one half")?;
     TrainError::check_positive("rate", options.rate)?;
-    TrainError::check_split("held-out", options.held_out)?;
+    TrainError::check_split("held-out", options.data.held_out)?;
     TrainError::check_positive("alpha", options.alpha)?;
     TrainError::check_number("floor", options.floor, true)?;
     TrainError::check_number("weight-decay", options.weight_decay, false)?;

@@ -16,14 +16,14 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    data::{Marks, Source},
+    data::DataOptions,
+    encoder::Encoder,
     error::TrainError,
     lbfgs::Iterate,
     logistic::{Logistic, sigmoid, softplus},
-    pairs::{Pair, PairFiles, Side},
+    pairs::{Pair, Side, SplitPairs},
     preference::wilson,
     state::Output,
-    tokenizer::load_tokenizer,
 };
 use crate::{
     head::{Head, HeadKind},
@@ -48,11 +48,7 @@ pub struct HeadOptions {
     pub model: PathBuf,
     /// Preference pairs. For a discriminator, the chosen side has the attribute and the rejected
     /// side does not.
-    pub sources: Vec<Source>,
-    /// Files whose questions are left out of the pairs.
-    pub exclude: Vec<PathBuf>,
-    /// Share of the prompts held out.
-    pub held_out: f64,
+    pub data: DataOptions,
     /// Directory for the head.
     pub output: PathBuf,
     /// Longest prompt and completion together, in tokens; prompts lose their beginning.
@@ -184,13 +180,9 @@ impl fmt::Display for HeadReport {
 pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut(HeadEvent)) -> Result<HeadReport, TrainError> {
     check(options)?;
     let _output = Output::claim(&options.output, None, &[HEAD_WEIGHTS])?;
-    let tokenizer_path = options.model.join("tokenizer.json");
-    let tokenizer = load_tokenizer(&tokenizer_path)?;
-    let marks = Marks::of(&tokenizer, &tokenizer_path)?;
+    let encoder = Encoder::load(&options.model)?;
     let backbone = Checkpoint::from_directory(&options.model)?.model(device)?;
-    let files =
-        PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length };
-    let (mut train, held_out) = files.load(&tokenizer, marks)?;
+    let (mut train, held_out) = SplitPairs::load(&options.data, options.length, &encoder)?.without_rows();
     let width = backbone.config.hidden_size;
     let all = train.len();
     train.shuffle(&mut ChaCha8Rng::seed_from_u64(options.seed));
@@ -261,7 +253,7 @@ fn check(options: &HeadOptions) -> Result<(), TrainError> {
     TrainError::check_counts(&[("batch", options.batch as u64), ("iterations", options.iterations as u64), ("pairs", pairs)])?;
     TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
     TrainError::check_number("l2", options.l2, false)?;
-    TrainError::check_split("held-out", options.held_out)
+    TrainError::check_split("held-out", options.data.held_out)
 }
 
 /// Returns both sides of each pair: side 2p is chosen, side 2p + 1 rejected.

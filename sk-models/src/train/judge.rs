@@ -8,7 +8,7 @@ use std::{
 use half::f16;
 
 use super::{
-    data::{Excluded, Row, Source, read_rows},
+    data::{DataOptions, Excluded, Row, Source},
     error::TrainError,
     lbfgs::{self, Iterate},
     logistic::{sigmoid, softplus},
@@ -28,13 +28,10 @@ pub struct JudgeOptions {
     /// The judged attribute, stored in `judge_config.json`.
     pub attribute: String,
     /// Preference pairs.
-    pub sources: Vec<Source>,
+    pub data: DataOptions,
     /// Files of pairs for measurement, besides the held-out pairs. They are not part of the fit.
+    /// Excluded questions are left out of them too.
     pub tests: Vec<PathBuf>,
-    /// Files whose questions are excluded from the pairs, also from those of `tests`.
-    pub exclude: Vec<PathBuf>,
-    /// Share of the prompts held out.
-    pub held_out: f64,
     /// Directory for the model.
     pub output: PathBuf,
     /// Words share 2^bits buckets.
@@ -110,19 +107,16 @@ pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -
     check(options)?;
     let _output = Output::claim(&options.output, None, &[WEIGHTS_FILE])?;
     let splitter = Splitter::new();
-    let excluded = Excluded::load(&options.exclude)?;
+    let excluded = Excluded::load(&options.data.exclude)?;
     let (mut train, mut held_out) = (Pairs::default(), Pairs::default());
-    for Source { path, weight } in &options.sources {
+    for Source { path, weight } in &options.data.sources {
         for row in pairs_of(path, &excluded)? {
-            let side = if row.is_held_out(options.held_out) { &mut held_out } else { &mut train };
+            let side = if row.is_held_out(options.data.held_out) { &mut held_out } else { &mut train };
             side.push(&row, *weight, &splitter, options.bits);
         }
     }
-    for (pairs, what) in [(&train, "to fit to"), (&held_out, "are held out")] {
-        if pairs.deltas.is_empty() {
-            return Err(TrainError::NoData { reason: format!("no pairs {what}: give more data or change --held-out") });
-        }
-    }
+    TrainError::check_pairs("to fit to", train.deltas.is_empty())?;
+    TrainError::check_pairs("are held out", held_out.deltas.is_empty())?;
     let buckets = 1 << options.bits;
     let mut theta = vec![0.0; buckets + MANNERS + 1];
     let function = |at: &[f64], gradient: &mut [f64]| train.loss(options.l2, at, gradient);
@@ -154,12 +148,12 @@ fn check(options: &JudgeOptions) -> Result<(), TrainError> {
     TrainError::check_counts(&[("iterations", options.iterations as u64)])?;
     TrainError::check("bits", options.bits, (1..=MOST_BITS).contains(&options.bits), "must lie between 1 and 24")?;
     TrainError::check_number("l2", options.l2, false)?;
-    TrainError::check_split("held-out", options.held_out)
+    TrainError::check_split("held-out", options.data.held_out)
 }
 
 /// Returns the rows of a file without excluded questions. All must be pairs.
 fn pairs_of(path: &Path, excluded: &Excluded) -> Result<Vec<Row>, TrainError> {
-    let rows: Vec<Row> = read_rows(path)?.into_iter().filter(|row| !excluded.contains(row)).collect();
+    let rows: Vec<Row> = excluded.rows(path)?.collect();
     if rows.iter().any(|row| !matches!(row, Row::Pair { .. })) {
         return Err(TrainError::not_pairs(path));
     }
@@ -270,6 +264,7 @@ impl Delta {
 mod tests {
     use std::fs;
 
+    use super::super::data::read_rows;
     use super::*;
 
     /// The words of the better sides of the synthetic pairs, and of the worse sides.
@@ -297,10 +292,12 @@ mod tests {
     fn options(folder: &Path) -> JudgeOptions {
         JudgeOptions {
             attribute: "kind".to_owned(),
-            sources: vec![Source { path: folder.join("pairs.jsonl"), weight: 1.0 }],
+            data: DataOptions {
+                sources: vec![Source { path: folder.join("pairs.jsonl"), weight: 1.0 }],
+                exclude: Vec::new(),
+                held_out: 0.3,
+            },
             tests: Vec::new(),
-            exclude: Vec::new(),
-            held_out: 0.3,
             output: folder.join("judge"),
             bits: 12,
             l2: 1e-3,
@@ -359,10 +356,12 @@ mod tests {
         fs::write(&file, "{\"text\": \"no pair\"}\n").unwrap();
         assert!(says(&good).contains("`chosen` and `rejected`"), "{}", says(&good));
         write_synthetic(&file, 40);
-        assert!(says(&JudgeOptions { exclude: vec![file.clone()], ..good.clone() }).contains("no pairs"));
+        let data = good.data.clone();
+        let excluding = DataOptions { exclude: vec![file.clone()], ..data.clone() };
+        assert!(says(&JudgeOptions { data: excluding, ..good.clone() }).contains("no pairs"));
         assert!(says(&JudgeOptions { bits: 25, ..good.clone() }).contains("`bits` is 25"));
         assert!(says(&JudgeOptions { l2: f64::NAN, ..good.clone() }).contains("`l2`"));
-        assert!(says(&JudgeOptions { held_out: 0.0, ..good.clone() }).contains("`held-out`"));
+        assert!(says(&JudgeOptions { data: DataOptions { held_out: 0.0, ..data }, ..good.clone() }).contains("`held-out`"));
         assert!(says(&JudgeOptions { iterations: 0, ..good }).contains("`iterations`"));
     }
 }

@@ -13,14 +13,14 @@ use burn::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    data::{Corpus, Cursor, Excluded, Marks, Source, Windows},
+    data::{Corpus, Cursor, DataOptions, Windows},
+    encoder::Encoder,
     error::TrainError,
     loss::{chunked_cross_entropy, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings},
     recipe::Recipe,
     schedule::Cosine,
     state::{Output, WeightType, check_step, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
-    tokenizer::load_tokenizer,
 };
 use crate::{
     config::Qwen2Config,
@@ -47,11 +47,7 @@ pub struct LmOptions {
     /// The directory with `tokenizer.json`.
     pub tokenizer: PathBuf,
     /// The text.
-    pub sources: Vec<Source>,
-    /// Files whose questions are excluded from the text.
-    pub exclude: Vec<PathBuf>,
-    /// Share of the documents held out.
-    pub held_out: f64,
+    pub data: DataOptions,
     /// The directory of the model and the checkpoint.
     pub output: PathBuf,
     /// Optimiser steps.
@@ -142,9 +138,7 @@ impl LmOptions {
             initial: _,
             keep_layers: _,
             tokenizer: _,
-            sources,
-            exclude,
-            held_out,
+            data,
             output: _,
             // A resumed run may run longer, and report and save at other steps.
             steps: _,
@@ -180,8 +174,7 @@ impl LmOptions {
             .value("weight-decay", weight_decay)
             .value("clip", clip)
             .value("seed", seed)
-            .value("held-out", held_out)
-            .data(sources, exclude)?
+            .data(data)?
             .file("tokenizer", tokenizer)?;
         recipe.model("init", initial)
     }
@@ -208,22 +201,21 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     check(options)?;
     let path = options.output.join(CHECKPOINT);
     let _output = Output::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
-    let tokenizer_path = options.tokenizer.join("tokenizer.json");
-    let tokenizer = load_tokenizer(&tokenizer_path)?;
-    let marks = Marks::of(&tokenizer, &tokenizer_path)?;
+    let encoder = Encoder::load(&options.tokenizer)?;
+    let tokens = encoder.tokenizer().get_vocab_size(true);
     let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
     let mut config = match &initial {
         Some(checkpoint) => checkpoint.config().clone(),
-        None => Qwen2Config { vocab_size: tokenizer.get_vocab_size(true), ..options.config.clone() },
+        None => Qwen2Config { vocab_size: tokens, ..options.config.clone() },
     };
-    if tokenizer.get_vocab_size(true) > config.vocab_size {
+    if tokens > config.vocab_size {
         return Err(TrainError::Tokenizer {
-            path: tokenizer_path.display().to_string(),
+            path: encoder.path.display().to_string(),
             reason: format!("has more tokens than the model to continue from, which has {}", config.vocab_size),
         });
     }
-    config.eos_token_ids = vec![marks.end_of_turn];
-    config.pad_token_id = Some(marks.end_of_text);
+    config.eos_token_ids = vec![encoder.end_of_turn];
+    config.pad_token_id = Some(encoder.end_of_text);
     let held = config.num_hidden_layers;
     if let Some(kept) = options.keep_layers {
         let value = format!("{kept} and the model to continue from has {held}");
@@ -235,8 +227,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let value = format!("{} and the model's longest context is {longest}", options.length);
     TrainError::check("length", value, options.length <= longest, "shorten the windows or raise --max-length")?;
 
-    let excluded = Excluded::load(&options.exclude)?;
-    let corpus = Corpus::load(&options.sources, &excluded, &tokenizer, marks, options.held_out)?;
+    let corpus = Corpus::load(&options.data, &encoder)?;
     let held_out = corpus.held_out_windows(options.length, options.evaluate_windows);
     if held_out.is_empty() {
         return Err(TrainError::NoData {
@@ -256,7 +247,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         None => Qwen2::init(&config, &device),
     };
     let mut optimizer = Optimizer::new(options.optimizer);
-    let recipe = options.recipe(&config, initial.as_ref(), &tokenizer_path)?;
+    let recipe = options.recipe(&config, initial.as_ref(), &encoder.path)?;
     let mut step = 0;
     let mut cursor = Cursor::default();
     if let Some(found) = load_checkpoint::<LmProgress>(&path)? {
@@ -329,7 +320,7 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
         ("evaluate-windows", options.evaluate_windows as u64),
     ])?;
     TrainError::check_positive("rate", options.rate)?;
-    TrainError::check_split("held-out", options.held_out)?;
+    TrainError::check_split("held-out", options.data.held_out)?;
     let OptimizerSettings { weight_decay, clip, .. } = options.optimizer;
     TrainError::check_number("floor", options.floor, true)?;
     TrainError::check_number("weight-decay", weight_decay, false)?;

@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod dpo;
+pub mod encoder;
 mod error;
 mod footprint;
 pub mod grammar;

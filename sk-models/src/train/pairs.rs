@@ -1,11 +1,10 @@
 //! Preference pairs as token ids.
 
-use std::path::{Path, PathBuf};
-
-use tokenizers::Tokenizer;
+use std::path::Path;
 
 use super::{
-    data::{Excluded, Marks, Row, Source, encode, encode_prompt, read_rows},
+    data::{DataOptions, Excluded, Row},
+    encoder::Encoder,
     error::TrainError,
 };
 
@@ -44,88 +43,66 @@ pub(super) struct Pair {
     pub(super) rejected: Side,
 }
 
-/// The files and settings of the pairs of a run.
-pub(super) struct PairFiles<'a> {
-    /// The files.
-    pub(super) sources: &'a [Source],
-    /// Files whose questions are left out.
-    pub(super) exclude: &'a [PathBuf],
-    /// Share of the prompts held out.
-    pub(super) held_out: f64,
-    /// Longest prompt and completion together, in tokens.
-    pub(super) length: usize,
+/// Reads the pairs of a file that are not excluded, each with its row, without those whose sides are
+/// equal up to `length` tokens.
+pub(super) fn read_pairs(
+    path: &Path,
+    excluded: &Excluded,
+    length: usize,
+    encoder: &Encoder,
+) -> Result<Vec<(Row, Pair)>, TrainError> {
+    let mut pairs = Vec::new();
+    for row in excluded.rows(path)? {
+        let Row::Pair { prompt, chosen, rejected } = &row else {
+            return Err(TrainError::not_pairs(path));
+        };
+        let prompt = encoder.prompt(prompt)?;
+        let side = |text: &str| -> Result<Side, TrainError> {
+            let mut completion = encoder.text(text)?;
+            completion.push(encoder.end_of_turn);
+            Ok(Side::new(&prompt, &completion, length))
+        };
+        let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
+        // Completions that differ only beyond the length limit carry no preference.
+        if pair.chosen != pair.rejected {
+            pairs.push((row, pair));
+        }
+    }
+    Ok(pairs)
 }
 
-impl PairFiles<'_> {
-    /// Returns the pairs of a file, each with its row, without those whose sides are equal up to
-    /// `length` tokens.
-    pub(super) fn encode(
-        path: &Path,
-        excluded: &Excluded,
-        length: usize,
-        tokenizer: &Tokenizer,
-        marks: Marks,
-    ) -> Result<Vec<(Row, Pair)>, TrainError> {
-        let mut pairs = Vec::new();
-        for row in read_rows(path)? {
-            if excluded.contains(&row) {
-                continue;
-            }
-            let Row::Pair { prompt, chosen, rejected } = &row else {
-                return Err(TrainError::not_pairs(path));
-            };
-            let prompt = encode_prompt(tokenizer, marks, prompt)?;
-            let side = |text: &str| -> Result<Side, TrainError> {
-                let mut completion = encode(tokenizer, text)?;
-                completion.push(marks.end_of_turn);
-                Ok(Side::new(&prompt, &completion, length))
-            };
-            let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
-            // Completions that differ only beyond the length limit carry no preference.
-            if pair.chosen != pair.rejected {
-                pairs.push((row, pair));
-            }
-        }
-        Ok(pairs)
-    }
+/// The pairs of a run, each with the row it was made from.
+#[derive(Default)]
+pub(super) struct SplitPairs {
+    /// The training pairs, in the order of the files.
+    pub(super) train: Vec<(Row, Pair)>,
+    /// The held-out pairs.
+    pub(super) held_out: Vec<(Row, Pair)>,
+}
 
-    /// Returns the encoded training and held-out pairs. Training pairs are repeated by the weight
-    /// of their source, rounded up.
-    pub(super) fn load(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
-        let loaded = self.load_rows(tokenizer, marks)?;
-        let pairs = |kept: Vec<(Row, Pair)>| kept.into_iter().map(|(_, pair)| pair).collect();
-        Ok((pairs(loaded.train), pairs(loaded.held_out)))
-    }
-
-    /// As [`load`](Self::load), each pair with the row it was made from.
-    pub(super) fn load_rows(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<Loaded, TrainError> {
-        let mut loaded = Loaded::default();
-        let excluded = Excluded::load(self.exclude)?;
-        for source in self.sources {
-            for (row, pair) in Self::encode(&source.path, &excluded, self.length, tokenizer, marks)? {
-                if row.is_held_out(self.held_out) {
+impl SplitPairs {
+    /// Reads and encodes the pairs of a run, of at most `length` tokens. Training pairs are repeated
+    /// by the weight of their source, rounded up.
+    pub(super) fn load(data: &DataOptions, length: usize, encoder: &Encoder) -> Result<Self, TrainError> {
+        let mut loaded = Self::default();
+        let excluded = Excluded::load(&data.exclude)?;
+        for source in &data.sources {
+            for (row, pair) in read_pairs(&source.path, &excluded, length, encoder)? {
+                if row.is_held_out(data.held_out) {
                     loaded.held_out.push((row, pair));
                 } else {
                     loaded.train.extend(std::iter::repeat_n((row, pair), source.weight.ceil() as usize));
                 }
             }
         }
-        let missing = |what: &str| TrainError::NoData { reason: format!("no pairs {what}: give more data or change --held-out") };
-        if loaded.train.is_empty() {
-            return Err(missing("to train on"));
-        }
-        if loaded.held_out.is_empty() {
-            return Err(missing("are held out"));
-        }
+        TrainError::check_pairs("to train on", loaded.train.is_empty())?;
+        TrainError::check_pairs("are held out", loaded.held_out.is_empty())?;
         Ok(loaded)
     }
-}
 
-/// Pairs and the rows they were made from.
-#[derive(Default)]
-pub(super) struct Loaded {
-    /// The training pairs, in the order of the files.
-    pub(super) train: Vec<(Row, Pair)>,
-    /// The held-out pairs.
-    pub(super) held_out: Vec<(Row, Pair)>,
+    /// Returns the training and the held-out pairs without their rows.
+    pub(super) fn without_rows(self) -> (Vec<Pair>, Vec<Pair>) {
+        let pairs = |pairs: Vec<(Row, Pair)>| pairs.into_iter().map(|(_, pair)| pair).collect();
+        (pairs(self.train), pairs(self.held_out))
+    }
 }

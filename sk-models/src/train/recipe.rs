@@ -1,15 +1,15 @@
 //! Everything that determines the result of a run, so that a checkpoint is resumed only by the same
 //! run.
 
-use std::{
-    fmt::Display,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Display, path::Path};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{data::Source, error::TrainError};
+use super::{
+    data::{DataOptions, Source},
+    error::TrainError,
+};
 use crate::{files, hf::Checkpoint};
 
 /// The number of hexadecimal digits that are kept of a digest.
@@ -32,10 +32,12 @@ impl Recipe {
     }
 
     /// Adds data files with their weights, and the files of excluded questions.
-    pub(super) fn data(mut self, sources: &[Source], exclude: &[PathBuf]) -> Result<Self, TrainError> {
+    pub(super) fn data(mut self, options: &DataOptions) -> Result<Self, TrainError> {
+        let DataOptions { sources, exclude, held_out } = options;
         let weighted = |source: &Source| Ok(format!("{}={}", file_digest(&source.path)?, source.weight));
         let data: Vec<String> = sources.iter().map(weighted).collect::<Result<_, TrainError>>()?;
         let exclude: Vec<String> = exclude.iter().map(|path| file_digest(path)).collect::<Result<_, _>>()?;
+        self = self.value("held-out", held_out);
         self.contents.extend([("data".to_owned(), data.join(",")), ("exclude".to_owned(), exclude.join(","))]);
         Ok(self)
     }

@@ -1,10 +1,10 @@
 //! Training of a byte-level BPE tokenizer in Qwen's style.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 use tokenizers::{
-    AddedToken, Tokenizer, TokenizerBuilder,
+    AddedToken, TokenizerBuilder,
     decoders::DecoderWrapper,
     models::bpe::{BPE, BpeTrainerBuilder},
     normalizers::{NFC, NormalizerWrapper},
@@ -19,7 +19,8 @@ use tokenizers::{
 };
 
 use super::{
-    data::{END_OF_TEXT, END_OF_TURN, Excluded, Source, read_rows},
+    data::{DataOptions, END_OF_TEXT, END_OF_TURN, Excluded},
+    encoder::Encoder,
     error::TrainError,
     state::Output,
 };
@@ -37,16 +38,12 @@ message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_pro
 /// The settings of a tokenizer.
 #[derive(Debug, Clone)]
 pub struct TokenizerOptions {
-    /// The text; weights are ignored.
-    pub sources: Vec<Source>,
-    /// Files whose questions are excluded from the text.
-    pub exclude: Vec<PathBuf>,
+    /// The text; weights are ignored. The same documents are held out as in language-model training.
+    pub data: DataOptions,
     /// The number of entries, including the three special tokens.
     pub vocab_size: usize,
     /// The directory to write `tokenizer.json` and `tokenizer_config.json` to.
     pub output: PathBuf,
-    /// Share of the documents left out, as in language-model training.
-    pub held_out: f64,
     /// Longest context, for `model_max_length`.
     pub max_length: usize,
 }
@@ -59,28 +56,25 @@ pub struct TokenizerOptions {
 ///
 /// If the data cannot be read, the vocabulary is smaller than the byte alphabet, or the files
 /// cannot be written.
-pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainError> {
+pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Encoder, TrainError> {
     /// 256 bytes and three special tokens.
     const SMALLEST: usize = 259;
-    let TokenizerOptions { vocab_size, held_out, max_length, .. } = *options;
+    let TokenizerOptions { ref data, vocab_size, max_length, .. } = *options;
     let smallest = "must be at least 259, for 256 bytes and three special tokens";
     TrainError::check("vocab-size", vocab_size, vocab_size >= SMALLEST, smallest)?;
-    TrainError::check_number("held-out", held_out, true)?;
-    TrainError::check("held-out", held_out, held_out < 1.0, "must leave something to train on")?;
+    TrainError::check_number("held-out", data.held_out, true)?;
+    TrainError::check("held-out", data.held_out, data.held_out < 1.0, "must leave something to train on")?;
     TrainError::check_counts(&[("max-length", max_length as u64)])?;
     let _output = Output::claim(&options.output, None, &["tokenizer.json"])?;
     let refuse = |error: tokenizers::Error| TrainError::Tokenizer {
         path: options.output.display().to_string(),
         reason: error.to_string(),
     };
-    let excluded = Excluded::load(&options.exclude)?;
+    let excluded = Excluded::load(&data.exclude)?;
     let mut documents = Vec::new();
-    for source in &options.sources {
-        for row in read_rows(&source.path)? {
-            if !row.is_held_out(held_out) && !excluded.contains(&row) {
-                documents.push(row.document());
-            }
-        }
+    for source in &data.sources {
+        let rows = excluded.rows(&source.path)?.filter(|row| !row.is_held_out(data.held_out));
+        documents.extend(rows.map(|row| row.document()));
     }
     if documents.is_empty() {
         return Err(TrainError::NoData { reason: "no documents to train on: give a --data file".into() });
@@ -123,20 +117,5 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
         "chat_template": CHAT_TEMPLATE,
     });
     write_json(&options.output.join("tokenizer_config.json"), &config)?;
-    load_tokenizer(&path)
-}
-
-/// Reads a `tokenizer.json`, on disk or inside the program, without truncation, padding and special
-/// tokens in text.
-///
-/// # Errors
-///
-/// If it cannot be read or parsed.
-pub fn load_tokenizer(path: &Path) -> Result<Tokenizer, TrainError> {
-    let refuse = |reason: String| TrainError::Tokenizer { path: path.display().to_string(), reason };
-    let bytes = files::read(path).map_err(|error| refuse(error.to_string()))?;
-    let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| refuse(error.to_string()))?;
-    tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
-    tokenizer.set_encode_special_tokens(true);
-    Ok(tokenizer)
+    Encoder::load(&options.output)
 }

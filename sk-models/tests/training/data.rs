@@ -4,9 +4,9 @@ use std::fs;
 
 use burn::tensor::Device;
 use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows};
-use sk_models::train::data::{Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode, encode_document, encode_prompt};
+use sk_models::train::data::{Cursor, DataOptions, END_OF_TEXT, END_OF_TURN, Source, Windows};
+use sk_models::train::encoder::Encoder;
 use sk_models::train::lm::{LmOptions, train_lm};
-use sk_models::train::tokenizer::load_tokenizer;
 
 use super::{Workspace, alone};
 
@@ -24,16 +24,16 @@ fn windows_do_not_exceed_the_longest_context() {
 #[test]
 fn text_to_train_on_is_read_whole_and_as_text() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tokenizer.json");
-    let mut tokenizer = load_tokenizer(&sk_models::assets::embedded().unwrap().backbone().join("tokenizer.json")).unwrap();
+    let mut tokenizer = Encoder::load(&sk_models::assets::embedded().unwrap().backbone()).unwrap().tokenizer().clone();
     let truncation = tokenizers::TruncationParams { max_length: 4, ..Default::default() };
     let padding = tokenizers::PaddingParams { strategy: tokenizers::PaddingStrategy::Fixed(64), ..Default::default() };
     tokenizer.with_truncation(Some(truncation)).unwrap().with_padding(Some(padding));
-    tokenizer.save(&path, false).unwrap();
-    let tokenizer = load_tokenizer(&path).unwrap();
+    tokenizer.save(folder.path().join("tokenizer.json"), false).unwrap();
+    let encoder = Encoder::load(folder.path()).unwrap();
+    let tokenizer = encoder.tokenizer();
     let special = [END_OF_TEXT, "<|im_start|>", END_OF_TURN].map(|token| tokenizer.token_to_id(token).unwrap());
     let text = "The token <|im_end|> ends a turn, <|endoftext|> a text, and this is neither.";
-    let ids = encode(&tokenizer, text).unwrap();
+    let ids = encoder.text(text).unwrap();
     assert!(ids.iter().all(|id| !special.contains(id)), "{ids:?}");
     assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
 }
@@ -41,8 +41,8 @@ fn text_to_train_on_is_read_whole_and_as_text() {
 #[test]
 fn the_tokenizer_gives_back_every_text() {
     let workspace = Workspace::new();
-    let path = workspace.root.path().join("tokenizer/tokenizer.json");
-    let tokenizer = load_tokenizer(&path).unwrap();
+    let encoder = Encoder::load(&workspace.root.path().join("tokenizer")).unwrap();
+    let tokenizer = encoder.tokenizer();
     for text in
         ["", " ", "\n\nHuman: How?\n\nAssistant: So.", "naïve café – 42 €", "日本語 🦀", "a\tb\r\n  c", "don't I'LL we've"]
     {
@@ -57,19 +57,17 @@ fn the_tokenizer_gives_back_every_text() {
 #[test]
 fn every_assistant_turn_and_every_document_is_closed() {
     let workspace = Workspace::new();
-    let path = workspace.root.path().join("tokenizer/tokenizer.json");
-    let tokenizer = load_tokenizer(&path).unwrap();
-    let marks = Marks::of(&tokenizer, &path).unwrap();
+    let encoder = Encoder::load(&workspace.root.path().join("tokenizer")).unwrap();
     let dialogue = "\n\nHuman: One?\n\nAssistant: Two.\n\nHuman: Three?\n\nAssistant: Four.";
-    let ids = encode_document(&tokenizer, marks, dialogue).unwrap();
+    let ids = encoder.document(dialogue).unwrap();
     assert_eq!(
-        tokenizer.decode(&ids, false).unwrap(),
+        encoder.tokenizer().decode(&ids, false).unwrap(),
         "\n\nHuman: One?\n\nAssistant: Two.<|im_end|>\n\nHuman: Three?\n\nAssistant: Four.<|im_end|><|endoftext|>"
     );
     let prompt = &dialogue[..dialogue.len() - " Four.".len()];
-    let ids = encode_prompt(&tokenizer, marks, prompt).unwrap();
+    let ids = encoder.prompt(prompt).unwrap();
     assert_eq!(
-        tokenizer.decode(&ids, false).unwrap(),
+        encoder.tokenizer().decode(&ids, false).unwrap(),
         "\n\nHuman: One?\n\nAssistant: Two.<|im_end|>\n\nHuman: Three?\n\nAssistant:"
     );
 }
@@ -151,11 +149,10 @@ fn a_table_without_questions_is_refused() {
 #[test]
 fn windows_resume_at_a_cursor() {
     let workspace = Workspace::new();
-    let path = workspace.root.path().join("tokenizer/tokenizer.json");
-    let tokenizer = load_tokenizer(&path).unwrap();
-    let marks = Marks::of(&tokenizer, &path).unwrap();
+    let encoder = Encoder::load(&workspace.root.path().join("tokenizer")).unwrap();
     let weighted = Source { path: workspace.texts.clone(), weight: 1.5 };
-    let corpus = Corpus::load(&[weighted], &Excluded::default(), &tokenizer, marks, 0.2).unwrap();
+    let data = DataOptions { sources: vec![weighted], exclude: Vec::new(), held_out: 0.2 };
+    let corpus = Corpus::load(&data, &encoder).unwrap();
     let mut windows = Windows::new(&corpus, 5, 40, Cursor::default()).unwrap();
     let seen: Vec<_> = (0..200).map(|_| (windows.cursor(), windows.next_window())).collect();
     assert!(seen.last().unwrap().0.epoch >= 2);

@@ -13,7 +13,7 @@ use sk_models::Qwen2Config;
 use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::lora::Target;
-use sk_models::train::data::{Source, frame};
+use sk_models::train::data::{DataOptions, Source, frame};
 use sk_models::train::dpo::DpoOptions;
 use sk_models::train::head::HeadOptions;
 use sk_models::train::lm::LmOptions;
@@ -54,8 +54,8 @@ fn write_data(directory: &Path) -> (PathBuf, PathBuf) {
     (pair_file, text_file)
 }
 
-fn source(path: &Path) -> Source {
-    Source { path: path.to_owned(), weight: 1.0 }
+fn data(path: &Path) -> DataOptions {
+    DataOptions { sources: vec![Source { path: path.to_owned(), weight: 1.0 }], exclude: Vec::new(), held_out: 0.2 }
 }
 
 /// A directory with training data and a tokenizer.
@@ -70,11 +70,9 @@ impl Workspace {
         let root = tempfile::tempdir().unwrap();
         let (pairs, texts) = write_data(root.path());
         train_tokenizer(&TokenizerOptions {
-            sources: vec![source(&texts)],
-            exclude: Vec::new(),
+            data: data(&texts),
             vocab_size: 320,
             output: root.path().join("tokenizer"),
-            held_out: 0.2,
             max_length: 64,
         })
         .unwrap();
@@ -102,9 +100,7 @@ impl Workspace {
             initial: None,
             keep_layers: None,
             tokenizer: self.root.path().join("tokenizer"),
-            sources: vec![source(&self.texts)],
-            exclude: Vec::new(),
-            held_out: 0.2,
+            data: data(&self.texts),
             output: self.root.path().join(output),
             steps: 8,
             batch: 2,
@@ -125,9 +121,7 @@ impl Workspace {
     fn dpo(&self, model: &str, output: &str) -> DpoOptions {
         DpoOptions {
             model: self.root.path().join(model),
-            sources: vec![source(&self.pairs)],
-            exclude: Vec::new(),
-            held_out: 0.2,
+            data: data(&self.pairs),
             tests: Vec::new(),
             output: self.root.path().join(output),
             targets: Target::ALL.to_vec(),
@@ -155,9 +149,7 @@ impl Workspace {
             kind,
             attribute: "kind".to_owned(),
             model: self.root.path().join(model),
-            sources: vec![source(&self.pairs)],
-            exclude: Vec::new(),
-            held_out: 0.2,
+            data: data(&self.pairs),
             output: self.root.path().join(output),
             length: 64,
             batch: 5,

@@ -261,9 +261,10 @@ fn a_head_trains_on_as_many_pairs_as_it_may() {
     let refused = pairs(&|options| options.memory = 127).unwrap_err();
     assert!(refused.contains("memory") && refused.contains("127 bytes"), "{refused}");
     let exclude = workspace.pairs.clone();
-    let refused = pairs(&|options| options.exclude = vec![exclude.clone()]).unwrap_err();
+    let refused = pairs(&|options| options.data.exclude = vec![exclude.clone()]).unwrap_err();
     assert!(refused.contains("no pairs to train on"), "{refused}");
-    for edit in [(|o| o.l2 = f64::NAN) as fn(&mut HeadOptions), |o| o.held_out = 1.0, |o| o.pairs = Some(0), |o| o.batch = 0] {
+    for edit in [(|o| o.l2 = f64::NAN) as fn(&mut HeadOptions), |o| o.data.held_out = 1.0, |o| o.pairs = Some(0), |o| o.batch = 0]
+    {
         assert!(pairs(&edit).is_err());
     }
 }

@@ -13,7 +13,7 @@ use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
 use sk_models::train::optimizer::Rule;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
-use super::{Workspace, alone, source};
+use super::{Workspace, alone, data};
 
 /// Stops a run after its first checkpoint by a panic, as a power failure would.
 fn interrupted(run: impl FnOnce(&mut dyn FnMut(bool))) {
@@ -95,10 +95,10 @@ fn a_language_model_run_does_not_resume_another() {
         (|o| o.floor = 0.2, "--floor 0.1, not 0.2"),
         (|o| o.optimizer.rule = Rule::Adamw, "--optimizer muon, not adamw"),
         (|o| o.optimizer.clip = 0.0, "--clip 1, not 0"),
-        (|o| o.held_out = 0.3, "--held-out 0.2, not 0.3"),
+        (|o| o.data.held_out = 0.3, "--held-out 0.2, not 0.3"),
         (|o| o.config.hidden_size = 24, "--hidden 16, not 24"),
-        (|o| o.sources[0].weight = 2.0, "another --data"),
-        (|o| o.exclude = vec![o.sources[0].path.with_file_name("other.jsonl")], "another --exclude"),
+        (|o| o.data.sources[0].weight = 2.0, "another --data"),
+        (|o| o.data.exclude = vec![o.data.sources[0].path.with_file_name("other.jsonl")], "another --exclude"),
     ];
     fs::write(workspace.root.path().join("other.jsonl"), "{\"text\": \"nothing of the kind\"}\n").unwrap();
     for (change, part) in changes {
@@ -247,11 +247,9 @@ fn what_a_run_ended_with_is_not_overwritten() {
     assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("head/head.safetensors"), "{error}");
     // The folder holds a model with another tokenizer.
     let tokenizer = TokenizerOptions {
-        sources: vec![source(&workspace.texts)],
-        exclude: Vec::new(),
+        data: data(&workspace.texts),
         vocab_size: 300,
         output: workspace.root.path().join("model"),
-        held_out: 0.2,
         max_length: 64,
     };
     let error = train_tokenizer(&tokenizer).unwrap_err();

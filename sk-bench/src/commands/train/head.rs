@@ -5,7 +5,7 @@ use sk_models::{
     device::DeviceName,
     head::HeadKind,
     train::{
-        data::{HELD_OUT, Source},
+        data::{DataOptions, HELD_OUT, Source},
         head::{HeadOptions, train_head},
     },
 };
@@ -69,9 +69,7 @@ pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
         kind,
         attribute: attribute(args.attribute, &args.output),
         model: args.model,
-        sources: args.data,
-        exclude: args.exclude,
-        held_out: args.held_out,
+        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         output: args.output,
         length: args.length,
         batch: args.batch,

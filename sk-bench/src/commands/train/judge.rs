@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sk_models::train::{
-    data::Source,
+    data::{DataOptions, Source},
     judge::{JudgeOptions, train_judge},
 };
 
@@ -47,10 +47,8 @@ pub struct JudgeModelArgs {
 pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
     let options = JudgeOptions {
         attribute: attribute(args.attribute, &args.output),
-        sources: args.data,
+        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         tests: args.tests,
-        exclude: args.exclude,
-        held_out: args.held_out,
         output: args.output,
         bits: args.bits,
         l2: args.l2,
