@@ -14,7 +14,6 @@ use burn::{
 };
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
 use super::{
     data::{DataOptions, Excluded, Row},
@@ -27,7 +26,7 @@ use super::{
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
     schedule::Cosine,
-    state::{Output, check_step, load_checkpoint, load_parameters, save_checkpoint},
+    state::{Output, RunProgress, resume, save_checkpoint},
 };
 use crate::{
     config::Qwen2Config,
@@ -197,12 +196,6 @@ impl Matrices {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct DpoProgress {
-    step: u64,
-    recipe: Recipe,
-}
-
 impl DpoOptions {
     /// Returns the pairs of a step.
     fn pairs(&self) -> usize {
@@ -331,7 +324,7 @@ pub fn train_dpo(
     // Frozen: on the graph's device, outside its gradients.
     let backbone = plain.clone().to_device(&graph).no_grad();
     graph.seed(options.seed);
-    let mut matrices = Matrices::init(&config, &options.targets, options.rank, &graph);
+    let matrices = Matrices::init(&config, &options.targets, options.rank, &graph);
     let mut optimizer = Optimizer::new(OptimizerSettings {
         rule: Rule::Adamw,
         beta2: 0.99,
@@ -340,15 +333,8 @@ pub fn train_dpo(
         ..OptimizerSettings::default()
     });
     let recipe = options.recipe(&checkpoint, &encoder.path)?;
-    let mut step = 0;
-    if let Some(found) = load_checkpoint::<DpoProgress>(&path)? {
-        let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
-        recipe.check(&found.progress.recipe, &path)?;
-        check_step(found.progress.step, options.steps, &path)?;
-        matrices = load_parameters(matrices, found.parameters).map_err(refuse)?;
-        step = found.progress.step;
-        optimizer.restore(&matrices, found.optimizer, device).map_err(refuse)?;
-    }
+    let (mut matrices, found) = resume(&path, &recipe, options.steps, matrices, &mut optimizer, device)?;
+    let mut step = found.map_or(0, |found| found.step);
     report(DpoEvent::Started {
         parameters: matrices.num_params(),
         pairs: train.len(),
@@ -411,7 +397,7 @@ pub fn train_dpo(
             report(DpoEvent::HeldOut { step, report: measured });
         }
         if step % options.save_every == 0 || step == options.steps {
-            save_checkpoint(&path, &matrices, optimizer.state(), &DpoProgress { step, recipe: recipe.clone() })?;
+            save_checkpoint(&path, &matrices, &optimizer, &RunProgress { step, cursor: None, recipe: recipe.clone() })?;
             report(DpoEvent::Saved { step });
         }
     }
@@ -563,7 +549,7 @@ fn margins(model: &Qwen2, lanes: Lanes<'_>, pairs: &[&Pair], loss: &PreferenceLo
         halves(Tensor::from_data(TensorData::new(values, [2 * count]), device))
     };
     let policy = halves(completion_log_probs(model, lanes, &sides, device));
-    loss.margins(policy, floats(&Side::reference), floats(&|side| side.completion as f32))
+    loss.margins(policy, floats(&|side| side.reference), floats(&|side| side.completion as f32))
 }
 
 /// Fills in `log ρ` of both sides under the backbone.
@@ -573,8 +559,7 @@ fn set_reference(backbone: &Qwen2, pairs: &mut [Pair]) {
     let values = completion_log_probs(backbone, Lanes::backbone(), &sides, &device).into_data();
     let values: Vec<f32> = values.iter::<f32>().collect();
     for (pair, value) in pairs.iter_mut().zip(values.chunks_exact(2)) {
-        pair.chosen.reference = value[0].to_bits();
-        pair.rejected.reference = value[1].to_bits();
+        (pair.chosen.reference, pair.rejected.reference) = (value[0], value[1]);
     }
 }
 

@@ -10,17 +10,16 @@ use burn::{
     optim::{GradientsAccumulator, GradientsParams},
     tensor::{Device, Int, Tensor, TensorData},
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
-    data::{Corpus, Cursor, DataOptions, Windows},
+    data::{Corpus, DataOptions, Windows},
     encoder::Encoder,
     error::TrainError,
     loss::{chunked_cross_entropy, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings},
     recipe::Recipe,
     schedule::Cosine,
-    state::{Output, WeightType, check_step, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
+    state::{Output, RunProgress, WeightType, resume, save_checkpoint, save_pretrained},
 };
 use crate::{
     config::Qwen2Config,
@@ -120,13 +119,6 @@ pub enum LmEvent {
         /// Steps done.
         step: u64,
     },
-}
-
-#[derive(Serialize, Deserialize)]
-struct LmProgress {
-    step: u64,
-    cursor: Cursor,
-    recipe: Recipe,
 }
 
 impl LmOptions {
@@ -234,31 +226,22 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
             reason: "the held-out documents do not fill one window: raise --held-out or give more data".into(),
         });
     }
-    let device = device.clone().autodiff();
-    device.seed(options.seed);
-    let mut model = match &initial {
+    let graph = device.clone().autodiff();
+    graph.seed(options.seed);
+    let model = match &initial {
         Some(checkpoint) => {
-            let mut model = checkpoint.model(&device)?;
+            let mut model = checkpoint.model(&graph)?;
             let kept: Vec<usize> = spread(config.num_hidden_layers, held).collect();
             let layers = model.layers.into_iter().enumerate().filter(|(index, _)| kept.contains(index));
             model.layers = layers.map(|(_, layer)| layer).collect();
             Qwen2 { config: config.clone(), ..model }
         }
-        None => Qwen2::init(&config, &device),
+        None => Qwen2::init(&config, &graph),
     };
     let mut optimizer = Optimizer::new(options.optimizer);
     let recipe = options.recipe(&config, initial.as_ref(), &encoder.path)?;
-    let mut step = 0;
-    let mut cursor = Cursor::default();
-    if let Some(found) = load_checkpoint::<LmProgress>(&path)? {
-        let progress = found.progress;
-        let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
-        recipe.check(&progress.recipe, &path)?;
-        check_step(progress.step, options.steps, &path)?;
-        model = load_parameters(model, found.parameters).map_err(refuse)?;
-        optimizer.restore(&model, found.optimizer, &device.clone().inner()).map_err(refuse)?;
-        (step, cursor) = (progress.step, progress.cursor);
-    }
+    let (mut model, found) = resume(&path, &recipe, options.steps, model, &mut optimizer, device)?;
+    let (mut step, cursor) = found.map_or_else(Default::default, |found| (found.step, found.cursor.unwrap_or_default()));
     let mut windows = Windows::new(&corpus, options.seed, options.length, cursor)?;
     let schedule = Cosine { peak: options.rate, warmup: options.warmup, steps: options.steps, floor: options.floor };
     report(LmEvent::Started {
@@ -275,7 +258,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         let mut sum = 0.0;
         for _ in 0..options.accumulate {
             let batch: Vec<Vec<u32>> = (0..options.batch).map(|_| windows.next_window()).collect();
-            let (inputs, targets) = split(&batch, &device);
+            let (inputs, targets) = split(&batch, &graph);
             let hidden = model.forward(inputs, Lanes::backbone());
             let head = head(&model);
             let loss = chunked_cross_entropy(hidden, head, targets.inner(), 1.0 / tokens as f64);
@@ -295,8 +278,8 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
             report(LmEvent::HeldOut { step, loss: held_out_loss(&model.valid(), &held_out, options.batch) });
         }
         if step % options.save_every == 0 || step == options.steps {
-            let progress = LmProgress { step, cursor: windows.cursor(), recipe: recipe.clone() };
-            save_checkpoint(&path, &model, optimizer.state(), &progress)?;
+            let progress = RunProgress { step, cursor: Some(windows.cursor()), recipe: recipe.clone() };
+            save_checkpoint(&path, &model, &optimizer, &progress)?;
             report(LmEvent::Saved { step });
         }
     }

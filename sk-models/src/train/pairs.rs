@@ -9,15 +9,14 @@ use super::{
 };
 
 /// An encoded completion after its prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Side {
     /// Prompt and completion.
     pub(super) ids: Vec<u32>,
     /// Tokens of the completion, its end-of-turn token included.
     pub(super) completion: usize,
-    /// Bits of `log ρ` of the completion under the backbone, if measured. Bits keep sides
-    /// comparable.
-    pub(super) reference: u32,
+    /// `log ρ` of the completion under the backbone, once it is measured.
+    pub(super) reference: f32,
 }
 
 impl Side {
@@ -28,16 +27,12 @@ impl Side {
         let room = length - kept;
         let prompt = &prompt[prompt.len().saturating_sub(room)..];
         let ids = prompt.iter().chain(&completion[..kept]).copied().collect();
-        Self { ids, completion: kept, reference: 0 }
-    }
-
-    pub(super) fn reference(&self) -> f32 {
-        f32::from_bits(self.reference)
+        Self { ids, completion: kept, reference: 0.0 }
     }
 }
 
 /// Two completions of one prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pair {
     pub(super) chosen: Side,
     pub(super) rejected: Side,

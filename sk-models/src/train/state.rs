@@ -8,14 +8,13 @@ use std::{
 
 use burn::{
     module::{Module, ModuleMapper, ModuleVisitor, Param},
-    tensor::{Tensor, TensorData},
+    tensor::{Device, Tensor, TensorData},
 };
-use half::f16;
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use serde::{Serialize, de::DeserializeOwned};
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::error::TrainError;
+use super::{data::Cursor, error::TrainError, optimizer::Optimizer, recipe::Recipe};
 use crate::{
     files,
     hf::{SINGLE_FILE, TensorBytes, pytorch, write_json, write_tensors},
@@ -23,11 +22,9 @@ use crate::{
 };
 
 /// The type of the numbers in a weight file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightType {
     /// Half precision.
-    #[default]
     F16,
     /// Single precision.
     F32,
@@ -51,17 +48,8 @@ impl WeightType {
     }
 }
 
-/// Returns the values of a stored tensor as f32.
-fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    match view.dtype() {
-        Dtype::F32 => Some(view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
-        Dtype::F16 => Some(view.data().chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()),
-        _ => None,
-    }
-}
-
 /// Returns every float parameter of a module by its path, in f32.
-pub(crate) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
+pub(super) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
     #[derive(Default)]
     struct Collect {
         path: Vec<String>,
@@ -87,7 +75,7 @@ pub(crate) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, Tensor
 
 /// Replaces every float parameter of a module. The error names the first that is missing or of
 /// another shape.
-pub(crate) fn load_parameters<M: Module>(module: M, values: BTreeMap<String, TensorData>) -> Result<M, String> {
+fn load_parameters<M: Module>(module: M, values: BTreeMap<String, TensorData>) -> Result<M, String> {
     struct Replace {
         path: Vec<String>,
         values: BTreeMap<String, TensorData>,
@@ -134,15 +122,15 @@ const OPTIMIZER: &str = "optimizer.";
 
 /// Writes parameters, optimizer state and progress to one file in f32, so that a run resumes
 /// exactly.
-pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
+pub(super) fn save_checkpoint(
     path: &Path,
-    module: &M,
-    optimizer: Vec<(String, TensorData)>,
-    progress: &P,
+    module: &impl Module,
+    optimizer: &Optimizer,
+    progress: &RunProgress,
 ) -> Result<(), TrainError> {
     let mut tensors = BTreeMap::new();
     let parameters = named_parameters(module).into_iter().map(|(name, data)| (format!("{PARAMETER}{name}"), data));
-    let memory = optimizer.into_iter().map(|(name, data)| (format!("{OPTIMIZER}{name}"), data));
+    let memory = optimizer.state().into_iter().map(|(name, data)| (format!("{OPTIMIZER}{name}"), data));
     for (name, data) in parameters.chain(memory) {
         let shape = data.shape().as_slice().to_vec();
         let values: Vec<f32> = data.iter::<f32>().collect();
@@ -203,33 +191,34 @@ impl Drop for Output {
     }
 }
 
-/// Checks that a checkpoint at `step` is not beyond `steps`.
-pub(super) fn check_step(step: u64, steps: u64, path: &Path) -> Result<(), TrainError> {
-    if step <= steps {
-        return Ok(());
-    }
-    let reason = format!("is at step {step}, beyond --steps {steps}; raise --steps, or give another --output");
-    Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
+/// How far a run has come.
+#[derive(Serialize, Deserialize)]
+pub(super) struct RunProgress {
+    /// Steps done.
+    pub(super) step: u64,
+    /// The place of a language-model run in its text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cursor: Option<Cursor>,
+    pub(super) recipe: Recipe,
 }
 
-/// The contents of a checkpoint.
-pub(crate) struct SavedRun<P> {
-    pub(crate) parameters: BTreeMap<String, TensorData>,
-    pub(crate) optimizer: BTreeMap<String, TensorData>,
-    pub(crate) progress: P,
-}
-
-/// Reads a checkpoint; `None` if the file does not exist.
-pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option<SavedRun<P>>, TrainError> {
+/// Continues the run of a checkpoint if the file exists: returns the module with its parameters, and
+/// how far the run had come. The checkpoint must have been made by this recipe, within `steps`.
+pub(super) fn resume<M: Module>(
+    path: &Path,
+    recipe: &Recipe,
+    steps: u64,
+    module: M,
+    optimizer: &mut Optimizer,
+    device: &Device,
+) -> Result<(M, Option<RunProgress>), TrainError> {
     let bytes = match files::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((module, None)),
         Err(source) => return Err(TrainError::io(path, source)),
     };
-    let damaged = |reason: String| TrainError::Checkpoint {
-        path: path.display().to_string(),
-        reason: format!("{reason}; delete it, or give another --output"),
-    };
+    let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
+    let damaged = |reason: String| refuse(format!("{reason}; delete it, or give another --output"));
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;
     let record = |key: &str| header.metadata().as_ref().and_then(|metadata| metadata.get(key));
     let progress = record(PROGRESS).ok_or_else(|| damaged("has no progress record".into()))?;
@@ -240,22 +229,32 @@ pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option
     if record(DIGEST) != Some(&found) {
         return Err(damaged("is damaged, or was written by another version: its checksum does not match".into()));
     }
-    let progress = serde_json::from_str(progress).map_err(|error| damaged(error.to_string()))?;
-    let mut checkpoint = SavedRun { parameters: BTreeMap::new(), optimizer: BTreeMap::new(), progress };
+    let progress: RunProgress = serde_json::from_str(progress).map_err(|error| damaged(error.to_string()))?;
+    let (mut parameters, mut memory) = (BTreeMap::new(), BTreeMap::new());
     for (name, view) in tensors {
-        let values = floats(&view).ok_or_else(|| damaged(format!("`{name}` is not in f32")))?;
+        if view.dtype() != Dtype::F32 {
+            return Err(damaged(format!("`{name}` is not in f32")));
+        }
+        let values: Vec<f32> = view.data().as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
         let data = TensorData::new(values, view.shape().to_vec());
         if let Some(name) = name.strip_prefix(PARAMETER) {
-            checkpoint.parameters.insert(name.to_owned(), data);
+            parameters.insert(name.to_owned(), data);
         } else if let Some(name) = name.strip_prefix(OPTIMIZER) {
-            checkpoint.optimizer.insert(name.to_owned(), data);
+            memory.insert(name.to_owned(), data);
         }
     }
-    Ok(Some(checkpoint))
+    recipe.check(&progress.recipe, path)?;
+    if progress.step > steps {
+        let reason = format!("is at step {}, beyond --steps {steps}; raise --steps, or give another --output", progress.step);
+        return Err(refuse(reason));
+    }
+    let module = load_parameters(module, parameters).map_err(refuse)?;
+    optimizer.restore(&module, memory, device).map_err(refuse)?;
+    Ok((module, Some(progress)))
 }
 
 /// Transposes a row-major matrix.
-pub(crate) fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| (0..rows).map(move |row| values[row * columns + column])).collect()
 }
 
