@@ -19,7 +19,7 @@ use super::{
     data::{DataOptions, Excluded, Row},
     encoder::Encoder,
     error::TrainError,
-    footprint::{Footprint, Pass},
+    footprint::{self, PassSize},
     loss::{sum_by_sequence, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings, Rule},
     pairs::{Pair, Side, SplitPairs, read_pairs},
@@ -130,9 +130,7 @@ pub enum DpoEvent {
         norm: f64,
         /// The learning rate of the step.
         rate: f64,
-        /// Pairs trained on in this step.
-        pairs: usize,
-        /// Their tokens, prompts included.
+        /// Tokens of its pairs, prompts included.
         tokens: usize,
         /// How long it took.
         elapsed: Duration,
@@ -202,29 +200,18 @@ impl DpoOptions {
         self.batch * self.accumulate
     }
 
-    /// Returns the memory that the run takes at its largest pass.
-    fn footprint(&self, config: &Qwen2Config, train: &[Pair], order: &mut Order) -> Footprint {
-        let parameters = |target: &Target| {
-            let (input, output) = target.dims(config);
-            self.rank * (input + output)
-        };
+    /// Returns the bytes that the run takes at its largest pass.
+    fn memory(&self, config: &Qwen2Config, train: &[Pair], order: &mut Order) -> u64 {
         let pass = |group: &[usize]| {
             let sides = || group.iter().flat_map(|&index| [&train[index].chosen, &train[index].rejected]);
             let longest = sides().map(|side| side.ids.len()).max().unwrap_or(0);
-            Pass { tokens: 2 * group.len() * longest, completion: sides().map(|side| side.completion).sum() }
+            PassSize { tokens: 2 * group.len() * longest, completion: sides().map(|side| side.completion).sum() }
         };
         let mut passes = Vec::new();
         for step in 0..self.steps {
             passes.extend(order.step(step, self.pairs()).chunks(self.batch).map(pass));
         }
-        Footprint {
-            config: config.clone(),
-            precision: self.precision,
-            adapter: config.num_hidden_layers * self.targets.iter().map(parameters).sum::<usize>(),
-            targets: self.targets.len(),
-            rank: self.rank,
-            passes,
-        }
+        footprint::bytes(config, self.precision, (&self.targets, self.rank), passes.into_iter())
     }
 
     /// Returns everything that determines the matrices after a step.
@@ -314,7 +301,7 @@ pub fn train_dpo(
     }
     let (mut train, mut held_out) = SplitPairs::load(&options.data, options.length, &encoder)?.without_rows();
     let mut order = Order::new(options.seed, &train);
-    let memory = options.footprint(&config, &train, &mut order).bytes();
+    let memory = options.memory(&config, &train, &mut order);
     let free = free_memory().filter(|_| is_processor(device));
     report(DpoEvent::Planned { memory, free });
     check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage })?;
@@ -391,7 +378,7 @@ pub fn train_dpo(
         step += 1;
         let accuracy = right as f64 / pairs.len() as f64;
         let tokens = pairs.iter().map(|pair| pair.chosen.ids.len() + pair.rejected.ids.len()).sum();
-        report(DpoEvent::Step { step, loss: value, accuracy, norm, rate, pairs: pairs.len(), tokens, elapsed: start.elapsed() });
+        report(DpoEvent::Step { step, loss: value, accuracy, norm, rate, tokens, elapsed: start.elapsed() });
         if step % options.evaluate_every == 0 && step < options.steps {
             let measured = measure(&plain, &matrices.valid(), options, &held_out)?;
             report(DpoEvent::HeldOut { step, report: measured });

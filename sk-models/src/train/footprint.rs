@@ -1,6 +1,6 @@
 //! The memory of a preference run.
 
-use crate::{config::Qwen2Config, precision::Precision};
+use crate::{config::Qwen2Config, lora::Target, precision::Precision};
 
 /// Tables of logits, `[completion tokens, V]`, that exist at one time while the loss is propagated
 /// back: log-softmax in parts, and their gradients.
@@ -9,43 +9,36 @@ const LOGITS: usize = 4;
 /// part of the stack's, and two moments of the optimiser.
 const COPIES: usize = 6;
 
-/// A forward pass with its gradient.
+/// The size of a forward pass with its gradient.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pass {
+pub(super) struct PassSize {
     /// Tokens of all rows, padding included.
     pub(super) tokens: usize,
     /// Tokens whose probabilities are computed.
     pub(super) completion: usize,
 }
 
-/// The sizes that determine the memory of a run.
-#[derive(Debug, Clone)]
-pub(super) struct Footprint {
-    pub(super) config: Qwen2Config,
-    /// The precision of the frozen weights.
-    pub(super) precision: Precision,
-    /// Trained parameters.
-    pub(super) adapter: usize,
-    /// Layers with an update in each decoder layer.
-    pub(super) targets: usize,
-    pub(super) rank: usize,
-    pub(super) passes: Vec<Pass>,
-}
-
-impl Footprint {
-    /// Returns the bytes at the largest pass.
-    ///
-    /// Weights + 4·(6·adapter + largest pass), where a pass keeps per layer and token the states
-    /// around both norms (4 H), the projections of attention and their mixture (2 Hq·D + 2 Hkv·D),
-    /// the gated layer (3 F) and r for each update, and per completion token its logits.
-    pub(super) fn bytes(&self) -> u64 {
-        let Self { config, precision, adapter, targets, rank, passes } = self;
-        let attention = 2 * config.query_size() + 2 * config.key_value_size();
-        let layer = 4 * config.hidden_size + attention + 3 * config.intermediate_size + targets * rank;
-        let kept = |pass: &Pass| pass.tokens * layer * config.num_hidden_layers + LOGITS * pass.completion * config.vocab_size;
-        let pass = passes.iter().map(kept).max().unwrap_or(0);
-        precision.bytes(config) + (size_of::<f32>() * (COPIES * adapter + pass)) as u64
-    }
+/// Returns the bytes that a run takes at its largest pass. `precision` is that of the frozen weights.
+///
+/// Weights + 4·(6·adapter + largest pass), where a pass keeps per layer and token the states around
+/// both norms (4 H), the projections of attention and their mixture (2 Hq·D + 2 Hkv·D), the gated
+/// layer (3 F) and r for each update, and per completion token its logits.
+pub(super) fn bytes(
+    config: &Qwen2Config,
+    precision: Precision,
+    (targets, rank): (&[Target], usize),
+    passes: impl Iterator<Item = PassSize>,
+) -> u64 {
+    let entries = |target: &Target| {
+        let (input, output) = target.dims(config);
+        rank * (input + output)
+    };
+    let adapter = config.num_hidden_layers * targets.iter().map(entries).sum::<usize>();
+    let attention = 2 * config.query_size() + 2 * config.key_value_size();
+    let layer = 4 * config.hidden_size + attention + 3 * config.intermediate_size + targets.len() * rank;
+    let kept = |pass: PassSize| pass.tokens * layer * config.num_hidden_layers + LOGITS * pass.completion * config.vocab_size;
+    let pass = passes.map(kept).max().unwrap_or(0);
+    precision.bytes(config) + (size_of::<f32>() * (COPIES * adapter + pass)) as u64
 }
 
 #[cfg(test)]
@@ -55,18 +48,14 @@ mod tests {
     #[test]
     fn the_bytes_of_a_small_qwen() {
         let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([1000, 8, 20, 2, 2, 1]) };
-        let pass = |tokens, completion| Pass { tokens, completion };
-        let footprint = Footprint {
-            config: config.clone(),
-            precision: Precision::Bf16,
-            adapter: 50,
-            targets: 7,
-            rank: 2,
-            passes: vec![pass(10, 3), pass(6, 5)],
-        };
+        let pass = |tokens, completion| PassSize { tokens, completion };
+        let passes = [pass(10, 3), pass(6, 5)];
+        let found = bytes(&config, Precision::Bf16, (&Target::ALL, 2), passes.into_iter());
+        // Inputs and outputs of a layer's updates: 16 + 12 + 12 + 16 + 3·28 = 140.
+        let adapter = 2 * 2 * 140;
         // A layer keeps 4·8 + 2·8 + 2·4 + 3·20 + 7·2 = 130 numbers per token. The second pass is
         // the larger: 6·130·2 + 4·5·1000 = 21,560 against 10·130·2 + 4·3·1000 = 14,600.
-        let numbers = 6 * 50 + 21_560;
-        assert_eq!(footprint.bytes(), 2 * config.parameters() as u64 + 4 * numbers);
+        let numbers = 6 * adapter + 21_560;
+        assert_eq!(found, 2 * config.parameters() as u64 + 4 * numbers);
     }
 }

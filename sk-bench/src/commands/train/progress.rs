@@ -75,7 +75,7 @@ impl Bar {
                 self.work.show(self.work.done(), &format!("reference {done}/{total}"));
             }
             DpoEvent::Reference { .. } => self.work.begin(self.total, self.work.done()),
-            DpoEvent::Step { step, loss, accuracy, norm, rate, tokens, elapsed, .. } => {
+            DpoEvent::Step { step, loss, accuracy, norm, rate, tokens, elapsed } => {
                 let speed = self.rate(tokens, elapsed);
                 let more = format!("norm {norm:.3} · rate {rate:.2e}");
                 self.step(step, format!("{speed:.0} tokens/s · loss {loss:.3} · accuracy {accuracy:.2}"), &more);
