@@ -68,10 +68,10 @@ use super::{
     data::{ASSISTANT, HUMAN, Row},
     error::TrainError,
 };
-use template::{Node, Slot, Template};
+use template::{Slot, Template, TemplateNode};
 
 /// A grammar of dialogues.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Grammar {
     questions: Vec<Template>,
     choices: BTreeMap<String, Choices>,
@@ -90,6 +90,7 @@ struct Choices {
 
 #[derive(Debug)]
 struct Topic {
+    name: String,
     weight: f64,
     parts: BTreeMap<String, Vec<Template>>,
     /// The manners whose parts the topic has.
@@ -98,6 +99,7 @@ struct Topic {
 
 #[derive(Debug)]
 struct Manner {
+    name: String,
     share: f64,
     answers: Vec<Template>,
     instructions: Vec<Template>,
@@ -187,14 +189,15 @@ impl Grammar {
         let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
         paths.sort();
-        let mut whole = Builder::default();
+        let (mut grammar, mut axes) = (Self::default(), Vec::new());
         for path in &paths {
             let text = files::read_to_string(path).map_err(|source| TrainError::io(path, source))?;
             let refused = |reason: String| TrainError::Grammar { path: path.display().to_string(), reason };
-            let file = toml::from_str(&text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
-            whole.add(file).map_err(refused)?;
+            let mut file: File = toml::from_str(&text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
+            axes.append(&mut file.axes);
+            grammar.add(file).map_err(refused)?;
         }
-        whole.build().map_err(|reason| TrainError::Grammar { path: directory.display().to_string(), reason })
+        grammar.complete(axes).map_err(|reason| TrainError::Grammar { path: directory.display().to_string(), reason })
     }
 
     /// Returns the names of the axes.
@@ -235,10 +238,10 @@ impl Grammar {
         let topic = self.topic(rng);
         let better = self.manner(topic, Some(&axis.better), rng)?;
         let worse = self.manner(topic, Some(&axis.worse), rng)?;
-        let mut draw = Draw::new(self, topic, rng);
-        let question = draw.question();
-        let chosen = draw.answer(better);
-        let rejected = draw.answer(worse);
+        let mut derivation = Derivation::new(self, topic, rng);
+        let question = derivation.question();
+        let chosen = derivation.answer(better);
+        let rejected = derivation.answer(worse);
         let prompt = self.instructed(better, format!("{HUMAN} {question}{ASSISTANT}"), rng);
         (chosen != rejected).then(|| Row::Pair { prompt, chosen: format!(" {chosen}"), rejected: format!(" {rejected}") })
     }
@@ -247,9 +250,9 @@ impl Grammar {
         let topic = self.topic(rng);
         // Every topic has a manner, as checked when the grammar was read.
         let manner = self.manner(topic, None, rng).unwrap_or_default();
-        let mut draw = Draw::new(self, topic, rng);
-        let question = draw.question();
-        let answer = draw.answer(manner);
+        let mut derivation = Derivation::new(self, topic, rng);
+        let question = derivation.question();
+        let answer = derivation.answer(manner);
         (format!("{HUMAN} {question}{ASSISTANT} {answer}"), manner)
     }
 
@@ -260,7 +263,7 @@ impl Grammar {
             return text;
         }
         let topic = &self.topics[0];
-        let instruction = Draw::new(self, topic, rng).one_of(instructions);
+        let instruction = Derivation::new(self, topic, rng).one_of(instructions);
         format!("{}{text}", sentences(&instruction))
     }
 
@@ -291,8 +294,17 @@ fn weighted(weights: impl Iterator<Item = f64> + Clone, rng: &mut ChaCha8Rng) ->
     last
 }
 
+/// Draws one of `0..count`, one that is not taken if there is any.
+fn draw_unless(taken: impl Fn(usize) -> bool, count: usize, rng: &mut ChaCha8Rng) -> usize {
+    let free: Vec<usize> = (0..count).filter(|&place| !taken(place)).collect();
+    match free.len() {
+        0 => rng.random_range(0..count),
+        n => free[rng.random_range(0..n)],
+    }
+}
+
 /// The state of one dialogue: the rows that its slots are bound to, and the parts that it has used.
-struct Draw<'a, 'r> {
+struct Derivation<'a, 'r> {
     grammar: &'a Grammar,
     topic: &'a Topic,
     rng: &'r mut ChaCha8Rng,
@@ -300,7 +312,7 @@ struct Draw<'a, 'r> {
     used: HashMap<&'a str, HashSet<usize>>,
 }
 
-impl<'a, 'r> Draw<'a, 'r> {
+impl<'a, 'r> Derivation<'a, 'r> {
     fn new(grammar: &'a Grammar, topic: &'a Topic, rng: &'r mut ChaCha8Rng) -> Self {
         Self { grammar, topic, rng, bound: HashMap::new(), used: HashMap::new() }
     }
@@ -314,11 +326,10 @@ impl<'a, 'r> Draw<'a, 'r> {
         let manner = &self.grammar.manners[manner];
         self.used.clear();
         if manner.elsewhere {
-            let suffices = |topic: &Topic| manner.answers.iter().any(|answer| topic.suffices(&self.grammar.parts, answer));
+            let mut topics = std::iter::repeat_with(|| self.grammar.topic(self.rng));
             // Some topic has the parts, as checked when the grammar was read.
-            let topic =
-                std::iter::repeat_with(|| self.grammar.topic(self.rng)).find(|topic| suffices(topic)).unwrap_or(self.topic);
-            let mut other = Draw::new(self.grammar, topic, self.rng);
+            let topic = topics.find(|topic| manner.fits(topic, &self.grammar.parts)).unwrap_or(self.topic);
+            let mut other = Derivation::new(self.grammar, topic, self.rng);
             return sentences(&other.possible(&manner.answers));
         }
         sentences(&self.possible(&manner.answers))
@@ -340,11 +351,11 @@ impl<'a, 'r> Draw<'a, 'r> {
         template.0.iter().map(|node| self.node(node)).collect()
     }
 
-    fn node(&mut self, node: &'a Node) -> String {
+    fn node(&mut self, node: &'a TemplateNode) -> String {
         match node {
-            Node::Text(text) => text.clone(),
-            Node::OneOf(alternatives) => self.one_of(alternatives),
-            Node::Slot(slot) => self.slot(slot),
+            TemplateNode::Text(text) => text.clone(),
+            TemplateNode::OneOf(alternatives) => self.one_of(alternatives),
+            TemplateNode::Slot(slot) => self.slot(slot),
         }
     }
 
@@ -353,11 +364,7 @@ impl<'a, 'r> Draw<'a, 'r> {
         let value = match (parts, self.grammar.choices.get(&slot.name)) {
             (Some(templates), _) => {
                 let used = self.used.entry(&slot.name).or_default();
-                let fresh: Vec<usize> = (0..templates.len()).filter(|place| !used.contains(place)).collect();
-                let place = match fresh.len() {
-                    0 => self.rng.random_range(0..templates.len()),
-                    n => fresh[self.rng.random_range(0..n)],
-                };
+                let place = draw_unless(|place| used.contains(&place), templates.len(), self.rng);
                 used.insert(place);
                 self.expand(&templates[place])
             }
@@ -378,11 +385,7 @@ impl<'a, 'r> Draw<'a, 'r> {
             return row;
         }
         let taken: Vec<usize> = self.bound.iter().filter(|((bound, _), _)| *bound == name).map(|(_, &row)| row).collect();
-        let free: Vec<usize> = (0..rows).filter(|row| !taken.contains(row)).collect();
-        let row = match free.len() {
-            0 => self.rng.random_range(0..rows),
-            n => free[self.rng.random_range(0..n)],
-        };
+        let row = draw_unless(|row| taken.contains(&row), rows, self.rng);
         self.bound.insert((name, nth), row);
         row
     }
@@ -395,6 +398,13 @@ impl Topic {
             let own = self.parts.contains_key(&slot.name);
             own || shared.get(&slot.name).is_some_and(|parts| parts.iter().all(|part| self.suffices(shared, part)))
         })
+    }
+}
+
+impl Manner {
+    /// Returns whether a topic, with the parts of all topics, has the parts of one of the answers.
+    fn fits(&self, topic: &Topic, shared: &BTreeMap<String, Vec<Template>>) -> bool {
+        self.answers.iter().any(|answer| topic.suffices(shared, answer))
     }
 }
 
@@ -432,25 +442,17 @@ fn sentences(text: &str) -> String {
     out
 }
 
-/// The joined files of a grammar.
-#[derive(Default)]
-struct Builder {
-    questions: Vec<Template>,
-    choices: BTreeMap<String, Choices>,
-    parts: BTreeMap<String, Vec<Template>>,
-    topics: Vec<(String, Topic)>,
-    manners: Vec<(String, Manner)>,
-    axes: Vec<AxisEntry>,
-}
-
-fn templates(texts: &[String]) -> Result<Vec<Template>, String> {
-    if texts.is_empty() {
-        return Err("has no text".to_owned());
-    }
+fn parsed(texts: &[String]) -> Result<Vec<Template>, String> {
     texts.iter().map(|text| text.parse().map_err(|reason| format!("`{text}`: {reason}"))).collect()
 }
 
-impl Builder {
+/// As [`parsed`], with at least one text.
+fn templates(texts: &[String]) -> Result<Vec<Template>, String> {
+    if texts.is_empty() { Err("has no text".to_owned()) } else { parsed(texts) }
+}
+
+impl Grammar {
+    /// Adds the contents of a file, without its axes.
     fn add(&mut self, file: File) -> Result<(), String> {
         for (name, values) in file.lists {
             let rows = values.split(',').map(|value| vec![value.trim().to_owned()]).collect();
@@ -474,7 +476,7 @@ impl Builder {
         }
         for TopicEntry { name, weight, parts } in file.topics {
             let refused = |reason: &str| format!("topic `{name}`: {reason}");
-            if self.topics.iter().any(|(known, _)| *known == name) {
+            if self.topics.iter().any(|known| known.name == name) {
                 return Err(refused("is defined twice"));
             }
             if !(weight.is_finite() && weight > 0.0) {
@@ -488,20 +490,18 @@ impl Builder {
             if !parts.contains_key("ask") {
                 return Err(refused("has no `ask`"));
             }
-            self.topics.push((name, Topic { weight, parts, manners: Vec::new() }));
+            self.topics.push(Topic { name, weight, parts, manners: Vec::new() });
         }
-        for entry in file.manners {
-            let refused = |reason: String| format!("manner `{}`: {reason}", entry.name);
-            if !(entry.share.is_finite() && entry.share > 0.0) {
+        for MannerEntry { name, share, answers, instructions, elsewhere } in file.manners {
+            let refused = |reason: String| format!("manner `{name}`: {reason}");
+            if !(share.is_finite() && share > 0.0) {
                 return Err(refused("its share is not a positive number".to_owned()));
             }
-            let answers = templates(&entry.answers).map_err(refused)?;
-            let instructions =
-                if entry.instructions.is_empty() { Vec::new() } else { templates(&entry.instructions).map_err(refused)? };
-            self.manners.push((entry.name, Manner { share: entry.share, answers, instructions, elsewhere: entry.elsewhere }));
+            let answers = templates(&answers).map_err(refused)?;
+            let instructions = parsed(&instructions).map_err(refused)?;
+            self.manners.push(Manner { name, share, answers, instructions, elsewhere });
         }
-        self.questions.extend(if file.questions.is_empty() { Vec::new() } else { templates(&file.questions)? });
-        self.axes.extend(file.axes);
+        self.questions.extend(parsed(&file.questions)?);
         Ok(())
     }
 
@@ -518,12 +518,12 @@ impl Builder {
         }
     }
 
-    fn build(mut self) -> Result<Grammar, String> {
+    /// Checks the grammar when all files are added, and resolves names.
+    fn complete(mut self, axes: Vec<AxisEntry>) -> Result<Self, String> {
         if self.questions.is_empty() || self.topics.is_empty() || self.manners.is_empty() {
             return Err("lacks `questions`, `[[topics]]` or `[[manners]]`".to_owned());
         }
-        let named: BTreeSet<&String> =
-            self.parts.keys().chain(self.topics.iter().flat_map(|(_, topic)| topic.parts.keys())).collect();
+        let named: BTreeSet<&String> = self.parts.keys().chain(self.topics.iter().flat_map(|topic| topic.parts.keys())).collect();
         let check = |place: &str, templates: &[Template]| {
             templates.iter().flat_map(Template::all_slots).try_for_each(|slot| {
                 let known = match self.choices.get(&slot.name) {
@@ -537,16 +537,16 @@ impl Builder {
         for (name, parts) in &self.parts {
             check(&format!("part `{name}`"), parts)?;
         }
-        for (name, manner) in &self.manners {
-            check(&format!("manner `{name}`"), &manner.answers)?;
-            check(&format!("manner `{name}`"), &manner.instructions)?;
+        for Manner { name, answers, instructions, .. } in &self.manners {
+            check(&format!("manner `{name}`"), answers)?;
+            check(&format!("manner `{name}`"), instructions)?;
         }
-        for (name, topic) in &self.topics {
+        for topic in &self.topics {
             for (part, templates) in &topic.parts {
-                check(&format!("topic `{name}`, `{part}`"), templates)?;
+                check(&format!("topic `{}`, `{part}`", topic.name), templates)?;
             }
         }
-        for (_, topic) in &self.topics {
+        for topic in &self.topics {
             if let Some(part) = endless(&self.parts.iter().chain(&topic.parts).collect()) {
                 return Err(format!("part `{part}` expands without an end: it uses itself, or a part that does"));
             }
@@ -555,37 +555,30 @@ impl Builder {
         let lists: BTreeSet<String> = self.choices.keys().cloned().collect();
         let forget = |template: &mut Template| template.mark_choices(&lists);
         self.parts.values_mut().flatten().for_each(forget);
-        self.manners.iter_mut().flat_map(|(_, manner)| &mut manner.answers).for_each(forget);
-        self.topics.iter_mut().flat_map(|(_, topic)| topic.parts.values_mut().flatten()).for_each(forget);
-        for (name, topic) in &mut self.topics {
-            let possible =
-                |manner: &Manner| manner.elsewhere || manner.answers.iter().any(|answer| topic.suffices(&self.parts, answer));
-            topic.manners = (0..self.manners.len()).filter(|&place| possible(&self.manners[place].1)).collect();
-            if topic.manners.iter().all(|&place| self.manners[place].1.elsewhere) {
+        self.manners.iter_mut().flat_map(|manner| &mut manner.answers).for_each(forget);
+        self.topics.iter_mut().flat_map(|topic| topic.parts.values_mut().flatten()).for_each(forget);
+        for topic in &mut self.topics {
+            let possible = |&place: &usize| self.manners[place].elsewhere || self.manners[place].fits(topic, &self.parts);
+            topic.manners = (0..self.manners.len()).filter(possible).collect();
+            if topic.manners.iter().all(|&place| self.manners[place].elsewhere) {
+                let Topic { name, .. } = topic;
                 return Err(format!("no manner can be filled with the parts of topic `{name}`; add the parts of one"));
             }
         }
-        for (name, manner) in &self.manners {
-            let suffices = |topic: &Topic| manner.answers.iter().any(|answer| topic.suffices(&self.parts, answer));
-            if !self.topics.iter().any(|(_, topic)| suffices(topic)) {
-                return Err(format!("manner `{name}` needs parts that no topic has"));
+        for manner in &self.manners {
+            if !self.topics.iter().any(|topic| manner.fits(topic, &self.parts)) {
+                return Err(format!("manner `{}` needs parts that no topic has", manner.name));
             }
         }
-        let place = |axis: &str, name: &String| {
-            let found = self.manners.iter().position(|(manner, _)| manner == name);
-            found.ok_or_else(|| format!("axis `{axis}` names an unknown manner `{name}`"))
-        };
-        let axis = |entry: &AxisEntry| {
-            let places = |names: &[String]| names.iter().map(|name| place(&entry.name, name)).collect::<Result<Vec<_>, _>>();
-            Ok::<_, String>(Axis { name: entry.name.clone(), better: places(&entry.better)?, worse: places(&entry.worse)? })
-        };
-        Ok(Grammar {
-            axes: self.axes.iter().map(axis).collect::<Result<_, _>>()?,
-            questions: self.questions,
-            choices: self.choices,
-            parts: self.parts,
-            topics: self.topics.into_iter().map(|(_, topic)| topic).collect(),
-            manners: self.manners.into_iter().map(|(_, manner)| manner).collect(),
-        })
+        for AxisEntry { name, better, worse } in axes {
+            let place = |manner: &String| {
+                let found = self.manners.iter().position(|known| known.name == *manner);
+                found.ok_or_else(|| format!("axis `{name}` names an unknown manner `{manner}`"))
+            };
+            let places = |manners: Vec<String>| manners.iter().map(place).collect::<Result<Vec<_>, _>>();
+            let (better, worse) = (places(better)?, places(worse)?);
+            self.axes.push(Axis { name, better, worse });
+        }
+        Ok(self)
     }
 }

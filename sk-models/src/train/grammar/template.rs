@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 
 /// A text with alternatives and slots.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Template(pub(super) Vec<Node>);
+pub(super) struct Template(pub(super) Vec<TemplateNode>);
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
+pub(super) enum TemplateNode {
     Text(String),
     OneOf(Vec<Template>),
     Slot(Slot),
@@ -16,7 +16,7 @@ pub(super) enum Node {
 /// `{form name}`, `{form name2}` or `{form table.column}`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Slot {
-    pub(super) form: Form,
+    pub(super) form: WordForm,
     pub(super) name: String,
     /// One, unless a digit follows the name.
     pub(super) nth: u8,
@@ -28,14 +28,14 @@ pub(super) struct Slot {
 
 /// The grammatical form of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum WordForm {
     AsItIs,
     Article,
     Plural,
     SecondPerson,
 }
 
-impl Form {
+impl WordForm {
     pub(super) fn apply(self, value: String) -> String {
         let last = |n: usize| value.chars().rev().nth(n - 1).unwrap_or(' ');
         let vowel = |c: char| "aeiou".contains(c.to_ascii_lowercase());
@@ -73,7 +73,7 @@ impl Template {
     /// Returns the slots of parts that are outside alternatives.
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.0.iter().filter_map(|node| match node {
-            Node::Slot(slot) if !slot.is_choice => Some(slot),
+            TemplateNode::Slot(slot) if !slot.is_choice => Some(slot),
             _ => None,
         })
     }
@@ -81,9 +81,9 @@ impl Template {
     /// Returns every slot, also those in alternatives.
     pub(super) fn all_slots(&self) -> Vec<&Slot> {
         let of = |node| match node {
-            &Node::Text(_) => Vec::new(),
-            Node::OneOf(alternatives) => alternatives.iter().flat_map(Self::all_slots).collect(),
-            Node::Slot(slot) => vec![slot],
+            &TemplateNode::Text(_) => Vec::new(),
+            TemplateNode::OneOf(alternatives) => alternatives.iter().flat_map(Self::all_slots).collect(),
+            TemplateNode::Slot(slot) => vec![slot],
         };
         self.0.iter().flat_map(of).collect()
     }
@@ -91,7 +91,7 @@ impl Template {
     /// Marks the slots that are values of the lists and tables of these names.
     pub(super) fn mark_choices(&mut self, names: &BTreeSet<String>) {
         for node in &mut self.0 {
-            if let Node::Slot(slot) = node {
+            if let TemplateNode::Slot(slot) = node {
                 slot.is_choice = names.contains(&slot.name);
             }
         }
@@ -115,7 +115,7 @@ fn sequence(mut text: &str, nested: bool) -> Result<(Template, &str), String> {
         let bar = if nested { text.find('|').unwrap_or(text.len()) } else { text.len() };
         let end = end.min(bar);
         if end > 0 {
-            nodes.push(Node::Text(text[..end].to_owned()));
+            nodes.push(TemplateNode::Text(text[..end].to_owned()));
         }
         text = &text[end..];
         match text.chars().next() {
@@ -132,11 +132,11 @@ fn sequence(mut text: &str, nested: bool) -> Result<(Template, &str), String> {
                     }
                 }
                 text = &text[1..];
-                nodes.push(Node::OneOf(alternatives));
+                nodes.push(TemplateNode::OneOf(alternatives));
             }
             Some('{') => {
                 let close = text.find('}').ok_or("`{` is not closed")?;
-                nodes.push(Node::Slot(text[1..close].parse()?));
+                nodes.push(TemplateNode::Slot(text[1..close].parse()?));
                 text = &text[close + 1..];
             }
             Some(_) => return Err("`}` closes no brace".to_owned()),
@@ -149,10 +149,10 @@ impl FromStr for Slot {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (form, name) = match text.trim().split_once(' ') {
-            None => (Form::AsItIs, text.trim()),
-            Some(("a", name)) => (Form::Article, name),
-            Some(("s", name)) => (Form::Plural, name),
-            Some(("you", name)) => (Form::SecondPerson, name),
+            None => (WordForm::AsItIs, text.trim()),
+            Some(("a", name)) => (WordForm::Article, name),
+            Some(("s", name)) => (WordForm::Plural, name),
+            Some(("you", name)) => (WordForm::SecondPerson, name),
             Some((form, _)) => return Err(format!("`{form}` is no form of a slot: expected `a`, `s` or `you`")),
         };
         let (name, column) = name.split_once('.').unwrap_or((name, ""));
