@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::json::{self, OneOrMany};
+use crate::json;
 
 /// A `config.json` that cannot be used.
 #[derive(Debug, Error)]
@@ -113,7 +113,8 @@ struct ConfigJson {
     tie_word_embeddings: Option<bool>,
     use_sliding_window: Option<bool>,
     bos_token_id: Option<u32>,
-    eos_token_id: Option<OneOrMany<u32>>,
+    #[serde(default, deserialize_with = "json::list")]
+    eos_token_id: Vec<u32>,
     pad_token_id: Option<u32>,
 }
 
@@ -242,7 +243,7 @@ impl Qwen2Config {
             max_position_embeddings: raw.max_position_embeddings.unwrap_or(DEFAULT_MAX_POSITIONS),
             tie_word_embeddings: raw.tie_word_embeddings.unwrap_or(false),
             bos_token_id: raw.bos_token_id,
-            eos_token_ids: raw.eos_token_id.map(OneOrMany::into_vec).unwrap_or_default(),
+            eos_token_ids: raw.eos_token_id,
             pad_token_id: raw.pad_token_id,
         };
         config.validate(path)?;

@@ -61,11 +61,14 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
     }
 }
 
+/// Reads one value or a list of values as a list; null is an empty list.
+pub(crate) fn list<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::<OneOrMany<T>>::deserialize(deserializer)?.map(OneOrMany::into_vec).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
-
-    use super::OneOrMany;
 
     #[derive(Debug, Deserialize)]
     struct Shape {
@@ -73,7 +76,8 @@ mod tests {
         _width: usize,
         #[serde(rename = "scale")]
         _scale: Option<f64>,
-        ends: Option<OneOrMany<u32>>,
+        #[serde(default, deserialize_with = "super::list")]
+        ends: Vec<u32>,
     }
 
     #[test]
@@ -88,10 +92,10 @@ mod tests {
 
     #[test]
     fn one_or_many() {
-        let ends = |text: &str| super::parse::<Shape>(text).map(|shape| shape.ends.map(OneOrMany::into_vec));
-        assert_eq!(ends(r#"{"width": 3, "ends": 7}"#).unwrap(), Some(vec![7]));
-        assert_eq!(ends(r#"{"width": 3, "ends": [7, 8]}"#).unwrap(), Some(vec![7, 8]));
-        assert_eq!(ends(r#"{"width": 3, "ends": null}"#).unwrap(), None);
+        let ends = |text: &str| super::parse::<Shape>(text).map(|shape| shape.ends);
+        assert_eq!(ends(r#"{"width": 3, "ends": 7}"#).unwrap(), [7]);
+        assert_eq!(ends(r#"{"width": 3, "ends": [7, 8]}"#).unwrap(), [7, 8]);
+        assert_eq!(ends(r#"{"width": 3, "ends": null}"#).unwrap(), [0; 0]);
         let says = |text: &str| ends(text).unwrap_err().to_string();
         assert_eq!(says(r#"{"width": 3, "ends": "</s>"}"#), "`ends`: found string \"</s>\", expected a whole number");
         assert_eq!(says(r#"{"width": 3, "ends": [7, -8]}"#), "`ends`: found integer `-8`, expected a whole number");

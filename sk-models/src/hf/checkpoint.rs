@@ -6,10 +6,11 @@ use burn::tensor::Device;
 use serde::Deserialize;
 
 use super::{
-    error::{CheckpointError, io_error},
+    error::CheckpointError,
     head::load_head,
     hub::{Hub, Progress},
     peft::load_adapter,
+    read::read_json_or_default,
     safetensors::TensorFiles,
     weights::{Source, load_model},
 };
@@ -19,7 +20,7 @@ use crate::{
     device::{check_room, free_memory, pause},
     files,
     head::Head,
-    json::{self, OneOrMany},
+    json,
     lora::LoraAdapter,
     model::{Qwen2, parts::Halved},
     text::{ChatTemplate, TextError, Tokenizer},
@@ -38,9 +39,10 @@ pub struct Checkpoint {
 }
 
 /// The sampling defaults of a checkpoint, from `generation_config.json`.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct GenerationConfig {
     /// Tokens that end a response.
+    #[serde(rename = "eos_token_id", default, deserialize_with = "json::list")]
     pub eos_token_ids: Vec<u32>,
     /// Softmax temperature.
     pub temperature: Option<f64>,
@@ -52,16 +54,6 @@ pub struct GenerationConfig {
     pub repetition_penalty: Option<f64>,
 }
 
-/// `generation_config.json` as read.
-#[derive(Deserialize)]
-struct RawGeneration {
-    eos_token_id: Option<OneOrMany<u32>>,
-    temperature: Option<f64>,
-    top_p: Option<f64>,
-    top_k: Option<usize>,
-    repetition_penalty: Option<f64>,
-}
-
 impl GenerationConfig {
     /// Reads `generation_config.json`. A missing file sets nothing.
     ///
@@ -69,20 +61,7 @@ impl GenerationConfig {
     ///
     /// If the file cannot be read or is malformed.
     pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
-        let path = directory.join("generation_config.json");
-        let text = match files::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(source) => return Err(io_error("read", &path, source)),
-        };
-        let raw: RawGeneration = json::parse(&text).map_err(|source| CheckpointError::Json { path, source })?;
-        Ok(Self {
-            eos_token_ids: raw.eos_token_id.map(OneOrMany::into_vec).unwrap_or_default(),
-            temperature: raw.temperature,
-            top_p: raw.top_p,
-            top_k: raw.top_k,
-            repetition_penalty: raw.repetition_penalty,
-        })
+        read_json_or_default(&directory.join("generation_config.json"))
     }
 }
 

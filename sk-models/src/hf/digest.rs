@@ -32,8 +32,7 @@ pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, Check
     let mut names: Vec<String> = SMALL_FILES.into_iter().chain(HEAD_FILES).chain([ADAPTER_WEIGHTS]).map(str::to_owned).collect();
     let index = directory.join(INDEX_FILE);
     if files::is_file(&index) {
-        let text = files::read_to_string(&index).map_err(|source| io_error("read", &index, source))?;
-        names.extend(shard_names(&index, &text)?.into_values());
+        names.extend(shard_names(&index)?.into_values());
     } else {
         names.push(SINGLE_FILE.to_owned());
     }

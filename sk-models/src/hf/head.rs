@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     error::{CheckpointError, io_error},
+    read::read_json,
     safetensors::TensorFiles,
     write::{TensorBytes, write_json, write_tensors},
 };
 use crate::{
     config::Qwen2Config,
-    files,
     head::{Head, HeadKind},
 };
 
@@ -36,9 +36,7 @@ struct HeadConfig {
 
 impl HeadConfig {
     fn read(directory: &Path) -> Result<Self, CheckpointError> {
-        let path = directory.join(CONFIG_FILE);
-        let text = files::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
-        crate::json::parse(&text).map_err(|source| CheckpointError::Json { path, source })
+        read_json(&directory.join(CONFIG_FILE))
     }
 }
 

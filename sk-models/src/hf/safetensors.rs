@@ -12,6 +12,7 @@ use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
 use serde::Deserialize;
 
 use super::error::{CheckpointError, TensorFault, io_error};
+use super::read::read_json;
 use crate::files::{self, Contents};
 
 /// The weights of a model in one file.
@@ -96,9 +97,10 @@ struct Index {
 ///
 /// # Errors
 ///
-/// If the text is not an index, names no tensor, or names a file outside the directory.
-pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, String>, CheckpointError> {
-    let index: Index = serde_json::from_str(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+/// If the file cannot be read, is not an index, names no tensor, or names a file outside the
+/// directory.
+pub(super) fn shard_names(path: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
+    let index: Index = read_json(path)?;
     if index.weight_map.is_empty() {
         return Err(CheckpointError::EmptyIndex { path: path.to_owned() });
     }
@@ -118,8 +120,7 @@ impl TensorFiles {
     pub fn open(directory: &Path) -> Result<Self, CheckpointError> {
         let index = directory.join(INDEX_FILE);
         if files::is_file(&index) {
-            let text = files::read_to_string(&index).map_err(|source| io_error("read", &index, source))?;
-            return Self::open_shards(directory, &shard_names(&index, &text)?);
+            return Self::open_shards(directory, &shard_names(&index)?);
         }
         let single = directory.join(SINGLE_FILE);
         if files::is_file(&single) {

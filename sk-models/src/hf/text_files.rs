@@ -5,13 +5,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::Error;
 
-use super::{
-    checkpoint::GenerationConfig,
-    error::{CheckpointError, io_error},
-};
+use super::{checkpoint::GenerationConfig, error::CheckpointError, read::read_json_or_default};
 use crate::{
-    files,
-    json::{self, OneOrMany},
+    json,
     text::{ChatTemplate, TextError, Tokenizer, tokenizer::MOST_TOKENS},
 };
 
@@ -47,7 +43,8 @@ pub struct TextFiles {
 struct RawConfig {
     vocab_size: usize,
     max_position_embeddings: Option<usize>,
-    eos_token_id: Option<OneOrMany<u32>>,
+    #[serde(deserialize_with = "json::list")]
+    eos_token_id: Vec<u32>,
 }
 
 impl TextFiles {
@@ -58,17 +55,13 @@ impl TextFiles {
     pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
         let tokenizer = Tokenizer::from_file(&directory.join("tokenizer.json"))?;
         let path = directory.join(CONFIG_FILE);
-        let config: RawConfig = match files::read_to_string(&path) {
-            Ok(text) => json::parse(&text).map_err(|source| CheckpointError::Json { path: path.clone(), source })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => RawConfig::default(),
-            Err(source) => return Err(io_error("read", &path, source)),
-        };
+        let config: RawConfig = read_json_or_default(&path)?;
         if config.vocab_size > MOST_TOKENS {
             let reason = format!("vocab_size is {}, more than any model has", config.vocab_size);
             return Err(CheckpointError::Json { path, source: serde_json::Error::custom(reason) });
         }
         let mut end_of_text = GenerationConfig::from_directory(directory)?.eos_token_ids;
-        end_of_text.extend(config.eos_token_id.map(OneOrMany::into_vec).unwrap_or_default());
+        end_of_text.extend(config.eos_token_id);
         end_of_text.extend(turn_ends(&tokenizer));
         end_of_text.sort_unstable();
         end_of_text.dedup();

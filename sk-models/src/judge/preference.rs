@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::features::{Features, MANNERS, Splitter};
 use super::short_digest;
-use crate::{
-    files,
-    hf::{CheckpointError, TensorBytes, TensorFiles, io_error, write_json, write_tensors},
-};
+use crate::hf::{CheckpointError, TensorBytes, TensorFiles, io_error, read_json, write_json, write_tensors};
 
 /// The description of a model.
 const CONFIG_FILE: &str = "judge_config.json";
@@ -112,9 +109,7 @@ impl PreferenceModel {
     /// If a file is missing, malformed, or made for other features.
     pub fn load(directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join(CONFIG_FILE);
-        let text = files::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
-        let config: Config =
-            serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path: path.clone(), source })?;
+        let config: Config = read_json(&path)?;
         if config.features != FEATURES || !(1..=MOST_BITS).contains(&config.bits) {
             let Config { features, bits, .. } = config;
             let reason = format!(

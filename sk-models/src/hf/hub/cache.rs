@@ -13,7 +13,7 @@ use super::{
 use crate::{
     files::{self, write_atomically},
     hf::{
-        ADAPTER_WEIGHTS,
+        ADAPTER_WEIGHTS, CheckpointError,
         safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
     },
 };
@@ -90,10 +90,11 @@ pub(super) fn is_model(snapshot: &Path) -> bool {
 
 /// Returns the shard files that an index names.
 pub(super) fn shards_of(index: &Path) -> Result<BTreeSet<String>, HubError> {
-    let text = files::read_to_string(index).map_err(|source| io_error("read", index, source))?;
-    let shards =
-        shard_names(index, &text).map_err(|error| HubError::Answer { url: INDEX_FILE.to_owned(), reason: error.to_string() })?;
-    Ok(shards.into_values().collect())
+    match shard_names(index) {
+        Ok(shards) => Ok(shards.into_values().collect()),
+        Err(CheckpointError::Io { action, path, source }) => Err(HubError::Io { action, path, source }),
+        Err(error) => Err(HubError::Answer { url: INDEX_FILE.to_owned(), reason: error.to_string() }),
+    }
 }
 
 /// Makes the file `name` of a snapshot refer to `blob`: by a relative link if the system has links,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::module::Module;
 use crate::{
-    hf::error::{CheckpointError, io_error},
+    hf::{error::CheckpointError, read::read_json},
     json::{self, OneOrMany},
 };
 
@@ -150,14 +150,16 @@ pub(super) struct AdapterConfig {
 
 /// `adapter_config.json` as read.
 #[derive(Deserialize)]
-struct Raw {
+struct RawAdapterConfig {
     peft_type: String,
     r: usize,
     lora_alpha: f64,
     target_modules: Option<OneOrMany<String>>,
     exclude_modules: Option<OneOrMany<String>>,
-    layers_to_transform: Option<OneOrMany<usize>>,
-    layers_pattern: Option<OneOrMany<String>>,
+    #[serde(default, deserialize_with = "json::list")]
+    layers_to_transform: Vec<usize>,
+    #[serde(default, deserialize_with = "json::list")]
+    layers_pattern: Vec<String>,
     rank_pattern: Option<Ordered>,
     alpha_pattern: Option<Ordered>,
     #[serde(default)]
@@ -177,8 +179,7 @@ pub fn target_modules(directory: &Path) -> Option<Vec<String>> {
     struct Targets {
         target_modules: OneOrMany<String>,
     }
-    let text = crate::files::read_to_string(&directory.join(super::CONFIG_FILE)).ok()?;
-    let targets: Targets = json::parse(&text).ok()?;
+    let targets: Targets = read_json(&directory.join(super::CONFIG_FILE)).ok()?;
     Some(targets.target_modules.into_vec())
 }
 
@@ -189,18 +190,16 @@ impl AdapterConfig {
     ///
     /// If the file cannot be read or has a setting that is not supported, which is named.
     pub(super) fn from_file(path: &Path) -> Result<Self, CheckpointError> {
-        let text = crate::files::read_to_string(path).map_err(|source| io_error("read", path, source))?;
-        Self::from_json(path, &text)
+        Self::new(path, read_json(path)?)
     }
 
-    fn from_json(path: &Path, text: &str) -> Result<Self, CheckpointError> {
+    fn new(path: &Path, raw: RawAdapterConfig) -> Result<Self, CheckpointError> {
         let refusal = |field: &str, value: String, reason: &str| CheckpointError::Adapter {
             path: path.to_owned(),
             field: field.to_owned(),
             value,
             reason: reason.to_owned(),
         };
-        let raw: Raw = json::parse(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
         if raw.peft_type != "LORA" {
             return Err(refusal("peft_type", raw.peft_type, "only LORA is supported"));
         }
@@ -225,8 +224,7 @@ impl AdapterConfig {
         let Some(targets) = raw.target_modules else {
             return Err(refusal("target_modules", "null".to_owned(), "it must name the modules to change"));
         };
-        let patterns = raw.layers_pattern.map(OneOrMany::into_vec).unwrap_or_default();
-        let indices = raw.layers_to_transform.map(OneOrMany::into_vec).unwrap_or_default();
+        let (indices, patterns) = (raw.layers_to_transform, raw.layers_pattern);
         let layers = match (&targets, indices.is_empty()) {
             (_, true) if !patterns.is_empty() => {
                 return Err(refusal("layers_pattern", patterns.join(", "), "it needs layers_to_transform"));
@@ -345,7 +343,7 @@ mod tests {
 
     fn parse(fields: &str) -> Result<AdapterConfig, CheckpointError> {
         let text = format!(r#"{{"peft_type": "LORA", "r": 4, "lora_alpha": 8{fields}}}"#);
-        AdapterConfig::from_json(Path::new("adapter_config.json"), &text)
+        AdapterConfig::new(Path::new("adapter_config.json"), json::parse(&text).unwrap())
     }
 
     /// Returns the paths that a configuration targets, without `model.layers.`.
@@ -468,7 +466,7 @@ mod tests {
             assert!(message.contains(&format!("`{field}`")) && !message.contains('\n'), "{message}");
         }
         let other = r#"{"peft_type": "IA3", "r": 1, "lora_alpha": 1}"#;
-        let message = AdapterConfig::from_json(Path::new("c"), other).unwrap_err().to_string();
+        let message = AdapterConfig::new(Path::new("c"), json::parse(other).unwrap()).unwrap_err().to_string();
         assert!(message.contains("`peft_type` is IA3"), "{message}");
         assert!(parse(r#", "target_modules": ["q_proj"], "rank_pattern": {"q_proj": 0}"#).is_err());
     }
