@@ -52,7 +52,7 @@ use crate::kernels::is_fused;
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::model::Qwen2;
 use crate::model::initial::Initial;
-use crate::model::parts::{Apart, Parts};
+use crate::model::parts::{ModelParts, OwnedParts};
 pub use crate::precision::{Precision, PrecisionError};
 
 /// A decoder with weights that are prepared for inference.
@@ -119,12 +119,12 @@ impl Decoder {
 
     fn whole(model: Qwen2, precision: Precision) -> Self {
         let (config, device) = (model.config.clone(), model.device());
-        let Ok(decoder) = Self::assemble(&config, Apart::from(model), precision, &device);
+        let Ok(decoder) = Self::assemble(&config, OwnedParts::from(model), precision, &device);
         decoder
     }
 
     /// Prepares the parts of a model one after the other. The device must support `precision`.
-    pub(crate) fn assemble<P: Parts>(
+    pub(crate) fn assemble<P: ModelParts>(
         config: &Qwen2Config,
         mut parts: P,
         precision: Precision,

@@ -12,7 +12,7 @@ use super::{
     peft::load_adapter,
     read::read_json_or_default,
     safetensors::TensorFiles,
-    weights::{Source, load_model},
+    weights::{CheckpointParts, load_model},
 };
 use crate::{
     config::Qwen2Config,
@@ -180,7 +180,7 @@ impl Checkpoint {
         self.check_memory(device, precision, free_memory())?;
         let model = {
             let _quiet = pause(device);
-            Qwen2::assemble(&self.config, Halved(Source::new(&self.config, &self.tensors, device)?))?
+            Qwen2::assemble(&self.config, Halved(CheckpointParts::new(&self.config, &self.tensors, device)?))?
         };
         self.wait(device)?;
         Ok(model)
@@ -197,7 +197,8 @@ impl Checkpoint {
     pub fn decoder(&self, device: &Device, precision: Precision) -> Result<Decoder, CheckpointError> {
         precision.check(&self.config, device)?;
         self.check_memory(device, precision, free_memory())?;
-        let decoder = Decoder::assemble(&self.config, Source::new(&self.config, &self.tensors, device)?, precision, device)?;
+        let decoder =
+            Decoder::assemble(&self.config, CheckpointParts::new(&self.config, &self.tensors, device)?, precision, device)?;
         self.wait(device)?;
         Ok(decoder)
     }

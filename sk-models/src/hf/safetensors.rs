@@ -310,7 +310,7 @@ impl TensorFiles {
     }
 
     /// Finds a tensor and checks its shape and type.
-    fn find(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, CheckpointError> {
+    fn find(&self, name: &str, shape: &[usize]) -> Result<StoredTensor<'_>, CheckpointError> {
         let shard = self.place.get(name).map(|&position| &self.shards[position]);
         let Some((shard, info)) = shard.and_then(|shard| Some((shard, shard.metadata.info(name)?))) else {
             return Err(self.fault(name, TensorFault::Missing { hint: self.hint }));
@@ -322,7 +322,7 @@ impl TensorFiles {
         let unsupported = || self.fault(name, TensorFault::Dtype(format!("{:?}", info.dtype)));
         let dtype = Float::new(info.dtype).ok_or_else(unsupported)?;
         let (start, _) = info.data_offsets;
-        Ok(Stored { shard, dtype, start: shard.data_start + start })
+        Ok(StoredTensor { shard, dtype, start: shard.data_start + start })
     }
 }
 
@@ -332,14 +332,14 @@ fn are_finite(values: &[f32]) -> bool {
 }
 
 /// A tensor in its file.
-struct Stored<'a> {
+struct StoredTensor<'a> {
     shard: &'a Shard,
     dtype: Float,
     /// Where its bytes begin.
     start: usize,
 }
 
-impl Stored<'_> {
+impl StoredTensor<'_> {
     /// Returns the bytes of `count` values from value `first` on.
     fn values<'b>(&'b self, first: usize, count: usize, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], CheckpointError> {
         let (shard, width) = (self.shard, self.dtype.width());

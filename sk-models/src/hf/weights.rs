@@ -12,7 +12,7 @@ use super::{
 use crate::{
     config::Qwen2Config,
     lora::Target,
-    model::{Attention, Layer, Mlp, Norm, Projection, Qwen2, parts::Parts},
+    model::{Attention, Layer, Mlp, Norm, Projection, Qwen2, parts::ModelParts},
 };
 
 /// Builds a decoder from the tensors of a checkpoint, in the device's float type.
@@ -25,17 +25,17 @@ use crate::{
 /// If a tensor is missing or of another shape, or if there is an unknown one, since weights that
 /// would be ignored belong to another architecture.
 pub fn load_model(config: &Qwen2Config, files: &TensorFiles, device: &Device) -> Result<Qwen2, CheckpointError> {
-    Qwen2::assemble(config, Source::new(config, files, device)?)
+    Qwen2::assemble(config, CheckpointParts::new(config, files, device)?)
 }
 
 /// Tensors and the device they are loaded to.
-pub(super) struct Source<'a> {
+pub(super) struct CheckpointParts<'a> {
     config: &'a Qwen2Config,
     files: &'a TensorFiles,
     device: &'a Device,
 }
 
-impl Parts for Source<'_> {
+impl ModelParts for CheckpointParts<'_> {
     type Error = CheckpointError;
 
     fn embedding(&mut self) -> Result<Tensor<2>, CheckpointError> {
@@ -71,7 +71,7 @@ impl Parts for Source<'_> {
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> CheckpointParts<'a> {
     /// Checks the names and shapes of all tensors.
     pub(super) fn new(config: &'a Qwen2Config, files: &'a TensorFiles, device: &'a Device) -> Result<Self, CheckpointError> {
         let shapes = tensor_shapes(config);

@@ -265,7 +265,7 @@ impl LaneDelta {
     }
 
     /// Stacks the entries of each part, one per lane; `None` if no lane has any.
-    fn stack(parts: &[Part<'_>], input: usize, device: &Device) -> Result<Option<Self>, AdapterError> {
+    fn stack(parts: &[TargetEntries<'_>], input: usize, device: &Device) -> Result<Option<Self>, AdapterError> {
         let Some(rank) = parts.iter().flat_map(|part| part.entries.iter().flatten()).map(|entry| entry.rank()).max() else {
             return Ok(None);
         };
@@ -284,7 +284,7 @@ impl LaneDelta {
 }
 
 /// One target of a [`LaneDelta`] under construction.
-struct Part<'a> {
+struct TargetEntries<'a> {
     /// The module name in errors.
     module: String,
     /// One per lane.
@@ -292,7 +292,7 @@ struct Part<'a> {
     output: usize,
 }
 
-impl Part<'_> {
+impl TargetEntries<'_> {
     /// Returns the matrices of a lane, `[in, r]` and `[r, out]`, padded with zeros to the rank; all
     /// zeros if the lane has none.
     fn padded(&self, lane: usize, input: usize, rank: usize, device: &Device) -> Result<(Tensor<2>, Tensor<2>), AdapterError> {
@@ -348,12 +348,12 @@ impl LayerDeltas {
     ) -> Result<Self, AdapterError> {
         let mut deltas = Self::default();
         for reads in Reads::ALL {
-            let part = |target: &Target| Part {
+            let part = |target: &Target| TargetEntries {
                 module: format!("layers.{index}.{}", target.path()),
                 entries: adapters.iter().map(|entry| entry.and_then(|adapter| adapter.layers[index].get(*target))).collect(),
                 output: target.dims(config).1,
             };
-            let parts: Vec<Part<'_>> = reads.targets().iter().map(part).collect();
+            let parts: Vec<TargetEntries<'_>> = reads.targets().iter().map(part).collect();
             for (target, part) in reads.targets().iter().zip(&parts) {
                 deltas.changed[*target as usize] = part.entries.iter().any(Option::is_some);
             }
@@ -403,7 +403,7 @@ impl AdapterStack {
         let layers = layers.collect::<Result<_, _>>()?;
         let whole = |module: &str, of: fn(&LoraAdapter) -> Option<&LowRank>, (input, output)| {
             let entries = adapters.iter().map(|entry| entry.and_then(of)).collect();
-            LaneDelta::stack(&[Part { module: module.to_owned(), entries, output }], input, device)
+            LaneDelta::stack(&[TargetEntries { module: module.to_owned(), entries, output }], input, device)
         };
         let (vocab, hidden) = (config.vocab_size, config.hidden_size);
         Ok(Self {

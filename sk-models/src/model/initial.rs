@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::parts::Parts;
+use super::parts::ModelParts;
 use super::{Layer, Norm};
 use crate::config::Qwen2Config;
 
@@ -67,7 +67,7 @@ impl<'a> Initial<'a> {
     }
 }
 
-impl Parts for Initial<'_> {
+impl ModelParts for Initial<'_> {
     type Error = Infallible;
 
     fn embedding(&mut self) -> Result<Tensor<2>, Infallible> {

@@ -13,7 +13,7 @@ use crate::config::Qwen2Config;
 
 /// The parts of a decoder. The methods are called once per part, in order, so a conversion holds at
 /// most one part twice.
-pub(crate) trait Parts {
+pub(crate) trait ModelParts {
     /// The error of a missing part.
     type Error;
 
@@ -31,14 +31,14 @@ pub(crate) trait Parts {
 }
 
 /// The parts of a model in memory.
-pub(crate) struct Apart {
+pub(crate) struct OwnedParts {
     embedding: Option<Tensor<2>>,
     layers: vec::IntoIter<Layer>,
     norm: Option<Norm>,
     head: Option<Tensor<2>>,
 }
 
-impl From<Qwen2> for Apart {
+impl From<Qwen2> for OwnedParts {
     fn from(Qwen2 { embed_tokens, layers, norm, lm_head, config: _ }: Qwen2) -> Self {
         let head = lm_head.map(Param::into_value);
         Self { embedding: Some(embed_tokens.into_value()), layers: layers.into_iter(), norm: Some(norm), head }
@@ -48,7 +48,7 @@ impl From<Qwen2> for Apart {
 /// The panic message for a part that is taken twice.
 const TAKEN: &str = "a part is asked for once";
 
-impl Parts for Apart {
+impl ModelParts for OwnedParts {
     type Error = Infallible;
 
     fn embedding(&mut self) -> Result<Tensor<2>, Infallible> {
@@ -71,7 +71,7 @@ impl Parts for Apart {
 /// Parts whose matrices are rounded to bf16. Norms and biases are unchanged.
 pub(crate) struct Halved<P>(pub(crate) P);
 
-impl<P: Parts> Parts for Halved<P> {
+impl<P: ModelParts> ModelParts for Halved<P> {
     type Error = P::Error;
 
     fn embedding(&mut self) -> Result<Tensor<2>, P::Error> {
@@ -95,7 +95,7 @@ impl<P: Parts> Parts for Halved<P> {
 
 impl Qwen2 {
     /// Assembles a model from parts.
-    pub(crate) fn assemble<P: Parts>(config: &Qwen2Config, mut parts: P) -> Result<Self, P::Error> {
+    pub(crate) fn assemble<P: ModelParts>(config: &Qwen2Config, mut parts: P) -> Result<Self, P::Error> {
         Ok(Self {
             embed_tokens: Param::from_tensor(parts.embedding()?),
             layers: (0..config.num_hidden_layers).map(|index| parts.layer(index)).collect::<Result<_, _>>()?,

@@ -26,7 +26,7 @@ use super::{
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
     schedule::Cosine,
-    state::{Output, RunProgress, resume, save_checkpoint},
+    state::{OutputFolder, RunProgress, resume, save_checkpoint},
 };
 use crate::{
     config::Qwen2Config,
@@ -287,7 +287,7 @@ pub fn train_dpo(
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
-    let _output = Output::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
+    let _output = OutputFolder::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
     let encoder = Encoder::load(&options.model)?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();

@@ -117,7 +117,7 @@ struct Axis {
 /// The contents of one file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct File {
+struct GrammarFile {
     questions: Vec<String>,
     lists: BTreeMap<String, String>,
     tables: BTreeMap<String, TableEntry>,
@@ -193,7 +193,8 @@ impl Grammar {
         for path in &paths {
             let text = files::read_to_string(path).map_err(|source| TrainError::io(path, source))?;
             let refused = |reason: String| TrainError::Grammar { path: path.display().to_string(), reason };
-            let mut file: File = toml::from_str(&text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
+            let mut file: GrammarFile =
+                toml::from_str(&text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
             axes.append(&mut file.axes);
             grammar.add(file).map_err(refused)?;
         }
@@ -453,7 +454,7 @@ fn templates(texts: &[String]) -> Result<Vec<Template>, String> {
 
 impl Grammar {
     /// Adds the contents of a file, without its axes.
-    fn add(&mut self, file: File) -> Result<(), String> {
+    fn add(&mut self, file: GrammarFile) -> Result<(), String> {
         for (name, values) in file.lists {
             let rows = values.split(',').map(|value| vec![value.trim().to_owned()]).collect();
             self.choose(name, Choices { columns: vec![String::new()], rows })?;

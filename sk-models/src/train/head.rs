@@ -23,7 +23,7 @@ use super::{
     logistic::{Logistic, sigmoid, softplus},
     pairs::{Pair, Side, SplitPairs},
     preference::wilson,
-    state::Output,
+    state::OutputFolder,
 };
 use crate::{
     head::{Head, HeadKind},
@@ -179,7 +179,7 @@ impl fmt::Display for HeadReport {
 /// written.
 pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut(HeadEvent)) -> Result<HeadReport, TrainError> {
     check(options)?;
-    let _output = Output::claim(&options.output, None, &[HEAD_WEIGHTS])?;
+    let _output = OutputFolder::claim(&options.output, None, &[HEAD_WEIGHTS])?;
     let encoder = Encoder::load(&options.model)?;
     let backbone = Checkpoint::from_directory(&options.model)?.model(device)?;
     let (mut train, held_out) = SplitPairs::load(&options.data, options.length, &encoder)?.without_rows();
@@ -192,7 +192,7 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
     report(HeadEvent::Started { width, pairs: train.len(), left_out: all - train.len(), held_out: held_out.len() });
 
     let total = 2 * (train.len() + held_out.len());
-    let states = States { backbone: &backbone, batch: options.batch, model: &options.model };
+    let states = StateReader { backbone: &backbone, batch: options.batch, model: &options.model };
     let set = TrainingSet::new(options.kind, &states, &train, &mut |done| report(HeadEvent::Features { done, total }))?;
     let problem = Logistic {
         rows: &set.rows,
@@ -267,13 +267,13 @@ fn is_chosen(index: usize) -> bool {
 }
 
 /// The backbone that computes hidden states, and its batch size.
-struct States<'a> {
+struct StateReader<'a> {
     backbone: &'a Qwen2,
     batch: usize,
     model: &'a Path,
 }
 
-impl States<'_> {
+impl StateReader<'_> {
     /// Calls `take` with the final-norm states after some tokens of each completion, row by row,
     /// and the index of the side.
     ///
@@ -335,7 +335,12 @@ struct TrainingSet {
 }
 
 impl TrainingSet {
-    fn new(kind: HeadKind, states: &States<'_>, pairs: &[Pair], progress: &mut dyn FnMut(usize)) -> Result<Self, TrainError> {
+    fn new(
+        kind: HeadKind,
+        states: &StateReader<'_>,
+        pairs: &[Pair],
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Self, TrainError> {
         let width = states.backbone.config.hidden_size;
         let sides = sides(pairs);
         let first = |side: &Side| match kind {

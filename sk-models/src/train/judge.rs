@@ -13,7 +13,7 @@ use super::{
     lbfgs::{self, Iterate},
     logistic::{sigmoid, softplus},
     preference::wilson,
-    state::Output,
+    state::OutputFolder,
 };
 use crate::judge::{Features, MANNERS, MOST_BITS, PreferenceModel, Splitter, WEIGHTS_FILE, Weights};
 
@@ -105,10 +105,10 @@ impl fmt::Display for JudgeReport {
 /// If the pairs are unusable, a setting is out of range, or a file cannot be written.
 pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -> Result<JudgeReport, TrainError> {
     check(options)?;
-    let _output = Output::claim(&options.output, None, &[WEIGHTS_FILE])?;
+    let _output = OutputFolder::claim(&options.output, None, &[WEIGHTS_FILE])?;
     let splitter = Splitter::new();
     let excluded = Excluded::load(&options.data.exclude)?;
-    let (mut train, mut held_out) = (Pairs::default(), Pairs::default());
+    let (mut train, mut held_out) = (FeaturePairs::default(), FeaturePairs::default());
     for Source { path, weight } in &options.data.sources {
         for row in pairs_of(path, &excluded)? {
             let side = if row.is_held_out(options.data.held_out) { &mut held_out } else { &mut train };
@@ -132,7 +132,7 @@ pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -
 
     let mut measured = vec![held_out.measure("held out".to_owned(), &weights)];
     for path in &options.tests {
-        let mut pairs = Pairs::default();
+        let mut pairs = FeaturePairs::default();
         pairs_of(path, &excluded)?.iter().for_each(|row| pairs.push(row, 1.0, &splitter, options.bits));
         if pairs.deltas.is_empty() {
             return Err(TrainError::NoData { reason: format!("{}: no pairs are left to measure on", path.display()) });
@@ -162,26 +162,26 @@ fn pairs_of(path: &Path, excluded: &Excluded) -> Result<Vec<Row>, TrainError> {
 
 /// Pairs as features.
 #[derive(Default)]
-struct Pairs {
+struct FeaturePairs {
     sides: Vec<[Features; 2]>,
-    deltas: Vec<Delta>,
+    deltas: Vec<FeatureDifference>,
 }
 
 /// The better side's features minus the worse side's.
-struct Delta {
+struct FeatureDifference {
     words: Vec<(u32, f32)>,
     /// The manners, then log-length.
     dense: [f32; MANNERS + 1],
     weight: f64,
 }
 
-impl Pairs {
+impl FeaturePairs {
     /// Adds a pair unless one of its sides has no word.
     fn push(&mut self, row: &Row, weight: f64, splitter: &Splitter, bits: u32) {
         let Row::Pair { prompt, chosen, rejected } = row else { return };
         let of = |side| Features::of(splitter, prompt, side, bits);
         if let (Some(chosen), Some(rejected)) = (of(chosen), of(rejected)) {
-            self.deltas.push(Delta::of(&chosen, &rejected, weight));
+            self.deltas.push(FeatureDifference::of(&chosen, &rejected, weight));
             self.sides.push([chosen, rejected]);
         }
     }
@@ -240,7 +240,7 @@ impl Pairs {
     }
 }
 
-impl Delta {
+impl FeatureDifference {
     fn of(chosen: &Features, rejected: &Features, weight: f64) -> Self {
         let mut words: Vec<(u32, f32)> = chosen.words.clone();
         words.extend(rejected.words.iter().map(|(bucket, value)| (*bucket, -value)));
@@ -338,7 +338,7 @@ mod tests {
     fn the_gradient_is_that_of_the_loss() {
         let folder = tempfile::tempdir().unwrap();
         write_synthetic(&folder.path().join("pairs.jsonl"), 20);
-        let (splitter, mut pairs) = (Splitter::new(), Pairs::default());
+        let (splitter, mut pairs) = (Splitter::new(), FeaturePairs::default());
         let rows = read_rows(&folder.path().join("pairs.jsonl")).unwrap();
         rows.iter().enumerate().for_each(|(i, row)| pairs.push(row, 1.0 + i as f64, &splitter, 5));
         let size = 32 + MANNERS + 1;

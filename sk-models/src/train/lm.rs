@@ -19,7 +19,7 @@ use super::{
     optimizer::{Optimizer, OptimizerSettings},
     recipe::Recipe,
     schedule::Cosine,
-    state::{Output, RunProgress, WeightType, resume, save_checkpoint, save_pretrained},
+    state::{OutputFolder, RunProgress, WeightType, resume, save_checkpoint, save_pretrained},
 };
 use crate::{
     config::Qwen2Config,
@@ -192,7 +192,7 @@ fn spread(count: usize, of: usize) -> impl Iterator<Item = usize> {
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
-    let _output = Output::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
+    let _output = OutputFolder::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
     let encoder = Encoder::load(&options.tokenizer)?;
     let tokens = encoder.tokenizer().get_vocab_size(true);
     let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;

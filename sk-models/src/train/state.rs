@@ -153,7 +153,7 @@ fn digest<'a>(progress: &str, tensors: impl Iterator<Item = (&'a str, &'a [usize
 }
 
 /// The folder of a run, which no other run may write to until this is dropped.
-pub(super) struct Output {
+pub(super) struct OutputFolder {
     directory: PathBuf,
     /// Whether the folder was there before the run.
     existed: bool,
@@ -161,7 +161,7 @@ pub(super) struct Output {
     _lock: Option<File>,
 }
 
-impl Output {
+impl OutputFolder {
     /// Locks the folder of a run, which is created. The run overwrites none of `results`, unless it
     /// resumes from `checkpoint`.
     pub(super) fn claim(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<Self, TrainError> {
@@ -182,7 +182,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for OutputFolder {
     /// Removes the folder if the run has created it and left it empty.
     fn drop(&mut self) {
         if !self.existed {

@@ -22,7 +22,7 @@ use super::{
     data::{DataOptions, END_OF_TEXT, END_OF_TURN, Excluded},
     encoder::Encoder,
     error::TrainError,
-    state::Output,
+    state::OutputFolder,
 };
 use crate::files;
 use crate::hf::write_json;
@@ -65,7 +65,7 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Encoder, TrainError
     TrainError::check_number("held-out", data.held_out, true)?;
     TrainError::check("held-out", data.held_out, data.held_out < 1.0, "must leave something to train on")?;
     TrainError::check_counts(&[("max-length", max_length as u64)])?;
-    let _output = Output::claim(&options.output, None, &["tokenizer.json"])?;
+    let _output = OutputFolder::claim(&options.output, None, &["tokenizer.json"])?;
     let refuse = |error: tokenizers::Error| TrainError::Tokenizer {
         path: options.output.display().to_string(),
         reason: error.to_string(),

@@ -51,7 +51,7 @@ use crate::config::Qwen2Config;
 use crate::kernels::norm::normalize;
 use crate::kernels::simd::widened;
 use crate::lora::{LoraAdapter, Target};
-use crate::model::parts::Parts;
+use crate::model::parts::ModelParts;
 use crate::model::{Layer, Norm, Projection};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
@@ -242,7 +242,7 @@ fn with_values<const D: usize, T>(tensor: Tensor<D>, then: impl FnOnce(&[f32]) -
 
 impl CpuEngine {
     /// Packs a decoder part by part, so that at most one part is in memory twice.
-    pub(crate) fn assemble<P: Parts>(
+    pub(crate) fn assemble<P: ModelParts>(
         embedding: Tensor<2>,
         config: &Qwen2Config,
         mut parts: P,

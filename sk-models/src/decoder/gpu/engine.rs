@@ -268,7 +268,7 @@ impl GpuEngine {
 mod tests {
     use super::*;
     use crate::model::initial::Initial;
-    use crate::model::parts::Parts;
+    use crate::model::parts::ModelParts;
 
     #[test]
     fn adapters_that_are_seated_again_are_the_same_stack() {

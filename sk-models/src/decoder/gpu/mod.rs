@@ -34,7 +34,7 @@ use crate::config::Qwen2Config;
 use crate::device::{arrive, settled};
 use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::Norm;
-use crate::model::parts::Parts;
+use crate::model::parts::ModelParts;
 use attention::{PassInput, numbers};
 use cache::DevicePrefix;
 use group::{advance, join_lanes, split_lanes};
@@ -70,7 +70,7 @@ const POSITIONS: usize = 512;
 
 impl GpuEngine {
     /// Prepares a decoder with matrices in `format`, or in the format of the parts.
-    pub(crate) fn assemble<P: Parts>(
+    pub(crate) fn assemble<P: ModelParts>(
         embedding: Tensor<2>,
         config: &Qwen2Config,
         mut parts: P,

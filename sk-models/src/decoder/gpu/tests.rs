@@ -9,7 +9,7 @@ use super::*;
 use crate::decoder::engine::{Cache, PrefixCache, Sequences, SuffixCache};
 use crate::lora::LowRank;
 use crate::model::Qwen2;
-use crate::model::parts::Apart;
+use crate::model::parts::OwnedParts;
 
 /// Rounding of f32 through two layers, with sums in another order.
 const TOLERANCE: f32 = 1e-5;
@@ -41,7 +41,7 @@ fn models(tied: bool, device: &Device) -> (Qwen2, GpuEngine) {
             }));
         }
     }
-    let mut parts = Apart::from(model.clone());
+    let mut parts = OwnedParts::from(model.clone());
     let Ok(embedding) = parts.embedding();
     let Ok(tensors) = GpuEngine::assemble(embedding, &config, parts, None);
     (model, tensors)

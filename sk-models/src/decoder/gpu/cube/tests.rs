@@ -23,7 +23,7 @@ use crate::device::DeviceName;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
 use crate::model::Norm;
 use crate::model::initial::Initial;
-use crate::model::parts::Parts;
+use crate::model::parts::ModelParts;
 use crate::precision::Precision;
 
 /// A dozen roundings of f32, in sums of a few hundred terms in another order.
