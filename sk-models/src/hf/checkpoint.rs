@@ -33,36 +33,20 @@ use crate::{
 pub struct Checkpoint {
     directory: PathBuf,
     config: Qwen2Config,
-    generation: GenerationConfig,
+    end_of_text: Vec<u32>,
     tokenizer: Tokenizer,
     tensors: TensorFiles,
 }
 
-/// The sampling defaults of a checkpoint, from `generation_config.json`.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub struct GenerationConfig {
-    /// Tokens that end a response.
-    #[serde(rename = "eos_token_id", default, deserialize_with = "json::list")]
-    pub eos_token_ids: Vec<u32>,
-    /// Softmax temperature.
-    pub temperature: Option<f64>,
-    /// Nucleus mass.
-    pub top_p: Option<f64>,
-    /// Number of most probable tokens kept.
-    pub top_k: Option<usize>,
-    /// Factor by which the logits of earlier tokens shrink.
-    pub repetition_penalty: Option<f64>,
-}
-
-impl GenerationConfig {
-    /// Reads `generation_config.json`. A missing file sets nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read or is malformed.
-    pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
-        read_json_or_default(&directory.join("generation_config.json"))
+/// Returns the tokens that end a response by `generation_config.json`, if there is such a file.
+pub(super) fn generation_ends(directory: &Path) -> Result<Vec<u32>, CheckpointError> {
+    #[derive(Default, Deserialize)]
+    struct GenerationConfig {
+        #[serde(default, deserialize_with = "json::list")]
+        eos_token_id: Vec<u32>,
     }
+    let config: GenerationConfig = read_json_or_default(&directory.join("generation_config.json"))?;
+    Ok(config.eos_token_id)
 }
 
 impl Checkpoint {
@@ -93,13 +77,11 @@ impl Checkpoint {
                 vocab_size: config.vocab_size,
             });
         }
-        Ok(Self {
-            generation: GenerationConfig::from_directory(directory)?,
-            directory: directory.to_owned(),
-            config,
-            tokenizer,
-            tensors,
-        })
+        let mut end_of_text = generation_ends(directory)?;
+        end_of_text.extend(&config.eos_token_ids);
+        end_of_text.sort_unstable();
+        end_of_text.dedup();
+        Ok(Self { directory: directory.to_owned(), config, end_of_text, tokenizer, tensors })
     }
 
     /// Returns the directory.
@@ -117,12 +99,6 @@ impl Checkpoint {
     #[must_use]
     pub fn config(&self) -> &Qwen2Config {
         &self.config
-    }
-
-    /// Returns the sampling defaults.
-    #[must_use]
-    pub fn generation(&self) -> &GenerationConfig {
-        &self.generation
     }
 
     /// Returns the tokenizer.
@@ -143,12 +119,8 @@ impl Checkpoint {
     /// Returns the tokens that end a response: those of the generation settings and of the
     /// configuration.
     #[must_use]
-    pub fn end_of_text(&self) -> Vec<u32> {
-        let mut ids = self.generation.eos_token_ids.clone();
-        ids.extend(&self.config.eos_token_ids);
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+    pub fn end_of_text(&self) -> &[u32] {
+        &self.end_of_text
     }
 
     /// Loads the model to a device, in the device's float type.
@@ -283,12 +255,11 @@ mod tests {
             config: Qwen2Config::from_file(&fixture.join("config.json")).unwrap(),
             tensors: TensorFiles::open(&fixture).unwrap(),
             tokenizer: Tokenizer::bytes(),
-            generation: GenerationConfig::default(),
+            end_of_text: Vec::new(),
             directory: fixture,
         };
         let device = Device::flex();
-        let needed = checkpoint.tensors.values() * 4;
-        assert_eq!(Precision::F32.bytes(checkpoint.config()), needed);
+        let needed = Precision::F32.bytes(checkpoint.config());
         assert!(checkpoint.check_memory(&device, Precision::F32, Some(needed)).is_ok());
         assert!(checkpoint.check_memory(&device, Precision::F32, None).is_ok());
         let message = checkpoint.check_memory(&device, Precision::F32, Some(needed - 1)).unwrap_err().to_string();

@@ -33,20 +33,17 @@ struct Shard {
 impl Shard {
     fn open(path: PathBuf) -> Result<Self, CheckpointError> {
         let contents = files::open(&path).map_err(|source| io_error("open", &path, source))?;
-        let header = header(&contents).map_err(|source| io_error("read", &path, source))?;
-        let (length, metadata) = header
-            .and_then(|header| {
-                let text = std::str::from_utf8(&header).map_err(SafeTensorError::InvalidHeader)?;
-                let metadata: Metadata = serde_json::from_str(text).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
-                Ok((header.len(), metadata))
-            })
-            .map_err(|source| CheckpointError::Safetensors { path: path.clone(), bytes: contents.len() as u64, source })?;
-        let data_start = size_of::<u64>() + length;
-        let missing = || SafeTensorError::MetadataIncompleteBuffer;
-        match data_start.checked_add(metadata.data_len()).and_then(|end| contents.len().checked_sub(end)) {
+        let bytes = contents.len();
+        let broken = |source| CheckpointError::Safetensors { path: path.clone(), bytes: bytes as u64, source };
+        let header = header(&contents).map_err(|source| io_error("read", &path, source))?.map_err(broken)?;
+        let text = std::str::from_utf8(&header).map_err(SafeTensorError::InvalidHeader).map_err(broken)?;
+        let metadata: Metadata =
+            serde_json::from_str(text).map_err(SafeTensorError::InvalidHeaderDeserialization).map_err(broken)?;
+        let data_start = size_of::<u64>() + header.len();
+        match data_start.checked_add(metadata.data_len()).and_then(|end| bytes.checked_sub(end)) {
             Some(0) => Ok(Self { path, contents, metadata, data_start }),
             Some(bytes) => Err(CheckpointError::Trailing { path, bytes }),
-            None => Err(CheckpointError::Safetensors { path, bytes: contents.len() as u64, source: missing() }),
+            None => Err(broken(SafeTensorError::MetadataIncompleteBuffer)),
         }
     }
 }
@@ -191,25 +188,12 @@ impl TensorFiles {
         shard.metadata.info(name).map(|info| info.shape.as_slice())
     }
 
-    /// Returns the number of values in all tensors together.
-    #[must_use]
-    pub fn values(&self) -> u64 {
-        let of = |name| self.shape(name).unwrap_or_default().iter().map(|&size| size as u64).product::<u64>();
-        self.names().map(of).sum()
-    }
-
     /// Returns an error for the first tensor that `known` does not recognise.
     pub(super) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> Result<(), CheckpointError> {
         match self.names().find(|name| !known(name)) {
             None => Ok(()),
             Some(name) => Err(self.fault(name, TensorFault::Unexpected { hint: self.hint })),
         }
-    }
-
-    /// Returns the file that holds a tensor, or the first file if none does.
-    #[must_use]
-    pub fn path_of(&self, name: &str) -> &Path {
-        &self.shards[self.place.get(name).copied().unwrap_or(0)].path
     }
 
     /// Reads a tensor as f32 in the order of the file.
@@ -304,9 +288,10 @@ impl TensorFiles {
         Ok(self.read(name, shape)? == other.read(theirs, shape)?)
     }
 
-    /// Returns an error that names a tensor and its file.
+    /// Returns an error that names a tensor and its file, or the first file if none holds it.
     pub(super) fn fault(&self, name: &str, fault: TensorFault) -> CheckpointError {
-        CheckpointError::Tensor { path: self.path_of(name).to_owned(), name: name.to_owned(), fault }
+        let shard = &self.shards[self.place.get(name).copied().unwrap_or(0)];
+        CheckpointError::Tensor { path: shard.path.clone(), name: name.to_owned(), fault }
     }
 
     /// Finds a tensor and checks its shape and type.

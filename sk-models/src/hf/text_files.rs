@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::Error;
 
-use super::{checkpoint::GenerationConfig, error::CheckpointError, read::read_json_or_default};
+use super::{checkpoint::generation_ends, error::CheckpointError, read::read_json_or_default};
 use crate::{
     json,
     text::{ChatTemplate, TextError, Tokenizer, tokenizer::MOST_TOKENS},
@@ -60,7 +60,7 @@ impl TextFiles {
             let reason = format!("vocab_size is {}, more than any model has", config.vocab_size);
             return Err(CheckpointError::Json { path, source: serde_json::Error::custom(reason) });
         }
-        let mut end_of_text = GenerationConfig::from_directory(directory)?.eos_token_ids;
+        let mut end_of_text = generation_ends(directory)?;
         end_of_text.extend(config.eos_token_id);
         end_of_text.extend(turn_ends(&tokenizer));
         end_of_text.sort_unstable();

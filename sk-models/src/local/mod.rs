@@ -156,7 +156,7 @@ impl Models {
         let built_in = embedded.map(assets::Embedded::drafter);
         let drafter = open(options.drafter.as_deref(), built_in, "drafter")?;
         let tokenizer = checkpoint.tokenizer().clone();
-        let mut end_of_text = checkpoint.end_of_text();
+        let mut end_of_text = checkpoint.end_of_text().to_vec();
         if let Some(drafter) = &drafter {
             same_tokens(&checkpoint, drafter)?;
             end_of_text.extend(drafter.end_of_text());
