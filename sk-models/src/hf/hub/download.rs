@@ -134,29 +134,27 @@ impl Download<'_> {
         };
         let failed = |source| io_error("read", partial, source);
         let found = fs::metadata(partial).map_err(failed)?.len();
-        if let Some(expected) = length
-            && found < expected
-        {
-            // The body was cut short without an error. The rest can still be fetched.
-            let cut = io::Error::new(io::ErrorKind::UnexpectedEof, format!("{found} of {expected} bytes"));
-            return Err(HubError::Connection { url: self.url.to_owned(), source: Box::new(cut.into()) });
-        }
-        if let Some(expected) = length
-            && found > expected
-        {
-            return Err(corrupt(format!("{found} bytes where {expected} were announced")));
-        }
-        if length.is_none() && found > LONGEST_UNANNOUNCED {
-            return Err(corrupt(format!("more than {LONGEST_UNANNOUNCED} bytes, where no length was announced")));
+        match length {
+            Some(expected) if found < expected => {
+                // The body was cut short without an error. The rest can still be fetched.
+                let cut = io::Error::new(io::ErrorKind::UnexpectedEof, format!("{found} of {expected} bytes"));
+                return Err(HubError::Connection { url: self.url.to_owned(), source: Box::new(cut.into()) });
+            }
+            Some(expected) if found > expected => {
+                return Err(corrupt(format!("{found} bytes where {expected} were announced")));
+            }
+            None if found > LONGEST_UNANNOUNCED => {
+                return Err(corrupt(format!("more than {LONGEST_UNANNOUNCED} bytes, where no length was announced")));
+            }
+            _ => {}
         }
         let (kind, digest) = match hash.len() {
-            _ if !is_hash(hash) => return Ok(()),
+            _ if !names_contents(hash) => return Ok(()),
             SHA256_DIGITS => ("SHA-256", digest(Sha256::new(), partial).map_err(failed)?),
-            SHA1_DIGITS => {
+            _ => {
                 let blob = Sha1::new().chain_update(format!("blob {found}\0"));
                 ("SHA-1 as a blob of git", digest(blob, partial).map_err(failed)?)
             }
-            _ => return Ok(()),
         };
         if !digest.eq_ignore_ascii_case(hash) {
             return Err(corrupt(format!("its {kind} is {digest}, announced {hash}")));

@@ -77,10 +77,7 @@ impl Hub {
         let offline = variable("HF_HUB_OFFLINE")
             .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"));
         let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
-        let mut hub = Self::new(&endpoint, cache.ok_or(HubError::NoCache)?);
-        hub.client.token = token;
-        hub.offline = offline;
-        Ok(hub)
+        Ok(Self::new(&endpoint, cache.ok_or(HubError::NoCache)?).with_token(token).with_offline(offline))
     }
 
     /// Returns a hub at the given address with the given cache directory.
