@@ -395,7 +395,7 @@ pub fn train_dpo(
         pairs.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
         report(DpoEvent::Tested { test, report: measure(&plain, &matrices, options, pairs)? });
     }
-    hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, "", &options.output)?;
+    hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
     Ok(measured)
 }

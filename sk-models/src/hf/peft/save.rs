@@ -19,14 +19,12 @@ use crate::{
 
 /// Writes an adapter in f32, so that PEFT computes the same low-rank updates.
 ///
-/// `base` names the backbone in `adapter_config.json`; it is information for readers, and may be
-/// empty. Ranks and scales that most modules share become `r` and `lora_alpha`, the others
-/// patterns.
+/// Ranks and scales that most modules share become `r` and `lora_alpha`, the others patterns.
 ///
 /// # Errors
 ///
 /// If a file cannot be written, or the device fails to hand over a matrix.
-pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, base: &str, directory: &Path) -> Result<(), CheckpointError> {
+pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, directory: &Path) -> Result<(), CheckpointError> {
     std::fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
     let weights = directory.join(WEIGHTS_FILE);
 
@@ -42,7 +40,7 @@ pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, base: &str, dir
         changes.push((module, change));
     }
     write_tensors(&weights, &tensors, pytorch())?;
-    write_json(&directory.join(CONFIG_FILE), &settings(&changes, config, base))
+    write_json(&directory.join(CONFIG_FILE), &settings(&changes, config))
 }
 
 fn change_of(adapter: &LoraAdapter, module: Module) -> Option<&LowRank> {
@@ -60,7 +58,7 @@ fn transposed(matrix: &Tensor<2>) -> io::Result<Vec<f32>> {
 }
 
 /// The text of `adapter_config.json`.
-fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config, base: &str) -> Value {
+fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config) -> Value {
     let rank = most_common(changes.iter().map(|(_, change)| change.rank() as f64)).unwrap_or(1.0);
     let alpha_of = |change: &LowRank| change.scale * change.rank() as f64;
     let alpha = most_common(changes.iter().map(|(_, change)| alpha_of(change))).unwrap_or(1.0);
@@ -72,7 +70,7 @@ fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config, base: &str) ->
     json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": base,
+        "base_model_name_or_path": "",
         "inference_mode": true,
         "r": number(rank),
         "lora_alpha": number(alpha),
