@@ -175,10 +175,13 @@ impl LoraAdapter {
     /// Returns the number of entries of all matrices.
     #[must_use]
     pub fn parameters(&self) -> usize {
+        let matrices = self.updates().flat_map(|update| [&update.a, &update.b]);
+        matrices.map(|matrix| matrix.dims().iter().product::<usize>()).sum()
+    }
+
+    fn updates(&self) -> impl Iterator<Item = &LowRank> {
         let layers = self.layers.iter().flat_map(|layer| &layer.targets).flatten();
-        let count =
-            |delta: &LowRank| [&delta.a, &delta.b].iter().map(|matrix| matrix.dims().iter().product::<usize>()).sum::<usize>();
-        layers.chain(&self.embed_tokens).chain(&self.lm_head).map(count).sum()
+        layers.chain(&self.embed_tokens).chain(&self.lm_head)
     }
 }
 

@@ -35,9 +35,7 @@ pub fn merge(rule: Merge, weighted: &[(f64, &LoraAdapter)]) -> Result<LoraAdapte
     let weighted: Vec<(f64, &LoraAdapter)> = weighted.iter().filter(|(weight, _)| *weight > 0.0).copied().collect();
     let Some((_, first)) = weighted.first() else { return Err(MergeError::Empty) };
     let layers = first.layers.len();
-    let held =
-        first.layers.iter().flat_map(|layer| &layer.targets).flatten().chain(&first.embed_tokens).chain(&first.lm_head).next();
-    let _quiet = held.and_then(|delta| pause(&delta.a.device()));
+    let _quiet = first.updates().next().and_then(|update| pause(&update.a.device()));
     if let Some((_, other)) = weighted.iter().find(|(_, adapter)| adapter.layers.len() != layers) {
         return Err(MergeError::Layers { first: layers, second: other.layers.len() });
     }
