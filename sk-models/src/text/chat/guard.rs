@@ -110,25 +110,16 @@ impl Walk {
             self.error = Some("a namespace or a loop is part of another value".to_owned());
             return;
         }
-        match value.kind() {
-            ValueKind::Map => {
-                for (key, item) in object.try_iter_pairs().into_iter().flatten() {
-                    self.of(&key, depth + 1);
-                    self.of(&item, depth + 1);
-                    if self.error.is_some() {
-                        return;
-                    }
-                }
+        let items: Box<dyn Iterator<Item = Value>> = match value.kind() {
+            ValueKind::Map => Box::new(object.try_iter_pairs().into_iter().flatten().flat_map(|(key, item)| [key, item])),
+            ValueKind::Seq | ValueKind::Iterable => Box::new(object.try_iter().into_iter().flatten()),
+            _ => return,
+        };
+        for item in items {
+            self.of(&item, depth + 1);
+            if self.error.is_some() {
+                return;
             }
-            ValueKind::Seq | ValueKind::Iterable => {
-                for item in object.try_iter().into_iter().flatten() {
-                    self.of(&item, depth + 1);
-                    if self.error.is_some() {
-                        return;
-                    }
-                }
-            }
-            _ => {}
         }
     }
 }
