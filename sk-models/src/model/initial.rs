@@ -33,15 +33,11 @@ enum Generator {
 
 impl<'a> Initial<'a> {
     pub(super) fn from_device(config: &'a Qwen2Config, device: &'a Device) -> Self {
-        Self::new(Generator::Device, config, device)
+        Self { source: Generator::Device, config, device }
     }
 
     pub(crate) fn from_seed(seed: u64, config: &'a Qwen2Config, device: &'a Device) -> Self {
-        Self::new(Generator::Seed { seed, matrices: 0 }, config, device)
-    }
-
-    fn new(source: Generator, config: &'a Qwen2Config, device: &'a Device) -> Self {
-        Self { source, config, device }
+        Self { source: Generator::Seed { seed, matrices: 0 }, config, device }
     }
 
     /// Draws a matrix of deviation 0.02.
