@@ -12,7 +12,7 @@ use super::{
     peft::load_adapter,
     read::read_json_or_default,
     safetensors::TensorFiles,
-    weights::{CheckpointParts, load_model},
+    weights::CheckpointParts,
 };
 use crate::{
     config::Qwen2Config,
@@ -129,13 +129,10 @@ impl Checkpoint {
     ///
     /// If a tensor is missing, of another shape or unknown, or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
-        self.check_memory(device, Precision::F32, free_memory())?;
-        let model = {
+        self.load(device, Precision::F32, |parts| {
             let _quiet = pause(device);
-            load_model(&self.config, &self.tensors, device)?
-        };
-        self.wait(device)?;
-        Ok(model)
+            Qwen2::assemble(&self.config, parts)
+        })
     }
 
     /// Loads the model as the frozen part of a training run. With bf16, its matrices are rounded to
@@ -145,17 +142,13 @@ impl Checkpoint {
     ///
     /// As [`model`](Self::model), or if the device has no weights of that precision.
     pub(crate) fn frozen(&self, device: &Device, precision: Precision) -> Result<Qwen2, CheckpointError> {
-        precision.check(&self.config, device)?;
         if precision != Precision::Bf16 {
             return self.model(device);
         }
-        self.check_memory(device, precision, free_memory())?;
-        let model = {
+        self.load(device, precision, |parts| {
             let _quiet = pause(device);
-            Qwen2::assemble(&self.config, Halved(CheckpointParts::new(&self.config, &self.tensors, device)?))?
-        };
-        self.wait(device)?;
-        Ok(model)
+            Qwen2::assemble(&self.config, Halved(parts))
+        })
     }
 
     /// Returns a decoder of the model on a device.
@@ -167,12 +160,21 @@ impl Checkpoint {
     ///
     /// As [`model`](Self::model), or if the device has no weights of that precision.
     pub fn decoder(&self, device: &Device, precision: Precision) -> Result<Decoder, CheckpointError> {
+        self.load(device, precision, |parts| Decoder::assemble(&self.config, parts, precision, device))
+    }
+
+    /// Assembles the weights on a device that has products in this precision and room for them.
+    fn load<T>(
+        &self,
+        device: &Device,
+        precision: Precision,
+        assemble: impl FnOnce(CheckpointParts<'_>) -> Result<T, CheckpointError>,
+    ) -> Result<T, CheckpointError> {
         precision.check(&self.config, device)?;
         self.check_memory(device, precision, free_memory())?;
-        let decoder =
-            Decoder::assemble(&self.config, CheckpointParts::new(&self.config, &self.tensors, device)?, precision, device)?;
+        let assembled = assemble(CheckpointParts::new(&self.config, &self.tensors, device)?)?;
         self.wait(device)?;
-        Ok(decoder)
+        Ok(assembled)
     }
 
     /// Waits for the device, which reports a lack of memory only then.
