@@ -10,7 +10,7 @@ use half::f16;
 use super::{
     data::{DataOptions, Excluded, Row, Source},
     error::TrainError,
-    lbfgs::{self, Iterate},
+    lbfgs,
     logistic::{sigmoid, softplus},
     preference::wilson,
     state::OutputFolder,
@@ -103,7 +103,7 @@ impl fmt::Display for JudgeReport {
 /// # Errors
 ///
 /// If the pairs are unusable, a setting is out of range, or a file cannot be written.
-pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -> Result<JudgeReport, TrainError> {
+pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
     check(options)?;
     let _output = OutputFolder::claim(&options.output, None, &[WEIGHTS_FILE])?;
     let splitter = Splitter::new();
@@ -120,9 +120,7 @@ pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -
     let buckets = 1 << options.bits;
     let mut theta = vec![0.0; buckets + MANNERS + 1];
     let function = |at: &[f64], gradient: &mut [f64]| train.loss(options.l2, at, gradient);
-    let end = lbfgs::minimize(function, &mut theta, TOLERANCE, options.iterations, |Iterate { iteration, value, .. }| {
-        report(iteration, value);
-    });
+    let end = lbfgs::minimize(function, &mut theta, TOLERANCE, options.iterations, |_| {});
     let mut manner = [0.0; MANNERS];
     manner.iter_mut().zip(&theta[buckets..]).for_each(|(to, from)| *to = *from as f32);
     // Rounded as stored, so that the stored model is measured.
@@ -140,8 +138,7 @@ pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -
         measured.push(pairs.measure(path.display().to_string(), &weights));
     }
     PreferenceModel::new(options.attribute.clone(), weights).save(&options.output)?;
-    let Iterate { iteration, value, .. } = end;
-    Ok(JudgeReport { pairs: train.deltas.len(), training_loss: value, iterations: iteration, measured })
+    Ok(JudgeReport { pairs: train.deltas.len(), training_loss: end.value, iterations: end.iteration, measured })
 }
 
 fn check(options: &JudgeOptions) -> Result<(), TrainError> {
@@ -310,13 +307,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write_synthetic(&folder.path().join("pairs.jsonl"), 300);
         let options = options(folder.path());
-        let report = train_judge(&options, &mut |_, _| {}).unwrap();
+        let report = train_judge(&options).unwrap();
         let held = &report.measured[0];
         assert!(held.length_alone < 0.8 && held.accuracy > 0.95, "{report}");
         assert!(held.pairs + report.pairs == 300 && held.pairs > 50, "{report}");
         // One iteration has a higher loss.
         let hasty = JudgeOptions { iterations: 1, output: folder.path().join("hasty"), ..options.clone() };
-        assert!(train_judge(&hasty, &mut |_, _| {}).unwrap().training_loss > report.training_loss);
+        assert!(train_judge(&hasty).unwrap().training_loss > report.training_loss);
         let judge = PreferenceModel::load(&options.output).unwrap();
         let p = |text| judge.win_probability("Question?", text).unwrap();
         assert!(p("w1 gladly") > 0.5 && p("w1 nonsense") < 0.5);
@@ -328,7 +325,7 @@ mod tests {
         write_synthetic(&folder.path().join("pairs.jsonl"), 100);
         let written = |name: &str| {
             let options = JudgeOptions { output: folder.path().join(name), ..options(folder.path()) };
-            train_judge(&options, &mut |_, _| {}).unwrap();
+            train_judge(&options).unwrap();
             fs::read(options.output.join("judge.safetensors")).unwrap()
         };
         assert_eq!(written("a"), written("b"));
@@ -350,7 +347,7 @@ mod tests {
     fn what_cannot_be_fitted_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let good = options(folder.path());
-        let says = |options: &JudgeOptions| train_judge(options, &mut |_, _| {}).unwrap_err().to_string();
+        let says = |options: &JudgeOptions| train_judge(options).unwrap_err().to_string();
         assert!(says(&good).contains("pairs.jsonl"), "{}", says(&good));
         let file = folder.path().join("pairs.jsonl");
         fs::write(&file, "{\"text\": \"no pair\"}\n").unwrap();

@@ -55,5 +55,5 @@ pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
         iterations: args.iterations,
     };
     // This usually takes seconds, so no progress is shown.
-    output::print(train_judge(&options, &mut |_, _| {})?)
+    output::print(train_judge(&options)?)
 }
