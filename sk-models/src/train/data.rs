@@ -316,25 +316,21 @@ impl Excluded {
         for path in paths {
             if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
                 excluded.questions.extend(read_questions(path)?);
-                continue;
+            } else {
+                excluded.add(&read(path, Row::question)?);
             }
-            read(path, Row::question)?.iter().for_each(|row| excluded.add(row));
         }
         excluded.questions.remove("");
         Ok(excluded)
     }
 
-    /// Collects the questions of rows in memory.
-    pub(super) fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
-        let mut excluded = Self::default();
-        rows.into_iter().for_each(|row| excluded.add(row));
-        excluded.questions.remove("");
-        excluded
-    }
-
-    fn add(&mut self, row: &Row) {
-        let turns = row.human_turns().map(letters).enumerate();
-        self.questions.extend(turns.filter(|(at, turn)| *at == 0 || turn.len() > Self::INCIDENTAL).map(|(_, turn)| turn));
+    /// Adds the questions of rows.
+    pub(super) fn add<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>) {
+        for row in rows {
+            let turns = row.human_turns().map(letters).enumerate();
+            let counted = turns.filter(|(at, turn)| if *at == 0 { !turn.is_empty() } else { turn.len() > Self::INCIDENTAL });
+            self.questions.extend(counted.map(|(_, turn)| turn));
+        }
     }
 
     /// Reads the rows of a file that ask none of the questions.

@@ -416,7 +416,8 @@ pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
     let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
     let mut order = Order::new(options.seed, &pairs);
     let seen: BTreeSet<usize> = (0..options.steps).flat_map(|step| order.step(step, options.pairs())).collect();
-    let asked = Excluded::of(seen.iter().map(|&index| &rows[index]));
+    let mut asked = Excluded::default();
+    asked.add(seen.iter().map(|&index| &rows[index]));
     let mut unseen: Vec<Row> = Vec::new();
     // The copies of a weighted source are adjacent.
     for row in rows.into_iter().chain(held_out.into_iter().map(|(row, _)| row)) {

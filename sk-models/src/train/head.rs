@@ -223,25 +223,20 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
         HeadKind::Discriminator => judge_discriminator(&values),
         HeadKind::Reward => judge_reward(&values),
     };
-    let Iterate { iteration, value, .. } = fit.end;
-    Ok(HeadReport { pairs: held_out.len(), loss, accuracy, calibration, iterations: iteration, training_loss: value })
+    let (iterations, training_loss) = (fit.end.iteration, fit.end.value);
+    Ok(HeadReport { pairs: held_out.len(), loss, accuracy, calibration, iterations, training_loss })
 }
 
 impl HeadOptions {
-    /// Returns the rows of hidden states of a training pair.
-    fn rows(&self, pair: &Pair) -> usize {
-        match self.kind {
-            HeadKind::Discriminator => pair.chosen.completion + pair.rejected.completion,
-            HeadKind::Reward => 2,
-        }
-    }
-
     /// Returns how many of the first pairs fit the limits.
     fn affordable(&self, pairs: &[Pair], width: usize) -> usize {
         let room = (self.memory / (width * size_of::<f32>()) as u64) as usize;
         let mut rows = 0;
         let fits = |pair: &&Pair| {
-            rows += self.rows(pair);
+            rows += match self.kind {
+                HeadKind::Discriminator => pair.chosen.completion + pair.rejected.completion,
+                HeadKind::Reward => 2,
+            };
             rows <= room
         };
         pairs.iter().take(self.pairs.unwrap_or(pairs.len())).take_while(fits).count()

@@ -15,8 +15,7 @@ use burn::{
 use super::state::named_parameters;
 
 /// The rule for the matrices inside the layers. All other parameters use AdamW.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rule {
     /// AdamW (Loshchilov and Hutter 2019).
     Adamw,
