@@ -25,9 +25,10 @@ pub use layer::Layer;
 pub use mlp::Mlp;
 pub use norm::Norm;
 pub use projection::Projection;
+use projection::adapted;
 pub use rope::Rope;
 
-use crate::{config::Qwen2Config, kernels::affine, lora::Lanes};
+use crate::{config::Qwen2Config, lora::Lanes};
 
 /// A Qwen2 decoder: embedding, layers, final norm, head.
 #[derive(Module, Debug)]
@@ -108,9 +109,6 @@ impl Qwen2 {
             Some(head) => head.val(),
             None => self.embed_tokens.val().transpose(),
         };
-        match lanes.head() {
-            None => affine(hidden, head, None),
-            Some(delta) => delta.add(affine(hidden.clone(), head, None), hidden),
-        }
+        adapted(hidden, head, None, lanes.head())
     }
 }

@@ -31,18 +31,19 @@ impl Projection {
     /// One frozen product serves every lane; see [`LaneDelta::add`].
     #[must_use]
     pub fn forward(&self, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
-        let bias = self.bias.as_ref().map(Param::val);
-        match delta {
-            None => affine(x, self.weight.val(), bias),
-            Some(delta) => {
-                let frozen = affine(x.clone(), self.weight.val(), bias);
-                delta.add(frozen, x)
-            }
-        }
+        adapted(x, self.weight.val(), self.bias.as_ref().map(Param::val), delta)
     }
 
     /// Rounds the weight to bf16.
     pub(super) fn halve(&mut self) {
         self.weight = Param::from_tensor(self.weight.val().cast(DType::BF16));
+    }
+}
+
+/// Computes `x·W + b` and adds the low-rank term of each row's lane.
+pub(super) fn adapted(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>, delta: Option<&LaneDelta>) -> Tensor<2> {
+    match delta {
+        None => affine(x, weight, bias),
+        Some(delta) => delta.add(affine(x.clone(), weight, bias), x),
     }
 }

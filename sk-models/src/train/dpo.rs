@@ -331,19 +331,12 @@ pub fn train_dpo(
     });
     // Only the pairs of the remaining steps need a reference.
     let used: BTreeSet<usize> = (step..options.steps).flat_map(|step| order.step(step, options.pairs())).collect();
-    let used: Vec<usize> = used.into_iter().collect();
-    let total = used.len() + held_out.len();
+    let mut used: Vec<&mut Pair> =
+        train.iter_mut().enumerate().filter(|(index, _)| used.contains(index)).map(|(_, pair)| pair).collect();
+    let mut measured: Vec<&mut Pair> = held_out.iter_mut().collect();
+    let total = used.len() + measured.len();
     let mut done = 0;
-    for group in used.chunks(options.batch) {
-        let mut pairs: Vec<Pair> = group.iter().map(|&index| train[index].clone()).collect();
-        set_reference(&plain, &mut pairs);
-        for (&index, pair) in group.iter().zip(pairs) {
-            train[index] = pair;
-        }
-        done += group.len();
-        report(DpoEvent::Reference { done, total });
-    }
-    for group in held_out.chunks_mut(options.batch) {
+    for group in used.chunks_mut(options.batch).chain(measured.chunks_mut(options.batch)) {
         set_reference(&plain, group);
         done += group.len();
         report(DpoEvent::Reference { done, total });
@@ -392,7 +385,8 @@ pub fn train_dpo(
     let measured = measure(&plain, &matrices, options, &held_out)?;
     report(DpoEvent::HeldOut { step, report: measured });
     for (test, pairs) in tests.iter_mut().enumerate() {
-        pairs.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
+        let mut all: Vec<&mut Pair> = pairs.iter_mut().collect();
+        all.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
         report(DpoEvent::Tested { test, report: measure(&plain, &matrices, options, pairs)? });
     }
     hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, &options.output)?;
@@ -541,7 +535,7 @@ fn margins(model: &Qwen2, lanes: Lanes<'_>, pairs: &[&Pair], loss: &PreferenceLo
 }
 
 /// Fills in `log ρ` of both sides under the backbone.
-fn set_reference(backbone: &Qwen2, pairs: &mut [Pair]) {
+fn set_reference(backbone: &Qwen2, pairs: &mut [&mut Pair]) {
     let device = backbone.embed_tokens.val().device();
     let sides: Vec<&Side> = pairs.iter().flat_map(|pair| [&pair.chosen, &pair.rejected]).collect();
     let values = completion_log_probs(backbone, Lanes::backbone(), &sides, &device).into_data();
