@@ -19,7 +19,7 @@ use super::{
     data::{DataOptions, Excluded, Row},
     encoder::Encoder,
     error::TrainError,
-    footprint::{self, PassSize},
+    footprint::{self, TrainingPass},
     loss::{sum_by_sequence, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings, Rule},
     pairs::{Pair, Side, SplitPairs, read_pairs},
@@ -205,7 +205,7 @@ impl DpoOptions {
         let pass = |group: &[usize]| {
             let sides = || group.iter().flat_map(|&index| [&train[index].chosen, &train[index].rejected]);
             let longest = sides().map(|side| side.ids.len()).max().unwrap_or(0);
-            PassSize { tokens: 2 * group.len() * longest, completion: sides().map(|side| side.completion).sum() }
+            TrainingPass { tokens: 2 * group.len() * longest, completion: sides().map(|side| side.completion).sum() }
         };
         let mut passes = Vec::new();
         for step in 0..self.steps {

@@ -11,7 +11,7 @@ const COPIES: usize = 6;
 
 /// The size of a forward pass with its gradient.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PassSize {
+pub(super) struct TrainingPass {
     /// Tokens of all rows, padding included.
     pub(super) tokens: usize,
     /// Tokens whose probabilities are computed.
@@ -27,7 +27,7 @@ pub(super) fn bytes(
     config: &Qwen2Config,
     precision: Precision,
     (targets, rank): (&[Target], usize),
-    passes: impl Iterator<Item = PassSize>,
+    passes: impl Iterator<Item = TrainingPass>,
 ) -> u64 {
     let entries = |target: &Target| {
         let (input, output) = target.dims(config);
@@ -36,7 +36,7 @@ pub(super) fn bytes(
     let adapter = config.num_hidden_layers * targets.iter().map(entries).sum::<usize>();
     let attention = 2 * config.query_size() + 2 * config.key_value_size();
     let layer = 4 * config.hidden_size + attention + 3 * config.intermediate_size + targets.len() * rank;
-    let kept = |pass: PassSize| pass.tokens * layer * config.num_hidden_layers + LOGITS * pass.completion * config.vocab_size;
+    let kept = |pass: TrainingPass| pass.tokens * layer * config.num_hidden_layers + LOGITS * pass.completion * config.vocab_size;
     let pass = passes.map(kept).max().unwrap_or(0);
     precision.bytes(config) + (size_of::<f32>() * (COPIES * adapter + pass)) as u64
 }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_small_qwen() {
         let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([1000, 8, 20, 2, 2, 1]) };
-        let pass = |tokens, completion| PassSize { tokens, completion };
+        let pass = |tokens, completion| TrainingPass { tokens, completion };
         let passes = [pass(10, 3), pass(6, 5)];
         let found = bytes(&config, Precision::Bf16, (&Target::ALL, 2), passes.into_iter());
         // Inputs and outputs of a layer's updates: 16 + 12 + 12 + 16 + 3·28 = 140.
