@@ -49,8 +49,7 @@ pub fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor
     let mut value = 0.0;
     let mut state_grads = Vec::new();
     let mut weight_grad: Option<Tensor<2>> = None;
-    let mut start = 0;
-    while start < rows {
+    for start in (0..rows).step_by(CHUNK) {
         let end = (start + CHUNK).min(rows);
         let count = end - start;
         let chunk = states.clone().slice([start..end, 0..width]);
@@ -69,7 +68,6 @@ pub fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor
             None => own,
             Some(sum) => sum + own,
         });
-        start = end;
     }
     let state_grad = Tensor::cat(state_grads, 0).mul_scalar(scale);
     let weight_grad = weight_grad.expect("at least one row").mul_scalar(scale);
