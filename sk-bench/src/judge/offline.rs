@@ -79,9 +79,9 @@ impl OfflineJudge {
 
     fn fluency(&self, question: &Question<'_>) -> Result<Option<f64>, JudgeError> {
         let ruler = self.ruler.lock().unwrap_or_else(PoisonError::into_inner);
-        let surprise = ruler.surprise(question.prompt, question.response);
-        let surprise = surprise.map_err(|error| JudgeError::Offline { reason: error.to_string() })?;
-        Ok(surprise.map(|surprise| 1.0 / surprise.perplexity()))
+        let perplexity = ruler.perplexity(question.prompt, question.response);
+        let perplexity = perplexity.map_err(|error| JudgeError::Offline { reason: error.to_string() })?;
+        Ok(perplexity.map(f64::recip))
     }
 }
 

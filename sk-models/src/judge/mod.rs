@@ -2,7 +2,7 @@
 //! fluency.
 //!
 //! A [`PreferenceModel`] gives the probability that a response is preferred, and a [`Ruler`] its
-//! surprisal. Neither shares weights with a backbone, a drafter or a blade.
+//! perplexity. Neither shares weights with a backbone, a drafter or a blade.
 //! [`train_judge`](crate::train::judge::train_judge) fits the former,
 //! [`train_lm`](crate::train::lm::train_lm) trains the latter.
 
@@ -11,7 +11,7 @@ mod preference;
 mod ruler;
 
 pub use preference::PreferenceModel;
-pub use ruler::{Ruler, Surprise};
+pub use ruler::Ruler;
 
 use sha2::{Digest, Sha256};
 

@@ -21,23 +21,6 @@ pub struct Ruler {
     digest: String,
 }
 
-/// The surprisal of a text.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Surprise {
-    /// −Σ log p, in nats.
-    pub nats: f64,
-    /// Tokens of the text in the ruler's own tokenizer.
-    pub tokens: usize,
-}
-
-impl Surprise {
-    /// Returns the perplexity, `exp(nats/tokens)`.
-    #[must_use]
-    pub fn perplexity(self) -> f64 {
-        (self.nats / self.tokens as f64).exp()
-    }
-}
-
 impl Ruler {
     /// Loads the model in a directory.
     ///
@@ -59,15 +42,15 @@ impl Ruler {
         &self.digest
     }
 
-    /// Returns the surprisal of a response after its prompt, in one pass; `None` if it has no
-    /// token. The end of the response is not counted, since an answer may have been cut off. If the
-    /// text exceeds the context, the beginning of the prompt is left out, then the end of the
-    /// response.
+    /// Returns the perplexity of a response after its prompt, `exp(−1/n Σ log p)` over its n tokens
+    /// in the ruler's own tokenizer, in one pass; `None` if it has no token. The end of the response
+    /// is not counted, since an answer may have been cut off. If the text exceeds the context, the
+    /// beginning of the prompt is left out, then the end of the response.
     ///
     /// # Errors
     ///
     /// If the tokenizer refuses the text.
-    pub fn surprise(&self, prompt: &str, response: &str) -> Result<Option<Surprise>, TrainError> {
+    pub fn perplexity(&self, prompt: &str, response: &str) -> Result<Option<f64>, TrainError> {
         let limit = self.model.config.max_position_embeddings;
         let mut answer = self.encoder.text(response)?;
         answer.truncate(limit / 2);
@@ -89,6 +72,6 @@ impl Ruler {
         let targets = Tensor::from_data(&answer[..], &device);
         let log_probs = target_log_probs(self.model.logits(hidden, Lanes::backbone()), targets);
         let nats = -log_probs.into_data().iter::<f32>().map(f64::from).sum::<f64>();
-        Ok(Some(Surprise { nats, tokens: answer.len() }))
+        Ok(Some((nats / answer.len() as f64).exp()))
     }
 }
