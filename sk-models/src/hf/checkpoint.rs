@@ -207,7 +207,8 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// If a file is missing or malformed, or the head was made for hidden states of another width.
+    /// If a file is missing or malformed, the kind is unknown, or the head was made for hidden
+    /// states of another width.
     pub fn head(&self, directory: &Path) -> Result<Head, CheckpointError> {
         load_head(directory, &self.config)
     }

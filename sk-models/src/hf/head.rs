@@ -50,12 +50,7 @@ pub fn head_kind(directory: &Path) -> Result<HeadKind, CheckpointError> {
 }
 
 /// Reads the head in a directory for the given backbone.
-///
-/// # Errors
-///
-/// If a file is missing or malformed, the kind is unknown, or the head was made for hidden states
-/// of another width.
-pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, CheckpointError> {
+pub(super) fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, CheckpointError> {
     let HeadConfig { kind, attribute } = HeadConfig::read(directory)?;
     let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;
     files.refuse_unknown(|name| name == WEIGHT || name == BIAS)?;

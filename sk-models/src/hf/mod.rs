@@ -18,7 +18,7 @@ pub use digest::digest;
 pub(crate) use error::io_error;
 pub use error::{CheckpointError, TensorFault};
 pub(crate) use head::WEIGHTS_FILE as HEAD_WEIGHTS;
-pub use head::{head_kind, load_head, save_head};
+pub use head::{head_kind, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;
 pub(crate) use peft::WEIGHTS_FILE as ADAPTER_WEIGHTS;

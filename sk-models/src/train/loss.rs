@@ -6,12 +6,11 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor, activation};
 const CHUNK: usize = 2048;
 
 /// The sum of next-token losses: a value, and a surrogate for `backward`.
-#[derive(Debug)]
-pub struct SummedLoss {
+pub(super) struct SummedLoss {
     /// A scalar whose gradient is that of `scale · Σ −log p`. Its value is meaningless.
-    pub surrogate: Tensor<1>,
+    pub(super) surrogate: Tensor<1>,
     /// `Σ −log p`, in nats.
-    pub value: f64,
+    pub(super) value: f64,
 }
 
 /// Returns the log-probability of each target: `[M, V]` logits and `[M]` targets to `[M]`.
@@ -39,8 +38,7 @@ pub fn sum_by_sequence(values: Tensor<1>, owners: Tensor<1, Int>, sequences: usi
 /// closed form (`softmax − one-hot`). Autodiff receives it as the coefficients of a linear
 /// surrogate. The logits exist for one chunk at a time: memory is `O(CHUNK·V)` instead of several
 /// times `M·V`, and the backward pass needs no further pass over the vocabulary.
-#[must_use]
-pub fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor<1, Int>, scale: f64) -> SummedLoss {
+pub(super) fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor<1, Int>, scale: f64) -> SummedLoss {
     let [rows, width] = hidden.dims();
     let states = hidden.clone().inner();
     let weights = head.clone().inner();

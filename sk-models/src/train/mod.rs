@@ -16,7 +16,7 @@ pub mod optimizer;
 mod pairs;
 pub mod preference;
 mod recipe;
-pub mod schedule;
+mod schedule;
 pub mod state;
 pub mod tokenizer;
 

@@ -25,7 +25,7 @@ pub enum Rule {
     Muon,
 }
 
-/// The settings of an [`Optimizer`].
+/// The settings of an optimizer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OptimizerSettings {
     /// The rule of the layers' matrices.
@@ -55,7 +55,7 @@ impl Default for OptimizerSettings {
 ///
 /// Burn's `ModuleOptimizer` keys the state by ids that differ between processes and clips each
 /// parameter on its own. This one can be resumed in another process and clips the global norm.
-pub struct Optimizer {
+pub(super) struct Optimizer {
     /// The rule of the layers' matrices; `None` for AdamW.
     muon: Option<Muon>,
     /// The rule of other matrices.
@@ -72,8 +72,7 @@ const SCALAR: &str = "scalar.";
 
 impl Optimizer {
     /// Creates an optimizer without state.
-    #[must_use]
-    pub fn new(settings: OptimizerSettings) -> Self {
+    pub(super) fn new(settings: OptimizerSettings) -> Self {
         let decay = settings.weight_decay as f32;
         let adamw = AdamWConfig::new()
             .with_beta_1(settings.beta1 as f32)
@@ -94,7 +93,7 @@ impl Optimizer {
 
     /// Updates every parameter that has a gradient. Returns the module and the global gradient norm
     /// before clipping.
-    pub fn step<M: Module>(&mut self, module: M, grads: GradientsParams, rate: f64) -> (M, f64) {
+    pub(super) fn step<M: Module>(&mut self, module: M, grads: GradientsParams, rate: f64) -> (M, f64) {
         let mut norm = SquaredNorm { grads: &grads, sum: 0.0 };
         module.visit(&mut norm);
         let norm = norm.sum.sqrt();
@@ -112,8 +111,7 @@ impl Optimizer {
     }
 
     /// Returns the state as named values, for a checkpoint.
-    #[must_use]
-    pub fn state(&self) -> Vec<(String, TensorData)> {
+    pub(super) fn state(&self) -> Vec<(String, TensorData)> {
         let mut sink = StateSink::default();
         for (name, state) in &self.memory {
             self.rule(name, state.rank()).state_flatten(name, state, &mut sink);
@@ -127,12 +125,14 @@ impl Optimizer {
         tensors.chain(scalars).collect()
     }
 
-    /// Restores the result of [`state`](Self::state) for `module`, on `device`.
-    ///
-    /// # Errors
-    ///
-    /// If a parameter has no state.
-    pub fn restore<M: Module>(&mut self, module: &M, state: BTreeMap<String, TensorData>, device: &Device) -> Result<(), String> {
+    /// Restores the result of [`state`](Self::state) for `module`, on `device`. The error names a
+    /// parameter without state.
+    pub(super) fn restore<M: Module>(
+        &mut self,
+        module: &M,
+        state: BTreeMap<String, TensorData>,
+        device: &Device,
+    ) -> Result<(), String> {
         let scalars = state.iter().filter_map(|(name, data)| {
             let value = data.iter::<f32>().next()?;
             Some((name.strip_prefix(SCALAR)?.to_owned(), (value as u32).into()))

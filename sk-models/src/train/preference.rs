@@ -98,8 +98,7 @@ impl PreferenceReport {
 }
 
 /// Wilson's 95% score interval of a proportion.
-#[must_use]
-pub fn wilson(hits: usize, trials: usize) -> (f64, f64) {
+pub(super) fn wilson(hits: usize, trials: usize) -> (f64, f64) {
     /// The normal quantile of 97.5%.
     const Z: f64 = 1.959_963_984_540_054;
     if trials == 0 {

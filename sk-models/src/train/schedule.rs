@@ -1,22 +1,20 @@
 //! The learning rate over a run.
 
 /// Linear warm-up, then half a cosine down to a fraction of the peak.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cosine {
+pub(super) struct Cosine {
     /// The highest rate.
-    pub peak: f64,
+    pub(super) peak: f64,
     /// Steps of warm-up.
-    pub warmup: u64,
+    pub(super) warmup: u64,
     /// All steps.
-    pub steps: u64,
+    pub(super) steps: u64,
     /// The last rate, as a fraction of the peak.
-    pub floor: f64,
+    pub(super) floor: f64,
 }
 
 impl Cosine {
     /// Returns the rate of a step, counted from zero.
-    #[must_use]
-    pub fn rate(&self, step: u64) -> f64 {
+    pub(super) fn rate(&self, step: u64) -> f64 {
         if step < self.warmup {
             return self.peak * (step + 1) as f64 / self.warmup as f64;
         }

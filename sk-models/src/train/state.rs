@@ -260,11 +260,7 @@ fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
 
 /// Writes `config.json`, `generation_config.json` and `model.safetensors`, as `transformers` reads
 /// them.
-///
-/// # Errors
-///
-/// If a file cannot be written.
-pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: WeightType) -> Result<(), TrainError> {
+pub(super) fn save_pretrained(model: &Qwen2, directory: &Path, precision: WeightType) -> Result<(), TrainError> {
     fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
     let config = &model.config;
     let mut tensors = BTreeMap::new();
