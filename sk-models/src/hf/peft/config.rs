@@ -237,11 +237,10 @@ impl AdapterConfig {
             (OneOrMany::Many(_), false) => Some(Layers::new(indices, patterns).map_err(pattern_error("layers_pattern"))?),
         };
         let ranks = raw.rank_pattern.unwrap_or_default();
-        let broken = std::iter::once(raw.r as f64)
-            .chain(ranks.0.iter().map(|(_, rank)| *rank))
-            .find(|rank| !(*rank >= 1.0 && rank.fract() == 0.0));
-        if let Some(rank) = broken {
-            return Err(refusal("r", rank.to_string(), "a rank is a whole number from 1 up"));
+        let all_ranks = ranks.0.iter().map(|&(_, rank)| ("rank_pattern", rank));
+        let broken = std::iter::once(("r", raw.r as f64)).chain(all_ranks).find(|(_, rank)| *rank < 1.0 || rank.fract() != 0.0);
+        if let Some((field, rank)) = broken {
+            return Err(refusal(field, rank.to_string(), "a rank is a whole number from 1 up"));
         }
         Ok(Self {
             targets: ModuleRule::new(targets).map_err(pattern_error("target_modules"))?,
@@ -468,7 +467,8 @@ mod tests {
         let other = r#"{"peft_type": "IA3", "r": 1, "lora_alpha": 1}"#;
         let message = AdapterConfig::new(Path::new("c"), json::parse(other).unwrap()).unwrap_err().to_string();
         assert!(message.contains("`peft_type` is IA3"), "{message}");
-        assert!(parse(r#", "target_modules": ["q_proj"], "rank_pattern": {"q_proj": 0}"#).is_err());
+        let message = parse(r#", "target_modules": ["q_proj"], "rank_pattern": {"q_proj": 0}"#).unwrap_err().to_string();
+        assert!(message.contains("`rank_pattern` is 0: a rank is a whole number"), "{message}");
     }
 
     #[test]
