@@ -328,12 +328,12 @@ fn text(args: &TextArgs) -> Result<(), Error> {
     let folder = args.output.display().to_string();
     std::fs::create_dir_all(&args.output).map_err(|source| TrainError::Io { path: folder, source })?;
     let path = args.output.join("dialogues.jsonl.gz");
-    write_rows(&path, grammar.dialogues(args.seed).take(args.dialogues))?;
-    output::print(format_args!("{} in {}", counted(args.dialogues, "dialogue"), path.display()))?;
+    let count = write_rows(&path, grammar.dialogues(args.seed).take(args.dialogues))?;
+    output::print(format_args!("{} in {}", counted(count, "dialogue"), path.display()))?;
     for axis in grammar.axes() {
         let path = args.output.join(format!("pairs-{axis}.jsonl.gz"));
-        write_rows(&path, grammar.pairs(axis, args.seed)?.take(args.pairs))?;
-        output::print(format_args!("{} in {}", counted(args.pairs, "pair"), path.display()))?;
+        let count = write_rows(&path, grammar.pairs(axis, args.seed)?.take(args.pairs))?;
+        output::print(format_args!("{} in {}", counted(count, "pair"), path.display()))?;
     }
     Ok(())
 }
@@ -434,9 +434,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     };
     if let Some(path) = args.unseen {
         spare(options.data.sources.iter().map(|source| &source.path).chain(&options.data.exclude), &path)?;
-        let pairs = unseen_pairs(&options)?;
-        let count = pairs.len();
-        write_rows(&path, pairs)?;
+        let count = write_rows(&path, unseen_pairs(&options)?)?;
         return output::print(format_args!("{} in {}", counted(count, "pair"), path.display()));
     }
     let device = args.device.open()?;

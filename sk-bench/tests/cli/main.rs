@@ -27,6 +27,7 @@ mod report;
 mod schemes;
 mod serve;
 mod simulate;
+mod train;
 
 /// Vocabulary size of the test servers, which is that of the tiny model's tokenizer.
 const VOCABULARY: sk_core::TokenId = 259;

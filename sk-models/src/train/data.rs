@@ -198,13 +198,13 @@ impl Row {
 }
 
 /// Writes rows as [`read_rows`] reads them, a pair as two whole dialogues, gzipped if the name ends
-/// in `.gz`.
+/// in `.gz`. Returns their number.
 ///
 /// # Errors
 ///
 /// If the file cannot be written. It is complete or unchanged.
-pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<(), TrainError> {
-    let mut lines = Vec::new();
+pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<usize, TrainError> {
+    let (mut lines, mut count) = (Vec::new(), 0);
     for row in rows {
         let line = match row {
             Row::Text(text) => serde_json::json!({ "text": text }),
@@ -215,6 +215,7 @@ pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<()
         };
         lines.extend_from_slice(line.to_string().as_bytes());
         lines.push(b'\n');
+        count += 1;
     }
     let mut write = || {
         if path.extension().is_some_and(|extension| extension == "gz") {
@@ -224,7 +225,7 @@ pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<()
         }
         files::write_atomically(path, &lines)
     };
-    write().map_err(|source| TrainError::io(path, source))
+    write().map(|()| count).map_err(|source| TrainError::io(path, source))
 }
 
 /// Splits two dialogues at the last assistant turn they have in common.
