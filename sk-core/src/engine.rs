@@ -93,7 +93,7 @@ pub enum Merge {
     /// ```
     ///
     /// which has cross terms between unrelated adapters. The rank does not change, so all adapters
-    /// must have the same rank.
+    /// must have the same rank. No scale may be negative.
     PeftLinear,
 }
 

@@ -22,7 +22,7 @@ use sk_models::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Racks, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
         VocabularyHead,
     },
-    lora::{LoraAdapter, Merge, MergeError, merge},
+    lora::{LoraAdapter, LowRank, Merge, MergeError, Target, merge},
     model::Qwen2,
 };
 
@@ -142,6 +142,36 @@ fn a_soup_of_one_is_that_one_and_none_is_refused() {
     assert!(merge(Merge::Exact, &[(0.5, only), (0.5, &other)]).is_ok());
     let shallow = LoraAdapter::default();
     assert!(matches!(merge(Merge::Exact, &[(0.5, only), (0.5, &shallow)]), Err(MergeError::Layers { second: 0, .. })));
+}
+
+/// An adapter with a negative `lora_alpha` has no root for the linear merge. The exact merge
+/// subtracts it.
+#[test]
+fn a_linear_soup_refuses_a_negative_scale_by_name() {
+    let fixture = Fixture::new();
+    let ((name, _, positive), (_, _, other)) = (&fixture.adapters[0], &fixture.adapters[1]);
+    let mut negative = positive.clone();
+    let update = |target| Some((target, negative.layers[0].get(target)?.clone()));
+    let (target, update) = Target::ALL.into_iter().find_map(update).unwrap();
+    negative.layers[0].set(target, LowRank { scale: -update.scale, ..update });
+    let parts = |weight| [(0.0, positive), (0.5, other), (weight, &negative)];
+    assert_eq!(merge(Merge::PeftLinear, &parts(0.5)).unwrap_err(), MergeError::NegativeScale { adapter: 2 });
+    assert!(merge(Merge::PeftLinear, &parts(0.0)).is_ok());
+    assert!(merge(Merge::Exact, &parts(0.5)).is_ok());
+
+    let rack = AdapterRack::default();
+    fixture.fill(&rack);
+    rack.insert(name.as_str(), negative.clone());
+    let seats = fixture.adapters.iter().rev().map(|(name, ..)| Seat::new(name.as_str(), Arc::new(Silent))).collect();
+    // The first seat has no weight, so the places of seats and of merged adapters differ.
+    let weights = Simplex::normalized(vec![0.0, 1.0, 1.0]).unwrap();
+    let soup = Soup::new(rack, SpecHandle::new(AlignmentSpec::new(seats, weights).unwrap()), Merge::PeftLinear);
+    let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
+    let config = DrafterConfig { candidates: 1, sampling, end_of_text: Vec::new(), keep_end_of_text: true };
+    let mut drafter = Drafter::new(Arc::clone(&fixture.decoder), config).with_soup(soup);
+    let request = DraftRequest { context: &fixture.expected.prompt, granularity: &Response, limit: 1 };
+    let error = drafter.propose(request, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string();
+    assert!(error.contains(&format!("\"{name}\" has a negative lora_alpha")) && error.contains("exact"), "{error}");
 }
 
 #[test]

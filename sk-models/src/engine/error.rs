@@ -20,6 +20,11 @@ pub enum EngineError {
     /// An adapter or a head that is not in its rack.
     #[error("no {kind} is called \"{name}\"; loaded: {loaded}")]
     Unknown { kind: &'static str, name: String, loaded: String },
+    /// An adapter of a soup whose scale has no root.
+    #[error(
+        "adapter \"{name}\" has a negative lora_alpha, which the merge \"peft-linear\" cannot take the root of; use the merge \"exact\""
+    )]
+    NegativeScale { name: String },
     /// A head for hidden states of another width.
     #[error("head \"{name}\" reads {found} numbers per token and the backbone has {expected}; was it trained for another model?")]
     HeadWidth { name: String, found: usize, expected: usize },

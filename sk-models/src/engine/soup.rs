@@ -2,8 +2,11 @@ use std::sync::Arc;
 
 use sk_core::{BoxError, Merge, SpecHandle};
 
-use super::rack::{self, AdapterRack};
-use crate::lora::{LoraAdapter, merge};
+use super::{
+    EngineError,
+    rack::{self, AdapterRack},
+};
+use crate::lora::{LoraAdapter, MergeError, merge};
 
 /// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in
 /// weight space.
@@ -35,10 +38,11 @@ impl Soup {
     /// If an adapter is not in the rack, or the adapters cannot be merged.
     pub(super) fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError> {
         let spec = self.spec.snapshot();
-        let positive = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
+        let positive: Vec<_> = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0).collect();
         let ingredients: Vec<Ingredient> = positive
-            .map(|(seat, &weight)| Ok((weight, rack::find(&self.rack, "adapter", seat.name())?)))
-            .collect::<Result<_, super::EngineError>>()?;
+            .iter()
+            .map(|(seat, weight)| Ok((**weight, rack::find(&self.rack, "adapter", seat.name())?)))
+            .collect::<Result<_, EngineError>>()?;
         let unchanged = |(old, _): &(Vec<Ingredient>, _)| {
             old.len() == ingredients.len() && old.iter().zip(&ingredients).all(|((v, a), (w, b))| v == w && Arc::ptr_eq(a, b))
         };
@@ -46,7 +50,12 @@ impl Soup {
             return Ok(Arc::clone(&last.1));
         }
         let weighted: Vec<(f64, &LoraAdapter)> = ingredients.iter().map(|(weight, adapter)| (*weight, &**adapter)).collect();
-        let merged = Arc::new(merge(self.merge, &weighted)?);
+        let merged = Arc::new(merge(self.merge, &weighted).map_err(|error| match error {
+            MergeError::NegativeScale { adapter } => {
+                BoxError::from(EngineError::NegativeScale { name: positive[adapter].0.name().to_string() })
+            }
+            error => error.into(),
+        })?);
         self.last = Some((ingredients, Arc::clone(&merged)));
         Ok(merged)
     }

@@ -21,6 +21,9 @@ pub enum MergeError {
     /// Adapters of different depths.
     #[error("adapters of {first} and {second} layers cannot be merged")]
     Layers { first: usize, second: usize },
+    /// A negative scale under the rule that takes its root. `adapter` is an index into the arguments.
+    #[error("adapter {adapter} has a negative scale and cannot be merged linearly; use the exact merge")]
+    NegativeScale { adapter: usize },
 }
 
 /// Merges several adapters, each with a weight ≥ 0. Adapters of weight zero are ignored.
@@ -32,6 +35,12 @@ pub enum MergeError {
 ///
 /// If no adapter is left, or the adapters do not fit each other.
 pub fn merge(rule: Merge, weighted: &[(f64, &LoraAdapter)]) -> Result<LoraAdapter, MergeError> {
+    let negative = |adapter: &LoraAdapter| adapter.updates().any(|update| update.scale < 0.0);
+    if rule == Merge::PeftLinear
+        && let Some(adapter) = weighted.iter().position(|(weight, adapter)| *weight > 0.0 && negative(adapter))
+    {
+        return Err(MergeError::NegativeScale { adapter });
+    }
     let weighted: Vec<(f64, &LoraAdapter)> = weighted.iter().filter(|(weight, _)| *weight > 0.0).copied().collect();
     let Some((_, first)) = weighted.first() else { return Err(MergeError::Empty) };
     let layers = first.layers.len();

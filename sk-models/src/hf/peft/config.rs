@@ -242,6 +242,14 @@ impl AdapterConfig {
         if let Some((field, rank)) = broken {
             return Err(refusal(field, rank.to_string(), "a rank is a whole number from 1 up"));
         }
+        let alphas = raw.alpha_pattern.unwrap_or_default();
+        let all_alphas = alphas.0.iter().map(|&(_, alpha)| ("alpha_pattern", alpha));
+        // Updates are scaled in f32. A negative α is valid: it subtracts the update.
+        let broken =
+            std::iter::once(("lora_alpha", raw.lora_alpha)).chain(all_alphas).find(|(_, alpha)| !(*alpha as f32).is_finite());
+        if let Some((field, alpha)) = broken {
+            return Err(refusal(field, format!("{alpha:e}"), "it must be finite in f32"));
+        }
         Ok(Self {
             targets: ModuleRule::new(targets).map_err(pattern_error("target_modules"))?,
             excluded: raw
@@ -254,7 +262,7 @@ impl AdapterConfig {
             rank: raw.r,
             alpha: raw.lora_alpha,
             ranks: ByPattern::new(ranks).map_err(pattern_error("rank_pattern"))?,
-            alphas: ByPattern::new(raw.alpha_pattern.unwrap_or_default()).map_err(pattern_error("alpha_pattern"))?,
+            alphas: ByPattern::new(alphas).map_err(pattern_error("alpha_pattern"))?,
             rank_stabilised: raw.use_rslora,
         })
     }
@@ -469,6 +477,11 @@ mod tests {
         assert!(message.contains("`peft_type` is IA3"), "{message}");
         let message = parse(r#", "target_modules": ["q_proj"], "rank_pattern": {"q_proj": 0}"#).unwrap_err().to_string();
         assert!(message.contains("`rank_pattern` is 0: a rank is a whole number"), "{message}");
+        let alpha = r#"{"peft_type": "LORA", "r": 4, "lora_alpha": -1e39, "target_modules": ["q_proj"]}"#;
+        let message = AdapterConfig::new(Path::new("c"), json::parse(alpha).unwrap()).unwrap_err().to_string();
+        assert!(message.contains("`lora_alpha` is -1e39: it must be finite"), "{message}");
+        let message = parse(r#", "target_modules": ["q_proj"], "alpha_pattern": {"q_proj": 1e39}"#).unwrap_err().to_string();
+        assert!(message.contains("`alpha_pattern` is 1e39: it must be finite"), "{message}");
     }
 
     #[test]
