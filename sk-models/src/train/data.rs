@@ -138,24 +138,25 @@ pub fn frame(prompt: &str) -> String {
 
 impl Row {
     /// As [`parse`](Self::parse), but a missing answer is empty.
-    fn question(raw: RawRow) -> Result<Self, String> {
+    fn question(raw: RawRow) -> Result<Option<Self>, String> {
         match raw {
             RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
-                Ok(Self::Exchange { prompt, response: String::new() })
+                Ok(Some(Self::Exchange { prompt, response: String::new() }))
             }
             raw => Self::parse(raw),
         }
     }
 
-    fn parse(raw: RawRow) -> Result<Self, String> {
+    /// Returns the row, or `None` for two dialogues that differ before their last answers.
+    fn parse(raw: RawRow) -> Result<Option<Self>, String> {
         match raw {
-            RawRow { text: Some(text), .. } => Ok(Self::Text(text)),
-            RawRow { prompt: Some(prompt), response: Some(response), .. } => Ok(Self::Exchange { prompt, response }),
-            RawRow { prompt: Some(prompt), chosen: Some(chosen), rejected: Some(rejected), .. } => Ok(Self::Pair {
+            RawRow { text: Some(text), .. } => Ok(Some(Self::Text(text))),
+            RawRow { prompt: Some(prompt), response: Some(response), .. } => Ok(Some(Self::Exchange { prompt, response })),
+            RawRow { prompt: Some(prompt), chosen: Some(chosen), rejected: Some(rejected), .. } => Ok(Some(Self::Pair {
                 prompt: frame(&prompt),
                 chosen: format!(" {}", chosen.trim()),
                 rejected: format!(" {}", rejected.trim()),
-            }),
+            })),
             RawRow { chosen: Some(chosen), rejected: Some(rejected), .. } => split_dialogues(&chosen, &rejected),
             _ => Err("expected `text`, `prompt` with `response`, or `chosen` with `rejected`".into()),
         }
@@ -228,20 +229,20 @@ pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<us
     write().map(|()| count).map_err(|source| TrainError::io(path, source))
 }
 
-/// Splits two dialogues at the last assistant turn they have in common.
-fn split_dialogues(chosen: &str, rejected: &str) -> Result<Row, String> {
-    let cut = |text: &str| text.rfind(ASSISTANT).map(|at| at + ASSISTANT.len());
-    let (Some(end), Some(other)) = (cut(chosen), cut(rejected)) else {
-        return Err("a dialogue without an Assistant turn".into());
+/// Splits two dialogues at their last assistant turn. Returns `None` if they differ before it.
+fn split_dialogues(chosen: &str, rejected: &str) -> Result<Option<Row>, String> {
+    let cut = |field: &str, text: &str| {
+        let start = text.rfind(ASSISTANT).ok_or_else(|| {
+            format!("`{field}` has no {ASSISTANT:?}: write a whole dialogue, or put the question into `prompt`")
+        })?;
+        Ok::<usize, String>(start + ASSISTANT.len())
     };
-    if chosen[..end] != rejected[..other] {
-        return Err("the two dialogues differ before the last Assistant turn".into());
-    }
-    Ok(Row::Pair {
+    let (end, other) = (cut("chosen", chosen)?, cut("rejected", rejected)?);
+    Ok((chosen[..end] == rejected[..other]).then(|| Row::Pair {
         prompt: chosen[..end].to_owned(),
         chosen: format!(" {}", chosen[end..].trim()),
         rejected: format!(" {}", rejected[other..].trim()),
-    })
+    }))
 }
 
 /// FNV-1a, which is stable across versions and machines, unlike the standard hasher.
@@ -265,7 +266,7 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
     read(path, Row::parse)
 }
 
-fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Row, String>) -> Result<Vec<Row>, TrainError> {
+fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Option<Row>, String>) -> Result<Vec<Row>, TrainError> {
     let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
     let reader: Box<dyn Read> =
         if path.extension().is_some_and(|extension| extension == "gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
@@ -280,13 +281,10 @@ fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Row, String>) -> Result<Ve
             continue;
         }
         let raw: RawRow = serde_json::from_str(&line).map_err(|error| refuse(error.to_string()))?;
-        let dialogues = raw.prompt.is_none() && raw.text.is_none();
-        match parse(raw) {
-            Ok(Row::Pair { chosen, rejected, .. })
+        match parse(raw).map_err(refuse)? {
+            Some(Row::Pair { chosen, rejected, .. })
                 if chosen.trim().is_empty() || rejected.trim().is_empty() || chosen == rejected => {}
-            Ok(row) => rows.push(row),
-            Err(_) if dialogues && line.contains("\"rejected\"") => {}
-            Err(reason) => return Err(refuse(reason)),
+            row => rows.extend(row),
         }
     }
     Ok(rows)

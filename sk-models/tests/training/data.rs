@@ -178,4 +178,15 @@ fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
     fs::write(&path, "{\"text\": \"fine\"}\n{\"prompt\": \"alone\"}\n").unwrap();
     let message = read_rows(&path).unwrap_err().to_string();
     assert!(message.contains("line 2") && message.contains("hh.jsonl"), "{message}");
+    // A pair that lacks a side or a turn of the assistant is an error, not a pair without a preference.
+    for (line, part) in [
+        (r#"{"rejected": "x"}"#, "`chosen` with `rejected`"),
+        (r#"{"chosen": null, "rejected": "\n\nHuman: A?\n\nAssistant: c"}"#, "`chosen` with `rejected`"),
+        (r#"{"chosen": "b", "rejected": "\n\nHuman: A?\n\nAssistant: c"}"#, "`chosen` has no"),
+        (r#"{"chosen": "\n\nHuman: A?\n\nAssistant: b", "rejected": "c"}"#, "`rejected` has no"),
+    ] {
+        fs::write(&path, format!("{{\"text\": \"fine\"}}\n{line}\n")).unwrap();
+        let message = read_rows(&path).unwrap_err().to_string();
+        assert!(message.contains("hh.jsonl, line 2: ") && message.contains(part) && !message.contains('\n'), "{message}");
+    }
 }
