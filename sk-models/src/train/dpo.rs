@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::Range,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -200,18 +201,17 @@ impl DpoOptions {
         self.batch * self.accumulate
     }
 
-    /// Returns the bytes that the run takes at its largest pass.
+    /// Returns the bytes that the run takes at its largest pass, up to the step after which every
+    /// pair has occurred.
     fn memory(&self, config: &Qwen2Config, train: &[Pair], order: &mut Order) -> u64 {
         let pass = |group: &[usize]| {
             let sides = || group.iter().flat_map(|&index| [&train[index].chosen, &train[index].rejected]);
             let longest = sides().map(|side| side.ids.len()).max().unwrap_or(0);
             TrainingPass { tokens: 2 * group.len() * longest, completion: sides().map(|side| side.completion).sum() }
         };
-        let mut passes = Vec::new();
-        for step in 0..self.steps {
-            passes.extend(order.step(step, self.pairs()).chunks(self.batch).map(pass));
-        }
-        footprint::bytes(config, self.precision, (&self.targets, self.rank), passes.into_iter())
+        let steps = order.steps(0..self.steps, self.pairs());
+        let passes = steps.flat_map(|pairs| pairs.chunks(self.batch).map(pass).collect::<Vec<_>>());
+        footprint::bytes(config, self.precision, (&self.targets, self.rank), passes)
     }
 
     /// Returns everything that determines the matrices after a step.
@@ -330,7 +330,7 @@ pub fn train_dpo(
         steps: options.steps,
     });
     // Only the pairs of the remaining steps need a reference.
-    let used: BTreeSet<usize> = (step..options.steps).flat_map(|step| order.step(step, options.pairs())).collect();
+    let used: BTreeSet<usize> = order.steps(step..options.steps, options.pairs()).flatten().collect();
     let mut used: Vec<&mut Pair> =
         train.iter_mut().enumerate().filter(|(index, _)| used.contains(index)).map(|(_, pair)| pair).collect();
     let mut measured: Vec<&mut Pair> = held_out.iter_mut().collect();
@@ -409,7 +409,7 @@ pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
     let SplitPairs { train, held_out } = SplitPairs::load(&options.data, options.length, &encoder)?;
     let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
     let mut order = Order::new(options.seed, &pairs);
-    let seen: BTreeSet<usize> = (0..options.steps).flat_map(|step| order.step(step, options.pairs())).collect();
+    let seen: BTreeSet<usize> = order.steps(0..options.steps, options.pairs()).flatten().collect();
     let mut asked = Excluded::default();
     asked.add(seen.iter().map(|&index| &rows[index]));
     let mut unseen: Vec<Row> = Vec::new();
@@ -497,6 +497,20 @@ impl Order {
         let first = batches[(step % Self::WINDOW) as usize] * batch;
         pairs[first..first + batch].to_vec()
     }
+
+    /// Returns the pairs of successive steps, step by step. Ends after the step with which every
+    /// pair has occurred, so that the cost does not grow with the steps beyond.
+    fn steps(&mut self, mut steps: Range<u64>, batch: usize) -> impl Iterator<Item = Vec<usize>> {
+        let mut missing: BTreeSet<usize> = (0..self.lengths.len()).collect();
+        std::iter::from_fn(move || {
+            let step = steps.next().filter(|_| !missing.is_empty())?;
+            let pairs = self.step(step, batch);
+            for pair in &pairs {
+                missing.remove(pair);
+            }
+            Some(pairs)
+        })
+    }
 }
 
 /// Returns the summed log-probabilities of the completions of `sides`, `[sides]`.
@@ -566,4 +580,22 @@ fn measure(
     }
     let lengths: Vec<(usize, usize)> = held_out.iter().map(|pair| (pair.chosen.completion, pair.rejected.completion)).collect();
     Ok(PreferenceReport::new(sum / held_out.len() as f64, &values, &lengths))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_end_once_every_pair_has_occurred() {
+        let side = |length| Side { ids: vec![0; length], completion: 1, reference: 0.0 };
+        let pairs: Vec<Pair> = (2..102).map(|length| Pair { chosen: side(length), rejected: side(length) }).collect();
+        let mut order = Order::new(1, &pairs);
+        let steps: Vec<Vec<usize>> = order.steps(0..u64::MAX, 3).collect();
+        // The first hundred positions lie in three windows of 16 steps of three pairs.
+        assert!((34..=48).contains(&steps.len()), "{}", steps.len());
+        assert_eq!(steps.iter().flatten().collect::<BTreeSet<_>>().len(), pairs.len());
+        assert_eq!(order.steps(0..5, 3).collect::<Vec<_>>(), steps[..5]);
+        assert!((0..5).all(|step| order.step(step, 3) == steps[step as usize]));
+    }
 }

@@ -138,6 +138,7 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
     assert!((all.len() - 8..all.len()).contains(&short.len()), "{} of {}", short.len(), all.len());
     let held_out: Vec<&Row> = all.iter().filter(|row| row.is_held_out(0.2)).collect();
     assert_eq!(long.iter().collect::<Vec<_>>(), held_out);
+    assert_eq!(unseen(u64::MAX), long);
     assert!(long.iter().all(|row| short.contains(row)));
     // The file reads back unchanged. As an exclusion it leaves exactly the pairs that the run saw.
     let path = workspace.root.path().join("unseen.jsonl.gz");

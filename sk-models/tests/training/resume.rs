@@ -142,8 +142,13 @@ fn a_preference_run_does_not_resume_another() {
     fs::write(&workspace.pairs, pairs.replace("both hands", "two hands")).unwrap();
     let message = train_dpo(&workspace.dpo("model", "run"), &device, &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("another --data"), "{message}");
-    // A larger number of steps continues the same run.
     fs::write(&workspace.pairs, pairs).unwrap();
+    // A number of steps without end is planned at once.
+    let endless = DpoOptions { steps: u64::MAX, seed: 4, ..workspace.dpo("model", "run") };
+    let mut planned = false;
+    let message = train_dpo(&endless, &device, &mut |event| planned |= matches!(event, DpoEvent::Planned { .. })).unwrap_err();
+    assert!(planned && message.to_string().contains("--seed 3, not 4"), "{message}");
+    // A larger number of steps continues the same run.
     train_dpo(&DpoOptions { steps: 9, ..workspace.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
 }
 
