@@ -301,9 +301,15 @@ pub struct DpoArgs {
     unseen: Option<PathBuf>,
 }
 
-/// Returns the attribute of a head or a judge: the given one, or the name of its directory.
-fn attribute(given: Option<String>, output: &Path) -> String {
-    given.or_else(|| Some(output.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
+/// Returns the attribute of a head or a judge: the given one, or the name of its directory, which
+/// paths such as `.` do not end with.
+fn attribute(given: Option<String>, output: &Path) -> Result<String, Error> {
+    let name = |path: &Path| Some(path.file_name()?.to_string_lossy().into_owned());
+    match given.or_else(|| name(output)).or_else(|| name(&output.canonicalize().ok()?)) {
+        None => Err(Error::Usage(format!("-o {} gives no name; say with --attribute what is judged", output.display()))),
+        Some(empty) if empty.is_empty() => Err(Error::Usage("--attribute must not be empty; say what is judged".to_owned())),
+        Some(attribute) => Ok(attribute),
+    }
 }
 
 /// Runs a training command.

@@ -58,6 +58,28 @@ fn a_reader_that_goes_away_is_no_error_of_training() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
 }
 
+#[test]
+fn a_judge_is_named_after_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("kind/inner");
+    fs::create_dir_all(&inner).unwrap();
+    let pair = |i: usize| json!({"prompt": format!("Question {i}?"), "chosen": "Gladly.", "rejected": "Whatever."}).to_string();
+    fs::write(inner.join("pairs.jsonl"), (0..80).map(pair).collect::<Vec<_>>().join("\n")).unwrap();
+    let train = |output: &str, more: &[&str]| {
+        let mut train = program();
+        train.current_dir(&inner).args(["train", "judge", "--data", "pairs.jsonl", "--bits", "10", "-o", output]).args(more);
+        train.output().unwrap()
+    };
+    for (output, name) in [(".", "inner"), ("..", "kind"), ("other", "other")] {
+        stdout(&train(output, &[]));
+        let config = fs::read_to_string(inner.join(output).join("judge_config.json")).unwrap();
+        let config: Value = serde_json::from_str(&config).unwrap();
+        assert_eq!(config["attribute"], name, "{output}");
+    }
+    assert_refused(&train("/", &[]), &["--attribute", "-o / gives no name"]);
+    assert_refused(&train("fresh", &["--attribute", ""]), &["--attribute", "must not be empty"]);
+}
+
 /// Two schemes at three weight vectors on two prompts. `steered` says the good word of the axis
 /// with the largest weight; `plain` says the bad word.
 fn write_responses(folder: &Path) {

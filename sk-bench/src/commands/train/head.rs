@@ -67,7 +67,7 @@ pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
     let device = args.device.open()?;
     let options = HeadOptions {
         kind,
-        attribute: attribute(args.attribute, &args.output),
+        attribute: attribute(args.attribute, &args.output)?,
         model: args.model,
         data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         output: args.output,

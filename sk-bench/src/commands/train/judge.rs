@@ -46,7 +46,7 @@ pub struct JudgeModelArgs {
 /// Fits a judge and prints its accuracy.
 pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
     let options = JudgeOptions {
-        attribute: attribute(args.attribute, &args.output),
+        attribute: attribute(args.attribute, &args.output)?,
         data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         tests: args.tests,
         output: args.output,
