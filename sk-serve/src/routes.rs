@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Extension, FromRef, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, FromRef, FromRequestParts, Path, Request, State};
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{AUTHORIZATION, RETRY_AFTER},
+    request::Parts,
 };
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -62,6 +63,19 @@ struct App {
 impl FromRef<App> for Arc<Service> {
     fn from_ref(app: &App) -> Self {
         Self::clone(&app.service)
+    }
+}
+
+/// The parameter of a path.
+struct PathText(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathText {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let text = Path::from_request_parts(parts, state).await;
+        let message = "the path is not UTF-8; percent-encode the UTF-8 bytes of the name";
+        text.map(|Path(text)| Self(text)).map_err(|_| ApiError::invalid("path", message))
     }
 }
 
@@ -205,16 +219,16 @@ fn model_body(id: &str) -> Value {
     json!({"id": id, "object": "model", "created": 0, "owned_by": "swiss-knife"})
 }
 
-async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+async fn model(State(app): State<App>, PathText(id): PathText) -> Result<Json<Value>, ApiError> {
     app.service.check_model(Some(&id))?;
     Ok(Json(model_body(&id)))
 }
 
-async fn generation(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+async fn generation(State(app): State<App>, PathText(id): PathText) -> Result<Json<Value>, ApiError> {
     Ok(Json(live::find(&app.service.lives, &id)?.told(&id)))
 }
 
-async fn edit(State(app): State<App>, Path(id): Path<String>, Body(edit): Body<Edit>) -> Result<Json<Value>, ApiError> {
+async fn edit(State(app): State<App>, PathText(id): PathText, Body(edit): Body<Edit>) -> Result<Json<Value>, ApiError> {
     // An instruction may take a while to tokenize.
     let edited = tokio::task::spawn_blocking(move || {
         let live = live::find(&app.service.lives, &id)?;
@@ -249,7 +263,7 @@ async fn load(State(app): State<App>, Body(Load { name, adapter }): Body<Load>) 
     Ok((StatusCode::CREATED, Json(json!({"name": blade, "kind": "adapter"}))).into_response())
 }
 
-async fn unload(State(app): State<App>, Path(name): Path<String>) -> Result<StatusCode, ApiError> {
+async fn unload(State(app): State<App>, PathText(name): PathText) -> Result<StatusCode, ApiError> {
     app.service.unload(&name)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -153,6 +153,22 @@ fn a_key_and_a_model_are_read_as_clients_send_them() {
 }
 
 #[test]
+fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    let agent = agent();
+    let model = agent.get(format!("{url}/v1/models/%ff")).call();
+    let generation = agent.get(format!("{url}/swiss-knife/generations/%ff")).call();
+    let edit = agent.patch(format!("{url}/swiss-knife/generations/%ff")).send("{}");
+    let unload = agent.delete(format!("{url}/swiss-knife/blades/%ff")).call();
+    for reply in [model, generation, edit, unload] {
+        let mut reply = reply.unwrap();
+        let body: Value = serde_json::from_str(&reply.body_mut().read_to_string().unwrap()).unwrap();
+        assert_eq!((reply.status().as_u16(), body["error"]["param"].as_str()), (400, Some("path")), "{body}");
+    }
+}
+
+#[test]
 fn a_scheme_with_fixed_blades_takes_no_others() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
