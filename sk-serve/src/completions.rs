@@ -49,8 +49,8 @@ impl Listener {
 /// Answers a job.
 pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job, shape: Shape) -> Result<Response, ApiError> {
     let model = job.model.clone().unwrap_or_else(|| service.name.clone());
-    let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model };
-    let (stream, include_usage) = (job.stream, job.include_usage);
+    let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model, include_usage: job.include_usage };
+    let stream = job.stream;
     // Long texts take a while to tokenize. Other connections are served meanwhile.
     let starting = {
         let (service, id) = (Arc::clone(service), head.id.clone());
@@ -58,7 +58,7 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
     };
     let mut listener = starting.await.unwrap_or_else(|_| Err(ApiError::fault()))?;
     if stream {
-        return Ok(streamed(Arc::clone(service), listener, head, include_usage));
+        return Ok(streamed(Arc::clone(service), listener, head));
     }
     let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
     let mut left = listener.choices;
@@ -206,7 +206,6 @@ struct Chunks {
     listener: Listener,
     head: Head,
     done: Vec<Summary>,
-    include_usage: bool,
     ended: bool,
 }
 
@@ -221,7 +220,7 @@ impl Chunks {
                 self.done.push(summary);
                 self.ended = self.done.len() == self.listener.choices;
                 let closing = self.head.closing(choice, summary.ended, scores.as_ref(), self.service.host.tokenizer());
-                let usage = (self.ended && self.include_usage)
+                let usage = (self.ended && self.head.include_usage)
                     .then(|| self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.done)));
                 [closing].into_iter().chain(usage).collect()
             }
@@ -234,9 +233,9 @@ impl Chunks {
 }
 
 /// Returns a stream of chunks. Dropping it stops the answers.
-fn streamed(service: Arc<Service>, listener: Listener, head: Head, include_usage: bool) -> Response {
+fn streamed(service: Arc<Service>, listener: Listener, head: Head) -> Response {
     let keep_alive = service.limits.keep_alive;
-    let chunks = Chunks { service, listener, head, done: Vec::new(), include_usage, ended: false };
+    let chunks = Chunks { service, listener, head, done: Vec::new(), ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         if chunks.ended {
             return None;

@@ -33,6 +33,8 @@ pub(crate) struct Head {
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
+    /// Whether a stream ends with its usage.
+    pub(crate) include_usage: bool,
 }
 
 /// Returns the Unix time in seconds.
@@ -57,7 +59,12 @@ impl Head {
     }
 
     fn chunk(&self, choices: &Value) -> Value {
-        json!({"id": self.id, "object": self.object(true), "created": self.created, "model": self.model, "choices": choices})
+        let mut chunk = json!({"id": self.id, "object": self.object(true), "created": self.created, "model": self.model,
+            "choices": choices});
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
     }
 
     fn part(&self, choice: usize, delta: &Value, text: &str, reason: Option<&str>) -> Value {
@@ -90,7 +97,7 @@ impl Head {
         self.chunk(&part)
     }
 
-    /// Returns the usage chunk, which has no choices.
+    /// Returns the usage chunk, which has no choices. The usage of all other chunks is null.
     pub(crate) fn usage_chunk(&self, usage: &Value) -> Value {
         let mut chunk = self.chunk(&json!([]));
         chunk["usage"] = usage.clone();

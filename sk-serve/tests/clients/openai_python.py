@@ -25,6 +25,7 @@ stream = client.chat.completions.create(
 )
 chunks = list(stream)
 assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == text
+assert all("usage" in chunk.model_fields_set and chunk.usage is None for chunk in chunks[:-1])
 assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage.model_copy(update={"swiss_knife": chunks[-1].usage.swiss_knife})
 steps = [chunk.swiss_knife["step"] for chunk in chunks if getattr(chunk, "swiss_knife", None)]
 assert all(step["weights"] == {"helpful": 1.0} for step in steps), steps
