@@ -1,9 +1,9 @@
 //! Edits of the Ω of an answer in progress.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::Deserialize;
-use sk_core::SpecError;
 use sk_scheme::{BladeRule, BladeSpec, NamedWeights, SchemeSpec};
 
 use crate::ApiError;
@@ -51,18 +51,18 @@ impl Live {
                 seat_adapter(&mut config, &seats.first, name, service)?;
                 adapters.push(name.as_str());
             } else {
-                config.seat_instruction(name, instruction_of(name, source)?).map_err(|error| ApiError::of_scheme(&error))?;
+                let text = instruction_of("blades", name, source)?;
+                config.seat_instruction(name, text).map_err(wrong_blade)?;
             }
             added.push(name.as_str());
         }
         let removed: Vec<&str> =
             edit.blades.iter().filter(|(_, source)| source.is_none()).map(|(name, _)| name.as_str()).collect();
-        let built = config.spec().map_err(|error| ApiError::of_scheme(&error))?;
-        service.check_blades(built.seats().len())?;
+        let built = config.spec().map_err(wrong_blade)?;
+        service.check_blades("blades", built.seats().len())?;
         let mut openings = Vec::new();
         for (lane, text) in config.instructions().filter(|(lane, _)| added.iter().any(|name| belongs(lane, name))) {
-            let opening =
-                service.instruction(&seats.asked, text).map_err(|error| ApiError::invalid("blades", error.to_string()))?;
+            let opening = service.instruction(&seats.asked, text).map_err(wrong_blade)?;
             if seats.reach + opening.extra() > service.host.context_limit() {
                 let message =
                     format!("the instruction of \"{lane}\" leaves no room for the tokens that were asked for; shorten it");
@@ -82,20 +82,21 @@ impl Live {
         let reserve = |name: &&str| Ok(((*name).to_owned(), service.reserve(read(name))?));
         let reserved = added.iter().map(reserve).collect::<Result<Vec<_>, ApiError>>()?;
         let weights: Option<NamedWeights> = edit.weights.map(|weights| weights.into_iter().collect());
-        let edited = self.spec.edit(|spec| {
+        self.spec.edit(|spec| -> Result<_, ApiError> {
             let news = built.seats().iter().filter(|seat| added.contains(&&**seat.name()));
-            let mut spec = news.cloned().try_fold(spec.clone(), |spec, seat| spec.seat(seat, 0.0))?;
+            let seated = news.cloned().try_fold(spec.clone(), |spec, seat| spec.seat(seat, 0.0));
+            let mut spec = seated.map_err(wrong_blade)?;
             if let Some(weights) = &weights {
-                spec = weights.apply(&spec)?;
+                spec = weights.apply(&spec).map_err(|error| ApiError::invalid("weights", error.to_string()))?;
             }
-            let spec = removed.iter().try_fold(spec, |spec, name| spec.unseat(name))?;
+            let left = removed.iter().try_fold(spec, |spec, name| spec.unseat(name));
+            let spec = left.map_err(wrong_blade)?;
             // No step sees the new seats without what they read, or what a refused edit would have
             // read.
             openings.into_iter().for_each(|(lane, opening)| self.instructed.insert(lane, opening));
             adapters.iter().for_each(|name| self.adapters.take(name, &taken));
             Ok(spec)
-        });
-        edited.map_err(|error: SpecError| ApiError::invalid("weights", error.to_string()))?;
+        })?;
         config.blades.retain(|blade| !removed.contains(&blade.name.as_str()));
         seats.config = config;
         seats.reserved.retain(|name, _| !removed.contains(&name.as_str()));
@@ -103,6 +104,11 @@ impl Live {
         metrics::counter!("swiss_knife_edits_total").increment(1);
         Ok(())
     }
+}
+
+/// Returns the error for a blade that cannot be seated or unseated.
+fn wrong_blade(error: impl Display) -> ApiError {
+    ApiError::invalid("blades", error.to_string())
 }
 
 /// Seats the adapter `name`. If the answer started with this blade, it gets its initial settings.

@@ -105,10 +105,10 @@ pub(crate) struct SteeringBody {
     pub(crate) prefix: Vec<TokenId>,
 }
 
-/// Returns the text of a blade source `instruction:TEXT`.
-pub(crate) fn instruction_of<'a>(name: &str, source: &'a str) -> Result<&'a str, ApiError> {
+/// Returns the text of a blade source `instruction:TEXT`, which the field `param` holds.
+pub(crate) fn instruction_of<'a>(param: &str, name: &str, source: &'a str) -> Result<&'a str, ApiError> {
     let text = source.strip_prefix("instruction:").map(str::trim).filter(|text| !text.is_empty());
-    text.ok_or_else(|| ApiError::invalid("swiss_knife.blades", format!("blade \"{name}\" of a request is `instruction:TEXT`")))
+    text.ok_or_else(|| ApiError::invalid(param, format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }
 
 /// Returns the message of an error with words for Rust's names of numbers.

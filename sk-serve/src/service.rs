@@ -238,7 +238,7 @@ impl Service {
             let message = "the blades of this scheme are fixed; leave `blades` out, or choose another scheme";
             return Err(ApiError::invalid("swiss_knife.blades", message));
         }
-        self.check_blades(config.blades.len())?;
+        self.check_blades("swiss_knife.blades", config.blades.len())?;
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
         if candidates > self.limits.candidates {
             let most = self.limits.candidates;
@@ -255,7 +255,7 @@ impl Service {
         if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
             adapters.iter().filter(|name| !own.contains_key(*name)).for_each(|name| config.seat(name));
         }
-        let seated = own.iter().map(|(name, source)| Ok((name, instruction_of(name, source)?)));
+        let seated = own.iter().map(|(name, source)| Ok((name, instruction_of("swiss_knife.blades", name, source)?)));
         let seated = seated.collect::<Result<Vec<(&String, &str)>, ApiError>>()?;
         if config.template.is_some() {
             let ours = self.instructions.iter().filter(|(name, _)| !own.contains_key(name));
@@ -267,13 +267,13 @@ impl Service {
         Err(ApiError::no_adapter("swiss_knife.scheme", &name, &adapters))
     }
 
-    /// Returns an error if an answer may not have this many blades.
-    pub(crate) fn check_blades(&self, blades: usize) -> Result<(), ApiError> {
+    /// Returns an error, which names the field `param`, if an answer may not have this many blades.
+    pub(crate) fn check_blades(&self, param: &str, blades: usize) -> Result<(), ApiError> {
         if blades <= self.limits.blades {
             return Ok(());
         }
         let message = format!("{blades} blades are seated, and an answer of this server has at most {}", self.limits.blades);
-        Err(ApiError::invalid("swiss_knife.blades", message))
+        Err(ApiError::invalid(param, message))
     }
 
     /// The names of the loaded adapters.

@@ -112,6 +112,24 @@ fn ask(url: &str, body: &Value) -> (u16, String) {
     (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
 }
 
+/// Begins a stream that goes on while nobody reads it. Returns the address of the answer, and the
+/// stream, which ends when it is dropped.
+fn begin(url: &str, steering: &Value) -> (String, impl Iterator<Item = String> + use<>) {
+    let asked =
+        json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true, "swiss_knife": steering});
+    let response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+    let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
+    let first = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
+    let chunk: Value = serde_json::from_str(&first).unwrap();
+    (format!("{url}/swiss-knife/generations/{}", chunk["id"].as_str().unwrap()), lines)
+}
+
+/// Edits an answer. Returns the status and the body.
+fn edit(path: &str, edit: &Value) -> (u16, Value) {
+    let mut reply = agent().patch(path).send(edit.to_string().as_str()).unwrap();
+    (reply.status().as_u16(), serde_json::from_str(&reply.body_mut().read_to_string().unwrap()).unwrap())
+}
+
 #[test]
 fn requests_are_told_to_come_back_until_there_are_models() {
     let _answering = answering();
@@ -201,18 +219,35 @@ fn a_blade_that_leaves_its_seat_frees_its_memory() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
     server.open(service_with(Limits { memory: 24 << 20, ..Limits::default() }));
-    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true,
-        "swiss_knife": {"set": ["proposal.candidates=64"], "explain": true}});
-    let response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
-    let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
-    let first = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
-    let id = serde_json::from_str::<Value>(&first).unwrap()["id"].as_str().unwrap().to_owned();
+    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     for turn in 0..40 {
         for source in [Value::Null, "adapter".into()] {
-            let edit = json!({"blades": {"helpful": source}}).to_string();
-            let mut reply = agent().patch(format!("{url}/swiss-knife/generations/{id}")).send(edit.as_str()).unwrap();
-            assert_eq!(reply.status(), 200, "turn {turn}: {}", reply.body_mut().read_to_string().unwrap());
+            let (status, body) = edit(&path, &json!({"blades": {"helpful": source}}));
+            assert_eq!(status, 200, "turn {turn}: {body}");
         }
+    }
+}
+
+#[test]
+fn the_error_of_an_edit_names_the_field_at_fault() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits { blades: 3, ..Limits::default() }));
+    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
+    assert_eq!(edit(&path, &json!({"blades": {"calm": "instruction:Be calm."}})).0, 200);
+    for (asked, param) in [
+        (json!({"weights": {"kind": 1}}), "weights"),
+        (json!({"weights": {"calm": -1}}), "weights"),
+        (json!({"blades": {"honest": null}, "weights": {"kind": 1}}), "weights"),
+        (json!({"blades": {"kind": null}}), "blades"),
+        (json!({"blades": {"calm": "instruction:Be rude."}}), "blades"),
+        (json!({"blades": {"calm": "instruction:Be calm."}, "weights": {"calm": 1}}), "blades"),
+        (json!({"blades": {"helpful": "adapter"}}), "blades"),
+        (json!({"blades": {"kind": "/etc"}}), "blades"),
+        (json!({"blades": {"brief": "instruction:Be brief."}}), "blades"),
+    ] {
+        let (status, body) = edit(&path, &asked);
+        assert_eq!((status, body["error"]["param"].as_str()), (400, Some(param)), "{asked}: {body}");
     }
 }
 
