@@ -1,5 +1,6 @@
 //! 𝓑: the blades, which score candidates.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -385,6 +386,14 @@ impl BladeSpec {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Returns the names of the lanes that it alone reads: those of its adapters, of its instructions
+    /// and on another model.
+    pub(crate) fn lanes(&self) -> BTreeSet<String> {
+        let adapters = self.adapters().into_iter().map(|(lane, _)| lane);
+        let readers = self.readers().into_iter().map(|(lane, _)| lane);
+        adapters.chain(readers).chain(self.instructions().into_iter().map(|(lane, _)| lane)).collect()
     }
 
     /// Builds the blade. The backbone knows its adapter or head, if any, by the blade's name.

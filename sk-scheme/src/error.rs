@@ -62,6 +62,9 @@ pub enum SchemeError {
     /// Two blades are of kind `fluency`.
     #[error("blades \"{first}\" and \"{second}\" are both of kind \"fluency\"; a scheme has at most one")]
     TwoFluencyBlades { first: String, second: String },
+    /// The name of a blade is that of a lane of another blade.
+    #[error("blades \"{first}\" and \"{second}\" would both read the lane \"{lane}\"; rename one of them")]
+    SharedLane { first: String, second: String, lane: String },
     /// No blade is seated.
     #[error(
         "no blade is seated; give an instruction with --blade NAME=\"instruction:TEXT\", an adapter with --blade NAME=DIR (swiss-knife \

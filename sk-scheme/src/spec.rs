@@ -1,6 +1,6 @@
 //! A scheme as data, slot by slot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -197,7 +197,7 @@ impl SchemeSpec {
     ///
     /// # Errors
     /// If there is no blade, if a number is out of range, if weights, correlations or gates name a
-    /// missing blade, or if all weights are zero.
+    /// missing blade, if two blades would read one lane, or if all weights are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
         if self.blades.is_empty() {
             return Err(SchemeError::NoBlade);
@@ -222,6 +222,14 @@ impl SchemeSpec {
             Simplex::uniform(seats.len())
         };
         let spec = AlignmentSpec::new(seats, weights.map_err(sk_core::SpecError::from)?)?;
+        let mut readers = BTreeMap::new();
+        for blade in &self.blades {
+            for lane in blade.lanes() {
+                if let Some(first) = readers.insert(lane.clone(), &blade.name) {
+                    return Err(SchemeError::SharedLane { first: first.clone(), second: blade.name.clone(), lane });
+                }
+            }
+        }
         Ok(match &self.weights {
             Some(weights) => weights.apply(&spec)?,
             None => spec,

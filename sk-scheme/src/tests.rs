@@ -270,6 +270,29 @@ fn shipped_schemes_round_trip() {
 }
 
 #[test]
+fn no_blade_takes_the_name_of_a_lane_of_another() {
+    let calm = "[blades.calm]\nkind = \"instruction\"\ninstruction = \"Be calm.\"\n";
+    let spec = |against: &str, name: &str, is_instruction: bool| {
+        let mut config = overlaid(&format!("{calm}{against}")).unwrap();
+        if is_instruction {
+            config.seat_instruction(name, "Be kind.").unwrap();
+        } else {
+            config.seat(name);
+        }
+        config.spec()
+    };
+    let against = "against = \"Be rude.\"\n";
+    for is_instruction in [true, false] {
+        assert!(spec("", "calm/against", is_instruction).is_ok());
+        assert!(spec(against, "against", is_instruction).is_ok());
+        let error = spec(against, "calm/against", is_instruction).unwrap_err();
+        assert!(matches!(&error, SchemeError::SharedLane { lane, .. } if lane == "calm/against"), "{error}");
+    }
+    let ensemble = "[blades.kind]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\"]\n";
+    assert!(matches!(spec(ensemble, "kind/1", false), Err(SchemeError::SharedLane { .. })));
+}
+
+#[test]
 fn passes_count_the_lanes_of_instructions_and_ensembles() {
     let passes = |blades: &str| {
         let mut config = overlaid(blades).unwrap();

@@ -232,6 +232,7 @@ impl Service {
                     "no blade is seated; give an instruction, such as `\"blades\": {\"calm\": \"instruction:Answer calmly.\"}`";
                 ApiError::invalid("swiss_knife.blades", message)
             }
+            error @ SchemeError::SharedLane { .. } => ApiError::invalid("swiss_knife.blades", error.to_string()),
             error => ApiError::invalid("swiss_knife.weights", error.to_string()),
         })?;
         if config.template.is_none() && !asked.blades.is_empty() {

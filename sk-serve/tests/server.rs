@@ -252,6 +252,17 @@ fn the_error_of_an_edit_names_the_field_at_fault() {
 }
 
 #[test]
+fn a_blade_does_not_take_the_lane_of_another() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    let (path, _lines) = begin(&url, &json!({"scheme": "prompt-contrast", "explain": true}));
+    let (status, body) = edit(&path, &json!({"blades": {"calm/against": "instruction:Be kind."}}));
+    assert_eq!((status, body["error"]["param"].as_str()), (400, Some("blades")), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains("\"calm/against\""), "{body}");
+}
+
+#[test]
 fn a_panic_of_one_request_harms_no_other() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
