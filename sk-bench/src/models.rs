@@ -14,7 +14,7 @@ use sk_models::hf::{CheckpointError, ModelId};
 use sk_models::local::{ModelError, ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
 use sk_remote::RemoteError;
-use sk_serve::host::{Adapter, Host, RemoteSources};
+use sk_serve::host::{Adapter, Host, NAMED, RemoteSources};
 
 use crate::judge::key_from_env;
 use crate::pool::{PlannedArm, PoolError};
@@ -126,6 +126,19 @@ const REMOTE_KEY: &str = "SWISS_KNIFE_REMOTE_KEY";
 const INSTRUCTION: &str = "instruction:";
 
 impl Source {
+    /// Creates the source of the blade `name`.
+    ///
+    /// # Errors
+    /// If the source is `lora:` without the name of an adapter.
+    pub(crate) fn new(name: String, source: String) -> Result<Self, String> {
+        match source.strip_prefix(NAMED) {
+            Some(adapter) if adapter.trim().is_empty() => Err(format!(
+                "\"{NAMED}\" names no adapter; give {name}={NAMED}ADAPTER, with the name that the servers know it by"
+            )),
+            _ => Ok(Self { name, source }),
+        }
+    }
+
     /// Returns the text of the instruction, if the source is one.
     pub fn instruction(&self) -> Option<&str> {
         self.source.strip_prefix(INSTRUCTION).map(str::trim)
@@ -137,7 +150,7 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
-                Ok(Self { name: name.trim().to_owned(), source: source.to_owned() })
+                Self::new(name.trim().to_owned(), source.to_owned())
             }
             _ => Err(
                 "a blade is given as NAME=DIR, such as helpful=adapters/helpful, as NAME=instruction:TEXT, or as NAME=lora:NAME"
@@ -422,6 +435,11 @@ mod tests {
         assert_eq!((blade.name.as_str(), blade.source.as_str()), ("helpful", "a=b/c"));
         for wrong in ["helpful", "=dir", "helpful=", " =x"] {
             assert!(wrong.parse::<Source>().is_err(), "{wrong}");
+        }
+        assert_eq!("helpful=lora:a".parse::<Source>().unwrap().source, "lora:a");
+        for wrong in ["helpful=lora:", "helpful=lora: "] {
+            let error = wrong.parse::<Source>().unwrap_err();
+            assert!(error.contains("names no adapter") && error.contains("helpful=lora:ADAPTER"), "{error}");
         }
     }
 }

@@ -224,9 +224,11 @@ pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sourc
     if let Some(device) = section.string("device")? {
         args.device = device.parse().map_err(|error| section.fault(error))?;
     }
-    let source = |(name, source): (String, String)| Source { name, source: located(&source, folder) };
-    args.blades = section.named_strings("blades")?.into_iter().flatten().map(source).collect();
-    args.heads = section.named_strings("heads")?.into_iter().flatten().map(source).collect();
+    let source = |(name, source): (String, String)| Source::new(name, located(&source, folder));
+    let (blades, heads) = (section.named_strings("blades")?, section.named_strings("heads")?);
+    let sources = |named: Option<Vec<(String, String)>>| named.into_iter().flatten().map(source).collect::<Result<_, _>>();
+    args.blades = sources(blades).map_err(|error| section.fault(error))?;
+    args.heads = sources(heads).map_err(|error| section.fault(error))?;
     section.finish()?;
     Ok(args)
 }

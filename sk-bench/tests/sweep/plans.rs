@@ -57,6 +57,13 @@ fn weights_are_the_papers_points_a_lattice_or_a_list() {
     assert_eq!(weighted("[weights]\nkind = \"listed\"\nlist = [{ honest = 3, helpful = 1 }]\n"), 1);
 }
 
+#[test]
+fn an_adapter_of_a_server_has_a_name() {
+    let plan = format!("{PLAN}\n[model.blades]\nhelpful = \"lora:\"\n");
+    let error = Plan::parse(Path::new("plan.toml"), &plan).unwrap_err().to_string();
+    assert!(error.contains("names no adapter") && error.contains("helpful=lora:ADAPTER"), "{error}");
+}
+
 /// If a misspelt name were accepted, every scheme would run without weights.
 #[test]
 fn weights_of_a_blade_that_nobody_seats_are_refused() {
