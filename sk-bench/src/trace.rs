@@ -92,7 +92,7 @@ pub struct CandidateRecord<'a> {
 /// whole steps take hundreds of megabytes.
 #[must_use]
 pub fn kept<'s>(step: &'s StepTrace, scheme: &SchemeSpec) -> Cow<'s, StepTrace> {
-    if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(likeliest(step)) }
+    if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(most_probable(step)) }
 }
 
 /// Returns whether a trace records every candidate of the steps of `scheme`.
@@ -106,12 +106,12 @@ pub fn is_whole(scheme: &SchemeSpec) -> bool {
 pub(crate) fn shown(decision: &Decision, arms: &[ArmTrace]) -> Vec<usize> {
     let arms = arms.iter().map(|arm| arm.decision.chosen);
     let Decision { probabilities, ratings, chosen, .. } = decision;
-    likeliest_of(probabilities, ratings, std::iter::once(*chosen).chain(arms))
+    most_probable_of(probabilities, ratings, std::iter::once(*chosen).chain(arms))
 }
 
 /// Returns all indices if there are few, or else `also` and the most likely ones, in order. Ties in
 /// probability are broken by rating.
-fn likeliest_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
+fn most_probable_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..probabilities.len()).collect();
     if rows.len() > MOST {
         let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
@@ -126,7 +126,7 @@ fn likeliest_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item
 }
 
 /// Returns a step with only its most likely candidates and those that arms chose.
-fn likeliest(step: &StepTrace) -> StepTrace {
+fn most_probable(step: &StepTrace) -> StepTrace {
     let kept = shown(&step.decision, &step.arms);
     let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
     let blade = |blade: &ScoreTrace| ScoreTrace {
@@ -251,8 +251,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_candidates_the_likeliest_and_the_chosen_are_shown() {
-        let shown = |probabilities: &[f64], also: &[usize]| likeliest_of(probabilities, &[0.0; 100], also.iter().copied());
+    fn of_many_candidates_the_most_probable_and_the_chosen_are_shown() {
+        let shown = |probabilities: &[f64], also: &[usize]| most_probable_of(probabilities, &[0.0; 100], also.iter().copied());
         assert_eq!(shown(&[0.1; MOST], &[3]), (0..MOST).collect::<Vec<_>>());
         let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
         assert_eq!(shown(&falling, &[3]), (0..MOST).collect::<Vec<_>>());
@@ -261,6 +261,9 @@ mod tests {
         // Of the candidates with probability zero under an argmax, those with the best ratings.
         let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
         certain[50] = 1.0;
-        assert_eq!(likeliest_of(&certain, &rising, std::iter::once(50)), std::iter::once(50).chain(85..100).collect::<Vec<_>>());
+        assert_eq!(
+            most_probable_of(&certain, &rising, std::iter::once(50)),
+            std::iter::once(50).chain(85..100).collect::<Vec<_>>()
+        );
     }
 }

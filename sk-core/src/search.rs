@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_likeliest_go_on_until_they_have_the_mass() {
+    fn the_most_probable_go_on_until_they_have_the_mass() {
         let race = |mass| Race::new(NonZeroUsize::MIN, mass).unwrap();
         let p = [0.1, 0.4, 0.1, 0.3, 0.1];
         assert_eq!(race(0.4).survivors(&p), [1]);

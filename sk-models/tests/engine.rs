@@ -461,12 +461,12 @@ fn a_text_is_scored_like_a_candidate() {
             scores.iter().zip(reading.log_probs.iter().zip(&reading.min_entropy)).enumerate()
         {
             let near = |a: f32, b: f32| (a - b).abs() <= TOLERANCE * (1.0 + a.abs());
-            assert!(near(score.log_prob, *log_prob) && near(score.likeliest[0].1, -entropy), "token {place}: {score:?}");
-            assert!(score.likeliest.len() == 3 && score.likeliest.is_sorted_by(|a, b| a.1 >= b.1), "{score:?}");
+            assert!(near(score.log_prob, *log_prob) && near(score.top[0].1, -entropy), "token {place}: {score:?}");
+            assert!(score.top.len() == 3 && score.top.is_sorted_by(|a, b| a.1 >= b.1), "{score:?}");
         }
     }
     let greedy = Frozen::new(decoder()).argmax(&text[..4]).unwrap();
-    assert_eq!(Frozen::new(decoder()).score(&text[..5], 4, 1).unwrap()[0].likeliest[0].0, greedy);
+    assert_eq!(Frozen::new(decoder()).score(&text[..5], 4, 1).unwrap()[0].top[0].0, greedy);
     assert!(Frozen::new(decoder()).score(&[1, 9999], 1, 0).is_err());
 }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use sk_core::{Batch, ParameterError, Real, Selector};
 
-use crate::truncate::keep_likeliest;
+use crate::truncate::keep_most_probable;
 
 /// Top-p selection: an inner rule restricted to the fewest candidates with a total probability of
 /// at least p up to rounding. The most probable are kept first, on ties the lowest index. O(N log
@@ -31,7 +31,7 @@ impl<F: Real, S: Selector<F>> Selector<F> for Nucleus<S> {
         // F.
         let rounding = probabilities.len() as f64 * f64::EPSILON + F::epsilon().widen();
         let mass = self.mass * (1.0 - rounding);
-        keep_likeliest(probabilities, |sorted| {
+        keep_most_probable(probabilities, |sorted| {
             let mut held = 0.0;
             // Counts the candidates up to and including the one that reaches the mass.
             let before = sorted.take_while(|&p| {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use sk_core::{Batch, ParameterError, Real, Selector};
 
-use crate::truncate::keep_likeliest;
+use crate::truncate::keep_most_probable;
 
 /// Top-k selection: an inner rule restricted to its k most probable candidates, on ties the lowest
 /// index first. O(N log N) plus the inner rule.
@@ -27,7 +27,7 @@ impl<S> TopK<S> {
 impl<F: Real, S: Selector<F>> Selector<F> for TopK<S> {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         self.inner.distribution(ratings, batch, probabilities);
-        keep_likeliest(probabilities, |_| self.k);
+        keep_most_probable(probabilities, |_| self.k);
     }
 
     fn blades(&self) -> Vec<Arc<str>> {

@@ -6,7 +6,7 @@ use sk_core::{Real, Scratch};
 /// renormalises.
 ///
 /// `count` takes the probabilities in descending order. At least one candidate is kept.
-pub(crate) fn keep_likeliest<F: Real>(probabilities: &mut [F], count: impl FnOnce(&mut dyn Iterator<Item = F>) -> usize) {
+pub(crate) fn keep_most_probable<F: Real>(probabilities: &mut [F], count: impl FnOnce(&mut dyn Iterator<Item = F>) -> usize) {
     let mut order: Scratch<Vec<usize>> = (0..probabilities.len()).collect();
     // Breaking ties by index makes the order stable, without the allocation of a stable sort.
     order.sort_unstable_by(|&a, &b| probabilities[b].partial_cmp(&probabilities[a]).unwrap_or(Ordering::Equal).then(a.cmp(&b)));

@@ -72,7 +72,7 @@ function card(step, index, { node, act, ...shown }) {
 function reason({ step, choice, byHand }) {
   const { probability } = step.candidates[choice];
   const best = Math.max(...step.candidates.map((candidate) => candidate.probability));
-  const drawn = probability >= best ? 'It was the likeliest candidate, and it was drawn.' : `It was drawn although another one had ${percent(best)}.`;
+  const drawn = probability >= best ? 'It was the most probable candidate, and it was drawn.' : `It was drawn although another one had ${percent(best)}.`;
   const blade = deciding(step, choice);
   return [
     byHand ? 'It was taken by hand. ' : `${drawn} `,

@@ -172,11 +172,11 @@ fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
         offset += piece.chars().count();
         tokens.push(piece);
         own.push(score.as_ref().map(|score| score.log_prob));
-        let likeliest = |score: &TokenScore| -> Map<String, Value> {
+        let most_probable = |score: &TokenScore| -> Map<String, Value> {
             // If several tokens have the same text, keep the most likely one.
-            score.likeliest.iter().rev().map(|(token, log_prob)| (text(*token), json!(log_prob))).collect()
+            score.top.iter().rev().map(|(token, log_prob)| (text(*token), json!(log_prob))).collect()
         };
-        top.push(score.as_ref().map(likeliest));
+        top.push(score.as_ref().map(most_probable));
     }
     json!({"tokens": tokens, "token_logprobs": own, "top_logprobs": top, "text_offset": offsets})
 }
@@ -190,7 +190,7 @@ fn of_chat(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     let content = scores.iter().filter_map(|(token, score)| {
         let score = score.as_ref()?;
         let mut value = entry(*token, score.log_prob);
-        value["top_logprobs"] = score.likeliest.iter().map(|(token, log_prob)| entry(*token, *log_prob)).collect();
+        value["top_logprobs"] = score.top.iter().map(|(token, log_prob)| entry(*token, *log_prob)).collect();
         Some(value)
     });
     json!({"content": content.collect::<Vec<_>>(), "refusal": null})

@@ -22,7 +22,7 @@ struct Tally {
     total_variation: Vec<f64>,
     /// Compared with the driving arm: the number of steps with the same most likely candidate, and
     /// the maximum total variation.
-    same_likeliest: usize,
+    same_argmax: usize,
     most_total_variation: f64,
     /// Sum of the probabilities of the appended candidates.
     of_appended: f64,
@@ -50,7 +50,7 @@ pub struct ArmSummary {
     /// Share of steps in which it draws the appended candidate.
     pub same_choice: f64,
     /// Share of steps in which both arms have the same most likely candidate.
-    pub same_likeliest: f64,
+    pub same_argmax: f64,
     /// Mean over steps of its probability of the appended candidate.
     pub probability_of_appended: f64,
     /// Mean over steps of the total variation between the two distributions.
@@ -78,7 +78,7 @@ impl Comparison {
                 tally.same_choice[b] += usize::from(one.chosen == other.chosen);
                 tally.total_variation[b] += total_variation(distribution, &distributions[b]);
             }
-            tally.same_likeliest += usize::from(one.likeliest == step.arms[0].likeliest);
+            tally.same_argmax += usize::from(one.argmax == step.arms[0].argmax);
             tally.most_total_variation = tally.most_total_variation.max(total_variation(distribution, &distributions[0]));
             tally.of_appended += one.probability_of_appended;
         }
@@ -90,7 +90,7 @@ impl Comparison {
         let arm = |arm: &Tally| ArmSummary {
             name: arm.name.clone(),
             same_choice: arm.same_choice[0] as f64 / steps,
-            same_likeliest: arm.same_likeliest as f64 / steps,
+            same_argmax: arm.same_argmax as f64 / steps,
             probability_of_appended: arm.of_appended / steps,
             total_variation: arm.total_variation[0] / steps,
             most_total_variation: arm.most_total_variation,
@@ -116,11 +116,11 @@ mod tests {
 
     #[test]
     fn worked_by_hand() {
-        let choice = |name: &str, chosen, likeliest, p: &[f64], first: &[f64]| ArmChoice {
+        let choice = |name: &str, chosen, argmax, p: &[f64], first: &[f64]| ArmChoice {
             name: name.to_owned(),
             chosen,
             probability: p[chosen],
-            likeliest,
+            argmax,
             probability_of_appended: p[0],
             total_variation: total_variation(p, first),
             mu: vec![],
@@ -140,7 +140,7 @@ mod tests {
         let summary = comparison.summary();
         assert_eq!((summary.steps, summary.arms.len()), (2, 2));
         let other = &summary.arms[1];
-        assert_eq!((other.same_choice, other.same_likeliest, other.most_total_variation), (0.5, 1.0, 0.5));
+        assert_eq!((other.same_choice, other.same_argmax, other.most_total_variation), (0.5, 1.0, 0.5));
         assert!((other.total_variation - 0.25).abs() < ROUNDING && (other.probability_of_appended - 0.75).abs() < ROUNDING);
         assert_eq!(summary.agreement, [[1.0, 0.5], [0.5, 1.0]]);
         assert_eq!(summary.total_variation, [[0.0, 0.25], [0.25, 0.0]]);

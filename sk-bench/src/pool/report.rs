@@ -13,7 +13,7 @@ const MOST_COLUMNS: usize = 16;
 
 impl fmt::Display for PoolStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = ["arm", "choice", "candidate", "probability", "likeliest", "of appended", "total variation"];
+        let header = ["arm", "choice", "candidate", "probability", "argmax", "of appended", "total variation"];
         let mut grid = Grid::new(header).numbers(3..).numbers(1..2);
         for arm in &self.arms {
             let line = self.candidates.iter().find(|candidate| candidate.index == arm.chosen);
@@ -22,7 +22,7 @@ impl fmt::Display for PoolStep {
                 (arm.chosen + 1).to_string(),
                 line.map(|candidate| candidate.line.clone()).unwrap_or_default(),
                 format!("{:.3}", arm.probability),
-                (arm.likeliest + 1).to_string(),
+                (arm.argmax + 1).to_string(),
                 format!("{:.3}", arm.probability_of_appended),
                 format!("{:.3}", arm.total_variation),
             ]);
@@ -36,14 +36,14 @@ impl fmt::Display for PoolStep {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = ["", "arm", "same choice", "same likeliest", "p of appended", "total variation", "at most"];
+        let header = ["", "arm", "same choice", "same argmax", "p of appended", "total variation", "at most"];
         let mut own = Grid::new(header).numbers(2..).repeat(2);
         for (place, arm) in self.arms.iter().enumerate() {
             own.row([
                 (place + 1).to_string(),
                 arm.name.clone(),
                 format!("{:.0} %", 100.0 * arm.same_choice),
-                format!("{:.0} %", 100.0 * arm.same_likeliest),
+                format!("{:.0} %", 100.0 * arm.same_argmax),
                 format!("{:.3}", arm.probability_of_appended),
                 format!("{:.3}", arm.total_variation),
                 format!("{:.3}", arm.most_total_variation),

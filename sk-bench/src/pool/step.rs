@@ -45,7 +45,7 @@ pub struct ArmChoice {
     /// Probability of that candidate.
     pub probability: f64,
     /// Index of its most likely candidate; the first one in case of a tie.
-    pub likeliest: usize,
+    pub argmax: usize,
     /// Its probability of the appended candidate.
     pub probability_of_appended: f64,
     /// Total variation between its distribution and that of the driving arm.
@@ -92,7 +92,7 @@ impl PoolStep {
                 name: name.to_owned(),
                 chosen: decision.chosen,
                 probability: decision.probabilities[decision.chosen],
-                likeliest: likeliest(&decision.probabilities),
+                argmax: argmax(&decision.probabilities),
                 probability_of_appended: decision.probabilities[own.chosen],
                 total_variation: total_variation(&decision.probabilities, &own.probabilities),
                 mu: pick(&decision.mu),
@@ -121,6 +121,6 @@ pub(super) fn total_variation(p: &[f64], q: &[f64]) -> f64 {
     0.5 * p.iter().zip(q).map(|(p, q)| (p - q).abs()).sum::<f64>()
 }
 
-fn likeliest(probabilities: &[f64]) -> usize {
+fn argmax(probabilities: &[f64]) -> usize {
     (0..probabilities.len()).fold(0, |best, i| if probabilities[i] > probabilities[best] { i } else { best })
 }

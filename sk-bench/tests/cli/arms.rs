@@ -122,7 +122,7 @@ fn a_trace_is_replayed_without_a_model() {
                     assert!((a - b).abs() <= ROUNDING * b.abs().max(1.0), "{name}, {field}: {a} and {b}");
                 }
             }
-            assert_eq!(live["likeliest"], replayed["likeliest"]);
+            assert_eq!(live["argmax"], replayed["argmax"]);
         }
     }
     // A replay with other weights than the recorded ones.
@@ -186,7 +186,7 @@ fn token_by_token_the_backbone_looks_on() {
     assert_eq!(steps.len(), 6);
     for step in steps {
         let listed = step["candidates"].as_array().unwrap();
-        assert!(listed.len() <= 16, "of a vocabulary, the likeliest");
+        assert!(listed.len() <= 16, "of a vocabulary, the most probable");
         assert!(step["n"].as_u64().unwrap() > 16, "and how many there were");
         for arm in step["arms"].as_array().unwrap() {
             assert!(listed.iter().any(|candidate| candidate["index"] == arm["chosen"]), "what an arm chooses is listed");

@@ -230,7 +230,7 @@ fn a_trace_holds_every_step_whole() {
 }
 
 #[test]
-fn a_trace_over_a_vocabulary_keeps_the_likeliest_candidates_and_says_so() {
+fn a_trace_over_a_vocabulary_keeps_the_most_probable_candidates_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("steps.jsonl");
     let trace = path.to_str().unwrap();

@@ -24,7 +24,7 @@ pub struct TokenScore {
     pub log_prob: f32,
     /// The most probable tokens at its place with their log-probabilities, in descending order.
     /// Among equals, the lower id comes first.
-    pub likeliest: Vec<(TokenId, f32)>,
+    pub top: Vec<(TokenId, f32)>,
 }
 
 /// A frozen model that decodes without steering: the baseline of every steered measurement.
@@ -46,7 +46,7 @@ impl TokenScore {
         }
         ids.sort_unstable_by(falling);
         let log_prob = |id: TokenId| logits[id as usize] - normalizer;
-        Self { log_prob: log_prob(target), likeliest: ids.into_iter().map(|id| (id, log_prob(id))).collect() }
+        Self { log_prob: log_prob(target), top: ids.into_iter().map(|id| (id, log_prob(id))).collect() }
     }
 }
 

@@ -32,7 +32,7 @@ def completions(model, prompt, **fields):
 
 
 def read(model, context, span):
-    """Per token of the span: its log-probability, and that of the likeliest token."""
+    """Per token of the span: its log-probability, and that of the most probable token."""
     [choice] = completions(model, [context + span], max_tokens=1, temperature=0, prompt_logprobs=1)
     entries = choice["prompt_logprobs"][len(context) :]
     return [(e[str(t)]["logprob"], max(v["logprob"] for v in e.values())) for t, e in zip(span, entries, strict=True)]

@@ -160,7 +160,7 @@ fn what_cannot_be_drafted_is_refused_by_name() {
 
 /// The `count` most probable next tokens of the model, in order of their ids, and the sum of their
 /// probabilities.
-fn likeliest(count: usize) -> (Vec<(TokenId, f32)>, f32) {
+fn most_probable(count: usize) -> (Vec<(TokenId, f32)>, f32) {
     let log_probs = model::State::new(None).after(&CONTEXT).log_probs(1.0);
     let mut all: Vec<(TokenId, f32)> = (0..).zip(log_probs).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -171,7 +171,7 @@ fn likeliest(count: usize) -> (Vec<(TokenId, f32)>, f32) {
 }
 
 #[test]
-fn of_a_vocabulary_the_likeliest_tokens_are_candidates_renormalised() {
+fn of_a_vocabulary_the_most_probable_tokens_are_candidates_renormalised() {
     let propose = |engine: &RemoteEngine, prior, head| propose(engine, &Drafting::Vocabulary { prior, head }, &Response, 9, 0);
     for kind in KINDS {
         let engine = engine(&start(kind, 1));
@@ -184,13 +184,13 @@ fn of_a_vocabulary_the_likeliest_tokens_are_candidates_renormalised() {
             }
         };
         for (asked, had) in [(0, 20), (5, 5), (50, 20)] {
-            let (all, mass) = likeliest(had);
+            let (all, mass) = most_probable(had);
             let expected: Vec<_> = all.iter().map(|(token, log_prob)| (*token, log_prob - mass.ln())).collect();
             let candidates = propose(&engine, Prior::Backbone, VocabularyHead::new(asked, 0.0).unwrap());
             assert_eq!(candidates.head(), Some(had));
             same(&candidates, &expected);
         }
-        let (all, _) = likeliest(20);
+        let (all, _) = most_probable(20);
         let most = all.iter().map(|(_, log_prob)| *log_prob).fold(f32::NEG_INFINITY, f32::max);
         let plausible: Vec<_> = all.iter().filter(|(_, log_prob)| *log_prob >= most + 0.5_f32.ln()).collect();
         let candidates = propose(&engine, Prior::Uniform, VocabularyHead::new(0, 0.5).unwrap());
@@ -199,7 +199,7 @@ fn of_a_vocabulary_the_likeliest_tokens_are_candidates_renormalised() {
         assert!(candidates.len() < 20 && candidates.head() == Some(candidates.len()));
         // The drafter is the backbone here, so the numbers are the same.
         same(&propose(&engine, Prior::Drafter, VocabularyHead::ALL), &{
-            let (all, mass) = likeliest(20);
+            let (all, mass) = most_probable(20);
             all.iter().map(|(token, log_prob)| (*token, log_prob - mass.ln())).collect::<Vec<_>>()
         });
     }

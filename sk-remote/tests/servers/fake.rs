@@ -385,12 +385,12 @@ fn vllm_read(setup: &Setup, body: &Value, adapter: Option<&str>, mistaken: &Mist
         let mistake = mistaken(index, adapter);
         let mut entries = vec![Value::Null];
         for (&target, log_probs) in tokens[1..].iter().zip(distributions(setup, mistake.as_ref(), adapter, &tokens, 1)) {
-            let (likeliest, most) = top(&log_probs);
+            let (token, most) = top(&log_probs);
             let own = log_probs[target as usize];
             let rank = 1 + log_probs.iter().filter(|&&other| other > own).count();
             let mut entry = json!({target.to_string(): {"logprob": own, "rank": rank, "decoded_token": "x"}});
-            if target != likeliest {
-                entry[likeliest.to_string()] = json!({"logprob": most, "rank": 1, "decoded_token": "y"});
+            if target != token {
+                entry[token.to_string()] = json!({"logprob": most, "rank": 1, "decoded_token": "y"});
             }
             entries.push(entry);
         }
@@ -443,7 +443,7 @@ fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &s
 }
 
 /// The `count` most probable next tokens. Servers do not sort them, so these are in reverse order.
-fn likeliest(prompt: &[TokenId], count: u64) -> Vec<(TokenId, f32)> {
+fn most_probable(prompt: &[TokenId], count: u64) -> Vec<(TokenId, f32)> {
     let log_probs = State::new(None).after(prompt).log_probs(1.0);
     let mut all: Vec<(TokenId, f32)> = (0..).zip(log_probs).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -459,7 +459,7 @@ fn vllm_draft(setup: &Setup, body: &Value) -> Value {
         let (tokens, values, stopped) = draw(setup, &prompt, body, "min_tokens", "max_tokens", seed);
         let named = |(token, value)| (format!("token_id:{token}"), json!(value));
         let tops: serde_json::Map<String, Value> =
-            likeliest(&prompt, body["logprobs"].as_u64().unwrap()).into_iter().map(named).collect();
+            most_probable(&prompt, body["logprobs"].as_u64().unwrap()).into_iter().map(named).collect();
         let tops = if tops.is_empty() { json!([]) } else { json!([tops]) };
         json!({
             "index": index, "text": "z", "finish_reason": if stopped { "stop" } else { "length" },
@@ -485,9 +485,9 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
             let mut tops = vec![Value::Null];
             let read = &tokens[start + 1..];
             for (&target, log_probs) in read.iter().zip(distributions(setup, mistake.as_ref(), adapter, &tokens, start + 1)) {
-                let (likeliest, most) = top(&log_probs);
+                let (token, most) = top(&log_probs);
                 own.push(json!([log_probs[target as usize], echo(target), null]));
-                tops.push(json!([[most, likeliest, null]]));
+                tops.push(json!([[most, token, null]]));
             }
             meta["input_token_logprobs"] = Value::Array(own);
             meta["input_top_logprobs"] = Value::Array(tops);
@@ -498,7 +498,7 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
             meta["finish_reason"]["type"] = json!(if stopped { "stop" } else { "length" });
             let drawn: Vec<Value> = tokens.iter().zip(values).map(|(token, value)| json!([value, token, null])).collect();
             meta["output_token_logprobs"] = Value::Array(drawn);
-            let tops = likeliest(&ids(input), body["top_logprobs_num"].as_u64().unwrap());
+            let tops = most_probable(&ids(input), body["top_logprobs_num"].as_u64().unwrap());
             let tops: Vec<Value> = tops.into_iter().map(|(token, value)| json!([value, token, null])).collect();
             meta["output_top_logprobs"] = json!([tops]);
         }

@@ -76,7 +76,7 @@ fn all_faults() -> Vec<(&'static str, Act, IsExpected)> {
             altered(|answer| set_value(answer, &json!(0.5))),
             |fault| matches!(fault, Fault::Answer(AnswerError::Value { row: 0, position: 1, value }) if *value == 0.5),
         ),
-        ("a token above the likeliest", altered(|answer| set_value(answer, &json!(-1e-6))), |fault| {
+        ("a token above the most probable", altered(|answer| set_value(answer, &json!(-1e-6))), |fault| {
             matches!(fault, Fault::Answer(AnswerError::Top { row: 0, position: 1, .. }))
         }),
         ("a missing row", altered(|answer| drop(rows(answer).pop())), |fault| {
