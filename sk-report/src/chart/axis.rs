@@ -54,7 +54,7 @@ impl Axis {
     }
 
     pub(super) fn print(&self, value: f64) -> String {
-        let text = if value.is_nan() {
+        let text = if !value.is_finite() {
             return "none".to_owned();
         } else if self.percent {
             format!("{:.1}%", 100.0 * value)

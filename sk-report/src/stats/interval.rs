@@ -2,7 +2,7 @@ use std::ops::Neg;
 
 use serde::Serialize;
 
-/// A confidence interval; its ends are NaN if there is none. Serialised as `[low, high]`.
+/// A confidence interval; its ends are not finite if there is none. Serialised as `[low, high]`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(into = "[f64; 2]")]
 pub struct Interval {
@@ -23,7 +23,7 @@ impl Interval {
 
     /// Returns whether the interval is absent.
     pub fn is_none(self) -> bool {
-        self.low.is_nan() || self.high.is_nan()
+        !(self.low.is_finite() && self.high.is_finite())
     }
 
     /// Returns whether both ends lie on the same side of zero.

@@ -68,7 +68,7 @@ pub enum Value {
     Empty,
     /// Text.
     Text(String),
-    /// A number.
+    /// A finite number.
     Number(f64),
     /// A confidence interval.
     Interval(Interval),
@@ -90,7 +90,7 @@ impl Table {
 
 impl From<f64> for Value {
     fn from(value: f64) -> Self {
-        if value.is_nan() { Self::Empty } else { Self::Number(value) }
+        if value.is_finite() { Self::Number(value) } else { Self::Empty }
     }
 }
 
@@ -121,5 +121,27 @@ impl From<Interval> for Value {
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Empty, Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// JSON has no infinity, so the other formats show none either.
+    #[test]
+    fn what_is_not_finite_is_blank_in_every_format() {
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let table = Table::of("x", "X", &[value])
+                .column("row", Kind::Text, |_| "a")
+                .column("number", Kind::Number(1), |value| *value)
+                .column("share", Kind::Percent, |value| Some(*value))
+                .column("interval", Kind::Interval(2), |value| Interval { low: 0.0, high: *value })
+                .build();
+            assert_eq!(table.csv(), "row,number,share,interval low,interval high\na,,,,\n");
+            assert!(table.latex().contains("a & -- & -- & -- \\\\\n"), "{}", table.latex());
+            assert_eq!(table.plain(80).lines().last().map(str::trim_end), Some("a"));
+            assert_eq!(serde_json::json!(table)["rows"], serde_json::json!([["a", null, null, null]]));
+        }
     }
 }
