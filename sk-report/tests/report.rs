@@ -298,6 +298,8 @@ fn records_are_those_of_the_responses_that_were_judged() {
     assert!(report.tables.iter().all(|table| table.latex().is_ascii()), "pdfLaTeX has no other characters");
     let notes = report.table("throughput").unwrap().notes.join(" ");
     assert!(notes.contains("are left out: 1.") && notes.contains("have no record: 10."), "{notes}");
+    let twice = with_records(&[("r0", "ours", even), ("r0", "ours", even)]).unwrap();
+    assert_eq!(twice.recorded.unwrap().unrecorded, 11, "two records of one response");
     let error = with_records(&[("x", "ours", even), ("y", "ours", even)]).unwrap_err().to_string();
     assert!(error.contains("none of its 2 records matches one of the 12 judged responses that have an id"), "{error}");
 }

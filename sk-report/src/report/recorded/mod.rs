@@ -59,7 +59,7 @@ impl Recorded {
         if records.is_empty() {
             return Err(ReportError::Unjudged { path: path.to_owned(), records: all, judged: judged.len() });
         }
-        let (unjudged, unrecorded) = (all - records.len(), judged.len().saturating_sub(records.len()));
+        let unjudged = all - records.len();
         let kept = read_settings(path)?;
         let used = distinct(records.iter().map(|record| (&record.scheme, &record.settings))).into_iter();
         let settings = used.filter_map(|(scheme, digest)| Some((scheme.clone(), kept.get(digest)?.clone()))).collect();
@@ -71,7 +71,9 @@ impl Recorded {
         };
         let text = |record: SweepRecord| (record.id, Text { prompt: record.prompt, response: record.response });
         let runs = Runs::by_scheme(&records, &steps);
-        let texts = records.into_iter().map(text).collect();
+        let texts: HashMap<String, Text> = records.into_iter().map(text).collect();
+        // A response may have several records.
+        let unrecorded = judged.len() - texts.len();
         Ok((Self { runs, cut, unjudged, unrecorded, settings, traced: traces.is_some(), texts }, steps))
     }
 }
