@@ -335,6 +335,27 @@ fn a_step_that_is_none_is_named_by_its_line_and_column() {
     assert!(error.ends_with("candidate_steps.jsonl:2: invalid type: integer `7`, expected a string (column 9)"), "{error}");
 }
 
+/// Tables are files of these names.
+#[test]
+fn ablations_of_like_names_have_tables_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("judged_frontier.csv"), small()).unwrap();
+    let header = "ablation,arm,prompt_id,response_quality,relevance,helpfulness,toxicity,refusal,harmfulness\n";
+    let rows = |name: &str| {
+        let row = |(arm, prompt): (&str, u8)| format!("{name},{arm},{prompt},0.5,0.5,0.5,0.1,0.5,0.1\n");
+        [("a", 0), ("a", 1), ("b", 0), ("b", 1)].map(row).concat()
+    };
+    let ablations = ["top k", "top-k", "Top_K", "top-k-means", "tournament_value"].map(rows).concat();
+    fs::write(folder.path().join("judged_ablations.csv"), header.to_owned() + &ablations).unwrap();
+    let results = RawResults::read(folder.path()).unwrap();
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    let ids: Vec<String> = report.tables.iter().map(|table| table.id.to_ascii_lowercase()).collect();
+    let own: Vec<&str> =
+        ids.iter().map(String::as_str).filter(|id| id.starts_with("ablation") && !id.ends_with("-means")).collect();
+    assert_eq!(own, ["ablation-top-k", "ablation-top-k-2", "ablation-top-k-3", "ablation-top-k-means-2"]);
+    assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), ids.len(), "{ids:?}");
+}
+
 #[test]
 fn methods_that_share_no_prompt_have_an_empty_contrast() {
     let text = small()

@@ -66,19 +66,30 @@ pub(in crate::report) struct ArmRow {
     pub(in crate::report) holm: f64,
 }
 
-/// Returns the table of means by arm, the table of pairwise comparisons, and the rows of the
-/// latter. The paper's ablations are titled by what they ablate.
-pub(super) fn tables(
-    ablation: &Ablation,
-    objectives: &Objectives,
-    resampling: Resampling,
-    ledger: &mut Ledger,
-) -> ([Table; 2], AblationRows) {
-    let id = match ablation.name.as_str() {
+/// Returns the id of an ablation's tables, which differs from those of `tables`. The paper's
+/// ablations are called by what they ablate.
+pub(super) fn id(name: &str, tables: &[Table]) -> String {
+    let id = match name {
         "tournament_value" => "aggregation".to_owned(),
         "sigma_validity" => "dispersion".to_owned(),
         name => format!("ablation-{}", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
     };
+    // Ids are names of files, which may not differ by case alone.
+    let is_taken = |id: &str| tables.iter().any(|table| table.id.eq_ignore_ascii_case(id));
+    let is_free = |id: &String| !is_taken(id) && !is_taken(&format!("{id}-means"));
+    let numbered = (2..).map(|number| format!("{id}-{number}"));
+    std::iter::once(id.clone()).chain(numbered).find(is_free).unwrap_or_default()
+}
+
+/// Returns the table of means by arm, the table of pairwise comparisons, and the rows of the
+/// latter.
+pub(super) fn tables(
+    ablation: &Ablation,
+    id: String,
+    objectives: &Objectives,
+    resampling: Resampling,
+    ledger: &mut Ledger,
+) -> ([Table; 2], AblationRows) {
     let measures = measures(objectives);
     if *objectives == *Objectives::hhh() {
         publish(ablation, objectives, &measures, resampling, ledger);

@@ -109,7 +109,8 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     tables.extend(conventions::table(&context));
     let mut ablations = Vec::new();
     for ablation in &results.ablations {
-        let (own, rows) = ablations::tables(ablation, &sweep.objectives, resampling, &mut ledger);
+        let id = ablations::id(&ablation.name, &tables);
+        let (own, rows) = ablations::tables(ablation, id, &sweep.objectives, resampling, &mut ledger);
         tables.extend(own);
         ablations.push(rows);
     }
