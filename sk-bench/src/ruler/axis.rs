@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::args::FEW;
 use crate::named::named;
 use crate::suggest;
 
@@ -93,7 +94,10 @@ impl FromStr for AxisArg {
         let (name, values) = text.split_once('=').map_or((text, None), |(name, values)| (name, Some(values)));
         let axis = suggest::choice("sweep", name.trim(), &Axis::by_name().collect::<Vec<_>>())?;
         let least = usize::from(axis != Axis::Blades);
+        // A blade and a candidate take memory. Lengths beyond the context of the models are skipped.
+        let most = if matches!(axis, Axis::Candidates | Axis::Blades) { FEW } else { usize::MAX };
         let value = |text: &str| match text.trim().parse() {
+            Ok(value) if value > most => Err(format!("{} is \"{text}\"; it must be at most {most}", axis.name())),
             Ok(value) if value >= least => Ok(value),
             _ => Err(format!("{} is \"{text}\"; it must be a whole number of at least {least}", axis.name())),
         };
@@ -129,6 +133,8 @@ mod tests {
             ("n=0", "n is \"0\"; it must be a whole number of at least 1"),
             ("l=8:", "l is \"\""),
             ("k=-1", "at least 0"),
+            ("k=1:1000000000000", "k is \"1000000000000\"; it must be at most 1024"),
+            ("n=1025", "n is \"1025\"; it must be at most 1024"),
             ("prefix=64:x", "\"x\""),
         ] {
             let error = text.parse::<AxisArg>().unwrap_err();
