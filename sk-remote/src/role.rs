@@ -144,8 +144,8 @@ pub enum Reason {
     /// It has a user name or a password.
     #[error("it holds a user name; keys are given apart from addresses")]
     User,
-    /// It has a path.
-    #[error("it has a path; give scheme, host and port alone")]
+    /// It has a path, a query or a fragment.
+    #[error("something follows host and port; give scheme, host and port alone")]
     Path,
     /// It is given twice.
     #[error("it is given twice; each server is named once")]
@@ -178,7 +178,8 @@ fn base_of(url: &str) -> Result<String, Reason> {
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(Reason::User);
     }
-    if uri.path() != "/" || uri.query().is_some() {
+    // `Uri` drops the fragment.
+    if uri.path() != "/" || uri.query().is_some() || trimmed.contains('#') {
         return Err(Reason::Path);
     }
     Ok(trimmed.to_owned())
@@ -202,10 +203,14 @@ mod tests {
             ("vllm+ftp://a:1", Reason::Scheme),
             ("vllm+http://u:p@a:1", Reason::User),
             ("vllm+http://a:1/generate", Reason::Path),
+            ("vllm+http://a:1/?x=1", Reason::Path),
             ("vllm+http://a:1,http://a:1/", Reason::Twice),
         ] {
             assert_eq!(text.parse::<Role>().unwrap_err().reason, reason, "{text}");
         }
+        // In a text, what follows # is the name of the model.
+        let role = Role { kind: Kind::Vllm, urls: vec!["http://a:1#x".to_owned()], model: None, key: None };
+        assert_eq!(role.checked().unwrap_err().reason, Reason::Path);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Endpoint {
     /// capped at one year.
     ///
     /// # Errors
-    /// If `url` is not a valid URL.
+    /// If `url` is not a valid URL, or has a user name, a query or a fragment.
     pub fn new(url: &str, key: Option<Key>, timeout: Duration) -> Result<Self, JudgeError> {
         let timeout = timeout.min(LONGEST_WAIT);
         let wrong = |reason: &str| JudgeError::Url { url: url.to_owned(), reason: reason.to_owned() };
@@ -72,6 +72,10 @@ impl Endpoint {
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(wrong("it holds a user name; keys come from an environment variable"));
+        }
+        // `Uri` drops the fragment.
+        if uri.query().is_some() || url.contains('#') {
+            return Err(wrong("it has a query or a fragment, beginning with ? or #; leave it out"));
         }
         let trimmed = url.trim_end_matches('/').trim_end_matches("/chat/completions");
         let base = if uri.path() == "/" { format!("{trimmed}/v1") } else { trimmed.to_owned() };
@@ -212,6 +216,10 @@ mod tests {
         }
         for wrong in ["localhost:8000", "ftp://host/v1", "", "http://user:pw@host/v1", "/v1"] {
             assert!(endpoint(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["http://host/?x=1", "http://host?x=1", "https://host/v1?", "http://host/v1#x", "http://host#x"] {
+            let error = endpoint(wrong).unwrap_err().to_string();
+            assert!(error.contains(wrong) && error.contains("a query or a fragment"), "{error}");
         }
     }
 
