@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
 use sk_report::record::RecordError;
 
 use super::{Search, Trial, TuneError, Worth};
 use crate::record_file::{Record, RecordFile, RecordFileError};
+use crate::scheme::Parameter;
 
 /// A finished trial: one line of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,6 +19,7 @@ pub struct TrialRecord {
     /// Number of the trial in its search, from 0.
     pub trial: usize,
     /// The point.
+    #[serde(serialize_with = "write_point")]
     pub point: BTreeMap<String, f64>,
     /// The score of each objective; greater is better. An objective without a scored response is
     /// missing.
@@ -35,6 +38,17 @@ pub struct TrialRecord {
 impl Record for TrialRecord {
     const FIRST: &str = "search";
     const IS_NOT: &str = "it is not a trial";
+}
+
+/// Writes the values of a point by parameter name, those of whole-number parameters as integers.
+pub(crate) fn write_point<S: Serializer>(point: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    /// All whole numbers below it have their own `f64`.
+    const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+    serializer.collect_map(point.iter().map(|(name, &value)| {
+        let whole = Parameter::named(name).is_some_and(|parameter| parameter.range.whole);
+        let is_integer = whole && value.fract() == 0.0 && value.abs() < EXACT;
+        (name, if is_integer { json!(value as i64) } else { json!(value) })
+    }))
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
@@ -180,5 +194,23 @@ impl Ledger {
         let line = self.searches.iter().map(|(.., trials)| trials.len() as u64).sum::<u64>() + 1;
         let path = path();
         self.take(&kept).map_err(|reason| RecordError::line(&path, line, reason).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ledgers of earlier versions have 7.0 for the integer 7.
+    #[test]
+    fn counts_are_written_as_integers_and_read_either_way() {
+        let line = r#"{"search":"s","trial":0,"point":{"candidates":7.0,"rounds":5,"temperature":8.0},"scores":{},"responses":1,"settings":"","elapsed":0.5}"#;
+        let record: TrialRecord = serde_json::from_str(line).unwrap();
+        let written = serde_json::to_string(&record).unwrap();
+        assert!(written.contains(r#""point":{"candidates":7,"rounds":5,"temperature":8.0}"#), "{written}");
+        assert_eq!(serde_json::from_str::<TrialRecord>(&written).unwrap(), record);
+        let point = BTreeMap::from([("candidates".to_owned(), 1e300)]);
+        let written = serde_json::to_string(&TrialRecord { point, ..record }).unwrap();
+        assert!(written.contains(r#"{"candidates":1e300}"#) || written.contains(r#"{"candidates":1e+300}"#), "{written}");
     }
 }

@@ -26,6 +26,7 @@ pub use consensus::consensus;
 pub use dimension::Dimension;
 pub use error::TuneError;
 pub use evaluation::SweepTrials;
+pub(crate) use ledger::write_point;
 pub use ledger::{Ledger, TrialRecord};
 pub use plan::{JudgePlan, Mode, Objective, ScoreSource, SearchPlan, ServerPlan, TunePlan};
 pub use points::{balanced, best, front};

@@ -7,7 +7,7 @@ use serde::Serialize;
 use sk_report::grid::Grid;
 
 use crate::terminal;
-use crate::tune::{Ledger, Mode, SearchPlan, Trial, TunePlan, balanced, best, consensus, front};
+use crate::tune::{Ledger, Mode, SearchPlan, Trial, TunePlan, balanced, best, consensus, front, write_point};
 
 /// Number of decimals of a score.
 const DIGITS: usize = 4;
@@ -35,6 +35,7 @@ struct TrialRow {
     what: String,
     /// The number of the trial; `None` for a mean of several trials.
     trial: Option<usize>,
+    #[serde(serialize_with = "write_point")]
     point: BTreeMap<String, f64>,
     scores: BTreeMap<String, f64>,
     #[serde(skip)]
