@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use sk_core::StepError;
+use sk_report::record::RecordError;
 
 use crate::Error;
 
@@ -44,8 +45,8 @@ pub enum PoolError {
     #[error("arm \"{arm}\": {source}")]
     Arm { arm: String, source: Box<Error> },
     /// An invalid trace, or a trace without data that an arm needs.
-    #[error("{}:{line}: {reason}", path.display())]
-    Record { path: PathBuf, line: u64, reason: String },
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// An arm that fails on a step of a trace.
     #[error("{}:{line}: arm \"{arm}\": {source}", path.display())]
     Step { path: PathBuf, line: u64, arm: String, source: Box<StepError> },

@@ -10,7 +10,7 @@ use super::{PlannedArm, PoolError};
 use crate::Error;
 use crate::explain::shorten;
 use crate::scheme::{BladeSpec, DispersionArm, NamedWeights, SchemeError, SchemeSpec};
-use sk_report::lines::{json_fault, numbered_lines};
+use sk_report::record::{RecordError, json_lines};
 
 /// Tolerance for the sum of recorded probabilities, which were rounded to decimal notation.
 const MASS: f64 = 1e-6;
@@ -56,18 +56,15 @@ impl Recording {
     /// # Errors
     /// If the file cannot be read, or a line is not a complete step. The error gives the line.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let failed = Error::reading(path);
+        let wrong = |line, reason: String| PoolError::from(RecordError::line(path, line, reason));
         let mut steps = Vec::new();
-        for (line, text) in numbered_lines(path).map_err(&failed)? {
-            let text = text.map_err(&failed)?;
-            let wrong = |reason: String| PoolError::Record { path: path.to_owned(), line, reason };
-            let step: RecordedStep = serde_json::from_str(&text)
-                .map_err(|error| wrong(format!("it is not a step of a trace: {}", json_fault(&error))))?;
-            step.check().map_err(wrong)?;
+        for read in json_lines::<RecordedStep>(path, "it is not a step of a trace: ").map_err(PoolError::from)? {
+            let (line, step) = read.map_err(PoolError::from)?;
+            step.check().map_err(|reason| wrong(line, reason))?;
             steps.push((line, step));
         }
         if steps.is_empty() {
-            return Err(PoolError::Record { path: path.to_owned(), line: 1, reason: "the trace has no steps".to_owned() }.into());
+            return Err(wrong(1, "the trace has no steps".to_owned()).into());
         }
         Ok(Self { path: path.to_owned(), steps })
     }
@@ -100,7 +97,7 @@ impl Recording {
                 arm.config.weighting.build(&arm.config.selector).map_err(|reason| parameter(arm, "weighting", reason))?;
             let operators = Operators { weighting: &*weighting, normalizer: &*normalizer, aggregator, selector: &*selector };
             for ((line, step), choices) in self.steps.iter().zip(&mut choices) {
-                let wrong = |reason| PoolError::Record { path: self.path.clone(), line: *line, reason };
+                let wrong = |reason: String| PoolError::from(RecordError::line(&self.path, *line, reason));
                 let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
                 let decided = || {
                     let table = table(&blades).map_err(StepError::Scores)?;

@@ -167,6 +167,9 @@ fn a_trace_is_replayed_without_a_model() {
     }
     let second = format!("{}\n{{", whole.lines().next().unwrap());
     damaged(&second, &["steps.jsonl:2:", "not a step of a trace"]);
+    let latin = [whole.lines().next().unwrap().as_bytes(), b"\n\xff\n"].concat();
+    fs::write(&path, latin).unwrap();
+    assert_refused(&replay(&["--arm", "elo"]), &["steps.jsonl:2:", "UTF-8"]);
     let (name, minus) = ("\"name\":\"honest\",\"weight\":", "\"name\":\"honest\",\"weight\":-");
     assert!(whole.contains(name), "the field is where the damage is done");
     let says = ["steps.jsonl:1:", "blade \"honest\" has the weight -", "not negative"];
