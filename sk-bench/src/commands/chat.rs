@@ -19,8 +19,8 @@ use crate::record_file::spare;
 use crate::scheme::{BladeSpec, FieldEdit, NamedWeights, SchemeError, SchemeSpec};
 use crate::screen::Screen;
 use crate::session;
-use crate::{Error, interrupt, message};
-use command::{COMMANDS, ChatCommand};
+use crate::{Error, interrupt, message, terminal};
+use command::{ChatCommand, help};
 use complete::Completions;
 use lines::Lines;
 use sk_models::dialogue::{Conversation, Session, SessionError};
@@ -151,7 +151,7 @@ impl Chat<'_> {
     /// Executes a chat command. Returns `false` if it ends the dialogue.
     fn obey(&mut self, line: &str) -> Result<bool, Error> {
         match line.parse::<ChatCommand>().map_err(Error::Usage)? {
-            ChatCommand::Help => message::note(COMMANDS),
+            ChatCommand::Help => message::note(&help(terminal::error_columns())),
             ChatCommand::Quit => return Ok(false),
             ChatCommand::New => self.conversation.restart(),
             ChatCommand::Blades => message::note(&self.blades()),

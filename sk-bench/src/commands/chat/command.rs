@@ -1,35 +1,47 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use sk_report::grid::Grid;
+
 use crate::explain::Detail;
 use crate::models::Source;
 use crate::scheme::{FieldEdit, NamedWeights};
 use crate::suggest;
 
-/// The text of `/help`.
-pub(super) const COMMANDS: &str = "\
-/weights              show the weights
-/weights NAME=W,…     set them; they are scaled to sum to one
-/blades               list the seated blades
-/seat NAME=DIR        load an adapter and seat it; the others keep their proportions. An instruction
-                      is seated as NAME=instruction:TEXT
-/unseat NAME          drop a blade
-/swap OLD NEW=DIR     put another adapter in a blade's seat, with its weight
-/set FIELD=VALUE      set a field of the scheme, such as selector.temperature=0.5
-/explain on|full|off  show each step, briefly or as a table
-/again                answer the last question once more, with the next seed
-/undo                 take the last question and its answer back
-/new                  start another dialogue
-/seed N               start the draws anew
-/save FILE            write the dialogue as JSON to a new file
-/load FILE            go on from a dialogue that was saved
-/quit                 leave (or Ctrl-D)";
+/// The commands and what they do.
+const COMMANDS: [[&str; 2]; 15] = [
+    ["/weights", "show the weights"],
+    ["/weights NAME=W,…", "set them; they are scaled to sum to one"],
+    ["/blades", "list the seated blades"],
+    [
+        "/seat NAME=DIR",
+        "load an adapter and seat it; the others keep their proportions. An instruction is seated as NAME=instruction:TEXT",
+    ],
+    ["/unseat NAME", "drop a blade"],
+    ["/swap OLD NEW=DIR", "put another adapter in a blade's seat, with its weight"],
+    ["/set FIELD=VALUE", "set a field of the scheme, such as selector.temperature=0.5"],
+    ["/explain on|full|off", "show each step, briefly or as a table"],
+    ["/again", "answer the last question once more, with the next seed"],
+    ["/undo", "take the last question and its answer back"],
+    ["/new", "start another dialogue"],
+    ["/seed N", "start the draws anew"],
+    ["/save FILE", "write the dialogue as JSON to a new file"],
+    ["/load FILE", "go on from a dialogue that was saved"],
+    ["/quit", "leave (or Ctrl-D)"],
+];
 
 /// The commands, without their `/`.
 pub(super) const NAMES: [&str; 15] = [
     "help", "weights", "blades", "seat", "unseat", "swap", "set", "explain", "again", "undo", "new", "seed", "save", "load",
     "quit",
 ];
+
+/// Returns the text of `/help` on lines of at most `width` columns.
+pub(super) fn help(width: usize) -> String {
+    let mut grid = Grid::new(["command", "what it does"]);
+    COMMANDS.into_iter().for_each(|row| grid.row(row));
+    grid.render(width)
+}
 
 /// A parsed line that begins with `/`.
 #[derive(Debug, PartialEq)]
@@ -122,9 +134,19 @@ mod tests {
     #[test]
     fn help_names_every_command() {
         for name in NAMES.iter().filter(|name| **name != "help") {
-            assert!(COMMANDS.contains(&format!("/{name}")), "{name}");
+            assert!(help(80).contains(&format!("/{name}")), "{name}");
             let known = name.parse::<ChatCommand>().map_or_else(|error| !error.contains("unknown"), |_| true);
             assert!(known, "{name}");
         }
+    }
+
+    #[test]
+    fn help_fits_the_terminal() {
+        for width in [50, 80, 200] {
+            let text = help(width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            assert!(text.contains("/swap OLD NEW=DIR") && text.contains("NAME=instruction:TEXT"), "{text}");
+        }
+        assert_eq!(help(200).lines().count(), COMMANDS.len() + 2);
     }
 }
