@@ -1,7 +1,7 @@
 //! The least time that work can take on a device: bytes over bandwidth, or operations over peak,
 //! whichever is longer.
 //!
-//! [`PassSize`] counts the bytes and operations that any implementation of one forward pass needs.
+//! [`ForwardPass`] counts the bytes and operations that any implementation of one forward pass needs.
 //! [`Work`] lists the passes of prefill, frozen decoding, drafting and scoring. [`Roof`] holds the
 //! measured limits of the device. A floor is a lower bound and not a forecast: it assumes that
 //! activations are free, that weights are read once per pass, and that bytes and operations overlap
@@ -11,4 +11,4 @@ mod probe;
 mod work;
 
 pub use probe::{Bandwidth, Peak, Roof, bandwidth, instructions, peak, threads};
-pub use work::{Cost, PassSize, Storage, Work, cache_numbers};
+pub use work::{Cost, ForwardPass, Storage, Work, cache_numbers};

@@ -54,7 +54,7 @@ pub fn cache_numbers(config: &Qwen2Config) -> usize {
 
 /// The sizes of one forward pass. They are the same for all lanes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct PassSize {
+pub struct ForwardPass {
     /// Policies read side by side.
     pub lanes: usize,
     /// Numbers of all their adapters together.
@@ -69,7 +69,7 @@ pub struct PassSize {
     pub heads: usize,
 }
 
-impl PassSize {
+impl ForwardPass {
     /// Returns the cost with the weights of `config` in `storage`.
     ///
     /// - operations `G·(2·M·positions + 2·V·H·heads + 4·Q·layers·pairs) + 2·A·positions`, with M
@@ -97,7 +97,7 @@ impl PassSize {
 /// Forward passes of one model, one after another.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Work {
-    passes: Vec<PassSize>,
+    passes: Vec<ForwardPass>,
 }
 
 impl Work {
@@ -105,7 +105,7 @@ impl Work {
     /// without the next token's logits.
     #[must_use]
     pub fn prefill(tokens: usize, lanes: usize, adapters: usize, logits: bool) -> Self {
-        let pass = PassSize {
+        let pass = ForwardPass {
             lanes,
             adapters,
             positions: tokens,
@@ -121,7 +121,7 @@ impl Work {
     #[must_use]
     pub fn decode(context: usize, tokens: usize) -> Self {
         let pass =
-            |at: usize| PassSize { lanes: 1, adapters: 0, positions: 1, pairs: at, cached: at.saturating_sub(1), heads: 1 };
+            |at: usize| ForwardPass { lanes: 1, adapters: 0, positions: 1, pairs: at, cached: at.saturating_sub(1), heads: 1 };
         Self { passes: (context..context + tokens).map(pass).collect() }
     }
 
@@ -133,7 +133,7 @@ impl Work {
     pub fn draft(context: usize, candidates: usize, span: usize) -> Self {
         let pass = |step: usize| {
             let rows = if step == 0 { 1 } else { candidates };
-            PassSize {
+            ForwardPass {
                 lanes: 1,
                 adapters: 0,
                 positions: rows,
@@ -153,7 +153,7 @@ impl Work {
     #[must_use]
     pub fn score(context: usize, candidates: usize, span: usize, lanes: usize, adapters: usize) -> Self {
         let own = candidates * span.saturating_sub(1);
-        let pass = PassSize {
+        let pass = ForwardPass {
             lanes,
             adapters,
             positions: 1 + own,
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_pass_by_hand() {
-        let pass = PassSize { lanes: 2, adapters: 100, positions: 3, pairs: 15, cached: 5, heads: 2 };
+        let pass = ForwardPass { lanes: 2, adapters: 100, positions: 3, pairs: 15, cached: 5, heads: 2 };
         let cost = pass.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
         // Per lane 2·240·3 for the matrices, 2·40·2 for the head, 4·4·2·15 for attention; 2·100·3
         // for the adapters.
@@ -224,14 +224,14 @@ mod tests {
         // Layers and head once, six rows of the embedding; the adapters; eight keys and values a
         // lane.
         assert_eq!(cost.bytes, 2.0 * (276.0 + 40.0 + 24.0) + 4.0 * 100.0 + 2.0 * 8.0 * 8.0);
-        let headless = PassSize { heads: 0, ..pass }.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
+        let headless = ForwardPass { heads: 0, ..pass }.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
         assert_eq!(cost.bytes - headless.bytes, 2.0 * 40.0);
     }
 
     #[test]
     fn passes_by_hand() {
         let prefill = Work::prefill(3, 2, 7, true);
-        assert_eq!(prefill.passes, [PassSize { lanes: 2, adapters: 7, positions: 3, pairs: 6, cached: 0, heads: 1 }]);
+        assert_eq!(prefill.passes, [ForwardPass { lanes: 2, adapters: 7, positions: 3, pairs: 6, cached: 0, heads: 1 }]);
 
         // Three tokens after a context of five, four of which are kept: the fifth is read, and then
         // the first two of the new ones.
@@ -242,7 +242,7 @@ mod tests {
         // Two spans of three after a context of five, four of which are kept. The fifth is read
         // once; then both rows attend to it, to what was kept and to their own.
         let draft = Work::draft(5, 2, 3);
-        let of = |f: fn(&PassSize) -> usize| draft.passes.iter().map(f).collect::<Vec<_>>();
+        let of = |f: fn(&ForwardPass) -> usize| draft.passes.iter().map(f).collect::<Vec<_>>();
         assert_eq!(of(|pass| pass.positions), [1, 2, 2]);
         assert_eq!(of(|pass| pass.pairs), [5, 2 * 6, 2 * 7]);
         assert_eq!(of(|pass| pass.cached), [4, 5, 5 + 2]);
@@ -251,9 +251,12 @@ mod tests {
         // The same spans read in one pass: the same positions and pairs, and no key written before
         // it is needed.
         let score = Work::score(5, 2, 3, 4, 9);
-        assert_eq!(score.passes, [PassSize { lanes: 4, adapters: 9, positions: 5, pairs: 5 + 2 * (6 + 7), cached: 4, heads: 5 }]);
+        assert_eq!(
+            score.passes,
+            [ForwardPass { lanes: 4, adapters: 9, positions: 5, pairs: 5 + 2 * (6 + 7), cached: 4, heads: 5 }]
+        );
         let one = Work::score(5, 2, 1, 4, 9);
-        assert_eq!(one.passes, [PassSize { lanes: 4, adapters: 9, positions: 1, pairs: 5, cached: 4, heads: 1 }]);
+        assert_eq!(one.passes, [ForwardPass { lanes: 4, adapters: 9, positions: 1, pairs: 5, cached: 4, heads: 1 }]);
     }
 
     #[test]

@@ -55,14 +55,16 @@ fn read_row(at: usize, meta: Meta, row: &Row<'_>, largest: Option<TokenId>) -> R
     }
     let sent = row.prefix.tokens.last().into_iter().chain(row.span).copied();
     let is_wrong = |sent: TokenId, got: TokenId| sent != got && (got != 0 || Some(sent) != largest);
-    if let Some((place, (expected, _))) = sent.zip(&own).enumerate().find(|(_, (sent, Entry(_, got, _)))| is_wrong(*sent, *got)) {
+    if let Some((place, (expected, _))) =
+        sent.zip(&own).enumerate().find(|(_, (sent, ScoredToken(_, got, _)))| is_wrong(*sent, *got))
+    {
         return Err(AnswerError::Tokens { row: at, position: row.prefix.len() - 1 + place, expected }.into());
     }
-    let top = |entries: &Option<Vec<Entry>>| {
-        entries.as_ref().and_then(|entries| entries.first()).map_or(f32::NAN, |Entry(value, ..)| number(*value))
+    let top = |entries: &Option<Vec<ScoredToken>>| {
+        entries.as_ref().and_then(|entries| entries.first()).map_or(f32::NAN, |ScoredToken(value, ..)| number(*value))
     };
     let pairs: Vec<(f32, f32)> =
-        own.iter().zip(&tops).skip(1).map(|(Entry(value, ..), tops)| (number(*value), top(tops))).collect();
+        own.iter().zip(&tops).skip(1).map(|(ScoredToken(value, ..), tops)| (number(*value), top(tops))).collect();
     Ok(reading(at, &pairs)?)
 }
 
@@ -114,7 +116,7 @@ pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &D
 pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -> Result<Vec<Drafted>, Fault> {
     let row = |(at, meta): (usize, Meta)| {
         let drawn = meta.output_token_logprobs.ok_or_else(|| Fault::body(format!("row {at} has no output_token_logprobs")))?;
-        let (log_probs, tokens) = drawn.into_iter().map(|Entry(value, token, _)| (number(value), token)).unzip();
+        let (log_probs, tokens) = drawn.into_iter().map(|ScoredToken(value, token, _)| (number(value), token)).unzip();
         let finish = meta.finish_reason.map(|finish| finish.kind).unwrap_or_default();
         drafted(at, tokens, log_probs, &finish, params)
     };
@@ -126,7 +128,7 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
 pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>, Fault> {
     let likely = generated(body, 1)?.pop().and_then(|meta| meta.output_top_logprobs?.into_iter().next()?);
     let likely = likely.ok_or_else(|| Fault::body("the answer has no output_top_logprobs"))?;
-    Ok(most_likely(likely.into_iter().map(|Entry(value, token, _)| (token, number(value))).collect(), tops)?)
+    Ok(most_likely(likely.into_iter().map(|ScoredToken(value, token, _)| (token, number(value))).collect(), tops)?)
 }
 
 /// Parses the token limit of the server from the answer to `GET /get_server_info` or
@@ -173,10 +175,10 @@ struct Generated {
 #[derive(Deserialize)]
 struct Meta {
     finish_reason: Option<Finish>,
-    input_token_logprobs: Option<Vec<Entry>>,
-    input_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
-    output_token_logprobs: Option<Vec<Entry>>,
-    output_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
+    input_token_logprobs: Option<Vec<ScoredToken>>,
+    input_top_logprobs: Option<Vec<Option<Vec<ScoredToken>>>>,
+    output_token_logprobs: Option<Vec<ScoredToken>>,
+    output_top_logprobs: Option<Vec<Option<Vec<ScoredToken>>>>,
 }
 
 #[derive(Deserialize)]
@@ -187,7 +189,7 @@ struct Finish {
 
 /// Log-probability, token id, text.
 #[derive(Deserialize)]
-struct Entry(Option<f32>, TokenId, #[allow(dead_code)] IgnoredAny);
+struct ScoredToken(Option<f32>, TokenId, #[allow(dead_code)] IgnoredAny);
 
 fn generated(body: &[u8], rows: usize) -> Result<Vec<Meta>, Fault> {
     let generated: Vec<Generated> = serde_json::from_slice(body).map_err(Fault::body)?;

@@ -52,7 +52,7 @@ fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fa
     }
     let mut pairs = Vec::with_capacity(row.span.len());
     for (place, (position, &token)) in positions[start..].iter().zip(row.span).enumerate() {
-        let entries: Option<BTreeMap<TokenId, Entry>> = serde_json::from_str(position.get()).map_err(Fault::body)?;
+        let entries: Option<BTreeMap<TokenId, RankedToken>> = serde_json::from_str(position.get()).map_err(Fault::body)?;
         let entries = entries.unwrap_or_default();
         let wrong = AnswerError::Tokens { row: at, position: start + place, expected: token };
         let own = entries.get(&token).ok_or(wrong)?;
@@ -168,7 +168,7 @@ struct Logprobs {
 
 /// A token at a position of a prompt: that of the prompt, or the most probable one.
 #[derive(Deserialize)]
-struct Entry {
+struct RankedToken {
     logprob: Option<f32>,
     rank: Option<u32>,
 }
