@@ -154,7 +154,8 @@ pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, forma
         norm.epsilon() as f32,
         adds,
         adapted,
-        units,
+        units as usize,
+        width.div_ceil(units as usize),
         [element(frozen.dtype), element(format)],
     );
     (tensor(sum), tensor(out))

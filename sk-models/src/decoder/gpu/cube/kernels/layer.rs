@@ -4,6 +4,8 @@ use cubecl::prelude::*;
 
 use super::{row_of_cube, sum_of_cube};
 
+/// Adds the changes to a row and normalises it. Each of the `units` units of a cube keeps up to
+/// `columns` columns in registers.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn norm_kernel<C: Float, O: Float>(
     x: &[f32],
@@ -19,33 +21,48 @@ pub(in crate::decoder::gpu::cube) fn norm_kernel<C: Float, O: Float>(
     epsilon: f32,
     #[comptime] adds: bool,
     #[comptime] adapted: bool,
-    #[comptime] units: u32,
+    #[comptime] units: usize,
+    #[comptime] columns: usize,
     #[define(C, O)] _formats: [ElemType; 2],
 ) {
-    let mut shared = Shared::<[f32]>::new_slice(units as usize);
+    let mut shared = Shared::<[f32]>::new_slice(units);
     let row = row_of_cube(rows);
     let start = row * width;
-    let mut squares = 0.0f32;
-    let mut i = UNIT_POS as usize;
-    while i < width {
-        let mut value = x[start + i];
+    let unit = UNIT_POS as usize;
+    // All reads come before the first write, so that none waits for another.
+    let mut values = Array::<f32>::new(columns);
+    let mut weights = Array::<f32>::new(columns);
+    #[unroll]
+    for c in 0..columns {
+        // Columns beyond the row are clamped and neither added nor written.
+        let i = min(unit + c * units, width - 1);
+        values[c] = x[start + i];
         if comptime![adds] {
-            value += f32::cast_from(change[row * change_stride + i]);
+            values[c] += f32::cast_from(change[row * change_stride + i]);
             if comptime![adapted] {
-                value += delta[row * delta_stride + i];
+                values[c] += delta[row * delta_stride + i];
             }
-            sum[start + i] = value;
         }
-        squares += value * value;
-        i += CUBE_DIM as usize;
+        weights[c] = weight[i];
     }
-    let total = sum_of_cube(squares, &mut shared);
-    let scale = 1.0 / (total / f32::cast_from(width) + epsilon).sqrt();
-    let mut i = UNIT_POS as usize;
-    while i < width {
-        let value = if comptime![adds] { sum[start + i] } else { x[start + i] };
-        out[start + i] = O::cast_from(value * scale * weight[i]);
-        i += CUBE_DIM as usize;
+    let mut squares = 0.0f32;
+    #[unroll]
+    for c in 0..columns {
+        let i = unit + c * units;
+        if i < width {
+            squares += values[c] * values[c];
+            if comptime![adds] {
+                sum[start + i] = values[c];
+            }
+        }
+    }
+    let scale = 1.0 / (sum_of_cube(squares, &mut shared) / f32::cast_from(width) + epsilon).sqrt();
+    #[unroll]
+    for c in 0..columns {
+        let i = unit + c * units;
+        if i < width {
+            out[start + i] = O::cast_from(values[c] * scale * weights[c]);
+        }
     }
 }
 
