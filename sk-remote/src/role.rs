@@ -145,7 +145,7 @@ pub enum Reason {
     #[error("it holds a user name; keys are given apart from addresses")]
     User,
     /// It has a path, a query or a fragment.
-    #[error("something follows host and port; give scheme, host and port alone")]
+    #[error("a path, query or fragment follows host and port; give scheme, host and port alone")]
     Path,
     /// It is given twice.
     #[error("it is given twice; each server is named once")]
