@@ -189,7 +189,7 @@ struct Finish {
 
 /// Log-probability, token id, text.
 #[derive(Deserialize)]
-struct ScoredToken(Option<f32>, TokenId, #[allow(dead_code)] IgnoredAny);
+struct ScoredToken(Option<f32>, TokenId, IgnoredAny);
 
 fn generated(body: &[u8], rows: usize) -> Result<Vec<Meta>, Fault> {
     let generated: Vec<Generated> = serde_json::from_slice(body).map_err(Fault::body)?;

@@ -38,7 +38,7 @@ const UNITS: u32 = 256;
 /// Bytes that a unit reads at once.
 const LINE: usize = 16;
 
-/// The panic message for a tensor on a device that has no kernels of CubeCL.
+/// The message of the panic if a tensor is on a device without CubeCL. Callers check the device.
 const ELSEWHERE: &str = "kernels get tensors of their own device";
 
 /// Returns the buffer of a tensor.
