@@ -99,8 +99,6 @@ pub(super) trait Sequences: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
     /// The number of lanes.
     fn lanes(&self) -> usize;
-    /// Bytes in use.
-    fn bytes(&self) -> usize;
     /// Keeps the first `length` tokens.
     fn truncate(&mut self, length: usize);
     /// Keeps the given lanes in the given order; `lanes` is not empty.
@@ -118,14 +116,13 @@ pub(super) trait PrefixCache: Sequences + Sized {
     /// Appends the lanes of another prefix of the same tokens.
     fn join_lanes(&mut self, other: Self);
 
-    /// Some tokens of one lane.
-    type Piece: Send + Sync + 'static;
-    /// Copies `count` tokens of a lane from the `first`-th on. Both numbers are multiples of 32.
-    /// Returns `None` if the engine does not support copies.
-    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Self::Piece>;
-    /// Appends to each lane its pieces of `count` tokens in order. All lanes have the same number
-    /// of pieces.
-    fn paste(&mut self, lanes: &[Vec<&Self::Piece>], count: usize);
+    /// Keys and values that several prefixes can hold.
+    type Piece: Piece;
+    /// Returns the tokens of each lane as pieces, of which there are at least `pieces`. The prefix
+    /// must hold these tokens. Returns `None` if the engine does not share pieces.
+    fn share(&mut self, pieces: usize) -> Option<&[Vec<Arc<Self::Piece>>]>;
+    /// Appends pieces to each lane of an empty prefix. All lanes get the same number of pieces.
+    fn attach(&mut self, lanes: Vec<Vec<Arc<Self::Piece>>>);
 }
 
 /// Keys and values that rows have added to a prefix.
@@ -253,8 +250,8 @@ pub(super) trait AnyEngine: EngineProperties {
 pub(super) trait AnyPrefix: Sequences {
     fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize);
     fn join_lanes(&mut self, other: Box<dyn AnyPrefix>);
-    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece>;
-    fn paste(&mut self, lanes: &[Vec<Piece>], count: usize);
+    fn share(&mut self, pieces: usize) -> Option<Vec<Vec<Arc<dyn Piece>>>>;
+    fn attach(&mut self, lanes: Vec<Vec<Arc<dyn Piece>>>);
 }
 
 /// The panic message of a failed downcast: a value was passed to an engine that did not make it.
@@ -276,12 +273,17 @@ impl<P: PrefixCache> AnyPrefix for P {
         let other: Box<dyn Any> = other;
         PrefixCache::join_lanes(self, *other.downcast().expect(FOREIGN));
     }
-    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece> {
-        PrefixCache::copy(self, lane, first, count).map(|piece| Arc::new(piece) as Piece)
+    fn share(&mut self, pieces: usize) -> Option<Vec<Vec<Arc<dyn Piece>>>> {
+        let erase = |piece: &Arc<P::Piece>| Arc::clone(piece) as Arc<dyn Piece>;
+        let lanes = PrefixCache::share(self, pieces)?;
+        Some(lanes.iter().map(|pieces| pieces.iter().map(erase).collect()).collect())
     }
-    fn paste(&mut self, lanes: &[Vec<Piece>], count: usize) {
-        let lanes: Vec<Vec<&P::Piece>> = lanes.iter().map(|pieces| pieces.iter().map(|piece| of(&**piece)).collect()).collect();
-        PrefixCache::paste(self, &lanes, count);
+    fn attach(&mut self, lanes: Vec<Vec<Arc<dyn Piece>>>) {
+        let typed = |piece: Arc<dyn Piece>| {
+            let piece: Arc<dyn Any + Send + Sync> = piece;
+            piece.downcast().expect(FOREIGN)
+        };
+        PrefixCache::attach(self, lanes.into_iter().map(|pieces| pieces.into_iter().map(typed).collect()).collect());
     }
 }
 

@@ -131,12 +131,6 @@ impl Prefix {
         self.count();
     }
 
-    /// Returns the bytes in use.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.cache.bytes()
-    }
-
     /// Updates the token count after a change.
     pub(super) fn count(&mut self) {
         self.held.count(self.len() * self.lanes());

@@ -150,8 +150,7 @@ impl Decoder {
 
     /// Makes the decoder cache up to `bytes` of keys and values for contexts with a common prefix.
     ///
-    /// Contexts under one adapter share whole blocks of 64 tokens. A block is copied when a context
-    /// begins. The copy takes memory and no arithmetic. On a GPU, nothing is cached.
+    /// Contexts under one adapter share whole blocks of 64 tokens. On a GPU, nothing is cached.
     #[must_use]
     pub fn sharing_prefixes(self, bytes: usize) -> Self {
         Self { prefixes: (bytes > 0).then(|| PrefixTree::new(bytes)), ..self }
@@ -163,8 +162,9 @@ impl Decoder {
         self.prefixes.as_ref().map_or(0, PrefixTree::bytes)
     }
 
-    /// Returns the bytes of the keys and values of all existing contexts and candidates, without
-    /// the [cached prefixes](Self::shared_bytes).
+    /// Returns the bytes of the keys and values of all existing contexts and candidates. A block
+    /// counts for each context that holds it, and once more in [`shared_bytes`](Self::shared_bytes)
+    /// while it is cached.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.load(Ordering::Relaxed) * self.bytes_per_token()
@@ -184,20 +184,20 @@ impl Decoder {
         let lanes = tree.find(&seats.lanes, tokens);
         let blocks = lanes.first().map_or(0, Vec::len);
         prefix.change();
-        prefix.cache.paste(&lanes, NODE_TOKENS);
+        prefix.cache.attach(lanes);
         prefix.count();
         blocks * NODE_TOKENS
     }
 
     /// Caches the whole blocks of `tokens` from token `from` on, which must begin a block. The
     /// prefix must hold at least `tokens`.
-    pub(crate) fn keep(&self, tokens: &[TokenId], from: usize, seats: &Seats, prefix: &Prefix) {
+    pub(crate) fn keep(&self, tokens: &[TokenId], from: usize, seats: &Seats, prefix: &mut Prefix) {
         let Some(tree) = &self.prefixes else { return };
-        let per_token = prefix.bytes() / (prefix.len() * prefix.lanes()).max(1);
-        for block in from / NODE_TOKENS..tokens.len() / NODE_TOKENS {
-            for (lane, adapter) in seats.lanes.iter().enumerate() {
-                let Some(piece) = prefix.cache.copy(lane, block * NODE_TOKENS, NODE_TOKENS) else { return };
-                tree.insert(adapter.as_ref(), tokens, block, piece, per_token * NODE_TOKENS);
+        let blocks = from / NODE_TOKENS..tokens.len() / NODE_TOKENS;
+        let Some(lanes) = prefix.cache.share(blocks.end) else { return };
+        for block in blocks {
+            for (adapter, pieces) in seats.lanes.iter().zip(&lanes) {
+                tree.insert(adapter.as_ref(), tokens, block, Arc::clone(&pieces[block]));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sk_core::TokenId;
@@ -13,14 +14,17 @@ use crate::lora::LoraAdapter;
 pub(crate) const NODE_TOKENS: usize = 64;
 
 /// Keys and values of the tokens of a node in one lane, in the form of the engine that read them.
-pub(super) type Piece = Arc<dyn Any + Send + Sync>;
+pub(super) trait Piece: Any + fmt::Debug + Send + Sync {
+    /// Bytes in use.
+    fn bytes(&self) -> usize;
+}
 
 /// A prefix tree of contexts with a budget in bytes. A node holds the keys and values of
 /// [`NODE_TOKENS`] tokens of a context under one adapter.
 ///
 /// There is one root for the backbone and one for each adapter. The tokens that an instruction adds
 /// to a context are treated like all others. Pieces are reference-counted: a piece that is evicted
-/// while a request copies it is freed after the copy. The least recently used leaf is evicted
+/// while contexts hold it is freed with the last of them. The least recently used leaf is evicted
 /// first.
 #[derive(Debug)]
 pub(crate) struct PrefixTree {
@@ -43,8 +47,7 @@ struct Nodes {
 #[derive(Debug)]
 struct PrefixNode {
     key: (u64, Box<[TokenId]>),
-    piece: Piece,
-    bytes: usize,
+    piece: Arc<dyn Piece>,
     children: usize,
     used: u64,
 }
@@ -57,10 +60,10 @@ impl PrefixTree {
 
     /// Returns, for each lane, the pieces of the longest prefix of `tokens` that the tree holds for
     /// all lanes.
-    pub(super) fn find(&self, lanes: &[Option<Weak<LoraAdapter>>], tokens: &[TokenId]) -> Vec<Vec<Piece>> {
+    pub(super) fn find(&self, lanes: &[Option<Weak<LoraAdapter>>], tokens: &[TokenId]) -> Vec<Vec<Arc<dyn Piece>>> {
         let mut nodes = self.lock();
         nodes.clock += 1;
-        let mut walk = |lane: &Option<_>| -> Vec<Piece> {
+        let mut walk = |lane: &Option<_>| -> Vec<Arc<dyn Piece>> {
             nodes.path(lane.as_ref(), tokens).into_iter().filter_map(|id| nodes.touch(id)).collect()
         };
         let mut found: Vec<_> = lanes.iter().map(&mut walk).collect();
@@ -71,8 +74,9 @@ impl PrefixTree {
 
     /// Adds node `index` of `tokens` for a lane. Does nothing if the node exists, a node before it
     /// is missing or there is no room.
-    pub(super) fn insert(&self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId], index: usize, piece: Piece, bytes: usize) {
+    pub(super) fn insert(&self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId], index: usize, piece: Arc<dyn Piece>) {
         let mut nodes = self.lock();
+        let bytes = piece.bytes();
         if bytes > self.budget {
             return;
         }
@@ -106,7 +110,7 @@ impl PrefixTree {
             node.children += 1;
         }
         nodes.children.insert(key.clone(), id);
-        nodes.by_id.insert(id, PrefixNode { key, piece, bytes, children: 0, used });
+        nodes.by_id.insert(id, PrefixNode { key, piece, children: 0, used });
         assert!(nodes.bytes <= self.budget, "{} bytes of a budget of {}", nodes.bytes, self.budget);
     }
 
@@ -159,7 +163,7 @@ impl Nodes {
         path
     }
 
-    fn touch(&mut self, id: u64) -> Option<Piece> {
+    fn touch(&mut self, id: u64) -> Option<Arc<dyn Piece>> {
         let clock = self.clock;
         let node = self.by_id.get_mut(&id)?;
         node.used = clock;
@@ -172,7 +176,7 @@ impl Nodes {
         let leaves = self.by_id.iter().filter(|(_, node)| node.children == 0 && node.used < self.clock);
         let Some(id) = leaves.min_by_key(|(id, node)| (node.used, **id)).map(|(id, _)| *id) else { return false };
         let Some(node) = self.by_id.remove(&id) else { return false };
-        self.bytes -= node.bytes;
+        self.bytes -= node.piece.bytes();
         self.children.remove(&node.key);
         if let Some(parent) = self.by_id.get_mut(&node.key.0) {
             parent.children -= 1;
@@ -189,10 +193,17 @@ mod tests {
         blocks.iter().flat_map(|&block| std::iter::repeat_n(block, NODE_TOKENS)).collect()
     }
 
+    /// The blocks of the context up to a piece of ten bytes.
+    impl Piece for Vec<u32> {
+        fn bytes(&self) -> usize {
+            10
+        }
+    }
+
     fn add(tree: &PrefixTree, lane: Option<&Weak<LoraAdapter>>, blocks: &[u32]) {
         let tokens = tokens(blocks);
         for index in 0..blocks.len() {
-            tree.insert(lane, &tokens, index, Arc::new(blocks[..=index].to_vec()), 10);
+            tree.insert(lane, &tokens, index, Arc::new(blocks[..=index].to_vec()));
         }
     }
 
@@ -202,7 +213,7 @@ mod tests {
         tokens.extend([99; NODE_TOKENS - 1]);
         let pieces = tree.find(&[None], &tokens).remove(0);
         for (index, piece) in pieces.iter().enumerate() {
-            assert_eq!(piece.downcast_ref::<Vec<u32>>().unwrap(), &blocks[..=index]);
+            assert_eq!((&**piece as &dyn Any).downcast_ref::<Vec<u32>>().unwrap(), &blocks[..=index]);
         }
         pieces.len()
     }
@@ -215,7 +226,7 @@ mod tests {
         assert_eq!(tree.bytes(), 40);
         assert_eq!([&[1, 2, 4, 5][..], &[1, 2], &[1, 3], &[2, 2]].map(|blocks| found(&tree, blocks)), [3, 2, 1, 0]);
         // A node whose parent is missing is not added.
-        tree.insert(None, &tokens(&[7, 8]), 1, Arc::new(()), 10);
+        tree.insert(None, &tokens(&[7, 8]), 1, Arc::new(vec![7, 8]));
         assert_eq!(tree.bytes(), 40);
     }
 
@@ -244,7 +255,14 @@ mod tests {
         assert_eq!(tree.bytes(), 40);
         assert_eq!([&[5][..], &[1, 2, 3], &[6, 7]].map(|blocks| found(&tree, blocks)), [0, 2, 2]);
         // A piece larger than the budget is not kept and evicts nothing.
-        tree.insert(None, &tokens(&[9]), 0, Arc::new(()), 41);
+        #[derive(Debug)]
+        struct Large;
+        impl Piece for Large {
+            fn bytes(&self) -> usize {
+                41
+            }
+        }
+        tree.insert(None, &tokens(&[9]), 0, Arc::new(Large));
         assert_eq!(tree.bytes(), 40);
         tree.clear();
         assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (0, 0));

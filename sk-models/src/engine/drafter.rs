@@ -138,7 +138,7 @@ impl Proposal for Drafter {
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
         if let Some((suffix, inputs)) = self.last.take() {
-            self.follower.adopt(&suffix, chosen, &inputs[chosen]);
+            self.follower.adopt(&self.model, &self.seats, (&suffix, chosen), &inputs[chosen]);
         }
         Ok(())
     }

@@ -44,11 +44,11 @@ impl Follower {
     }
 
     /// Makes the prefix hold `context` without its last token. The common beginning is kept. The
-    /// rest is computed or, if the prefix was empty, copied from the prefix tree as far as
+    /// rest is computed or, if the prefix was empty, taken from the prefix tree as far as
     /// possible.
     ///
     /// Whole blocks are read separately from the tokens before and after them. So their keys and
-    /// values are bit-identical whether they are computed or copied, and for any number of blocks
+    /// values are bit-identical whether they are computed or shared, and for any number of blocks
     /// in a pass.
     ///
     /// # Errors
@@ -60,10 +60,8 @@ impl Follower {
         self.tokens.truncate(common);
         self.prefix.truncate(common);
         self.shared = self.shared.min(common - common % NODE_TOKENS);
-        // Tokens that were adopted from candidates are cached only if reading them again gives the
-        // same bits.
-        let shares = self.tokens.is_empty() || model.paces_agree();
-        if self.tokens.is_empty() {
+        let is_new = self.tokens.is_empty();
+        if is_new {
             let recalled = model.recall(target, seats, &mut self.prefix);
             self.tokens.extend_from_slice(&target[..recalled]);
             self.shared = recalled;
@@ -75,9 +73,8 @@ impl Follower {
             self.read(model, seats, &target[first..block])?;
             self.read(model, seats, &target[block..whole])?;
         }
-        if shares && self.shared < whole {
-            model.keep(&target[..whole], self.shared, seats, &self.prefix);
-            self.shared = whole;
+        if is_new || model.paces_agree() {
+            self.share(model, seats);
         }
         let rest = self.tokens.len();
         self.read(model, seats, &target[rest..])
@@ -98,10 +95,23 @@ impl Follower {
         Ok(())
     }
 
-    /// Appends row `row` of `suffix`, whose input was `inputs`.
-    pub(super) fn adopt(&mut self, suffix: &Suffix, row: usize, inputs: &[TokenId]) {
+    /// Adds the whole blocks that the prefix holds to the prefix tree.
+    fn share(&mut self, model: &Decoder, seats: &Seats) {
+        let whole = self.tokens.len() - self.tokens.len() % NODE_TOKENS;
+        if self.shared < whole {
+            model.keep(&self.tokens[..whole], self.shared, seats, &mut self.prefix);
+            self.shared = whole;
+        }
+    }
+
+    /// Appends row `row` of `suffix`, whose input was `inputs`. Its tokens are shared only if
+    /// reading them gives the same bits.
+    pub(super) fn adopt(&mut self, model: &Decoder, seats: &Seats, (suffix, row): (&Suffix, usize), inputs: &[TokenId]) {
         self.prefix.adopt(suffix, row, inputs.len());
         self.tokens.extend_from_slice(inputs);
+        if model.paces_agree() {
+            self.share(model, seats);
+        }
     }
 
     /// Reads one more token in every lane and returns the states after it.
@@ -175,9 +185,7 @@ mod tests {
                     let rows = [&text[..tokens.len()], tokens];
                     let _ = model.extend(&rows, &seats, &mut follower.prefix, &mut suffix);
                 }
-                follower.adopt(&suffix, 1, &text[50..140]);
-                assert_eq!(model.shared_bytes(), 0);
-                follower.follow(&model, &seats, &text[..141]).unwrap();
+                follower.adopt(&model, &seats, (&suffix, 1), &text[50..140]);
                 let shared = model.recall(&text, &seats, &mut model.prefix(1));
                 assert_eq!(shared, if model.paces_agree() { 128 } else { 0 }, "{precision:?}");
                 assert_eq!(logits(&model), expected, "{precision:?}, {at_a_time} at a time");

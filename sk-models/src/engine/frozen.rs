@@ -118,7 +118,7 @@ impl Frozen {
                 }
                 scores.push(TokenScore::of(row, target, top));
             }
-            self.follower.adopt(&suffix, 0, inputs);
+            self.follower.adopt(model, seats, (&suffix, 0), inputs);
             place += targets.len();
         }
         Ok(scores)

@@ -449,7 +449,7 @@ impl Backbone for Verifier {
         }
         if let (Some(pending), Some(seated)) = (self.pending.take(), &mut self.seated) {
             let row = if pending.shared { 0 } else { chosen };
-            seated.follower.adopt(&pending.suffix, row, &pending.inputs[row]);
+            seated.follower.adopt(&self.model, &seated.seats, (&pending.suffix, row), &pending.inputs[row]);
         }
         self.ahead = None;
         Ok(())

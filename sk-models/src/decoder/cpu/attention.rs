@@ -8,10 +8,10 @@
 use std::cell::RefCell;
 
 use super::grid::Grid;
-use super::kv::Block;
+use super::kv::{Block, Run};
 use super::numbers::Numbers;
 use super::plan::{Keys, Plan, RowSpan};
-use super::tile::{Place, ROWS, WIDTH, multiply};
+use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 use crate::decoder::heads::Heads;
 use crate::decoder::rope::Table;
 use crate::kernels::simd::{LANES, exp, max, widened};
@@ -57,6 +57,7 @@ struct Scratch {
     scores: Numbers,
     mixed: Numbers,
     totals: Vec<f32>,
+    products: Vec<Product>,
 }
 
 thread_local! {
@@ -115,8 +116,8 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<SpanPiece>, Vec<Task>) {
 /// Appends keys and values as [`append`] does, and writes the attention output `[M, Hq·D]` to
 /// `out`.
 ///
-/// A token attends to the shared block of its lane and, in its row's own block, to earlier tokens
-/// and to new tokens up to itself. One softmax covers the two blocks. The lengths of the caches
+/// A token attends to the tokens that the rows of its lane share and, in its row's own block, to
+/// earlier tokens and to new tokens up to itself. One softmax covers both. The lengths of the caches
 /// must not include the tokens of the pass yet.
 pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
     let (pieces, tasks) = divide(plan, heads);
@@ -126,7 +127,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     if !whole {
         append(plan, heads, projected, table, keys);
     }
-    // The shared blocks and the rows' own blocks.
+    // What rows share, and the rows' own blocks.
     let keys: Vec<_> = keys.iter_mut().map(|keys| (keys.shared, SharedSlice::of(keys.own))).collect();
     let scale = (heads.width as f32).sqrt().recip();
     let padded = heads.width.next_multiple_of(WIDTH);
@@ -138,8 +139,8 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         let (key_heads, queries_per_key, width) = (heads.keys, heads.queries_per_key(), heads.width);
         let lane = plan.spans[pieces[0].span];
         let (shared, own) = keys[lane.group];
-        let shared = shared.map(|(blocks, length)| (&blocks[lane.lane * key_heads + head], length));
-        let shared_length = shared.map_or(0, |(_, length)| length);
+        let shared_runs = || shared.runs(lane.lane, head);
+        let shared_length = shared_runs().map(|run| run.count).sum::<usize>();
         let index = |piece: &SpanPiece| plan.spans[piece.span].own * key_heads + head;
         if whole {
             for piece in pieces {
@@ -149,13 +150,13 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 append_span(plan, heads, projected, table, (&plan.spans[piece.span], head), block);
             }
         }
-        // SAFETY: this task, or the loop before all tasks, has appended the new keys and values.
-        let own_block = |piece: &SpanPiece| unsafe { &*own.at(index(piece)) };
         // No query of a piece attends beyond the piece's last token.
         let own_length = |piece: &SpanPiece| plan.spans[piece.span].earlier + piece.steps.1;
-        // The scores of the own block follow those of the shared block and overwrite the padding of
-        // its last panel. So the results of a row are bit-identical wherever its context is divided
-        // into the two blocks.
+        // SAFETY: this task, or the loop before all tasks, has appended the new keys and values.
+        let own_run = |piece: &SpanPiece| unsafe { &*own.at(index(piece)) }.run(own_length(piece), width);
+        // The scores of each run and of the own block follow those of the run before and overwrite
+        // the padding of its last panel. So the results of a row are bit-identical wherever its
+        // context is divided.
         let longest = pieces.iter().map(own_length).max().unwrap_or(0);
         let line = (shared_length + longest.next_multiple_of(WIDTH)).next_multiple_of(WIDTH);
         let column = |group: usize| (head * queries_per_key + group) * width;
@@ -187,6 +188,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             let scores = &mut scratch.scores[..count * line];
             let mixed = &mut scratch.mixed[..count * padded];
             let totals = &mut scratch.totals[..count];
+            let products = &mut scratch.products;
 
             widened!({
                 for (index, span, step, group) in each() {
@@ -196,21 +198,23 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             });
             let query = |first: usize| Place { start: queries[first * width..].as_ptr(), stride: width };
             let score = scores.as_mut_ptr();
-            // SAFETY: queries, scores and outputs have `count` rows; a block has panels for its
-            // length, and `line` columns hold whole panels of both blocks.
+            // SAFETY: queries, scores and outputs have `count` rows; a run has panels for its
+            // positions, and `line` columns hold whole panels of all runs.
             unsafe {
                 let place = |first: usize, column: usize| Place { start: score.add(first * line + column), stride: line };
-                if let Some((block, length)) = shared {
-                    for panel in 0..length.div_ceil(WIDTH) {
-                        multiply([count, width, 2], query(0), block.keys(panel, width), place(0, panel * WIDTH), false);
+                let score = |run: Run<'_>, rows: usize, first: usize, column: usize| {
+                    for panel in 0..run.count.div_ceil(WIDTH) {
+                        let place = place(first, column + panel * WIDTH);
+                        multiply([rows, width, 2], query(first), run.keys(panel), place, false);
                     }
+                };
+                let mut column = 0;
+                for run in shared_runs() {
+                    score(run, count, 0, column);
+                    column += run.count;
                 }
                 for (piece, first) in numbered() {
-                    for panel in 0..own_length(piece).div_ceil(WIDTH) {
-                        let keys = own_block(piece).keys(panel, width);
-                        let place = place(first, shared_length + panel * WIDTH);
-                        multiply([piece.steps() * queries_per_key, width, 2], query(first), keys, place, false);
-                    }
+                    score(own_run(piece), piece.steps() * queries_per_key, first, column);
                 }
             }
             for (index, span, step, _) in each() {
@@ -228,13 +232,19 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             unsafe {
                 for column in (0..padded).step_by(WIDTH) {
                     let place = |first: usize| Place { start: mix.add(first * padded + column), stride: padded };
-                    if let Some((block, length)) = shared {
-                        multiply([count, length, 2], weights(0, 0), block.values(column, width), place(0), false);
+                    products.clear();
+                    products.extend(shared_runs().scan(0, |from, run| {
+                        let a = weights(0, *from);
+                        *from += run.count;
+                        Some(Product { depth: run.count, a, b: run.values(column) })
+                    }));
+                    if !products.is_empty() {
+                        multiply_all([count, 2], products, place(0), false);
                     }
                     for (piece, first) in numbered() {
-                        let values = own_block(piece).values(column, width);
-                        let shape = [piece.steps() * queries_per_key, own_length(piece), 2];
-                        multiply(shape, weights(first, shared_length), values, place(first), shared.is_some());
+                        let run = own_run(piece);
+                        let shape = [piece.steps() * queries_per_key, run.count, 2];
+                        multiply(shape, weights(first, shared_length), run.values(column), place(first), !products.is_empty());
                     }
                 }
             }

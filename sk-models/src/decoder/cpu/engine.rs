@@ -8,7 +8,7 @@ use sk_core::TokenId;
 use super::adapter::PackedAdapter;
 use super::amx::Tiles;
 use super::grid::Grid;
-use super::kv::KvCache;
+use super::kv::{KvCache, KvPrefix};
 use super::matrix::{Matrix, linear, lower};
 use super::pace::Pace;
 use super::plan::{LaneRows, PackedSeats, Places};
@@ -63,13 +63,13 @@ impl EngineProperties for CpuEngine {
 }
 
 impl Engine for CpuEngine {
-    type Prefix = KvCache;
+    type Prefix = KvPrefix;
     type Suffix = KvCache;
     type Seats = PackedSeats;
     type States = StateGrid;
 
-    fn prefix(&self, lanes: usize) -> KvCache {
-        KvCache::new(&self.config, lanes)
+    fn prefix(&self, lanes: usize) -> KvPrefix {
+        KvPrefix::new(&self.config, lanes)
     }
 
     fn suffix(&self, lanes: usize, rows: usize) -> KvCache {

@@ -1,9 +1,12 @@
 //! Keys and values, laid out as the right-hand sides of attention's two products.
 
+use std::sync::Arc;
+
 use super::numbers::Numbers;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
+use crate::decoder::prefix_tree::{NODE_TOKENS, Piece};
 use crate::decoder::rope::Table;
 use crate::team::for_each_mut;
 
@@ -61,35 +64,25 @@ impl Block {
         &mut self.values[values..]
     }
 
-    /// Returns panel `panel` of Kᵀ.
-    pub(crate) fn keys(&self, panel: usize, width: usize) -> Place<*const f32> {
-        Place { start: self.keys[panel * width * WIDTH..].as_ptr(), stride: WIDTH }
+    /// Returns the first `count` positions.
+    pub(crate) fn run(&self, count: usize, width: usize) -> Run<'_> {
+        self.run_from(0, count, width)
     }
 
-    /// Returns columns `column..` of V.
-    pub(crate) fn values(&self, column: usize, width: usize) -> Place<*const f32> {
-        Place { start: self.values[column.min(self.values.len())..].as_ptr(), stride: width.next_multiple_of(WIDTH) }
-    }
-
-    /// Returns the keys and values of `count` positions from the `first`-th on, which begins a
-    /// panel.
-    fn slices(&self, first: usize, count: usize, width: usize) -> Slices<'_> {
+    /// Returns `count` positions from the `first`-th on, which begins a panel.
+    fn run_from(&self, first: usize, count: usize, width: usize) -> Run<'_> {
         let (panel, stride) = (width * WIDTH, width.next_multiple_of(WIDTH));
-        Slices {
+        Run {
             keys: &self.keys[first / WIDTH * panel..][..count.div_ceil(WIDTH) * panel],
             values: &self.values[first * stride..][..count * stride],
+            count,
+            width,
         }
     }
 
-    /// Reserves memory for `count` more positions.
-    fn reserve(&mut self, count: usize, width: usize) {
-        self.keys.reserve(count.next_multiple_of(WIDTH) * width);
-        self.values.reserve(count * width.next_multiple_of(WIDTH));
-    }
-
-    /// Appends `tokens` positions, the first of which begins a panel, after the `length` positions
-    /// of this block.
-    fn adopt(&mut self, length: usize, other: Slices<'_>, tokens: usize, width: usize) {
+    /// Appends the positions of a run after the `length` positions of this block.
+    fn append(&mut self, length: usize, other: Run<'_>) {
+        let Run { count: tokens, width, .. } = other;
         self.values.append(other.values);
         // Panels that are whole in both blocks.
         let whole = if length.is_multiple_of(WIDTH) { tokens / WIDTH } else { 0 };
@@ -110,29 +103,58 @@ impl Block {
     }
 }
 
-/// The keys and values of consecutive positions of a [`Block`].
-#[derive(Clone, Copy)]
-struct Slices<'a> {
+/// Keys and values of consecutive positions of one head of one sequence. The first begins a panel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run<'a> {
     keys: &'a [f32],
     values: &'a [f32],
+    /// The number of positions.
+    pub(crate) count: usize,
+    width: usize,
 }
 
-/// Keys and values of consecutive tokens of one sequence. They are one allocation: many small ones
-/// that live long would fragment the memory between the short-lived ones of requests.
+impl Run<'_> {
+    /// Returns the first `count` positions.
+    fn first(self, count: usize) -> Self {
+        let (panel, stride) = (self.width * WIDTH, self.width.next_multiple_of(WIDTH));
+        let (keys, values) = (&self.keys[..count.div_ceil(WIDTH) * panel], &self.values[..count * stride]);
+        Self { keys, values, count, ..self }
+    }
+
+    /// Returns panel `panel` of Kᵀ.
+    pub(crate) fn keys(&self, panel: usize) -> Place<*const f32> {
+        Place { start: self.keys[panel * self.width * WIDTH..].as_ptr(), stride: WIDTH }
+    }
+
+    /// Returns columns `column..` of V.
+    pub(crate) fn values(&self, column: usize) -> Place<*const f32> {
+        let start = self.values[column.min(self.values.len())..].as_ptr();
+        Place { start, stride: self.width.next_multiple_of(WIDTH) }
+    }
+}
+
+/// Keys and values of [`NODE_TOKENS`] consecutive tokens of one sequence. They are one allocation:
+/// many small ones that live long would fragment the memory between the short-lived ones of
+/// requests.
 #[derive(Debug)]
 pub(crate) struct KvPiece {
     /// Per layer and head: keys, then values.
     numbers: Numbers,
-    /// Numbers of the keys of a head, and of its values.
-    sizes: [usize; 2],
+    width: usize,
+}
+
+impl Piece for KvPiece {
+    fn bytes(&self) -> usize {
+        size_of_val::<[f32]>(&self.numbers)
+    }
 }
 
 impl KvPiece {
     /// Returns the keys and values of the `index`-th head, counted through all layers.
-    fn slices(&self, index: usize) -> Slices<'_> {
-        let [keys, values] = self.sizes;
-        let (keys, values) = self.numbers[index * (keys + values)..][..keys + values].split_at(keys);
-        Slices { keys, values }
+    fn run(&self, index: usize) -> Run<'_> {
+        let sizes = [self.width, self.width.next_multiple_of(WIDTH)].map(|row| NODE_TOKENS * row);
+        let (keys, values) = self.numbers[index * (sizes[0] + sizes[1])..][..sizes[0] + sizes[1]].split_at(sizes[0]);
+        Run { keys, values, count: NODE_TOKENS, width: self.width }
     }
 }
 
@@ -160,39 +182,26 @@ impl KvCache {
         }
     }
 
-    pub(crate) fn layer(&self, layer: usize) -> &[Block] {
-        &self.layers[layer]
-    }
-
     pub(crate) fn layer_mut(&mut self, layer: usize) -> &mut [Block] {
         &mut self.layers[layer]
     }
-}
 
-impl Sequences for KvCache {
-    fn len(&self) -> usize {
-        self.length
+    /// Returns the block of a head of one sequence. Heads are counted through all layers.
+    fn block(&self, sequence: usize, head: usize) -> &Block {
+        &self.layers[head / self.heads][sequence * self.heads + head % self.heads]
     }
 
-    fn lanes(&self) -> usize {
-        self.sequences
-    }
-
-    fn bytes(&self) -> usize {
-        self.layers.iter().flatten().map(|b| size_of_val::<[f32]>(&b.keys) + size_of_val::<[f32]>(&b.values)).sum()
-    }
-
-    fn truncate(&mut self, length: usize) {
-        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
-        if length < self.length {
-            self.layers.iter_mut().flatten().for_each(|block| block.truncate(length, self.width));
-            self.length = length;
+    /// Appends the sequences of another cache of as many tokens.
+    fn join(&mut self, other: Self) {
+        for (own, new) in self.layers.iter_mut().zip(other.layers) {
+            own.extend(new);
         }
+        self.sequences += other.sequences;
     }
 
     /// Keeps the given sequences in the given order. Blocks are moved, and copied only if a
     /// sequence occurs more than once.
-    fn select_lanes(&mut self, sequences: &[usize]) {
+    fn select(&mut self, sequences: &[usize]) {
         for blocks in &mut self.layers {
             let mut old: Vec<Option<Block>> = std::mem::take(blocks).into_iter().map(Some).collect();
             let last_use = |at: usize| !sequences[at + 1..].contains(&sequences[at]);
@@ -204,59 +213,45 @@ impl Sequences for KvCache {
         }
         self.sequences = sequences.len();
     }
-}
 
-impl PrefixCache for KvCache {
-    type Suffix = Self;
-
-    fn join_lanes(&mut self, other: Self) {
-        assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
-        for (own, new) in self.layers.iter_mut().zip(other.layers) {
-            own.extend(new);
-        }
-        self.sequences += other.sequences;
+    fn truncate(&mut self, length: usize) {
+        self.layers.iter_mut().flatten().for_each(|block| block.truncate(length, self.width));
+        self.length = length;
     }
 
-    fn adopt(&mut self, suffix: &Self, row: usize, tokens: usize) {
-        let rows = suffix.sequences / self.sequences;
-        for (own, other) in self.layers.iter_mut().zip(&suffix.layers) {
-            for (index, block) in own.iter_mut().enumerate() {
-                let (sequence, head) = (index / self.heads, index % self.heads);
-                let slices = other[(sequence * rows + row) * self.heads + head].slices(0, tokens, self.width);
-                block.adopt(self.length, slices, tokens, self.width);
+    /// Appends to each sequence the run that `run` returns for the sequence and a head, counted
+    /// through all layers. All runs have `count` positions.
+    fn append<'a>(&mut self, count: usize, run: impl Fn(usize, usize) -> Run<'a>) {
+        for (layer, blocks) in self.layers.iter_mut().enumerate() {
+            for (index, block) in blocks.iter_mut().enumerate() {
+                block.append(self.length, run(index / self.heads, layer * self.heads + index % self.heads));
             }
         }
-        self.length += tokens;
+        self.length += count;
     }
 
-    type Piece = KvPiece;
-
-    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<KvPiece> {
-        let sizes = [count.next_multiple_of(WIDTH) * self.width, count * self.width.next_multiple_of(WIDTH)];
-        let mut numbers = Numbers::default();
-        numbers.reserve(self.layers.len() * self.heads * (sizes[0] + sizes[1]));
-        for block in self.layers.iter().flat_map(|blocks| &blocks[lane * self.heads..][..self.heads]) {
-            let Slices { keys, values } = block.slices(first, count, self.width);
-            numbers.append(keys);
-            numbers.append(values);
-        }
-        Some(KvPiece { numbers, sizes })
-    }
-
-    fn paste(&mut self, lanes: &[Vec<&KvPiece>], count: usize) {
-        let (heads, width, length) = (self.heads, self.width, self.length);
-        let pieces = lanes.first().map_or(0, Vec::len);
-        let in_layer = self.sequences * heads;
-        let mut blocks: Vec<&mut Block> = self.layers.iter_mut().flatten().collect();
-        for_each_mut(&mut blocks, |index, block| {
-            let (layer, lane, head) = (index / in_layer, index % in_layer / heads, index % heads);
-            // Reserve room for later tokens too, since growing copies the block.
-            block.reserve((pieces + pieces / 8 + 1) * count, width);
-            for (at, piece) in lanes[lane].iter().enumerate() {
-                block.adopt(length + at * count, piece.slices(layer * heads + head), count, width);
+    /// Removes the first tokens and returns them as `count` pieces of each sequence. Copies all
+    /// tokens once.
+    fn split(&mut self, count: usize) -> Vec<Vec<Arc<KvPiece>>> {
+        let (width, removed) = (self.width, count * NODE_TOKENS);
+        let mut pieces = vec![Numbers::default(); self.sequences * count];
+        for_each_mut(&mut pieces, |index, numbers| {
+            let (sequence, first) = (index / count, index % count * NODE_TOKENS);
+            numbers.reserve(self.layers.len() * self.heads * NODE_TOKENS * (width + width.next_multiple_of(WIDTH)));
+            for block in self.layers.iter().flat_map(|blocks| &blocks[sequence * self.heads..][..self.heads]) {
+                let Run { keys, values, .. } = block.run_from(first, NODE_TOKENS, width);
+                numbers.append(keys);
+                numbers.append(values);
             }
         });
-        self.length += pieces * count;
+        self.length -= removed;
+        for block in self.layers.iter_mut().flatten() {
+            let mut after = Block::default();
+            after.append(0, block.run_from(removed, self.length, width));
+            *block = after;
+        }
+        let mut pieces = pieces.into_iter().map(|numbers| Arc::new(KvPiece { numbers, width }));
+        (0..self.sequences).map(|_| pieces.by_ref().take(count).collect()).collect()
     }
 }
 
@@ -268,8 +263,137 @@ impl SuffixCache for KvCache {
     fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {
         let per_lane = self.sequences / lanes;
         let sequences: Vec<usize> = (0..lanes).flat_map(|lane| rows.iter().map(move |row| lane * per_lane + row)).collect();
-        self.select_lanes(&sequences);
+        self.select(&sequences);
         true
+    }
+}
+
+/// The context of each lane: pieces, which several contexts may share, then the blocks of the
+/// tokens after them.
+#[derive(Debug)]
+pub(crate) struct KvPrefix {
+    /// The pieces of each lane. All lanes have the same number of pieces.
+    pieces: Vec<Vec<Arc<KvPiece>>>,
+    pub(super) rest: KvCache,
+}
+
+impl KvPrefix {
+    pub(crate) fn new(config: &Qwen2Config, lanes: usize) -> Self {
+        Self { pieces: vec![Vec::new(); lanes], rest: KvCache::new(config, lanes) }
+    }
+
+    /// Returns the number of pieces of each lane.
+    fn whole(&self) -> usize {
+        self.pieces.first().map_or(0, Vec::len)
+    }
+
+    /// Returns the number of tokens of each lane that are in pieces.
+    pub(crate) fn in_pieces(&self) -> usize {
+        self.whole() * NODE_TOKENS
+    }
+
+    /// Returns the keys and values of all tokens in one layer.
+    pub(crate) fn layer(&self, layer: usize) -> Shared<'_> {
+        let KvCache { heads, width, length, .. } = self.rest;
+        Shared { pieces: &self.pieces, rest: &self.rest.layers[layer], length, first: layer * heads, heads, width }
+    }
+
+    /// Returns the keys and values of the tokens in pieces in one layer, and the blocks of the
+    /// tokens after them.
+    pub(crate) fn layer_mut(&mut self, layer: usize) -> (Shared<'_>, &mut [Block]) {
+        let KvCache { heads, width, .. } = self.rest;
+        let shared = Shared { pieces: &self.pieces, rest: &[], length: 0, first: layer * heads, heads, width };
+        (shared, self.rest.layer_mut(layer))
+    }
+
+    /// Makes the first tokens of each lane at least `pieces` pieces.
+    fn divide(&mut self, pieces: usize) {
+        let more = pieces.saturating_sub(self.whole());
+        if more > 0 {
+            let new = self.rest.split(more);
+            self.pieces.iter_mut().zip(new).for_each(|(pieces, new)| pieces.extend(new));
+        }
+    }
+}
+
+impl Sequences for KvPrefix {
+    fn len(&self) -> usize {
+        self.in_pieces() + self.rest.length
+    }
+
+    fn lanes(&self) -> usize {
+        self.rest.sequences
+    }
+
+    fn truncate(&mut self, length: usize) {
+        assert!(length <= self.len(), "cannot truncate {} tokens to {length}", self.len());
+        let kept = length.saturating_sub(self.in_pieces());
+        if kept < self.rest.length {
+            self.rest.truncate(kept);
+        }
+        let (whole, part) = (length / NODE_TOKENS, length % NODE_TOKENS);
+        if whole < self.whole() {
+            let cut: Vec<_> = self.pieces.iter_mut().flat_map(|pieces| pieces.drain(whole..).next()).collect();
+            if part > 0 {
+                self.rest.append(part, |lane, head| cut[lane].run(head).first(part));
+            }
+        }
+    }
+
+    fn select_lanes(&mut self, lanes: &[usize]) {
+        self.pieces = lanes.iter().map(|&lane| self.pieces[lane].clone()).collect();
+        self.rest.select(lanes);
+    }
+}
+
+impl PrefixCache for KvPrefix {
+    type Suffix = KvCache;
+    type Piece = KvPiece;
+
+    fn adopt(&mut self, suffix: &KvCache, row: usize, tokens: usize) {
+        let rows = suffix.sequences / self.rest.sequences;
+        self.rest.append(tokens, |lane, head| suffix.block(lane * rows + row, head).run(tokens, suffix.width));
+    }
+
+    fn join_lanes(&mut self, mut other: Self) {
+        assert_eq!(self.len(), other.len(), "prefixes of different lengths cannot be joined");
+        self.divide(other.whole());
+        other.divide(self.whole());
+        self.pieces.extend(other.pieces);
+        self.rest.join(other.rest);
+    }
+
+    fn share(&mut self, pieces: usize) -> Option<&[Vec<Arc<KvPiece>>]> {
+        self.divide(pieces);
+        Some(&self.pieces)
+    }
+
+    fn attach(&mut self, lanes: Vec<Vec<Arc<KvPiece>>>) {
+        assert_eq!(self.len(), self.in_pieces(), "pieces follow whole pieces");
+        self.pieces.iter_mut().zip(lanes).for_each(|(pieces, new)| pieces.extend(new));
+    }
+}
+
+/// The keys and values that the rows of each lane share, in one layer.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    /// The pieces of each lane.
+    pieces: &'a [Vec<Arc<KvPiece>>],
+    /// The blocks of each lane and head after the pieces, and their number of positions.
+    rest: &'a [Block],
+    length: usize,
+    /// The number of heads in the layers before this one, and in one layer.
+    first: usize,
+    heads: usize,
+    width: usize,
+}
+
+impl<'a> Shared<'a> {
+    /// Returns the runs of one head of a lane in order.
+    pub(crate) fn runs(self, lane: usize, head: usize) -> impl Iterator<Item = Run<'a>> {
+        let pieces = self.pieces[lane].iter().map(move |piece| piece.run(self.first + head));
+        let rest = (self.length > 0).then(|| self.rest[lane * self.heads + head].run(self.length, self.width));
+        pieces.chain(rest)
     }
 }
 
@@ -283,7 +407,7 @@ mod tests {
     /// panels.
     const D: usize = 42;
 
-    /// Tokens: more than two panels.
+    /// More than two panels.
     const TOKENS: usize = 75;
 
     struct Tokens {
@@ -292,14 +416,14 @@ mod tests {
     }
 
     impl Tokens {
-        fn new() -> Self {
-            Self { keys: numbers(TOKENS * D, 1), values: numbers(TOKENS * D, 2) }
+        fn new(count: usize) -> Self {
+            Self { keys: numbers(count * D, 1), values: numbers(count * D, 2) }
         }
 
         /// Returns a block of the tokens from `first` on, appended in steps up to each of `ends`.
         /// Token i has position i + 9.
         fn block(&self, first: usize, ends: &[usize]) -> Block {
-            let table = Rotations::new(D, 100.0).reach(TOKENS + 9);
+            let table = Rotations::new(D, 100.0).reach(self.keys.len() / D + 9);
             let mut block = Block::default();
             let mut from = first;
             for &end in ends {
@@ -321,7 +445,7 @@ mod tests {
 
     #[test]
     fn keys_are_turned_to_their_places() {
-        let (tokens, half) = (Tokens::new(), D / 2);
+        let (tokens, half) = (Tokens::new(TOKENS), D / 2);
         let block = tokens.block(0, &[TOKENS]);
         for token in 0..TOKENS {
             for j in 0..half {
@@ -341,7 +465,7 @@ mod tests {
 
     #[test]
     fn tokens_may_come_at_once_or_one_by_one() {
-        let tokens = Tokens::new();
+        let tokens = Tokens::new(TOKENS);
         let whole = tokens.block(0, &[TOKENS]);
         let singly: Vec<usize> = (1..=TOKENS).collect();
         same(&whole, &tokens.block(0, &singly));
@@ -350,37 +474,82 @@ mod tests {
 
     #[test]
     fn what_is_adopted_is_what_would_have_been_appended() {
-        let tokens = Tokens::new();
+        let tokens = Tokens::new(TOKENS);
         for (length, count) in [(0, 7), (5, 30), (31, 33), (32, 43), (40, 1)] {
             let mut block = tokens.block(0, &[length]);
             let other = tokens.block(length, &[TOKENS]);
-            block.adopt(length, other.slices(0, count, D), count, D);
+            block.append(length, other.run(count, D));
             same(&block, &tokens.block(0, &[length + count]));
             // Truncated tokens leave no trace.
             block.truncate(length, D);
-            block.adopt(length, other.slices(0, count, D), count, D);
+            block.append(length, other.run(count, D));
             same(&block, &tokens.block(0, &[length + count]));
         }
     }
 
-    #[test]
-    fn pieces_paste_what_was_copied() {
-        let tokens = Tokens::new();
-        let (heads, width) = (2, D);
-        // Every block of two layers, three sequences and two heads begins with another token.
-        let layers = |end: usize| -> Vec<Vec<Block>> {
-            let blocks: Vec<Block> = (0..12).map(|first| tokens.block(first, &[first + end])).collect();
-            blocks.chunks(6).map(<[Block]>::to_vec).collect()
+    /// The blocks of two layers, `lanes` sequences and two heads, of `length` tokens each. Every
+    /// block begins with another token.
+    fn cache(tokens: &Tokens, lanes: &[usize], length: usize) -> KvCache {
+        let blocks = |layer: usize| {
+            let heads = lanes.iter().flat_map(|lane| [2 * lane, 2 * lane + 1]);
+            heads.map(|head| tokens.block(8 * layer + head, &[8 * layer + head + length])).collect()
         };
-        let whole = KvCache { layers: layers(2 * WIDTH), heads, width, sequences: 3, length: 2 * WIDTH };
-        let pieces = [2, 0].map(|lane| [0, WIDTH].map(|first| whole.copy(lane, first, WIDTH).expect("it can be copied")));
-        let mut copy = KvCache { layers: vec![vec![Block::default(); 4]; 2], heads, width, sequences: 2, length: 0 };
-        copy.paste(&pieces.each_ref().map(|pieces| pieces.iter().collect()), WIDTH);
-        assert_eq!(copy.length, 2 * WIDTH);
-        for (copy, whole) in copy.layers.iter().zip(&whole.layers) {
-            for (copy, whole) in copy.iter().zip([4, 5, 0, 1].map(|at| &whole[at])) {
-                same(copy, whole);
+        KvCache { layers: vec![blocks(0), blocks(1)], heads: 2, width: D, sequences: lanes.len(), length }
+    }
+
+    fn prefix(rest: KvCache) -> KvPrefix {
+        KvPrefix { pieces: vec![Vec::new(); rest.sequences], rest }
+    }
+
+    /// Checks that a prefix holds the tokens of [`cache`].
+    fn holds(prefix: &KvPrefix, tokens: &Tokens, lanes: &[usize], length: usize) {
+        assert_eq!((prefix.len(), prefix.lanes()), (length, lanes.len()));
+        let expected = cache(tokens, lanes, length);
+        for layer in 0..2 {
+            for lane in 0..lanes.len() {
+                for head in 0..2 {
+                    let mut block = Block::default();
+                    let mut at = 0;
+                    for run in prefix.layer(layer).runs(lane, head) {
+                        block.append(at, run);
+                        at += run.count;
+                    }
+                    same(&block, &expected.layers[layer][2 * lane + head]);
+                }
             }
+        }
+    }
+
+    #[test]
+    fn pieces_hold_what_was_appended() {
+        let (tokens, length) = (Tokens::new(3 * NODE_TOKENS), 2 * NODE_TOKENS + 7);
+        let mut whole = prefix(cache(&tokens, &[0, 1, 2], length));
+        let pieces: Vec<_> = whole.share(2).unwrap().iter().map(|pieces| pieces[..2].to_vec()).collect();
+        assert_eq!(whole.in_pieces(), 2 * NODE_TOKENS);
+        holds(&whole, &tokens, &[0, 1, 2], length);
+        // Lanes are selected, and another prefix holds the same pieces.
+        let mut selected = prefix(cache(&tokens, &[0, 1], 0));
+        selected.attach(vec![pieces[2].clone(), pieces[0].clone()]);
+        holds(&selected, &tokens, &[2, 0], 2 * NODE_TOKENS);
+        whole.select_lanes(&[1, 1, 0]);
+        holds(&whole, &tokens, &[1, 1, 0], length);
+        // A piece that is cut does not change for others.
+        for length in [length - 1, 2 * NODE_TOKENS, NODE_TOKENS + 33, NODE_TOKENS, 5, 0] {
+            whole.truncate(length);
+            holds(&whole, &tokens, &[1, 1, 0], length);
+        }
+        holds(&selected, &tokens, &[2, 0], 2 * NODE_TOKENS);
+    }
+
+    #[test]
+    fn lanes_with_other_pieces_are_joined() {
+        let (tokens, length) = (Tokens::new(3 * NODE_TOKENS), 2 * NODE_TOKENS + 7);
+        for (own, new) in [(0, 2), (2, 1), (1, 1)] {
+            let mut joined = prefix(cache(&tokens, &[1], length));
+            let mut other = prefix(cache(&tokens, &[2, 0], length));
+            (joined.divide(own), other.divide(new));
+            joined.join_lanes(other);
+            holds(&joined, &tokens, &[1, 2, 0], length);
         }
     }
 }

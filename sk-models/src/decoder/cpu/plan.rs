@@ -6,46 +6,41 @@ use sk_core::TokenId;
 
 use super::CpuEngine;
 use super::adapter::PackedAdapter;
-use super::kv::{Block, KvCache};
+use super::kv::{Block, KvCache, KvPrefix, Shared};
 use super::pace::Pace;
-use crate::decoder::engine::{Cache, Group};
+use crate::decoder::engine::{Cache, Group, Sequences};
 
 /// The adapter of each lane; none is the backbone.
 pub(crate) type PackedSeats = Vec<Option<Arc<PackedAdapter>>>;
 
 /// The caches that a group reads and extends.
-pub(crate) type PackedCache<'a> = Cache<&'a mut KvCache, &'a mut KvCache>;
+pub(crate) type PackedCache<'a> = Cache<&'a mut KvPrefix, &'a mut KvCache>;
 
 impl PackedCache<'_> {
-    /// Returns the number of tokens in the block that the rows of a lane share, and in each row's
-    /// own block.
+    /// Returns the number of tokens that the rows of a lane share, and in each row's own block.
     fn lengths(&self) -> [usize; 2] {
         match &self.suffix {
-            None => [0, self.prefix.length],
-            Some(suffix) => [self.prefix.length, suffix.length],
+            None => [self.prefix.in_pieces(), self.prefix.rest.length],
+            Some(suffix) => [self.prefix.len(), suffix.length],
         }
     }
 
     pub(crate) fn layer_mut(&mut self, layer: usize) -> Keys<'_> {
-        let [shared, _] = self.lengths();
-        match &mut self.suffix {
-            None => Keys { shared: None, own: self.prefix.layer_mut(layer) },
-            Some(suffix) => {
-                let shared = (shared > 0).then(|| (self.prefix.layer(layer), shared));
-                Keys { shared, own: suffix.layer_mut(layer) }
-            }
-        }
+        let (shared, own) = match &mut self.suffix {
+            None => self.prefix.layer_mut(layer),
+            Some(suffix) => (self.prefix.layer(layer), suffix.layer_mut(layer)),
+        };
+        Keys { shared, own }
     }
 
     fn advance(&mut self, tokens: usize) {
-        self.suffix.as_mut().unwrap_or(&mut self.prefix).length += tokens;
+        self.suffix.as_deref_mut().unwrap_or(&mut self.prefix.rest).length += tokens;
     }
 }
 
 /// The keys and values that the rows of a group attend to in one layer.
 pub(crate) struct Keys<'a> {
-    /// The blocks that the rows of a lane share, one per head, and their length; `None` if empty.
-    pub(crate) shared: Option<(&'a [Block], usize)>,
+    pub(crate) shared: Shared<'a>,
     /// The rows' own blocks, in the order of the group's spans, one for each head.
     pub(crate) own: &'a mut [Block],
 }

@@ -1,12 +1,13 @@
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor};
 
-use super::bytes;
 use super::ops::adopt;
 use super::recording::Repeats;
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
+use crate::decoder::prefix_tree::Piece;
 
 /// The keys and values of the context of each lane. Per layer, one buffer `[G, 2·Hkv, P, D]` with
 /// spare room holds keys before values.
@@ -85,10 +86,6 @@ impl Sequences for DevicePrefix {
         self.lanes
     }
 
-    fn bytes(&self) -> usize {
-        self.layers.iter().map(bytes).sum()
-    }
-
     fn truncate(&mut self, length: usize) {
         assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
         self.length = length;
@@ -140,14 +137,20 @@ impl PrefixCache for DevicePrefix {
 
     type Piece = Infallible;
 
-    fn copy(&self, _: usize, _: usize, _: usize) -> Option<Infallible> {
+    fn share(&mut self, _: usize) -> Option<&[Vec<Arc<Infallible>>]> {
         None
     }
 
-    fn paste(&mut self, lanes: &[Vec<&Infallible>], _: usize) {
-        if let Some(&never) = lanes.iter().flatten().next() {
-            match *never {}
+    fn attach(&mut self, lanes: Vec<Vec<Arc<Infallible>>>) {
+        if let Some(never) = lanes.iter().flatten().next() {
+            match **never {}
         }
+    }
+}
+
+impl Piece for Infallible {
+    fn bytes(&self) -> usize {
+        match *self {}
     }
 }
 
