@@ -194,7 +194,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
     let encoder = Encoder::load(&options.tokenizer)?;
-    let tokens = encoder.tokenizer().get_vocab_size(true);
+    let tokens = encoder.vocab_size();
     let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
     let mut config = match &initial {
         Some(checkpoint) => checkpoint.config().clone(),

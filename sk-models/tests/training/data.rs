@@ -38,6 +38,19 @@ fn text_to_train_on_is_read_whole_and_as_text() {
     assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
 }
 
+/// A model trained with another kind of tokenizer could not be loaded.
+#[test]
+fn a_tokenizer_that_models_are_not_read_with_is_refused_before_training() {
+    let workspace = Workspace::new();
+    let folder = workspace.root.path().join("tokenizer");
+    let file = folder.join("tokenizer.json");
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    tokenizer["normalizer"] = serde_json::json!({"type": "Lowercase"});
+    fs::write(&file, tokenizer.to_string()).unwrap();
+    let message = Encoder::load(&folder).unwrap_err().to_string();
+    assert!(message.contains("tokenizer.json") && message.contains("Lowercase"), "{message}");
+}
+
 #[test]
 fn the_tokenizer_gives_back_every_text() {
     let workspace = Workspace::new();

@@ -9,6 +9,7 @@ use sk_models::head::HeadKind;
 use sk_models::hf::Checkpoint;
 use sk_models::train::data::{END_OF_TURN, Excluded, Row, read_rows, write_rows};
 use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs};
+use sk_models::train::encoder::Encoder;
 use sk_models::train::head::{HeadEvent, HeadOptions, train_head};
 use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
 
@@ -163,6 +164,29 @@ fn a_run_continues_from_another_models_weights() {
     let further = LmOptions { steps: 30, initial: Some(first.output), ..workspace.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
+}
+
+/// A tokenizer may leave ids unused, so that its largest id is beyond the number of its tokens.
+#[test]
+fn every_id_of_a_tokenizer_has_a_row() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let options = workspace.lm("model");
+    let file = options.tokenizer.join("tokenizer.json");
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let mut added = tokenizer["added_tokens"].take();
+    for token in added.as_array_mut().unwrap() {
+        let id = token["id"].as_u64().unwrap() + 3;
+        token["id"] = id.into();
+        tokenizer["model"]["vocab"][token["content"].as_str().unwrap()] = id.into();
+    }
+    tokenizer["added_tokens"] = added;
+    fs::write(&file, tokenizer.to_string()).unwrap();
+    let end = Encoder::load(&options.tokenizer).unwrap().end_of_turn;
+    train_lm(&options, &Device::flex(), &mut |_| {}).unwrap();
+    let model = Checkpoint::from_directory(&options.output).unwrap();
+    assert_eq!(model.config().vocab_size, end as usize + 1);
+    assert_eq!(model.config().eos_token_ids, [end]);
 }
 
 #[cfg(feature = "embedded-model")]
