@@ -344,8 +344,11 @@ fn held_out_loss(model: &Qwen2, windows: &[Vec<u32>], batch: usize) -> f64 {
     sum / count as f64
 }
 
+/// The files of a tokenizer. transformers 5 writes the chat template to one of its own.
+const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+
 fn copy_tokenizer(from: &Path, to: &Path) -> Result<(), TrainError> {
-    for name in ["tokenizer.json", "tokenizer_config.json"] {
+    for name in TOKENIZER_FILES {
         let (source, target) = (from.join(name), to.join(name));
         if files::is_file(&source) && source != target {
             let bytes = files::read(&source).map_err(|error| TrainError::io(&source, error))?;

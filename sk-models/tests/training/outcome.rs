@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::hf::Checkpoint;
+use sk_models::text::{Message, Role};
 use sk_models::train::data::{END_OF_TURN, Excluded, Row, read_rows, write_rows};
 use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs};
 use sk_models::train::encoder::Encoder;
@@ -164,6 +165,18 @@ fn a_run_continues_from_another_models_weights() {
     let further = LmOptions { steps: 30, initial: Some(first.output), ..workspace.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
+}
+
+/// transformers 5 writes the template beside `tokenizer_config.json`.
+#[test]
+fn a_run_keeps_the_chat_template_of_its_tokenizer() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let options = workspace.lm("model");
+    fs::write(options.tokenizer.join("chat_template.jinja"), "{{ messages[0].content }}!").unwrap();
+    train_lm(&options, &Device::flex(), &mut |_| {}).unwrap();
+    let template = Checkpoint::from_directory(&options.output).unwrap().chat_template().unwrap();
+    assert_eq!(template.prompt(&[Message::new(Role::User, "Hi")]).unwrap(), "Hi!");
 }
 
 /// A tokenizer may leave ids unused, so that its largest id is beyond the number of its tokens.
