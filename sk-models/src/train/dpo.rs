@@ -360,9 +360,7 @@ pub fn train_dpo(
                 loss = loss.div_scalar(options.accumulate as f64);
             }
             value += f64::from(loss.clone().inner().into_scalar::<f32>());
-            if !value.is_finite() {
-                return Err(TrainError::Diverged { step, loss: value });
-            }
+            TrainError::check_loss(step, value)?;
             accumulator.accumulate(&matrices, GradientsParams::from_grads(loss.backward(), &matrices));
         }
         let rate = schedule.rate(step);
@@ -387,6 +385,7 @@ pub fn train_dpo(
     for (test, pairs) in tests.iter_mut().enumerate() {
         let mut all: Vec<&mut Pair> = pairs.iter_mut().collect();
         all.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
+    TrainError::check_loss(step, measured.loss)?;
         report(DpoEvent::Tested { test, report: measure(&plain, &matrices, options, pairs)? });
     }
     hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, &options.output)?;

@@ -266,9 +266,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
             accumulator.accumulate(&model, GradientsParams::from_grads(loss.surrogate.backward(), &model));
         }
         let loss = sum / tokens as f64;
-        if !loss.is_finite() {
-            return Err(TrainError::Diverged { step, loss });
-        }
+        TrainError::check_loss(step, loss)?;
         let rate = schedule.rate(step);
         let (changed, norm) = optimizer.step(model, accumulator.grads(), rate);
         model = changed;
@@ -286,6 +284,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let model = model.valid();
     let loss = held_out_loss(&model, &held_out, options.batch);
     report(LmEvent::HeldOut { step, loss });
+    TrainError::check_loss(step, loss)?;
     save_pretrained(&model, &options.output, options.precision)?;
     copy_tokenizer(&options.tokenizer, &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;

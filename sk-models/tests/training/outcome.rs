@@ -202,6 +202,23 @@ fn every_id_of_a_tokenizer_has_a_row() {
     assert_eq!(model.config().eos_token_ids, [end]);
 }
 
+#[test]
+fn a_run_that_diverges_in_its_last_step_writes_no_result() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let model = LmOptions { steps: 1, rate: 1e30, ..workspace.lm("broken") };
+    let adapter = DpoOptions { steps: 1, rate: 1e30, ..workspace.dpo("model", "adapter") };
+    for (error, result) in [
+        (train_lm(&model, &device, &mut |_| {}).unwrap_err(), model.output.join("model.safetensors")),
+        (train_dpo(&adapter, &device, &mut |_| {}).unwrap_err(), adapter.output.join("adapter_model.safetensors")),
+    ] {
+        assert!(error.to_string().contains("lower the learning rate"), "{error}");
+        assert!(!result.exists(), "{}", result.display());
+    }
+}
+
 #[cfg(feature = "embedded-model")]
 #[test]
 fn a_run_takes_its_tokenizer_from_the_model_that_ships() {
