@@ -301,6 +301,7 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
         ("save-every", options.save_every),
         ("evaluate-windows", options.evaluate_windows as u64),
     ])?;
+    TrainError::check_step(&[options.batch, options.accumulate, options.length])?;
     TrainError::check_positive("rate", options.rate)?;
     TrainError::check_split("held-out", options.data.held_out)?;
     let OptimizerSettings { weight_decay, clip, .. } = options.optimizer;

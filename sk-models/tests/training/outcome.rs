@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::hf::Checkpoint;
+use sk_models::lora::Target;
 use sk_models::text::{Message, Role};
 use sk_models::train::data::{END_OF_TURN, Excluded, Row, read_rows, write_rows};
 use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs};
@@ -217,6 +218,26 @@ fn a_run_that_diverges_in_its_last_step_writes_no_result() {
         assert!(error.to_string().contains("lower the learning rate"), "{error}");
         assert!(!result.exists(), "{}", result.display());
     }
+}
+
+#[test]
+fn a_step_that_no_machine_can_take_and_a_layer_named_twice_are_refused() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    let refused = |message: String, part: &str| assert!(message.contains(part), "{message}");
+    // Their product is zero in 64 bits.
+    let (batch, accumulate) = (1 << 32, 1 << 32);
+    let model = LmOptions { batch, accumulate, ..workspace.lm("model") };
+    refused(train_lm(&model, &device, &mut |_| {}).unwrap_err().to_string(), "`accumulate` is 4294967296 with a batch of");
+    let adapter = || workspace.dpo("model", "adapter");
+    let says = |options: DpoOptions| train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
+    refused(says(DpoOptions { batch, accumulate, ..adapter() }), "`accumulate` is 4294967296 with a batch of");
+    refused(says(DpoOptions { rank: usize::MAX, ..adapter() }), "`rank` is");
+    refused(
+        says(DpoOptions { targets: vec![Target::Query, Target::Up, Target::Query], ..adapter() }),
+        "`targets` is q_proj: named twice",
+    );
 }
 
 #[cfg(feature = "embedded-model")]
