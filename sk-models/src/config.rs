@@ -235,9 +235,11 @@ impl Qwen2Config {
             num_attention_heads: heads,
             num_key_value_heads: raw.num_key_value_heads.unwrap_or(heads),
             head_dim,
-            rope_theta: raw
-                .rope_theta
-                .or_else(|| raw.rope_parameters.as_ref().and_then(|rope| rope.rope_theta))
+            // A file that has the base twice means the inner one, as in transformers 5.
+            rope_theta: [&raw.rope_scaling, &raw.rope_parameters]
+                .into_iter()
+                .find_map(|rope| rope.as_ref()?.rope_theta)
+                .or(raw.rope_theta)
                 .unwrap_or(DEFAULT_ROPE_THETA),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(DEFAULT_RMS_NORM_EPS),
             max_position_embeddings: raw.max_position_embeddings.unwrap_or(DEFAULT_MAX_POSITIONS),
@@ -390,6 +392,22 @@ mod tests {
         assert_eq!(old, Qwen2Config::from_json("new", &new).unwrap());
         assert_eq!(old.head_dim, 64);
         assert_eq!(old.eos_token_ids, [151_645]);
+    }
+
+    #[test]
+    fn of_two_rotary_bases_the_inner_one_counts() {
+        for field in ["rope_parameters", "rope_scaling"] {
+            let both = OLD.replace(
+                r#""rope_theta": 1000000.0"#,
+                &format!(r#""rope_theta": 1000000.0, "{field}": {{"rope_theta": 5000.0, "rope_type": "default"}}"#),
+            );
+            assert_eq!(Qwen2Config::from_json("both", &both).unwrap().rope_theta, 5000.0, "{field}");
+        }
+        let without = OLD.replace(
+            r#""rope_theta": 1000000.0"#,
+            r#""rope_theta": 1000000.0, "rope_scaling": {"rope_type": "default"}, "rope_parameters": null"#,
+        );
+        assert_eq!(Qwen2Config::from_json("without", &without).unwrap().rope_theta, 1e6);
     }
 
     #[test]

@@ -70,9 +70,10 @@ pub fn save_head(head: &Head, directory: &Path) -> Result<(), CheckpointError> {
         (WEIGHT.to_owned(), TensorBytes::f32(vec![head.width()], &head.weight)),
         (BIAS.to_owned(), TensorBytes::f32(vec![1], &[head.bias])),
     ]);
-    write_tensors(&directory.join(WEIGHTS_FILE), &tensors, None)?;
     let config = HeadConfig { kind: head.kind, attribute: head.attribute.clone() };
-    write_json(&directory.join(CONFIG_FILE), &config)
+    write_json(&directory.join(CONFIG_FILE), &config)?;
+    // Last, since a folder with weights counts as finished.
+    write_tensors(&directory.join(WEIGHTS_FILE), &tensors, None)
 }
 
 #[cfg(test)]
@@ -99,6 +100,16 @@ mod tests {
         }
         let files = fs::read_dir(&path).unwrap().count();
         assert_eq!(files, 2, "no temporary file is left");
+    }
+
+    /// A folder with weights counts as finished, so a run that is interrupted must not leave weights
+    /// without their description.
+    #[test]
+    fn the_weights_are_written_last() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join(CONFIG_FILE)).unwrap();
+        assert!(save_head(&head(), directory.path()).is_err());
+        assert!(!directory.path().join(WEIGHTS_FILE).exists());
     }
 
     #[test]

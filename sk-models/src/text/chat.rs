@@ -5,7 +5,9 @@ mod guarded;
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::LazyLock;
 
+use fancy_regex::Regex;
 use minijinja::{
     AutoEscape, Environment, ErrorKind,
     machinery::{self, CodeGenerator, ast},
@@ -32,8 +34,8 @@ const TEMPLATE: &str = "chat";
 /// A chat template with the special tokens that it may name.
 ///
 /// Rendered as transformers renders it: `trim_blocks` and `lstrip_blocks`, `tojson` without HTML
-/// escaping and with Python's separators, loop controls, Python's string and dictionary methods,
-/// `raise_exception` and `strftime_now`. It comes from a download, so it can neither inherit,
+/// escaping and with Python's separators, loop controls, `generation` blocks, Python's string and
+/// dictionary methods, `raise_exception` and `strftime_now`. It comes from a download, so it can neither inherit,
 /// import, call blocks nor loop without end, and its values are bounded (see `chat/guard.rs`).
 #[derive(Debug)]
 pub struct ChatTemplate {
@@ -47,7 +49,8 @@ pub struct ChatTemplate {
 /// The variables of a template besides the messages.
 #[derive(Debug, Clone)]
 pub struct ChatOptions {
-    /// Descriptions of the available tools, as a list; `Value::UNDEFINED` for none.
+    /// Descriptions of the available tools, as a list; `Value::UNDEFINED` for none, which a template
+    /// sees as `none`.
     pub tools: Value,
     /// Whether the prompt ends with the opening of an assistant's turn.
     pub add_generation_prompt: bool,
@@ -129,6 +132,7 @@ impl ChatTemplate {
         let Some((name, template)) = template.or(in_config.map(|template| (name.to_owned(), template))) else {
             return Err(TextError::NoTemplate { name: name.to_owned() });
         };
+        let template = without_generation(template);
         syntax(&template).and_then(|syntax| guarded(&syntax).map(drop)).map_err(|error| template_error(&name, &error))?;
         let tokens = [
             ("bos_token", config.bos_token),
@@ -165,10 +169,11 @@ impl ChatTemplate {
     fn rendered(&self, messages: &Value, options: &ChatOptions) -> Result<String, minijinja::Error> {
         let [value, part, printed] = Guard::all();
         let messages = value.check(messages)?;
-        let tools = value.check(&options.tools)?;
+        let tools = if options.tools.is_undefined() { Value::from(()) } else { value.check(&options.tools)? };
         let conversation = minijinja::context! {
             messages,
             tools,
+            documents => Value::from(()),
             add_generation_prompt => options.add_generation_prompt,
         };
         let guards = [(guarded::VALUE, value), (guarded::PART, part), (guarded::PRINTED, printed)];
@@ -184,6 +189,17 @@ impl ChatTemplate {
             return Err(invalid(format!("its prompt is longer than {MOST_BYTES} bytes")));
         }
         Ok(prompt)
+    }
+}
+
+/// Returns a template whose `generation` blocks, which mark the answers to train on, are plain
+/// scopes.
+fn without_generation(source: String) -> String {
+    static TAG: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("a valid pattern"));
+    match TAG.replace_all(&source, "{%$1 ${2}with $3%}") {
+        Cow::Borrowed(_) => source,
+        Cow::Owned(replaced) => replaced,
     }
 }
 
@@ -351,9 +367,13 @@ fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
 }
 
 /// Returns JSON as Python's `json.dumps(value, ensure_ascii=False, indent=indent)` writes it.
+/// `ensure_ascii` may be given, but not be true.
 #[allow(clippy::needless_pass_by_value)] // the engine hands keyword arguments over by value
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
+    if options.get::<Option<bool>>("ensure_ascii")? == Some(true) {
+        return Err(invalid("tojson with ensure_ascii=True is not supported"));
+    }
     options.assert_all_used()?;
     // A list that holds another list twice, and so on, is unbounded in practice.
     let mut json = Bounded::default();
@@ -423,6 +443,29 @@ mod tests {
         assert_eq!(rendered("{{ messages | tojson }}"), r#"[{"role": "user", "content": "a < b & é"}]"#);
         assert_eq!(rendered("{{ messages[0] | tojson(indent=2) }}"), "{\n  \"role\": \"user\",\n  \"content\": \"a < b & é\"\n}");
         assert_eq!(rendered("{{ {'z': [], 'a': 1.5} | tojson }}"), r#"{"z": [], "a": 1.5}"#);
+        assert_eq!(rendered("{{ 'é' | tojson(ensure_ascii=False) }}"), r#""é""#);
+        let error = template("{{ 'é' | tojson(ensure_ascii=True) }}").prompt(&[]).unwrap_err().to_string();
+        assert!(error.contains("ensure_ascii"), "{error}");
+    }
+
+    /// What transformers passes to a template without tools and documents.
+    #[test]
+    fn tools_and_documents_that_are_absent_are_none() {
+        for name in ["tools", "documents"] {
+            let source =
+                format!("{{{{ {name} is defined }}}} {{{{ {name} is none }}}}{{% if {name} is not none %}} some{{% endif %}}");
+            assert_eq!(rendered(&source), "True True", "{name}");
+        }
+        let source = "{% if tools is not none %}{{ tools[0] }}{% endif %}";
+        let options = ChatOptions { tools: Value::from(vec!["search"]), ..ChatOptions::default() };
+        assert_eq!(template(source).render(&Value::from(()), &options).unwrap(), "search");
+    }
+
+    #[test]
+    fn answers_to_train_on_are_rendered_as_they_are() {
+        let source =
+            "{% set x = 1 %}<\n{%- generation -%} {{ messages[0].content }}{% set x = 2 %}\n{% endgeneration %}\n>{{ x }}";
+        assert_eq!(rendered(source), "<a < b & é>1");
     }
 
     #[test]

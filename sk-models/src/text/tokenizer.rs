@@ -26,7 +26,7 @@ pub struct Tokenizer {
 ///
 /// The library takes sixty times as much memory, and fails if a pattern backtracks through some ten
 /// million characters.
-pub(super) const MOST_BYTES: usize = 1 << 22;
+pub(crate) const MOST_BYTES: usize = 1 << 22;
 
 /// The pattern that splits a text before byte pairs are merged, of every model of the family.
 pub(crate) const PATTERN: &str =
@@ -42,7 +42,14 @@ struct Components {
     pre_tokenizer: Option<Value>,
     post_processor: Option<Value>,
     decoder: Option<Value>,
+    added_tokens: Option<Vec<Added>>,
     model: ModelPart,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    content: String,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +85,7 @@ impl Merge {
 impl Components {
     /// Rejects, by name, features that no tokenizer of the family has.
     fn check(&self) -> Result<(), String> {
-        let Self { normalizer, pre_tokenizer, post_processor, decoder, model } = self;
+        let Self { normalizer, pre_tokenizer, post_processor, decoder, added_tokens: _, model } = self;
         match model.kind.as_deref() {
             Some("BPE") => {}
             kind => return Err(format!("its model is {}; only BPE is supported", kind.unwrap_or("of no type"))),
@@ -155,6 +162,16 @@ impl Tokenizer {
         let mut inner = Inner::from_bytes(text).map_err(|error| refuse(one_line(&*error)))?;
         if !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
             return Err(TextError::NotByteLevel { name: name.to_owned() });
+        }
+        // The library numbers added tokens itself, one after the other, whatever the file says.
+        let added = parts.added_tokens.iter().flatten();
+        for (added, found) in added.filter_map(|added| Some((added, inner.token_to_id(&added.content)?))) {
+            if found != added.id {
+                let token: String = added.content.chars().take(64).collect();
+                let reason =
+                    format!("its added token {token:?} has id {} where {found} is next; leave no gap between ids", added.id);
+                return Err(refuse(reason));
+            }
         }
         // Some files carry the settings of the last training run; a prompt must never be cut or
         // padded silently.
@@ -346,6 +363,20 @@ mod tests {
         let merge = json!({"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]});
         refused("/model", merge, &["merges", "vocabulary"]);
         assert!(Tokenizer::from_json("t.json", with("/normalizer", json!({"type": "NFC"})).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn an_added_token_that_would_get_another_id_is_refused() {
+        let added = |id: u32| {
+            let flags = serde_json::json!({
+                "id": id, "content": "<end>", "special": true, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false,
+            });
+            Tokenizer::from_json("t.json", with("/added_tokens", serde_json::json!([flags])).as_bytes())
+        };
+        assert_eq!(added(1).unwrap().id_of("<end>"), Some(1));
+        let message = added(7).unwrap_err().to_string();
+        assert!(message.contains(r#""<end>" has id 7 where 1 is next"#), "{message}");
     }
 
     #[test]

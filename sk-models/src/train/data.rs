@@ -34,8 +34,8 @@ use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 
 use super::{encoder::Encoder, error::TrainError};
-use crate::files;
 pub use crate::text::{ASSISTANT, HUMAN};
+use crate::{files, text::tokenizer::MOST_BYTES};
 
 /// The token that ends an assistant turn.
 pub const END_OF_TURN: &str = "<|im_end|>";
@@ -187,6 +187,18 @@ impl Row {
         (hash(self.key().bytes()) as f64) < fraction * 2.0_f64.powi(64)
     }
 
+    /// Returns whether the row has more white space in one place than the pattern of a tokenizer
+    /// goes through. The library would panic.
+    fn is_too_blank(&self) -> bool {
+        let texts = match self {
+            Self::Text(text) => [text.as_str(), "", ""],
+            Self::Exchange { prompt, response } => [prompt.as_str(), response, ""],
+            Self::Pair { prompt, chosen, rejected } => [prompt.as_str(), chosen, rejected],
+        };
+        let blank = |text: &str| text.split(|c: char| !c.is_whitespace()).any(|blanks| blanks.len() > MOST_BYTES);
+        texts.into_iter().any(|text| text.len() > MOST_BYTES && blank(text))
+    }
+
     /// Returns the text of the row for language modelling; for a pair, the better side.
     #[must_use]
     pub fn document(&self) -> String {
@@ -284,6 +296,9 @@ fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Option<Row>, String>) -> R
         match parse(raw).map_err(refuse)? {
             Some(Row::Pair { chosen, rejected, .. })
                 if chosen.trim().is_empty() || rejected.trim().is_empty() || chosen == rejected => {}
+            Some(row) if row.is_too_blank() => {
+                return Err(refuse(format!("has more than {MOST_BYTES} bytes of white space in one place; shorten it")));
+            }
             row => rows.extend(row),
         }
     }

@@ -40,6 +40,9 @@ use crate::{
 
 use super::lm::CHECKPOINT;
 
+/// The largest rank, beyond the width of every model.
+const LARGEST_RANK: usize = 1 << 16;
+
 /// Settings of a preference run.
 #[derive(Debug, Clone)]
 pub struct DpoOptions {
@@ -360,9 +363,7 @@ pub fn train_dpo(
                 loss = loss.div_scalar(options.accumulate as f64);
             }
             value += f64::from(loss.clone().inner().into_scalar::<f32>());
-            if !value.is_finite() {
-                return Err(TrainError::Diverged { step, loss: value });
-            }
+            TrainError::check_loss(step, value)?;
             accumulator.accumulate(&matrices, GradientsParams::from_grads(loss.backward(), &matrices));
         }
         let rate = schedule.rate(step);
@@ -384,6 +385,7 @@ pub fn train_dpo(
     let matrices = matrices.valid();
     let measured = measure(&plain, &matrices, options, &held_out)?;
     report(DpoEvent::HeldOut { step, report: measured });
+    TrainError::check_loss(step, measured.loss)?;
     for (test, pairs) in tests.iter_mut().enumerate() {
         let mut all: Vec<&mut Pair> = pairs.iter_mut().collect();
         all.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
@@ -432,6 +434,12 @@ fn check(options: &DpoOptions) -> Result<(), TrainError> {
         ("evaluate-every", options.evaluate_every),
         ("save-every", options.save_every),
     ])?;
+    TrainError::check_step(&[options.batch, options.accumulate])?;
+    TrainError::check("rank", options.rank, options.rank <= LARGEST_RANK, "must be at most 65536")?;
+    // A second matrix of a layer would never be used, and have no state to resume with.
+    let twice = options.targets.iter().enumerate().find(|(at, target)| options.targets[..*at].contains(target));
+    let name = twice.map_or("", |(_, target)| target.name());
+    TrainError::check("targets", name, twice.is_none(), "named twice")?;
     TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
     let precision = options.precision;
     TrainError::check("precision", precision, precision != Precision::Int8, "must be f32 or bf16, which have gradients")?;

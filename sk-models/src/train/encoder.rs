@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     files,
+    hf::CheckpointError,
     text::{ASSISTANT, HUMAN, encode_turns},
 };
 
@@ -17,6 +18,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Encoder {
     tokenizer: Tokenizer,
+    /// One more than its largest id.
+    vocab_size: usize,
     /// Its file.
     pub(super) path: PathBuf,
     /// Ends an assistant turn.
@@ -31,11 +34,13 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// If it cannot be read or parsed, or lacks one of the two tokens.
+    /// If it cannot be read, is of a kind with which no model is read, or lacks one of the two
+    /// tokens.
     pub fn load(directory: &Path) -> Result<Self, TrainError> {
         let path = directory.join("tokenizer.json");
         let refuse = |reason: String| TrainError::Tokenizer { path: path.display().to_string(), reason };
         let bytes = files::read(&path).map_err(|error| refuse(error.to_string()))?;
+        let checked = crate::text::Tokenizer::from_json(&path.display().to_string(), &bytes).map_err(CheckpointError::from)?;
         let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| refuse(error.to_string()))?;
         tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
         tokenizer.set_encode_special_tokens(true);
@@ -44,7 +49,13 @@ impl Encoder {
             id.ok_or_else(|| refuse(format!("has no token {token}, which marks the end of a turn or text")))
         };
         let (end_of_turn, end_of_text) = (find(END_OF_TURN)?, find(END_OF_TEXT)?);
-        Ok(Self { tokenizer, path, end_of_turn, end_of_text })
+        Ok(Self { tokenizer, vocab_size: checked.vocab_size(), path, end_of_turn, end_of_text })
+    }
+
+    /// Returns one more than the largest id: the rows that an embedding needs.
+    #[must_use]
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
     }
 
     /// Returns the tokenizer.

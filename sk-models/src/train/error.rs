@@ -73,6 +73,20 @@ impl TrainError {
         counts.iter().try_for_each(|&(name, value)| Self::check(name, value, value > 0, "must be at least one"))
     }
 
+    /// Checks that the sizes of a step, of which the first two are its batch and its passes, can be
+    /// multiplied and counted.
+    pub(super) fn check_step(sizes: &[usize]) -> Result<(), Self> {
+        const MOST: u128 = 1 << 40;
+        let count = sizes.iter().fold(1_u128, |count, &size| count.saturating_mul(size as u128));
+        let value = format!("{} with a batch of {}", sizes[1], sizes[0]);
+        Self::check("accumulate", value, count <= MOST, "a step cannot be as large; lower one of them")
+    }
+
+    /// Checks that a loss is finite.
+    pub(super) fn check_loss(step: u64, loss: f64) -> Result<(), Self> {
+        if loss.is_finite() { Ok(()) } else { Err(Self::Diverged { step, loss }) }
+    }
+
     /// Checks that a setting is finite and positive.
     pub(super) fn check_positive(name: &'static str, value: f64) -> Result<(), Self> {
         Self::check(name, value, value.is_finite() && value > 0.0, "must be positive and finite")

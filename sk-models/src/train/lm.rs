@@ -194,7 +194,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
     let encoder = Encoder::load(&options.tokenizer)?;
-    let tokens = encoder.tokenizer().get_vocab_size(true);
+    let tokens = encoder.vocab_size();
     let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
     let mut config = match &initial {
         Some(checkpoint) => checkpoint.config().clone(),
@@ -266,9 +266,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
             accumulator.accumulate(&model, GradientsParams::from_grads(loss.surrogate.backward(), &model));
         }
         let loss = sum / tokens as f64;
-        if !loss.is_finite() {
-            return Err(TrainError::Diverged { step, loss });
-        }
+        TrainError::check_loss(step, loss)?;
         let rate = schedule.rate(step);
         let (changed, norm) = optimizer.step(model, accumulator.grads(), rate);
         model = changed;
@@ -286,6 +284,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let model = model.valid();
     let loss = held_out_loss(&model, &held_out, options.batch);
     report(LmEvent::HeldOut { step, loss });
+    TrainError::check_loss(step, loss)?;
     save_pretrained(&model, &options.output, options.precision)?;
     copy_tokenizer(&options.tokenizer, &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
@@ -302,6 +301,7 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
         ("save-every", options.save_every),
         ("evaluate-windows", options.evaluate_windows as u64),
     ])?;
+    TrainError::check_step(&[options.batch, options.accumulate, options.length])?;
     TrainError::check_positive("rate", options.rate)?;
     TrainError::check_split("held-out", options.data.held_out)?;
     let OptimizerSettings { weight_decay, clip, .. } = options.optimizer;
@@ -344,8 +344,11 @@ fn held_out_loss(model: &Qwen2, windows: &[Vec<u32>], batch: usize) -> f64 {
     sum / count as f64
 }
 
+/// The files of a tokenizer. transformers 5 writes the chat template to one of its own.
+const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+
 fn copy_tokenizer(from: &Path, to: &Path) -> Result<(), TrainError> {
-    for name in ["tokenizer.json", "tokenizer_config.json"] {
+    for name in TOKENIZER_FILES {
         let (source, target) = (from.join(name), to.join(name));
         if files::is_file(&source) && source != target {
             let bytes = files::read(&source).map_err(|error| TrainError::io(&source, error))?;

@@ -38,6 +38,35 @@ fn text_to_train_on_is_read_whole_and_as_text() {
     assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
 }
 
+/// The pattern of a tokenizer goes back through white space that no line end follows.
+#[test]
+fn white_space_without_end_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    let write = |text: &str| {
+        let rows = [serde_json::json!({"text": "short"}), serde_json::json!({ "text": text })];
+        fs::write(&path, rows.map(|row| row.to_string() + "\n").concat()).unwrap();
+    };
+    write(&(" ".repeat(12_000_000) + "a"));
+    let message = read_rows(&path).unwrap_err().to_string();
+    assert!(message.contains("rows.jsonl, line 2") && message.contains("white space"), "{message}");
+    write(&"a b ".repeat(3_000_000));
+    assert_eq!(read_rows(&path).unwrap().len(), 2);
+}
+
+/// A model trained with another kind of tokenizer could not be loaded.
+#[test]
+fn a_tokenizer_that_models_are_not_read_with_is_refused_before_training() {
+    let workspace = Workspace::new();
+    let folder = workspace.root.path().join("tokenizer");
+    let file = folder.join("tokenizer.json");
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    tokenizer["normalizer"] = serde_json::json!({"type": "Lowercase"});
+    fs::write(&file, tokenizer.to_string()).unwrap();
+    let message = Encoder::load(&folder).unwrap_err().to_string();
+    assert!(message.contains("tokenizer.json") && message.contains("Lowercase"), "{message}");
+}
+
 #[test]
 fn the_tokenizer_gives_back_every_text() {
     let workspace = Workspace::new();

@@ -7,8 +7,11 @@ use burn::tensor::Device;
 use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::hf::Checkpoint;
+use sk_models::lora::Target;
+use sk_models::text::{Message, Role};
 use sk_models::train::data::{END_OF_TURN, Excluded, Row, read_rows, write_rows};
 use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs};
+use sk_models::train::encoder::Encoder;
 use sk_models::train::head::{HeadEvent, HeadOptions, train_head};
 use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
 
@@ -163,6 +166,78 @@ fn a_run_continues_from_another_models_weights() {
     let further = LmOptions { steps: 30, initial: Some(first.output), ..workspace.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
+}
+
+/// transformers 5 writes the template beside `tokenizer_config.json`.
+#[test]
+fn a_run_keeps_the_chat_template_of_its_tokenizer() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let options = workspace.lm("model");
+    fs::write(options.tokenizer.join("chat_template.jinja"), "{{ messages[0].content }}!").unwrap();
+    train_lm(&options, &Device::flex(), &mut |_| {}).unwrap();
+    let template = Checkpoint::from_directory(&options.output).unwrap().chat_template().unwrap();
+    assert_eq!(template.prompt(&[Message::new(Role::User, "Hi")]).unwrap(), "Hi!");
+}
+
+/// A tokenizer may leave ids unused, so that its largest id is beyond the number of its tokens.
+#[test]
+fn every_id_of_a_tokenizer_has_a_row() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let options = workspace.lm("model");
+    let file = options.tokenizer.join("tokenizer.json");
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let mut added = tokenizer["added_tokens"].take();
+    for token in added.as_array_mut().unwrap() {
+        let id = token["id"].as_u64().unwrap() + 3;
+        token["id"] = id.into();
+        tokenizer["model"]["vocab"][token["content"].as_str().unwrap()] = id.into();
+    }
+    tokenizer["added_tokens"] = added;
+    fs::write(&file, tokenizer.to_string()).unwrap();
+    let end = Encoder::load(&options.tokenizer).unwrap().end_of_turn;
+    train_lm(&options, &Device::flex(), &mut |_| {}).unwrap();
+    let model = Checkpoint::from_directory(&options.output).unwrap();
+    assert_eq!(model.config().vocab_size, end as usize + 1);
+    assert_eq!(model.config().eos_token_ids, [end]);
+}
+
+#[test]
+fn a_run_that_diverges_in_its_last_step_writes_no_result() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let model = LmOptions { steps: 1, rate: 1e30, ..workspace.lm("broken") };
+    let adapter = DpoOptions { steps: 1, rate: 1e30, ..workspace.dpo("model", "adapter") };
+    for (error, result) in [
+        (train_lm(&model, &device, &mut |_| {}).unwrap_err(), model.output.join("model.safetensors")),
+        (train_dpo(&adapter, &device, &mut |_| {}).unwrap_err(), adapter.output.join("adapter_model.safetensors")),
+    ] {
+        assert!(error.to_string().contains("lower the learning rate"), "{error}");
+        assert!(!result.exists(), "{}", result.display());
+    }
+}
+
+#[test]
+fn a_step_that_no_machine_can_take_and_a_layer_named_twice_are_refused() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    let refused = |message: String, part: &str| assert!(message.contains(part), "{message}");
+    // Their product is zero in 64 bits.
+    let (batch, accumulate) = (1 << 32, 1 << 32);
+    let model = LmOptions { batch, accumulate, ..workspace.lm("model") };
+    refused(train_lm(&model, &device, &mut |_| {}).unwrap_err().to_string(), "`accumulate` is 4294967296 with a batch of");
+    let adapter = || workspace.dpo("model", "adapter");
+    let says = |options: DpoOptions| train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
+    refused(says(DpoOptions { batch, accumulate, ..adapter() }), "`accumulate` is 4294967296 with a batch of");
+    refused(says(DpoOptions { rank: usize::MAX, ..adapter() }), "`rank` is");
+    refused(
+        says(DpoOptions { targets: vec![Target::Query, Target::Up, Target::Query], ..adapter() }),
+        "`targets` is q_proj: named twice",
+    );
 }
 
 #[cfg(feature = "embedded-model")]

@@ -56,6 +56,11 @@ impl ModuleRule {
         })
     }
 
+    /// Returns whether a list names a module by its whole path.
+    fn names_whole(&self, path: &str) -> bool {
+        matches!(self, Self::Names(names) if names.iter().any(|name| name == path))
+    }
+
     /// Applies PEFT's rule: a name matches the module of that path and every module whose path ends
     /// with `.name`.
     fn matches(&self, module: Module) -> bool {
@@ -107,7 +112,7 @@ impl ByPattern {
     }
 }
 
-/// The layers to which a list of names applies.
+/// The layers to which a list of names applies, but for names that are whole paths.
 #[derive(Debug)]
 struct Layers {
     indices: Vec<usize>,
@@ -269,9 +274,13 @@ impl AdapterConfig {
 
     /// Returns whether the adapter changes a module.
     pub(super) fn targets(&self, module: Module) -> bool {
+        let in_layers = |layers: &Layers| {
+            let path = module.path();
+            self.targets.names_whole(&path) || layers.contain(&path)
+        };
         self.targets.matches(module)
             && !self.excluded.as_ref().is_some_and(|rule| rule.matches(module))
-            && self.layers.as_ref().is_none_or(|layers| layers.contain(&module.path()))
+            && self.layers.as_ref().is_none_or(in_layers)
     }
 
     /// Returns the rank r and the scale of the low-rank update of a module: `α/r`, or `α/√r` if it
@@ -391,12 +400,22 @@ mod tests {
 
     #[test]
     fn layers_are_picked_by_index() {
-        let pick = |rest: &str| targeted(&format!(r#", "target_modules": ["q_proj", "lm_head"]{rest}"#));
+        let pick = |rest: &str| targeted(&format!(r#", "target_modules": ["q_proj", "embed_tokens"]{rest}"#));
         assert_eq!(pick(r#", "layers_to_transform": [1, 11]"#), ["1.self_attn.q_proj", "11.self_attn.q_proj"]);
         assert_eq!(pick(r#", "layers_to_transform": 2"#), ["2.self_attn.q_proj"]);
         assert_eq!(pick(r#", "layers_to_transform": 2, "layers_pattern": "layers""#), ["2.self_attn.q_proj"]);
         assert!(pick(r#", "layers_to_transform": 2, "layers_pattern": ["blocks", "h"]"#).is_empty());
         assert_eq!(pick(r#", "layers_to_transform": []"#).len(), 13);
+    }
+
+    /// As PEFT does: the head, whose name is its path, is changed beside the picked layers.
+    #[test]
+    fn a_module_named_by_its_whole_path_is_in_no_layer() {
+        let names = r#""q_proj", "lm_head", "model.layers.0.self_attn.v_proj", "layers.3.self_attn.v_proj""#;
+        assert_eq!(
+            targeted(&format!(r#", "target_modules": [{names}], "layers_to_transform": [1]"#)),
+            ["0.self_attn.v_proj", "1.self_attn.q_proj", "lm_head"]
+        );
     }
 
     #[test]
