@@ -51,8 +51,7 @@ impl Embedded {
     /// Returns the names of the blades, in order.
     #[must_use]
     pub fn blades(self) -> Vec<&'static str> {
-        let name = |path: &'static str| path.strip_prefix("blades/")?.strip_suffix("/adapter_config.json");
-        FILES.iter().filter_map(|(path, _)| name(path)).collect()
+        parts("blades/", "/adapter_config.json")
     }
 
     /// Returns the directory of a blade, by its name.
@@ -70,8 +69,7 @@ impl Embedded {
     /// Returns the names of the heads, in order.
     #[must_use]
     pub fn heads(self) -> Vec<&'static str> {
-        let name = |path: &'static str| path.strip_prefix("heads/")?.strip_suffix("/head_config.json");
-        FILES.iter().filter_map(|(path, _)| name(path)).collect()
+        parts("heads/", "/head_config.json")
     }
 
     /// Returns the directory of a head, by its name.
@@ -89,6 +87,11 @@ pub fn files(directory: &Path) -> impl Iterator<Item = (&'static str, &'static [
         (!file.contains('/')).then_some((file, *bytes))
     };
     FILES.iter().filter_map(of)
+}
+
+/// Returns the names between a prefix and a suffix of the embedded paths that have both.
+fn parts(prefix: &str, suffix: &str) -> Vec<&'static str> {
+    FILES.iter().filter_map(|(path, _)| path.strip_prefix(prefix)?.strip_suffix(suffix)).collect()
 }
 
 fn path(name: &str) -> PathBuf {

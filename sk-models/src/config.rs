@@ -154,15 +154,13 @@ const DEFAULT_MAX_POSITIONS: usize = 32_768;
 
 impl Qwen2Config {
     /// Returns the number of entries of the seven matrices of all layers.
-    #[must_use]
-    pub fn matrix_entries(&self) -> usize {
+    pub(crate) fn matrix_entries(&self) -> usize {
         let attention = 2 * self.hidden_size * (self.query_size() + self.key_value_size());
         self.num_hidden_layers * (attention + 3 * self.hidden_size * self.intermediate_size)
     }
 
     /// Returns the number of parameters of the layers and the final norm.
-    #[must_use]
-    pub fn body_parameters(&self) -> usize {
+    pub(crate) fn body_parameters(&self) -> usize {
         let vectors = self.query_size() + 2 * self.key_value_size() + 2 * self.hidden_size;
         self.matrix_entries() + self.num_hidden_layers * vectors + self.hidden_size
     }
@@ -257,7 +255,7 @@ impl Qwen2Config {
     /// # Errors
     ///
     /// Names the first impossible field.
-    pub fn validate(&self, path: &str) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
         let sizes = [
             ("vocab_size", self.vocab_size),

@@ -95,8 +95,7 @@ pub(crate) fn settled<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 
 /// Returns the bytes of CPU memory that the program can still take without swapping, if the system
 /// reports them: what is available, or what its own limit (`ulimit -v`) leaves if that is less.
-#[must_use]
-pub fn free_memory() -> Option<u64> {
+pub(crate) fn free_memory() -> Option<u64> {
     let read = |file: &str| std::fs::read_to_string(file).ok();
     let available = kibibytes(&read("/proc/meminfo")?, "MemAvailable:")?;
     let own = || {

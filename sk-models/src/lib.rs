@@ -10,7 +10,7 @@ pub mod head;
 pub mod hf;
 mod json;
 pub mod judge;
-pub mod kernels;
+mod kernels;
 pub mod local;
 pub mod lora;
 pub mod model;

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_response_ends_before_a_label_of_either_speaker() {
-        use crate::dialogue::ReplyText;
+        use crate::dialogue::reply_text::ReplyText;
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         let shown = |framing: Framing, text: &str| {
             let mut reply = ReplyText::new(&tokenizer, framing.stops(), false);

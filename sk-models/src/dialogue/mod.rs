@@ -7,5 +7,4 @@ mod session;
 
 pub use conversation::Conversation;
 pub use framing::{Framing, instructed, is_framed, tokens, tokens_of};
-pub use reply_text::ReplyText;
 pub use session::{Footing, Reply, Session, SessionError};

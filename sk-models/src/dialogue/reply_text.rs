@@ -8,7 +8,7 @@ use sk_core::TokenId;
 /// Characters are whole, and white space before the first word is left out unless the response
 /// continues a text. No part of a stop text is shown: text that may be the beginning of one is held
 /// back until this is known.
-pub struct ReplyText<'t> {
+pub(super) struct ReplyText<'t> {
     detokenizer: Detokenizer<'t>,
     stops: Vec<String>,
     continues: bool,
@@ -25,8 +25,7 @@ pub struct ReplyText<'t> {
 impl<'t> ReplyText<'t> {
     /// Returns the empty text of a response that ends before the first occurrence of a text in
     /// `stops`. `continues` is true if it continues a text, which may end within a line or a word.
-    #[must_use]
-    pub fn new(tokenizer: &'t Tokenizer, stops: &[&str], continues: bool) -> Self {
+    pub(super) fn new(tokenizer: &'t Tokenizer, stops: &[&str], continues: bool) -> Self {
         Self {
             detokenizer: Detokenizer::new(tokenizer),
             stops: stops.iter().filter(|stop| !stop.is_empty()).map(|&stop| stop.to_owned()).collect(),
@@ -41,7 +40,7 @@ impl<'t> ReplyText<'t> {
 
     /// Takes more tokens and returns the text that can be shown now. A token that the tokenizer
     /// lacks (an embedding may have spare rows) has no text.
-    pub fn push(&mut self, tokens: &[TokenId]) -> String {
+    pub(super) fn push(&mut self, tokens: &[TokenId]) -> String {
         for &token in tokens {
             self.raw.push_str(&self.detokenizer.push(token).unwrap_or_default());
             self.ends.push(self.raw.len());
@@ -50,28 +49,25 @@ impl<'t> ReplyText<'t> {
     }
 
     /// Ends the response and returns what was held back.
-    pub fn finish(&mut self) -> String {
+    pub(super) fn finish(&mut self) -> String {
         let rest = self.detokenizer.finish();
         self.raw.push_str(&rest);
         self.advance(true)
     }
 
     /// Returns whether a stop text occurred.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.stopped
     }
 
     /// Returns the number of tokens that belong to the response: all, or those that end before the
     /// stop text.
-    #[must_use]
-    pub fn kept_tokens(&self) -> usize {
+    pub(super) fn kept_tokens(&self) -> usize {
         if self.stopped { self.ends.partition_point(|&end| end <= self.passed) } else { self.ends.len() }
     }
 
     /// Returns all text that was returned so far.
-    #[must_use]
-    pub fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         &self.text
     }
 

@@ -10,7 +10,7 @@ use sk_core::{
     Simplex, SpanEnd, SpecError, SpecHandle, StepError, StepTrace, TokenId,
 };
 
-use super::ReplyText;
+use super::reply_text::ReplyText;
 use crate::local::{Extent, Models, Shortage};
 use crate::text::{TextError, Tokenizer};
 

@@ -14,17 +14,17 @@ const BLOCK: usize = 64;
 
 /// The sizes of a call.
 #[derive(Debug, Clone, Copy)]
-pub struct AttentionShape {
+pub(crate) struct AttentionShape {
     /// Tokens per sequence.
-    pub length: usize,
+    pub(crate) length: usize,
     /// Key and value heads.
-    pub heads: usize,
+    pub(crate) heads: usize,
     /// Query heads per key head.
-    pub groups: usize,
+    pub(crate) groups: usize,
     /// Width of a head.
-    pub width: usize,
+    pub(crate) width: usize,
     /// Factor of the scores.
-    pub scale: f32,
+    pub(crate) scale: f32,
 }
 
 impl AttentionShape {

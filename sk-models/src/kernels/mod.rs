@@ -23,11 +23,11 @@ use burn::{
 };
 use half::bf16;
 
-pub use attention::AttentionShape;
+pub(crate) use attention::AttentionShape;
 
 /// Operations that a backend may fuse.
 #[backend_extension(Autodiff, Flex)]
-pub trait FusedOps: Backend {
+pub(crate) trait FusedOps: Backend {
     /// RMSNorm of `[M, H]` with weights `[H]`.
     fn fused_norm(x: FloatTensor<Self>, w: FloatTensor<Self>, epsilon: f32) -> FloatTensor<Self>;
 
@@ -104,15 +104,13 @@ impl FusedOps for Flex {
 }
 
 /// Returns whether the fused kernels support this device and type.
-#[must_use]
-pub fn is_fused(device: &Device, dtype: DType) -> bool {
+pub(crate) fn is_fused(device: &Device, dtype: DType) -> bool {
     let plain = device.clone().without_autodiff();
     dtype == DType::F32 && matches!(plain.as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// RMSNorm of `[M, H]`: `x / sqrt(mean(x²) + ε) · w`.
-#[must_use]
-pub fn rms_norm(x: Tensor<2>, w: Tensor<1>, epsilon: f64) -> Tensor<2> {
+pub(crate) fn rms_norm(x: Tensor<2>, w: Tensor<1>, epsilon: f64) -> Tensor<2> {
     if is_fused(&x.device(), x.dtype()) {
         let y = <Dispatch as FusedOps>::fused_norm(x.into_dispatch(), w.into_dispatch(), epsilon as f32);
         return Tensor::from_dispatch(y);
@@ -122,8 +120,7 @@ pub fn rms_norm(x: Tensor<2>, w: Tensor<1>, epsilon: f64) -> Tensor<2> {
 }
 
 /// `silu(gate) ⊙ up`, element by element.
-#[must_use]
-pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     if is_fused(&gate.device(), gate.dtype()) {
         let y = <Dispatch as FusedOps>::fused_swiglu(gate.into_dispatch(), up.into_dispatch());
         return Tensor::from_dispatch(y);
@@ -135,8 +132,7 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 ///
 /// W may be in bf16 if x is in f32. W is then frozen: only x and b get gradients. On a CPU the
 /// weights are widened, which is exact; on other devices x, and its gradient, are rounded to bf16.
-#[must_use]
-pub fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor<2> {
+pub(crate) fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor<2> {
     if w.dtype() == x.dtype() {
         return linear(x, w, b);
     }
@@ -156,8 +152,7 @@ pub fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor<2> {
 /// before rotation.
 ///
 /// Only for devices for which [`is_fused`] holds.
-#[must_use]
-pub fn causal_attention(inputs: [Tensor<2>; 3], tables: [Tensor<2>; 2], shape: AttentionShape) -> Tensor<2> {
+pub(crate) fn causal_attention(inputs: [Tensor<2>; 3], tables: [Tensor<2>; 2], shape: AttentionShape) -> Tensor<2> {
     let ([q, k, v], [cos, sin]) = (inputs.map(Tensor::into_dispatch), tables.map(Tensor::into_dispatch));
     Tensor::from_dispatch(<Dispatch as FusedOps>::fused_attention(q, k, v, cos, sin, shape))
 }
@@ -167,7 +162,7 @@ mod tests {
     use burn::tensor::Distribution;
 
     use super::*;
-    use crate::model::Rope;
+    use crate::model::rope::Rope;
 
     /// f32 sums of a few hundred terms, in two orders.
     const TOLERANCE: f32 = 2e-5;

@@ -12,7 +12,7 @@ mod mlp;
 mod norm;
 pub(crate) mod parts;
 mod projection;
-mod rope;
+pub(crate) mod rope;
 
 use burn::{
     module::{Module, Param},
@@ -26,7 +26,6 @@ pub use mlp::Mlp;
 pub use norm::Norm;
 pub use projection::Projection;
 use projection::adapted;
-pub use rope::Rope;
 
 use crate::{config::Qwen2Config, lora::Lanes};
 

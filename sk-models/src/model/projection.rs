@@ -10,7 +10,7 @@ use crate::lora::LaneDelta;
 
 /// `y = x·W + b`, with W of shape `[in, out]`.
 ///
-/// Files store the transpose. A frozen W may be in bf16; see [`affine`].
+/// Files store the transpose. A frozen W may be in bf16 where x is in f32.
 #[derive(Module, Debug)]
 pub struct Projection {
     /// `[in, out]`.

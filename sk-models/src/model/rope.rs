@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 /// [−x₂, x₁]` for `x = [x₁, x₂]`. `rot` is applied as a product with a signed permutation matrix.
 /// This is exact and takes one kernel; slicing and concatenating would take four.
 #[derive(Debug, Clone)]
-pub struct Rope {
+pub(crate) struct Rope {
     /// `[S, D]`.
     cos: Tensor<2>,
     /// `[S, D]`.
@@ -22,8 +22,7 @@ impl Rope {
     /// Returns the tables for positions `0..length`.
     ///
     /// Angles are computed in f64 and rounded once.
-    #[must_use]
-    pub fn new(head_dim: usize, base: f64, length: usize, device: &Device) -> Self {
+    pub(crate) fn new(head_dim: usize, base: f64, length: usize, device: &Device) -> Self {
         let half = head_dim / 2;
         let mut cos = vec![0.0_f32; length * head_dim];
         let mut sin = vec![0.0_f32; length * head_dim];
@@ -45,8 +44,7 @@ impl Rope {
     /// position axis.
     ///
     /// They apply attention's factor `1/√d` to queries at no cost.
-    #[must_use]
-    pub fn for_queries(&self, groups: usize, scale: f64) -> Self {
+    pub(crate) fn for_queries(&self, groups: usize, scale: f64) -> Self {
         Self {
             cos: self.cos.clone().mul_scalar(scale).repeat_dim(0, groups),
             sin: self.sin.clone().mul_scalar(scale).repeat_dim(0, groups),
@@ -55,14 +53,12 @@ impl Rope {
     }
 
     /// Returns the cosines and sines, `[S, D]` each.
-    #[must_use]
-    pub fn tables(&self) -> [Tensor<2>; 2] {
+    pub(crate) fn tables(&self) -> [Tensor<2>; 2] {
         [self.cos.clone(), self.sin.clone()]
     }
 
     /// Rotates `[B, H, S, D]`.
-    #[must_use]
-    pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
+    pub(crate) fn apply(&self, x: Tensor<4>) -> Tensor<4> {
         let [batch, heads, length, width] = x.dims();
         let turned = x
             .clone()

@@ -418,14 +418,12 @@ impl Corpus {
     }
 
     /// Returns the expected number of tokens of one epoch.
-    #[must_use]
-    pub fn epoch_tokens(&self) -> u64 {
+    pub(super) fn epoch_tokens(&self) -> u64 {
         self.train.iter().map(|(ids, weight)| ids.len() as f64 * weight).sum::<f64>() as u64
     }
 
     /// Returns at most `limit` held-out windows of `length + 1` tokens, in file order.
-    #[must_use]
-    pub fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
+    pub(super) fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
         // Documents are taken at equal distances, so that every source is represented.
         let wanted = limit * (length + 1);
         let total: usize = self.held_out.iter().map(Vec::len).sum();

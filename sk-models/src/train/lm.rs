@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The file in the output directory that an interrupted run resumes from.
-pub const CHECKPOINT: &str = "checkpoint.safetensors";
+pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// Settings of a language-model run.
 #[derive(Debug, Clone)]

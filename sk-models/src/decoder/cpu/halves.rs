@@ -12,7 +12,9 @@ use half::bf16;
 
 use super::grid::{Grid, Slab};
 use super::terms::DEPTH;
-use super::tile::{Place, ROWS, WIDTH, heights, multiply};
+use super::tile::{Place, WIDTH, heights, multiply};
+#[cfg(target_arch = "x86_64")]
+use super::tile::{load_sums, of_height, store_sums};
 use crate::team::for_each_mut;
 
 /// Proof that the processor adds products of two pairs of bf16 numbers (AVX-512 BF16) faster than
@@ -207,24 +209,13 @@ unsafe fn pairs(_: usize, _: usize, _: Place<*const u32>, _: &[bf16], _: Place<*
 
 /// # Safety
 ///
-/// A has at most [`ROWS`] rows of `depth` pairs, C as many of [`WIDTH`] columns, nothing else uses
-/// C, and the processor has AVX-512 F and BF16.
+/// A has at most [`ROWS`](super::tile::ROWS) rows of `depth` pairs, C as many of [`WIDTH`] columns,
+/// nothing else uses C, and the processor has AVX-512 F and BF16.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn pairs(rows: usize, depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
-    macro_rules! heights {
-        ($($height:literal)*) => {
-            // SAFETY: the caller's promise, passed on.
-            unsafe {
-                match rows {
-                    $($height => pairs_tile::<$height>(depth, a, panel, c, add),)*
-                    0 => {}
-                    _ => pairs_tile::<ROWS>(depth, a, panel, c, add),
-                }
-            }
-        };
-    }
-    heights!(1 2 3 4 5 6 7 8 9 10 11);
+    // SAFETY: the caller's promise, passed on.
+    unsafe { of_height!(rows, R => pairs_tile::<R>(depth, a, panel, c, add)) }
 }
 
 /// # Safety
@@ -235,8 +226,7 @@ unsafe fn pairs(rows: usize, depth: usize, a: Place<*const u32>, panel: &[bf16],
 #[inline]
 unsafe fn pairs_tile<const R: usize>(depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
     use std::arch::x86_64::{
-        __m512, __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-        _mm512_set1_epi32, _mm512_setzero_ps, _mm512_storeu_ps,
+        __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32,
     };
     /// Pairs of rows to fetch ahead; see [`super::tile`].
     const AHEAD: usize = 48;
@@ -246,14 +236,7 @@ unsafe fn pairs_tile<const R: usize>(depth: usize, a: Place<*const u32>, panel: 
     // SAFETY: the panel has the depth by the assertion; the caller vouches for A and C; a prefetch
     // may point anywhere.
     unsafe {
-        let mut sums: [[__m512; 2]; R] = [[_mm512_setzero_ps(); 2]; R];
-        if add {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = _mm512_loadu_ps(c.start.add(r * c.stride + 16 * v));
-                }
-            }
-        }
+        let mut sums = load_sums!(R, 2, c, add);
         let mut line = panel.as_ptr();
         for k in 0..depth {
             let ahead = line.wrapping_add(AHEAD * 2 * WIDTH).cast::<i8>();
@@ -269,11 +252,7 @@ unsafe fn pairs_tile<const R: usize>(depth: usize, a: Place<*const u32>, panel: 
             }
             line = line.add(2 * WIDTH);
         }
-        for (r, sums) in sums.iter().enumerate() {
-            for (v, sum) in sums.iter().enumerate() {
-                _mm512_storeu_ps(c.start.add(r * c.stride + 16 * v), *sum);
-            }
-        }
+        store_sums!(sums, c);
     }
 }
 
@@ -305,23 +284,13 @@ unsafe fn widened(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16
 
 /// # Safety
 ///
-/// As [`Halves::multiply`], with at most [`ROWS`] rows, on a processor with AVX-512 F.
+/// As [`Halves::multiply`], with at most [`ROWS`](super::tile::ROWS) rows, on a processor with
+/// AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
-    macro_rules! heights {
-        ($($height:literal)*) => {
-            // SAFETY: the caller's promise, passed on.
-            unsafe {
-                match rows {
-                    $($height => avx512_tile::<$height>(input, a, panel, c, add),)*
-                    0 => {}
-                    _ => avx512_tile::<ROWS>(input, a, panel, c, add),
-                }
-            }
-        };
-    }
-    heights!(1 2 3 4 5 6 7 8 9 10 11);
+    // SAFETY: the caller's promise, passed on.
+    unsafe { of_height!(rows, R => avx512_tile::<R>(input, a, panel, c, add)) }
 }
 
 /// # Safety
@@ -332,8 +301,8 @@ unsafe fn avx512(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16]
 #[inline]
 unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
     use std::arch::x86_64::{
-        __m512, _MM_HINT_T0, _mm_prefetch, _mm512_and_si512, _mm512_castsi512_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
-        _mm512_loadu_si512, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
+        _MM_HINT_T0, _mm_prefetch, _mm512_and_si512, _mm512_castsi512_ps, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_set1_epi32,
+        _mm512_set1_ps, _mm512_setzero_ps, _mm512_slli_epi32,
     };
     /// Pairs of rows to fetch ahead; see [`super::tile`].
     const AHEAD: usize = 48;
@@ -341,14 +310,7 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
     // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for
     // A and C; a prefetch may point anywhere.
     unsafe {
-        let mut sums: [[__m512; 2]; R] = [[_mm512_setzero_ps(); 2]; R];
-        if add {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = _mm512_loadu_ps(c.start.add(r * c.stride + 16 * v));
-                }
-            }
-        }
+        let mut sums = load_sums!(R, 2, c, add);
         let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
         let mut line = panel.as_ptr();
         for k in (0..input).step_by(2) {
@@ -373,11 +335,7 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
             }
             line = line.add(2 * WIDTH);
         }
-        for (r, sums) in sums.iter().enumerate() {
-            for (v, sum) in sums.iter().enumerate() {
-                _mm512_storeu_ps(c.start.add(r * c.stride + 16 * v), *sum);
-            }
-        }
+        store_sums!(sums, c);
     }
 }
 

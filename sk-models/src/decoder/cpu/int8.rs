@@ -10,6 +10,8 @@ use std::num::NonZero;
 
 use super::amx::{HEIGHT, Line, Sums, Tiles};
 use super::grid::{Grid, Slab};
+#[cfg(target_arch = "x86_64")]
+use super::tile::of_height;
 use super::tile::{Place, WIDTH};
 use crate::kernels::simd::widened;
 use crate::precision::MOST_INPUTS;
@@ -377,17 +379,7 @@ impl Tile<'_> {
     #[target_feature(enable = "avx512f,avx512vnni")]
     unsafe fn vnni(&self, c: Place<*mut f32>, add: bool) {
         // SAFETY: passed on.
-        unsafe {
-            match self.row_scales.len() {
-                1 => self.vnni_tile::<1>(c, add),
-                2 => self.vnni_tile::<2>(c, add),
-                3 => self.vnni_tile::<3>(c, add),
-                4 => self.vnni_tile::<4>(c, add),
-                5 => self.vnni_tile::<5>(c, add),
-                0 => {}
-                _ => self.vnni_tile::<ROWS>(c, add),
-            }
-        }
+        unsafe { of_height!(self.row_scales.len(), R => self.vnni_tile::<R>(c, add), 1 2 3 4 5, ROWS) }
     }
 
     /// # Safety

@@ -131,6 +131,63 @@ const fn ahead(rows: usize) -> usize {
     if rows < 4 { 96 } else { 32 }
 }
 
+/// Evaluates a call with a constant set to the number of rows of a tile: from 1 to [`ROWS`], or one of
+/// the given numbers up to the last. Does nothing without rows.
+#[cfg(target_arch = "x86_64")]
+macro_rules! of_height {
+    ($rows:expr, $height:ident => $call:expr) => {
+        of_height!($rows, $height => $call, 1 2 3 4 5 6 7 8 9 10 11, $crate::decoder::cpu::tile::ROWS)
+    };
+    ($rows:expr, $height:ident => $call:expr, $($below:literal)*, $most:expr) => {
+        match $rows {
+            0 => {}
+            $($below => {
+                const $height: usize = $below;
+                $call
+            })*
+            _ => {
+                const $height: usize = $most;
+                $call
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use of_height;
+
+/// Returns the vectors of a tile of C, of the given rows and vectors, or zeros unless they are added
+/// to. A macro, since the vectors must stay in registers.
+#[cfg(target_arch = "x86_64")]
+macro_rules! load_sums {
+    ($rows:expr, $vectors:expr, $c:expr, $add:expr) => {{
+        let mut sums = [[std::arch::x86_64::_mm512_setzero_ps(); $vectors]; $rows];
+        if $add {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = std::arch::x86_64::_mm512_loadu_ps($c.start.add(r * $c.stride + 16 * v));
+                }
+            }
+        }
+        sums
+    }};
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use load_sums;
+
+/// Writes the vectors of a tile to C.
+#[cfg(target_arch = "x86_64")]
+macro_rules! store_sums {
+    ($sums:expr, $c:expr) => {
+        for (r, sums) in $sums.iter().enumerate() {
+            for (v, sum) in sums.iter().enumerate() {
+                std::arch::x86_64::_mm512_storeu_ps($c.start.add(r * $c.stride + 16 * v), *sum);
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use store_sums;
+
 /// # Safety
 ///
 /// As [`multiply_all`], with at most [`ROWS`] rows and one or two vectors, on a processor with
@@ -138,23 +195,13 @@ const fn ahead(rows: usize) -> usize {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
-    macro_rules! heights {
-        ($($height:literal)*) => {
-            // SAFETY: the caller's promise, passed on.
-            unsafe {
-                match (rows, vectors) {
-                    $(
-                        ($height, 1) => avx512_tile::<$height, 1>(products, first, c, add),
-                        ($height, _) => avx512_tile::<$height, 2>(products, first, c, add),
-                    )*
-                    (0, _) => {}
-                    (_, 1) => avx512_tile::<ROWS, 1>(products, first, c, add),
-                    (_, _) => avx512_tile::<ROWS, 2>(products, first, c, add),
-                }
-            }
-        };
+    // SAFETY: the caller's promise, passed on.
+    unsafe {
+        match vectors {
+            1 => of_height!(rows, R => avx512_tile::<R, 1>(products, first, c, add)),
+            _ => of_height!(rows, R => avx512_tile::<R, 2>(products, first, c, add)),
+        }
     }
-    heights!(1 2 3 4 5 6 7 8 9 10 11);
 }
 
 /// # Safety
@@ -165,20 +212,11 @@ unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
-    use std::arch::x86_64::{
-        __m512, _MM_HINT_T0, _mm_prefetch, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
-    };
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps};
     // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
     // point anywhere.
     unsafe {
-        let mut sums: [[__m512; V]; R] = [[_mm512_setzero_ps(); V]; R];
-        if add {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = _mm512_loadu_ps(c.start.add(r * c.stride + 16 * v));
-                }
-            }
-        }
+        let mut sums = load_sums!(R, V, c, add);
         for product in products {
             let Product { depth, a, b } = product.rows_from(first);
             let mut line = b.start;
@@ -198,11 +236,7 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
                 line = line.wrapping_add(b.stride);
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
-            for (v, sum) in sums.iter().enumerate() {
-                _mm512_storeu_ps(c.start.add(r * c.stride + 16 * v), *sum);
-            }
-        }
+        store_sums!(sums, c);
     }
 }
 
