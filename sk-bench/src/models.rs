@@ -282,6 +282,7 @@ pub(crate) fn load_heads<'c>(
 }
 
 /// The sources of the heads and adapters of schemes, by blade name.
+#[derive(Debug, Clone)]
 pub(crate) struct PartSources {
     pub(crate) heads: Vec<(String, PathBuf)>,
     pub(crate) adapters: Vec<(String, String)>,

@@ -42,11 +42,11 @@ impl Loaded {
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
             host.open_reader(&lane, on, loading)?;
         }
-        let load = |arm: &Arm| load_heads(&host, &arm.heads, [&arm.config]);
+        let load = |arm: &Arm| load_heads(&host, &arm.parts.heads, [&arm.config]);
         let heads = grid.arms.iter().map(load).collect::<Result<_, _>>()?;
         let mut sources: Vec<(String, String, Option<String>)> = Vec::new();
         for arm in &grid.arms {
-            for (name, source) in &arm.adapters {
+            for (name, source) in &arm.parts.adapters {
                 let on = arm.on(name).map(str::to_owned);
                 if !sources.iter().any(|(_, known, other)| known == source && *other == on) {
                     sources.push((name.clone(), source.clone(), on));
@@ -116,7 +116,7 @@ impl<'g> Worker<'g> {
             let key = (arm.on(name).map(str::to_owned), source.clone());
             Some((name.clone(), adapters.get(&key)?.clone()))
         };
-        let own = arm.adapters.iter().filter_map(adapter).collect::<Adapters>();
+        let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
         let mut session = session::open(host, &config, &heads[cell.arm], &own, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
