@@ -3,6 +3,7 @@
 
 mod remote;
 mod report;
+mod sweep;
 mod table;
 
 use std::io::{self, Write};
@@ -27,8 +28,8 @@ use crate::args::{FEW, RandomArgs, Sources, SteeringArgs, at_most, positive};
 use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
-    Axis, AxisArg, AxisReport, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Reconfiguration, Roofs, Steered,
-    TEXT, frozen, prompt, sweep,
+    Axis, AxisArg, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Reconfiguration, Roofs, Steered, TEXT, frozen,
+    prompt,
 };
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 use crate::{Error, memory, output};
@@ -379,12 +380,6 @@ impl<'a> Subject<'a> {
         let step = floors.step(at);
         let after = step.map(|step| step + floors.newcomer(at.prefix, size));
         Reconfiguration::measure(&mut steered, &resident, &self.prompt, self.args.repeat, (step, after)).map(Some)
-    }
-
-    fn sweep(&self, axis: &AxisArg, roofs: &Roofs, loading: &Loading) -> Result<AxisReport, Error> {
-        let adapters = if axis.axis == Axis::Blades { &self.adapters[..] } else { self.own_adapters() };
-        let often = (self.args.repeat, self.args.seed);
-        sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(&what))
     }
 
     /// Returns the operating point of all measurements except sweeps. Spans without a maximum

@@ -14,7 +14,6 @@ mod opponent;
 mod reconfiguration;
 mod spread;
 mod steered;
-mod sweep;
 
 pub use axis::{Axis, AxisArg, Operating};
 pub use error::RulerError;
@@ -26,7 +25,6 @@ pub use opponent::Opponent;
 pub use reconfiguration::Reconfiguration;
 pub use spread::Spread;
 pub use steered::{Steered, Timed};
-pub use sweep::{AxisReport, PointReport, sweep};
 
 use sk_core::TokenId;
 
