@@ -27,6 +27,11 @@ pub(crate) fn print(text: impl Display) -> Result<(), Error> {
     writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
 }
 
+/// Prints a text that ends with a line break on standard output.
+pub(crate) fn print_lines(text: &str) -> Result<(), Error> {
+    anstream::stdout().lock().write_all(text.as_bytes()).map_err(Error::Output)
+}
+
 /// Returns a value as JSON on one line.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Output(error.into()))

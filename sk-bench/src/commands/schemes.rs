@@ -2,8 +2,6 @@
 
 mod measure;
 
-use std::io::Write;
-
 use clap::Args;
 use sk_report::grid::Grid;
 
@@ -82,7 +80,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
     }
     match named {
         Some(scheme) if args.json => return output::print(output::pretty_json(&scheme.spec()?)?),
-        Some(scheme) => return anstream::stdout().lock().write_all(scheme.text.as_bytes()).map_err(Error::Output),
+        Some(scheme) => return output::print_lines(scheme.text),
         None => {}
     }
     let row = |scheme: &Shipped| Ok(SchemeRow { name: scheme.name, summary: scheme.spec()?.summary() });
