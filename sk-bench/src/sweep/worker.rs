@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
-use sk_core::{Ended, Instruction, StepTrace, TokenId};
+use sk_core::{Ended, Instruction, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::head::Head;
 use sk_serve::host::{Adapter, Adapters, Host};
@@ -15,9 +15,9 @@ use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
 use crate::models::{load_adapters, load_heads};
 use crate::progress::Loading;
-use crate::promise::{Promises, StepPromise, Tolerance};
+use crate::promise::{Promises, Tolerance};
 use crate::prompt_sets::Prompt;
-use crate::scheme::{NamedWeights, SchemeSpec};
+use crate::scheme::NamedWeights;
 use crate::session;
 use crate::trace::{StepRecord, kept};
 use sk_models::dialogue::{self, Framing, SessionError};
@@ -128,7 +128,11 @@ impl<'g> Worker<'g> {
         let request = host.scheduler().enter(&Stop::new());
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
-                self.write_step(&mut steps, cell, &config, step, promises.of(step))?;
+                let (n, kept) = (step.candidates.len(), kept(step, &config));
+                let record = StepRecord { n, ..StepRecord::new(0, &kept, promises.of(step), host.tokenizer()) };
+                serde_json::to_writer(&mut steps, &CellStep { id: &cell.id, step: record })
+                    .map_err(|error| Error::Write { path: grid.plan.traces_file(), source: error.into() })?;
+                steps.push(b'\n');
             }
             Ok(if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
@@ -156,22 +160,6 @@ impl<'g> Worker<'g> {
             trace: None,
         };
         Ok(Some((record, steps)))
-    }
-
-    fn write_step(
-        &self,
-        out: &mut Vec<u8>,
-        cell: &Cell,
-        config: &SchemeSpec,
-        step: &StepTrace,
-        promise: StepPromise,
-    ) -> Result<(), Error> {
-        let (n, step) = (step.candidates.len(), kept(step, config));
-        let step = StepRecord { n, ..StepRecord::new(0, &step, promise, self.loaded.host.tokenizer()) };
-        serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
-            .map_err(|error| Error::Write { path: self.grid.plan.traces_file(), source: error.into() })?;
-        out.push(b'\n');
-        Ok(())
     }
 
     fn tokens(&self, arm: usize, prompt: usize) -> Result<Vec<TokenId>, Error> {
