@@ -122,11 +122,6 @@ fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
 }
 
 impl Arm {
-    /// Returns the model that the blade `name` uses, if it is not the backbone.
-    pub(super) fn on(&self, name: &str) -> Option<&str> {
-        self.config.blades.iter().find(|blade| blade.name == name)?.on()
-    }
-
     fn new(scheme: &PlannedScheme, plan: &Plan, digests: &Digests) -> Result<Self, SweepError> {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();

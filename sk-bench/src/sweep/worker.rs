@@ -13,7 +13,7 @@ use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
-use crate::models::{load_adapters, load_heads};
+use crate::models::{load_adapters, load_heads, on};
 use crate::progress::Loading;
 use crate::promise::{Promises, Tolerance};
 use crate::prompt_sets::Prompt;
@@ -47,7 +47,7 @@ impl Loaded {
         let mut sources: Vec<(String, String, Option<String>)> = Vec::new();
         for arm in &grid.arms {
             for (name, source) in &arm.parts.adapters {
-                let on = arm.on(name).map(str::to_owned);
+                let on = on(name, [&arm.config]);
                 if !sources.iter().any(|(_, known, other)| known == source && *other == on) {
                     sources.push((name.clone(), source.clone(), on));
                 }
@@ -113,7 +113,7 @@ impl<'g> Worker<'g> {
             config.weights = Some(weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>());
         }
         let adapter = |(name, source): &(String, String)| {
-            let key = (arm.on(name).map(str::to_owned), source.clone());
+            let key = (on(name, [&arm.config]), source.clone());
             Some((name.clone(), adapters.get(&key)?.clone()))
         };
         let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
