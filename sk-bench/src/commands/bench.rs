@@ -23,16 +23,14 @@ use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
-use crate::Models;
 use crate::args::{FEW, RandomArgs, Sources, SteeringArgs, at_most, positive};
-use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
     Axis, AxisArg, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Reconfiguration, Roofs, Steered, TEXT, frozen,
     prompt,
 };
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
-use crate::{Error, memory, output};
+use crate::{Error, Models, memory, models, output};
 use report::{BenchReport, Generations, Kernels, OpponentReport, Turn, WarmUp};
 
 const EXAMPLES: &str = "\

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::Error;
 use crate::args::at_most;
 use crate::record_file::spare;
-use crate::{output, terminal};
+use crate::{Error, output, terminal};
 use sk_report::report::{RawResults, Report, Resampling};
 
 const EXAMPLES: &str = "\

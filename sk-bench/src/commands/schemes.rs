@@ -5,11 +5,9 @@ mod measure;
 use clap::Args;
 use sk_report::grid::Grid;
 
-use crate::Error;
 use crate::args::Sources;
 use crate::scheme::{SHIPPED, Shipped, Summary, json_schema};
-use crate::terminal;
-use crate::{output, suggest};
+use crate::{Error, output, suggest, terminal};
 use measure::MeasureArgs;
 
 const EXAMPLES: &str = "\

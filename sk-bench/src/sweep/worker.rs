@@ -12,14 +12,13 @@ use sk_serve::host::{Adapter, Adapters, Host};
 use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
-use crate::Error;
 use crate::models::{load_adapters, load_heads, on};
 use crate::progress::Loading;
 use crate::promise::{Promises, Tolerance};
 use crate::prompt_sets::Prompt;
 use crate::scheme::NamedWeights;
-use crate::session;
 use crate::trace::{StepRecord, kept};
+use crate::{Error, session};
 use sk_models::dialogue::{self, Framing, SessionError};
 
 /// The models of a plan and the adapters of its schemes.

@@ -11,12 +11,10 @@ use sk_report::grid::Grid;
 use sk_serve::host::Adapters;
 
 use super::BenchArgs;
-use crate::Error;
-use crate::models;
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::ruler::{Spread, TEXT, prompt};
-use crate::{output, terminal};
+use crate::{Error, models, output, terminal};
 
 /// The report of all measurements.
 #[derive(Debug, Serialize)]

@@ -7,13 +7,12 @@ use serde::Serialize;
 use serde_json::json;
 use sk_report::grid::Grid;
 
-use crate::Error;
 use crate::judge::candidates::{Estimate, Informativeness};
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
 use crate::judge::{FLUENCY, Objectives, Response, Rubric};
 use crate::output::{self, pretty_json};
-use crate::terminal;
+use crate::{Error, terminal};
 use sk_report::objectives::Scores;
 
 /// Mean scores of a scheme, over responses with a score.
