@@ -11,7 +11,6 @@ mod floors;
 mod footprint;
 mod frozen;
 mod opponent;
-mod reconfiguration;
 mod spread;
 mod steered;
 
@@ -22,7 +21,6 @@ pub use floors::{Floors, Roofs};
 pub use footprint::Footprint;
 pub use frozen::{FrozenSeconds, frozen};
 pub use opponent::Opponent;
-pub use reconfiguration::Reconfiguration;
 pub use spread::Spread;
 pub use steered::{Steered, Timed};
 
