@@ -200,8 +200,9 @@ fn configs<'c>(config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> impl Iterator<
 }
 
 /// Returns the model that the blade `name` of the schemes uses, if it is not the backbone.
-fn on<'c>(name: &str, config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> Option<&'c str> {
-    configs(config, arms).flat_map(|config| &config.blades).find(|blade| blade.name == name)?.on()
+pub(crate) fn on<'c>(name: &str, configs: impl IntoIterator<Item = &'c SchemeSpec>) -> Option<String> {
+    let blade = configs.into_iter().flat_map(|config| &config.blades).find(|blade| blade.name == name)?;
+    blade.on().map(str::to_owned)
 }
 
 /// Like [`load`], for a scheme and the arms that choose from its candidates. Loads the heads and
@@ -227,7 +228,7 @@ pub fn load_pool(
         host.open_reader(&lane, on, loading)?;
     }
     let sources = found.adapters.into_iter().map(|(name, source)| {
-        let on = on(&name, config, arms).map(str::to_owned);
+        let on = on(&name, configs(config, arms));
         (name, source, on)
     });
     let adapters = load_adapters(&host, sources, loading)?;
@@ -282,6 +283,7 @@ pub(crate) fn load_heads<'c>(
 }
 
 /// The sources of the heads and adapters of schemes, by blade name.
+#[derive(Debug, Clone)]
 pub(crate) struct PartSources {
     pub(crate) heads: Vec<(String, PathBuf)>,
     pub(crate) adapters: Vec<(String, String)>,

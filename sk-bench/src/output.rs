@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sk_models::whole_file;
 
 use crate::Error;
@@ -27,6 +27,11 @@ pub(crate) fn print(text: impl Display) -> Result<(), Error> {
     writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
 }
 
+/// Prints a text that ends with a line break on standard output.
+pub(crate) fn print_lines(text: &str) -> Result<(), Error> {
+    anstream::stdout().lock().write_all(text.as_bytes()).map_err(Error::Output)
+}
+
 /// Returns a value as JSON on one line.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Output(error.into()))
@@ -35,6 +40,11 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Error> {
 /// Returns a value as JSON with one field per line.
 pub(crate) fn pretty_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))
+}
+
+/// Serializes pairs as a map that keeps their order.
+pub(crate) fn in_order<V: Serialize, S: Serializer>(pairs: &[(impl Serialize, V)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
 /// Returns a report as JSON or as text.

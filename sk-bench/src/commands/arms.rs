@@ -9,7 +9,6 @@ use sk_core::StepTrace;
 
 use super::generate::conversation;
 use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs};
-use crate::models;
 use crate::pool::{
     ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
 };
@@ -17,9 +16,8 @@ use crate::progress::Loading;
 use crate::promise::{Promises, Tolerance};
 use crate::record_file::spare;
 use crate::scheme::SchemeSpec;
-use crate::session;
 use crate::trace::{StepRecord, TraceFile};
-use crate::{Error, interrupt, output};
+use crate::{Error, interrupt, models, output, session};
 use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\

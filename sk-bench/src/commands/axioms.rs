@@ -1,7 +1,5 @@
 //! `swiss-knife axioms`: which axioms each aggregation operator satisfies.
 
-use std::io::Write;
-
 use clap::Args;
 use sk_aggregate::axioms::counterexamples::{Cubic, DegreeMinusOne, DoubleDefeats, DoubleOwn, TwoChannels};
 use sk_aggregate::axioms::{Axiom, DEFAULT_CASES, DEFAULT_SEED, Report};
@@ -13,7 +11,7 @@ use sk_core::{Aggregator, OperatingPoint, ParameterError};
 use sk_report::grid::{Grid, wrap};
 
 use crate::args::{one_of, positive};
-use crate::{Error, terminal};
+use crate::{Error, output, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -90,10 +88,7 @@ pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
         operators.push((*name, build().map_err(|error| Error::Usage(error.to_string()))?));
     }
     let report = Report::new(operators.iter().map(|(name, built)| (*name, &**built)), args.cases, args.seed);
-    let mut out = anstream::stdout().lock();
-    let written =
-        if args.json { writeln!(out, "{:#}", serde_json::json!(report)) } else { out.write_all(table(&report).as_bytes()) };
-    written.map_err(Error::Output)
+    output::print_lines(&if args.json { format!("{:#}\n", serde_json::json!(report)) } else { table(&report) })
 }
 
 /// Formats the verdicts as a table, followed by the counterexamples.

@@ -1,8 +1,10 @@
 //! `swiss-knife bench`: the cost of a model, frozen and steered, compared with the limits of the
 //! device.
 
+mod reconfiguration;
 mod remote;
 mod report;
+mod sweep;
 mod table;
 
 use std::io::{self, Write};
@@ -15,23 +17,20 @@ use std::time::Instant;
 use clap::Args;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Seat, TokenId};
+use sk_core::TokenId;
 use sk_models::decoder::Stop;
 use sk_models::device::{counting_kernels, is_processor};
 use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
-use crate::Models;
 use crate::args::{FEW, RandomArgs, Sources, SteeringArgs, at_most, positive};
-use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
-    Axis, AxisArg, AxisReport, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Reconfiguration, Roofs, Steered,
-    TEXT, frozen, prompt, sweep,
+    Axis, AxisArg, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Roofs, Steered, TEXT, frozen, prompt,
 };
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
-use crate::{Error, memory, output};
+use crate::{Error, Models, memory, models, output};
 use report::{BenchReport, Generations, Kernels, OpponentReport, Turn, WarmUp};
 
 const EXAMPLES: &str = "\
@@ -63,10 +62,6 @@ allow. Of models behind servers, the parts of a step are measured, its requests 
 
 /// Default number of tokens of a span.
 const SPAN: usize = 24;
-
-/// The blade for measurements of seating and unseating. Its adapter is loaded, but it is not seated
-/// at the start.
-const RESIDENT: &str = "resident";
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
@@ -356,35 +351,6 @@ impl<'a> Subject<'a> {
             }
             Ok(start.elapsed().as_secs_f64())
         })
-    }
-
-    /// Measures edits of Ω, if the scheme has adapters and no slot that refers to a blade by name.
-    fn reconfiguration(&self, floors: &Floors) -> Result<Option<Reconfiguration>, Error> {
-        let named = self.config.selector.build().is_ok_and(|selector| !selector.blades().is_empty());
-        if self.blades == 0 || named {
-            return Ok(None);
-        }
-        let adapter = self.models.random_adapter(self.adapters.len(), self.args.random.random_seed, &self.args.random.rank);
-        let size = adapter.parameters();
-        let mut adapters = self.own_adapters().to_vec();
-        adapters.push((RESIDENT.to_owned(), adapter));
-        let mut with_resident = self.config.clone();
-        with_resident.weights = None;
-        with_resident.seat(RESIDENT);
-        let spec = with_resident.spec()?;
-        let Some(resident) = spec.seats().iter().find(|seat| &**seat.name() == RESIDENT) else { return Ok(None) };
-        let resident: Seat = resident.clone();
-        let mut steered = Steered::new(&self.models, &self.config, &adapters, self.args.seed)?;
-        let at = self.operating();
-        let step = floors.step(at);
-        let after = step.map(|step| step + floors.newcomer(at.prefix, size));
-        Reconfiguration::measure(&mut steered, &resident, &self.prompt, self.args.repeat, (step, after)).map(Some)
-    }
-
-    fn sweep(&self, axis: &AxisArg, roofs: &Roofs, loading: &Loading) -> Result<AxisReport, Error> {
-        let adapters = if axis.axis == Axis::Blades { &self.adapters[..] } else { self.own_adapters() };
-        let often = (self.args.repeat, self.args.seed);
-        sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(&what))
     }
 
     /// Returns the operating point of all measurements except sweeps. Spans without a maximum

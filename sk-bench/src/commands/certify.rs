@@ -2,18 +2,17 @@
 
 mod report;
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use sk_aggregate::{Audit, Jump};
 use sk_core::{ParameterError, Selector};
 
-use crate::Error;
 use crate::args::positive;
 use crate::batches::{self, RecordedBatch};
 use crate::promise::Tolerance;
 use crate::scheme::{Parameter, SchemeError, SchemeSpec, Uncertified, kind_named};
+use crate::{Error, output};
 use report::{Certified, CertifiedStep, CertifyReport};
 
 const EXAMPLES: &str = "\
@@ -129,9 +128,7 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
         tolerance,
         batches: rows,
     };
-    let mut out = anstream::stdout().lock();
-    let written = if args.json { writeln!(out, "{:#}", serde_json::json!(report)) } else { write!(out, "{report}") };
-    written.map_err(Error::Output)?;
+    output::print_lines(&if args.json { format!("{:#}\n", serde_json::json!(report)) } else { report.to_string() })?;
     report.fault().map_or(Ok(()), |reason| Err(Error::Unsound { reason }))
 }
 

@@ -12,8 +12,7 @@ use crate::args::{GenerationArgs, OperatingArgs, PromptArgs, Sources};
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{NamedWeights, SchemeSpec};
-use crate::session;
-use crate::{Error, interrupt, models, output, terminal};
+use crate::{Error, interrupt, models, output, session, terminal};
 use sk_core::Ended;
 use sk_serve::host::Adapters;
 

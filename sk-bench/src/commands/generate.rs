@@ -6,13 +6,11 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::args::{GenerationArgs, OutputArgs, PromptArgs, Sources, SteeringArgs};
-use crate::models;
 use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::scheme::Convention;
 use crate::screen::Screen;
-use crate::session;
-use crate::{Error, interrupt, output};
+use crate::{Error, interrupt, models, output, session};
 use sk_core::{Ended, Seconds, StepTrace};
 use sk_models::dialogue::{Conversation, Framing, Reply, Session};
 use sk_serve::host::{Adapters, Host};

@@ -1,6 +1,6 @@
 //! `swiss-knife init`: creates a folder with an experiment that is ready to run.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -46,7 +46,7 @@ pub fn run(args: &InitArgs) -> Result<(), Error> {
     for (name, _, text) in FILES {
         output::write(&folder.join(name), text)?;
     }
-    anstream::stdout().lock().write_all(next(folder).as_bytes()).map_err(Error::Output)
+    output::print_lines(&next(folder))
 }
 
 /// Describes the written files and the commands that lead to a report.

@@ -14,8 +14,7 @@ use sk_report::grid::Grid;
 use crate::args::{choice, positive};
 use crate::prompt_sets::{self, Allocation, Prompt, PromptFormat};
 use crate::record_file::spare;
-use crate::terminal;
-use crate::{Error, output};
+use crate::{Error, output, terminal};
 
 /// Maximum number of values of a label that are listed with their counts. For a label with more,
 /// only the number of values is shown.

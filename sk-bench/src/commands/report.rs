@@ -1,15 +1,13 @@
 //! `swiss-knife report`: tables of judged results, and an HTML page with them.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::Error;
 use crate::args::at_most;
 use crate::record_file::spare;
-use crate::{output, terminal};
+use crate::{Error, output, terminal};
 use sk_report::report::{RawResults, Report, Resampling};
 
 const EXAMPLES: &str = "\
@@ -141,7 +139,7 @@ fn print(report: &Report, format: ReportFormat) -> Result<(), Error> {
         ReportFormat::Latex => joined(sk_report::report::Table::latex),
         ReportFormat::Json => json(report),
     };
-    anstream::stdout().lock().write_all(text.as_bytes()).map_err(Error::Output)
+    output::print_lines(&text)
 }
 
 fn write(report: &Report, folder: &Path) -> Result<(), Error> {

@@ -2,16 +2,12 @@
 
 mod measure;
 
-use std::io::Write;
-
 use clap::Args;
 use sk_report::grid::Grid;
 
-use crate::Error;
 use crate::args::Sources;
 use crate::scheme::{SHIPPED, Shipped, Summary, json_schema};
-use crate::terminal;
-use crate::{output, suggest};
+use crate::{Error, output, suggest, terminal};
 use measure::MeasureArgs;
 
 const EXAMPLES: &str = "\
@@ -82,7 +78,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
     }
     match named {
         Some(scheme) if args.json => return output::print(output::pretty_json(&scheme.spec()?)?),
-        Some(scheme) => return anstream::stdout().lock().write_all(scheme.text.as_bytes()).map_err(Error::Output),
+        Some(scheme) => return output::print_lines(scheme.text),
         None => {}
     }
     let row = |scheme: &Shipped| Ok(SchemeRow { name: scheme.name, summary: scheme.spec()?.summary() });

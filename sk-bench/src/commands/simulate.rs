@@ -1,7 +1,6 @@
 //! `swiss-knife simulate`: illustrates the theorems with simulations, and checks them on every
 //! datum shown.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -77,7 +76,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), Error> {
     let exhibits = exhibits(args.seed, wanted, args.broken)?;
     match &args.html {
         Some(path) => output::write(path, page(&exhibits, args.seed).html()?),
-        None => anstream::stdout().lock().write_all(print(&exhibits, args).as_bytes()).map_err(Error::Output),
+        None => output::print_lines(&print(&exhibits, args)),
     }
 }
 

@@ -325,7 +325,8 @@ impl Judge for ChatJudge {
         let (mut fault, mut reply) = (String::new(), String::new());
         for reminder in 0..=REMINDERS {
             if reminder > 0 {
-                messages.push(ChatMessage::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
+                let content = format!("That is no valid answer: {fault}. {}", form(scale, scoring));
+                messages.push(ChatMessage { role: "user", content });
             }
             let choice = self.complete(&messages, scale, question.pass)?;
             if let Some(refusal) = choice.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
@@ -339,7 +340,7 @@ impl Judge for ChatJudge {
                 Err(reason) => fault = reason,
             }
             reply = choice.message.content.unwrap_or_default();
-            messages.push(ChatMessage::assistant(reply.clone()));
+            messages.push(ChatMessage { role: "assistant", content: reply.clone() });
         }
         Ok(Verdict::Unreadable { reason: self.endpoint.without_key(fault), reply: self.endpoint.without_key(reply) })
     }

@@ -97,6 +97,21 @@ impl Endpoint {
         Ok(Self { agent: Agent::new_with_config(config.build()), base, key, exposed })
     }
 
+    /// Returns the endpoint at `url` with the key in the environment variable `key`, and the model:
+    /// the given one, or else the only one of the server. Warns on standard error if the key is sent
+    /// without encryption.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), [`key_from_env`] and [`only_model`](Self::only_model).
+    pub(crate) fn open(url: &str, key: &str, timeout: Duration, model: Option<&str>) -> Result<(Self, String), JudgeError> {
+        let endpoint = Self::new(url, key_from_env(key)?, timeout)?;
+        if endpoint.exposed {
+            message::exposed_key();
+        }
+        let model = model.map_or_else(|| endpoint.only_model(), |model| Ok(model.to_owned()))?;
+        Ok((endpoint, model))
+    }
+
     /// Returns the URL for chat completions.
     pub(super) fn completions(&self) -> String {
         format!("{}/chat/completions", self.base)
@@ -180,13 +195,6 @@ impl Endpoint {
         match &self.key {
             Some(key) => text.replace(key.as_str(), "…"),
             None => text,
-        }
-    }
-
-    /// Warns on standard error if the key is sent without encryption.
-    pub fn warn(&self) {
-        if self.exposed {
-            message::exposed_key();
         }
     }
 

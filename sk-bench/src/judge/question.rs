@@ -31,16 +31,6 @@ pub(super) struct ChatMessage {
     pub(super) content: String,
 }
 
-impl ChatMessage {
-    pub(super) fn user(content: String) -> Self {
-        Self { role: "user", content }
-    }
-
-    pub(super) fn assistant(content: String) -> Self {
-        Self { role: "assistant", content }
-    }
-}
-
 impl Question<'_> {
     /// Returns the messages of the question. The text shared by all rubrics comes first, so that a
     /// server with prefix caching prefills each response only once.
@@ -54,7 +44,7 @@ impl Question<'_> {
              Criterion: {criterion}\n\n\
              Scale, in whole numbers from {least} to {most}:\n{least}: {low}\nmiddle: {middle}\n{most}: {high}\n\n{form}"
         );
-        vec![ChatMessage { role: "system", content: SYSTEM.to_owned() }, ChatMessage::user(user)]
+        vec![ChatMessage { role: "system", content: SYSTEM.to_owned() }, ChatMessage { role: "user", content: user }]
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
+use sk_models::text::ASSISTANT;
 
-use super::{Prompt, PromptSetError, hh, json_lines, truthful_qa, xstest};
+use super::table::Table;
+use super::{Prompt, PromptSetError, frame, json_lines};
 use crate::named::named;
 use sk_report::lines;
-use sk_report::record::RecordError;
+use sk_report::record::{self, RecordError};
 
 named! {
     /// A format of prompts.
@@ -22,6 +25,11 @@ named! {
         JsonLines = "jsonl",
     }
 }
+
+/// The columns that TruthfulQA is read from. A file with all of them is recognised as TruthfulQA.
+const TRUTHFUL_QA: [&str; 3] = ["Type", "Category", "Question"];
+/// The columns that XSTest is read from. A file with all of them is recognised as XSTest.
+const XSTEST: [&str; 5] = ["id", "prompt", "type", "label", "focus"];
 
 /// Reads the prompts of a file, in the order of the file.
 ///
@@ -38,9 +46,9 @@ pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, Pr
         None => detect(path)?.ok_or_else(|| PromptSetError::UnknownFormat { path: path.to_owned() })?,
     };
     let prompts = match format {
-        PromptFormat::Hh => hh::read(path),
-        PromptFormat::TruthfulQa => truthful_qa::read(path),
-        PromptFormat::XsTest => xstest::read(path),
+        PromptFormat::Hh => hh(path),
+        PromptFormat::TruthfulQa => truthful_qa(path),
+        PromptFormat::XsTest => xstest(path),
         PromptFormat::JsonLines => json_lines::read(path),
     }?;
     if prompts.is_empty() { Err(PromptSetError::Empty { path: path.to_owned() }) } else { Ok(prompts) }
@@ -63,8 +71,79 @@ fn detect(path: &Path) -> Result<Option<PromptFormat>, PromptSetError> {
     let columns: Vec<&str> = first.trim().split(',').collect();
     let has = |wanted: &[&str]| wanted.iter().all(|column| columns.contains(column));
     Ok(match () {
-        () if has(&truthful_qa::COLUMNS) => Some(PromptFormat::TruthfulQa),
-        () if has(&xstest::COLUMNS) => Some(PromptFormat::XsTest),
+        () if has(&TRUTHFUL_QA) => Some(PromptFormat::TruthfulQa),
+        () if has(&XSTEST) => Some(PromptFormat::XsTest),
         () => None,
     })
+}
+
+#[derive(Deserialize)]
+struct Preference {
+    chosen: String,
+}
+
+/// Reads HH-RLHF, pairs of dialogues that differ in their last answer: each `chosen` dialogue up to
+/// and including its last `"\n\nAssistant:"`.
+fn hh(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+    let mut prompts = Vec::new();
+    for (row, read) in record::json_lines(path, "")?.enumerate() {
+        let (line, Preference { chosen }) = read?;
+        let prompt = before_last_answer(&chosen)
+            .ok_or_else(|| RecordError::line(path, line, "field `chosen` has no turn of the assistant (\"\\n\\nAssistant:\")"))?;
+        prompts.push(Prompt::of_row(path, row, row, prompt.to_owned(), &[]));
+    }
+    Ok(prompts)
+}
+
+/// Returns a dialogue up to and including its last `"\n\nAssistant:"`, if it has one.
+fn before_last_answer(dialogue: &str) -> Option<&str> {
+    dialogue.rfind(ASSISTANT).map(|start| &dialogue[..start + ASSISTANT.len()])
+}
+
+/// Reads TruthfulQA, questions that invite a common misconception: each question as a dialogue of
+/// one turn.
+fn truthful_qa(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+    let table = Table::read(path, TRUTHFUL_QA)?;
+    let mut prompts = Vec::with_capacity(table.rows.len());
+    for (row, (start, [kind, category, question])) in table.rows.iter().enumerate() {
+        if question.trim().is_empty() {
+            return Err(table.wrong(*start, "its Question is empty".to_owned()));
+        }
+        let labels = [("type", kind.as_str()), ("category", category.as_str())];
+        prompts.push(Prompt::of_row(path, row, row, frame(question), &labels));
+    }
+    Ok(prompts)
+}
+
+/// Reads XSTest, safe prompts that look unsafe and unsafe ones that look alike: each as a dialogue of
+/// one turn. `label` is `safe` or `unsafe`.
+fn xstest(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+    let table = Table::read(path, XSTEST)?;
+    let mut prompts = Vec::with_capacity(table.rows.len());
+    for (row, (start, [id, prompt, kind, label, focus])) in table.rows.iter().enumerate() {
+        if prompt.trim().is_empty() {
+            return Err(table.wrong(*start, "its prompt is empty".to_owned()));
+        }
+        if !matches!(label.as_str(), "safe" | "unsafe") {
+            return Err(table.wrong(*start, format!("its label is \"{label}\", not safe or unsafe")));
+        }
+        let labels = [("type", kind.as_str()), ("label", label.as_str()), ("focus", focus.as_str())];
+        prompts.push(Prompt::of_row(path, row, id, frame(prompt), &labels));
+    }
+    Ok(prompts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prompt_sets::is_framed;
+
+    #[test]
+    fn the_last_answer_is_cut_and_earlier_ones_stay() {
+        let dialogue = "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant: Farewell.";
+        let prompt = before_last_answer(dialogue).unwrap();
+        assert_eq!(prompt, "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant:");
+        assert!(is_framed(prompt) && !is_framed(dialogue) && is_framed(&frame("Why?")));
+        assert_eq!(before_last_answer("Human: Hi"), None);
+    }
 }

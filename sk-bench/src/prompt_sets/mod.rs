@@ -13,15 +13,12 @@
 
 mod error;
 mod format;
-mod hh;
 mod json_lines;
 mod naming;
 mod paper;
 mod sample;
 mod source;
 mod table;
-mod truthful_qa;
-mod xstest;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -11,10 +11,8 @@ mod floors;
 mod footprint;
 mod frozen;
 mod opponent;
-mod reconfiguration;
 mod spread;
 mod steered;
-mod sweep;
 
 pub use axis::{Axis, AxisArg, Operating};
 pub use error::RulerError;
@@ -23,10 +21,8 @@ pub use floors::{Floors, Roofs};
 pub use footprint::Footprint;
 pub use frozen::{FrozenSeconds, frozen};
 pub use opponent::Opponent;
-pub use reconfiguration::Reconfiguration;
 pub use spread::Spread;
 pub use steered::{Steered, Timed};
-pub use sweep::{AxisReport, PointReport, sweep};
 
 use sk_core::TokenId;
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::path::PathBuf;
 
 use super::plan::blades_of;
 use sk_report::settings::KeptSettings;
@@ -22,10 +21,8 @@ pub struct Arm {
     pub config: SchemeSpec,
     /// The convention for settings that the paper does not specify.
     pub convention: Convention,
-    /// The adapters of its blades: name and source.
-    pub adapters: Vec<(String, String)>,
-    /// The heads of its blades: name and directory.
-    pub heads: Vec<(String, PathBuf)>,
+    /// The sources of the adapters and heads of its blades.
+    pub(super) parts: PartSources,
     /// Whether the weights of the plan apply to its blades.
     pub steered: bool,
     /// The blades that it seats.
@@ -125,16 +122,11 @@ fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
 }
 
 impl Arm {
-    /// Returns the model that the blade `name` uses, if it is not the backbone.
-    pub(super) fn on(&self, name: &str) -> Option<&str> {
-        self.config.blades.iter().find(|blade| blade.name == name)?.on()
-    }
-
     fn new(scheme: &PlannedScheme, plan: &Plan, digests: &Digests) -> Result<Self, SweepError> {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();
         let blamed = |source| SweepError::Scheme { scheme: name.clone(), source: Box::new(source) };
-        let PartSources { heads, adapters } = sources_of(&plan.models, &mut config).map_err(blamed)?;
+        let parts = sources_of(&plan.models, &mut config).map_err(blamed)?;
         let spec = config.spec().map_err(|error| blamed(error.into()))?;
 
         let seated: Vec<String> = spec.seats().iter().map(|seat| seat.name().to_string()).collect();
@@ -144,8 +136,8 @@ impl Arm {
         if let (true, Some(&blade)) = (steered, missing.first()) {
             return Err(SweepError::Unseated { scheme: name.clone(), blade: blade.clone(), seated: seated.join(", ") });
         }
-        let settings = settings::keep(plan, scheme, &config, &adapters, &heads, digests)?;
+        let settings = settings::keep(plan, scheme, &config, &parts, digests)?;
         let (name, convention, at_every_weight) = (name.clone(), *convention, *at_every_weight);
-        Ok(Self { name, config, convention, adapters, heads, steered, seated, settings, at_every_weight })
+        Ok(Self { name, config, convention, parts, steered, seated, settings, at_every_weight })
     }
 }

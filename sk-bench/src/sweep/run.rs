@@ -39,12 +39,12 @@ pub fn run<'g>(
     store: &mut Store<'g>,
     worker: &Worker<'g>,
     at_once: usize,
-    mut watch: impl FnMut(SweepProgress) + Send,
+    watch: impl FnMut(SweepProgress) + Send,
 ) -> Result<(), SweepError> {
-    watch(SweepProgress { done: store.completion().finished, total: store.completion().grid.cells.len(), waiting: false });
     let threads = at_once.min(store.completion().open().count()).max(1);
-    let common = Mutex::new(Common { store, watch, at_work: 0 });
-    let sweep = Sweep { common, changed: Condvar::new(), failed: AtomicBool::new(false), worker };
+    let mut common = Common { store, watch, at_work: 0 };
+    common.show(false);
+    let sweep = Sweep { common: Mutex::new(common), changed: Condvar::new(), failed: AtomicBool::new(false), worker };
     let outcomes: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| sweep.work())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()

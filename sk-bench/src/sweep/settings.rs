@@ -15,6 +15,7 @@ use super::{Plan, PlannedScheme, SweepError};
 use sk_serve::host::{NAMED, RemoteSources};
 
 use crate::framing::DialogueFraming;
+use crate::models::PartSources;
 use crate::progress::Loading;
 use crate::record_file::Record;
 use crate::scheme::{Convention, Parameter, SchemeSpec, digest};
@@ -68,7 +69,7 @@ fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointEr
     if RemoteSources::is_address(source) || source.starts_with(NAMED) { Ok(source.to_owned()) } else { digests.of(source) }
 }
 
-/// Returns the settings of a scheme of a plan, whose blades use `adapters` and `heads`.
+/// Returns the settings of a scheme of a plan, whose blades use the adapters and heads `parts`.
 ///
 /// # Errors
 /// If a model, adapter or head cannot be found, downloaded or read.
@@ -76,8 +77,7 @@ pub(super) fn keep(
     plan: &Plan,
     scheme: &PlannedScheme,
     config: &SchemeSpec,
-    adapters: &[(String, String)],
-    heads: &[(String, PathBuf)],
+    parts: &PartSources,
     digests: &Digests,
 ) -> Result<KeptSettings, SweepError> {
     // Relative to the plan, so that moving the plan's folder does not change the settings.
@@ -108,8 +108,8 @@ pub(super) fn keep(
         };
         sources.into_iter().map(digest).collect::<Result<BTreeMap<_, _>, SweepError>>()
     };
-    let adapters = of_blades("adapter", adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
-    let heads = of_blades("head", heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
+    let adapters = of_blades("adapter", parts.adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
+    let heads = of_blades("head", parts.heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
     let convention = scheme.convention;
     let framing = match (plan.generation.framing, convention) {
         (DialogueFraming::Hh, Convention::Sound) => "hh, with a stop text",

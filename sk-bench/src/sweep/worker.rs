@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
-use sk_core::{Ended, Instruction, StepTrace, TokenId};
+use sk_core::{Ended, Instruction, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::head::Head;
 use sk_serve::host::{Adapter, Adapters, Host};
@@ -12,14 +12,13 @@ use sk_serve::host::{Adapter, Adapters, Host};
 use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
-use crate::Error;
-use crate::models::{load_adapters, load_heads};
+use crate::models::{load_adapters, load_heads, on};
 use crate::progress::Loading;
-use crate::promise::{Promises, StepPromise, Tolerance};
+use crate::promise::{Promises, Tolerance};
 use crate::prompt_sets::Prompt;
-use crate::scheme::{NamedWeights, SchemeSpec};
-use crate::session;
+use crate::scheme::NamedWeights;
 use crate::trace::{StepRecord, kept};
+use crate::{Error, session};
 use sk_models::dialogue::{self, Framing, SessionError};
 
 /// The models of a plan and the adapters of its schemes.
@@ -42,12 +41,12 @@ impl Loaded {
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
             host.open_reader(&lane, on, loading)?;
         }
-        let load = |arm: &Arm| load_heads(&host, &arm.heads, [&arm.config]);
+        let load = |arm: &Arm| load_heads(&host, &arm.parts.heads, [&arm.config]);
         let heads = grid.arms.iter().map(load).collect::<Result<_, _>>()?;
         let mut sources: Vec<(String, String, Option<String>)> = Vec::new();
         for arm in &grid.arms {
-            for (name, source) in &arm.adapters {
-                let on = arm.on(name).map(str::to_owned);
+            for (name, source) in &arm.parts.adapters {
+                let on = on(name, [&arm.config]);
                 if !sources.iter().any(|(_, known, other)| known == source && *other == on) {
                     sources.push((name.clone(), source.clone(), on));
                 }
@@ -113,10 +112,10 @@ impl<'g> Worker<'g> {
             config.weights = Some(weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>());
         }
         let adapter = |(name, source): &(String, String)| {
-            let key = (arm.on(name).map(str::to_owned), source.clone());
+            let key = (on(name, [&arm.config]), source.clone());
             Some((name.clone(), adapters.get(&key)?.clone()))
         };
-        let own = arm.adapters.iter().filter_map(adapter).collect::<Adapters>();
+        let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
         let mut session = session::open(host, &config, &heads[cell.arm], &own, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
@@ -128,7 +127,11 @@ impl<'g> Worker<'g> {
         let request = host.scheduler().enter(&Stop::new());
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
-                self.write_step(&mut steps, cell, &config, step, promises.of(step))?;
+                let (n, kept) = (step.candidates.len(), kept(step, &config));
+                let record = StepRecord { n, ..StepRecord::new(0, &kept, promises.of(step), host.tokenizer()) };
+                serde_json::to_writer(&mut steps, &CellStep { id: &cell.id, step: record })
+                    .map_err(|error| Error::Write { path: grid.plan.traces_file(), source: error.into() })?;
+                steps.push(b'\n');
             }
             Ok(if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
@@ -156,22 +159,6 @@ impl<'g> Worker<'g> {
             trace: None,
         };
         Ok(Some((record, steps)))
-    }
-
-    fn write_step(
-        &self,
-        out: &mut Vec<u8>,
-        cell: &Cell,
-        config: &SchemeSpec,
-        step: &StepTrace,
-        promise: StepPromise,
-    ) -> Result<(), Error> {
-        let (n, step) = (step.candidates.len(), kept(step, config));
-        let step = StepRecord { n, ..StepRecord::new(0, &step, promise, self.loaded.host.tokenizer()) };
-        serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
-            .map_err(|error| Error::Write { path: self.grid.plan.traces_file(), source: error.into() })?;
-        out.push(b'\n');
-        Ok(())
     }
 
     fn tokens(&self, arm: usize, prompt: usize) -> Result<Vec<TokenId>, Error> {

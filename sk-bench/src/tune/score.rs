@@ -8,12 +8,11 @@ use std::path::Path;
 use serde::Deserialize;
 use sk_models::device::DeviceName;
 
-use super::{JudgePlan, Objective, ScoreSource, TunePlan};
+use super::{JudgePlan, Objective, ScoreSource, ServerPlan, TunePlan};
 use crate::Error;
 use crate::judge::run::{Panel, judge_all};
 use crate::judge::{
     ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Objectives, OfflineJudge, Response, Retry, Rubric,
-    key_from_env,
 };
 use sk_report::record::{SweepRecord, TraceSpan};
 
@@ -68,9 +67,8 @@ impl Scorer {
                 Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
             }
             JudgePlan::Server(server) => {
-                let endpoint = Endpoint::new(&server.endpoint, key_from_env(&server.api_key_env)?, server.timeout)?;
-                endpoint.warn();
-                let model = server.model.clone().map_or_else(|| endpoint.only_model(), Ok)?;
+                let ServerPlan { endpoint, api_key_env, timeout, model, .. } = server;
+                let (endpoint, model) = Endpoint::open(endpoint, api_key_env, *timeout, model.as_deref())?;
                 let retry = Retry { attempts: server.attempts, ..Retry::default() };
                 let settings = ChatSettings { retry, ..ChatSettings::new(model, server.scoring) };
                 let judge = Box::new(ChatJudge::new(endpoint, settings)?);

@@ -11,12 +11,10 @@ use sk_report::grid::Grid;
 use sk_serve::host::Adapters;
 
 use super::BenchArgs;
-use crate::Error;
-use crate::models;
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::ruler::{Spread, TEXT, prompt};
-use crate::terminal;
+use crate::{Error, models, output, terminal};
 
 /// The report of all measurements.
 #[derive(Debug, Serialize)]
@@ -31,29 +29,35 @@ pub(super) struct RemoteReport {
     steps: usize,
     /// Tokens of a response per second.
     tokens_per_second: Spread,
-    /// Seconds of each part of a step.
-    step_seconds: Parts,
-    /// The network traffic of a step.
-    step_traffic: Counts,
+    /// Seconds of each part of a step, as in [`PARTS`].
+    #[serde(serialize_with = "output::in_order")]
+    step_seconds: [(&'static str, Spread); 5],
+    /// The network traffic of a step, as in [`COUNTS`].
+    #[serde(serialize_with = "output::in_order")]
+    step_traffic: [(&'static str, Spread); 5],
 }
 
-#[derive(Debug, Serialize)]
-struct Parts {
-    draft: Spread,
-    score: Spread,
-    select: Spread,
-    commit: Spread,
-    step: Spread,
-}
+/// A part of a step: its name in JSON and in the table, and its seconds.
+type Part = (&'static str, &'static str, fn(&Seconds) -> f64);
 
-#[derive(Debug, Serialize)]
-struct Counts {
-    round_trips: Spread,
-    requests: Spread,
-    retries: Spread,
-    bytes_out: Spread,
-    bytes_in: Spread,
-}
+const PARTS: [Part; 5] = [
+    ("draft", "draft", |s| s.draft),
+    ("score", "score", |s| s.score),
+    ("select", "select", |s| s.select),
+    ("commit", "commit", |s| s.commit),
+    ("step", "all", Seconds::total),
+];
+
+/// A count of a step: its name in JSON and in the table, its factor and unit there, and its value.
+type Count = (&'static str, &'static str, f64, &'static str, fn(&Traffic) -> u64);
+
+const COUNTS: [Count; 5] = [
+    ("round_trips", "round trips", 1.0, "", |t| t.round_trips),
+    ("requests", "requests", 1.0, "", |t| t.requests),
+    ("retries", "repeated", 1.0, "", |t| t.retries),
+    ("bytes_out", "sent", 1e-3, " kB", |t| t.bytes_out),
+    ("bytes_in", "received", 1e-3, " kB", |t| t.bytes_in),
+];
 
 /// Runs the measurement.
 ///
@@ -91,8 +95,6 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
             steps.extend(measured);
         }
     }
-    let seconds = |part: fn(&Seconds) -> f64| Spread::of(steps.iter().map(|(seconds, _)| part(seconds)));
-    let count = |part: fn(&Traffic) -> u64| Spread::of(steps.iter().map(|(_, traffic)| part(traffic) as f64));
     Ok(RemoteReport {
         servers: host.place(),
         repeat: args.repeat,
@@ -101,20 +103,8 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
         blades,
         steps: steps.len(),
         tokens_per_second: Spread::of(rates),
-        step_seconds: Parts {
-            draft: seconds(|s| s.draft),
-            score: seconds(|s| s.score),
-            select: seconds(|s| s.select),
-            commit: seconds(|s| s.commit),
-            step: seconds(Seconds::total),
-        },
-        step_traffic: Counts {
-            round_trips: count(|t| t.round_trips),
-            requests: count(|t| t.requests),
-            retries: count(|t| t.retries),
-            bytes_out: count(|t| t.bytes_out),
-            bytes_in: count(|t| t.bytes_in),
-        },
+        step_seconds: PARTS.map(|(name, _, part)| (name, Spread::of(steps.iter().map(|(seconds, _)| part(seconds))))),
+        step_traffic: COUNTS.map(|(name, .., count)| (name, Spread::of(steps.iter().map(|(_, traffic)| count(traffic) as f64)))),
     })
 }
 
@@ -126,17 +116,12 @@ impl fmt::Display for RemoteReport {
             table.row([name.to_owned(), format!("{median}{unit}"), format!("{min} – {max}")]);
         };
         let Self { servers, repeat, prompt_tokens, candidates, blades, steps, tokens_per_second, .. } = self;
-        let (parts, counts) = (&self.step_seconds, &self.step_traffic);
-        row("draft", parts.draft, 1e3, " ms");
-        row("score", parts.score, 1e3, " ms");
-        row("select", parts.select, 1e3, " ms");
-        row("commit", parts.commit, 1e3, " ms");
-        row("all", parts.step, 1e3, " ms");
-        row("round trips", counts.round_trips, 1.0, "");
-        row("requests", counts.requests, 1.0, "");
-        row("repeated", counts.retries, 1.0, "");
-        row("sent", counts.bytes_out, 1e-3, " kB");
-        row("received", counts.bytes_in, 1e-3, " kB");
+        for ((_, label, _), (_, spread)) in PARTS.iter().zip(self.step_seconds) {
+            row(label, spread, 1e3, " ms");
+        }
+        for ((_, label, scale, unit, _), (_, spread)) in COUNTS.iter().zip(self.step_traffic) {
+            row(label, spread, *scale, unit);
+        }
         writeln!(f, "{servers}: N = {candidates}, K = {blades}, prompt of {prompt_tokens} tokens, {}", counted(*steps, "step"))?;
         writeln!(f, "{:.1} tokens/s, median of {}", tokens_per_second.median, counted(*repeat, "response"))?;
         write!(f, "{}", table.render(terminal::columns()))

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sk_models::roofline::Bandwidth;
 
-use crate::ruler::{AxisReport, Figure, Footprint, Reconfiguration, Roofs, Spread};
+use super::reconfiguration::Reconfiguration;
+use super::sweep::AxisReport;
+use crate::ruler::{Figure, Footprint, Roofs, Spread};
 use sk_core::Seconds;
 
 /// The times of one turn of frozen and steered generation, in seconds.

@@ -2,9 +2,11 @@
 
 use sk_report::grid::Grid;
 
+use super::reconfiguration::Reconfiguration;
 use super::report::{BenchReport, OpponentFigure};
+use super::sweep::AxisReport;
 use crate::plural::counted;
-use crate::ruler::{AxisReport, Figure, Reconfiguration, Spread};
+use crate::ruler::{Figure, Spread};
 use crate::terminal;
 
 /// Formats the report as text: the limits of the device, the figures with their floors, and a table

@@ -9,7 +9,6 @@ use crate::args::{at_most, choice};
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{
     ChatJudge, ChatSettings, Endpoint, JudgeError, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
-    key_from_env,
 };
 use crate::{Error, message, output, suggest};
 
@@ -137,14 +136,10 @@ impl JudgeOptions {
     /// Returns the judge behind the endpoint. If no model is given, the server is asked for its
     /// only model.
     pub(super) fn judge(&self) -> Result<ChatJudge, JudgeError> {
-        let key = key_from_env(&self.api_key_env)?;
         // The parser requires an endpoint if no other judge is given.
-        let endpoint = Endpoint::new(self.endpoint.as_deref().unwrap_or_default(), key, Duration::from_secs(self.timeout))?;
-        endpoint.warn();
-        let model = match &self.model {
-            Some(model) => model.clone(),
-            None => endpoint.only_model()?,
-        };
+        let url = self.endpoint.as_deref().unwrap_or_default();
+        let timeout = Duration::from_secs(self.timeout);
+        let (endpoint, model) = Endpoint::open(url, &self.api_key_env, timeout, self.model.as_deref())?;
         let defaults = ChatSettings::new(model, self.scoring);
         let settings = ChatSettings {
             scale: self.scale.unwrap_or(defaults.scale),

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::json;
 use sk_report::grid::Grid;
 
-use crate::Error;
 use crate::judge::candidates::{Estimate, Informativeness};
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
 use crate::judge::{FLUENCY, Objectives, Response, Rubric};
-use crate::output::pretty_json;
-use crate::terminal;
+use crate::output::{self, pretty_json};
+use crate::{Error, terminal};
 use sk_report::objectives::Scores;
 
 /// Mean scores of a scheme, over responses with a score.
@@ -23,15 +22,10 @@ struct SchemeScores {
     responses: usize,
     abstained: usize,
     /// The mean of each objective, and then of each rubric without an objective, by name.
-    #[serde(flatten, serialize_with = "in_order")]
+    #[serde(flatten, serialize_with = "output::in_order")]
     means: Vec<(String, Option<f64>)>,
     /// exp of the mean of −log fluency: the geometric mean of the responses' perplexities.
     perplexity: Option<f64>,
-}
-
-/// Serializes pairs as a map that keeps their order.
-fn in_order<S: Serializer>(means: &[(String, Option<f64>)], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(means.iter().map(|(name, mean)| (name, mean)))
 }
 
 /// The output of `judge`.

@@ -7,14 +7,12 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Sources, SteeringArgs, positive};
-use crate::models;
 use crate::plural::counted;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::ruler::{Spread, Steered, TEXT, frozen, prompt};
 use crate::scheme::Shipped;
-use crate::terminal;
-use crate::{Error, memory, message, output};
+use crate::{Error, memory, message, models, output, terminal};
 use sk_report::grid::Grid;
 
 /// Options of a measurement.

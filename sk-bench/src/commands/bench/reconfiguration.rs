@@ -4,10 +4,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
-use sk_core::{AlignmentSpec, Seat, SpecError, SpecHandle, TokenId};
+use sk_core::{AlignmentSpec, Seat, SpecError, SpecHandle};
 
-use super::{Figure, Spread, Steered};
+use super::Subject;
+use crate::ruler::{Figure, Floors, Spread, Steered};
 use crate::{Error, memory};
+
+/// The blade for measurements of seating and unseating. Its adapter is loaded, but it is not seated
+/// at the start.
+const RESIDENT: &str = "resident";
 
 /// Number of edits of each kind per repetition, so that their mean is finer than the clock's
 /// resolution.
@@ -15,21 +20,21 @@ const EDITS: u32 = 1000;
 
 /// Times of edits of Ω and of the steps after them, in seconds.
 #[derive(Debug, Clone, Serialize)]
-pub struct Reconfiguration {
+pub(super) struct Reconfiguration {
     /// Setting the weights of the seated blades by name.
-    pub weight_edit: Spread,
+    pub(super) weight_edit: Spread,
     /// Seating a blade whose adapter is loaded.
-    pub seat: Spread,
+    pub(super) seat: Spread,
     /// Unseating a blade.
-    pub unseat: Spread,
+    pub(super) unseat: Spread,
     /// Swapping the blade in a seat.
-    pub swap: Spread,
+    pub(super) swap: Spread,
     /// A step with unchanged Ω.
-    pub step: Figure,
+    pub(super) step: Figure,
     /// The step after a swap, in which the new blade prefills the context.
-    pub step_after_swap: Figure,
+    pub(super) step_after_swap: Figure,
     /// Resident memory added by all edits, in bytes (Linux).
-    pub resident_bytes_added: Option<i64>,
+    pub(super) resident_bytes_added: Option<i64>,
 }
 
 /// The mean times of one repetition.
@@ -40,44 +45,54 @@ struct Edits {
     swap: f64,
 }
 
-impl Reconfiguration {
-    /// Measures the cost of seating, unseating and swapping in `resident`, a blade that is not
-    /// seated but whose adapter is loaded, `repeat` times.
+impl Subject<'_> {
+    /// Measures edits of Ω, if the scheme has adapters and no slot that refers to a blade by name.
     ///
     /// # Errors
     /// If an edit is refused or a step fails.
-    pub fn measure(
-        steered: &mut Steered,
-        resident: &Seat,
-        prompt: &[TokenId],
-        repeat: usize,
-        floors: (Option<f64>, Option<f64>),
-    ) -> Result<Self, Error> {
+    pub(super) fn reconfiguration(&self, floors: &Floors) -> Result<Option<Reconfiguration>, Error> {
+        let named = self.config.selector.build().is_ok_and(|selector| !selector.blades().is_empty());
+        if self.blades == 0 || named {
+            return Ok(None);
+        }
+        let adapter = self.models.random_adapter(self.adapters.len(), self.args.random.random_seed, &self.args.random.rank);
+        let at = self.operating();
+        let step_floor = floors.step(at);
+        let floor_after_swap = step_floor.map(|step| step + floors.newcomer(at.prefix, adapter.parameters()));
+        let mut adapters = self.own_adapters().to_vec();
+        adapters.push((RESIDENT.to_owned(), adapter));
+        let mut with_resident = self.config.clone();
+        with_resident.weights = None;
+        with_resident.seat(RESIDENT);
+        let with_resident = with_resident.spec()?;
+        let Some(resident) = with_resident.seats().iter().find(|seat| &**seat.name() == RESIDENT) else { return Ok(None) };
+
+        let mut steered = Steered::new(&self.models, &self.config, &adapters, self.args.seed)?;
         let spec = steered.spec().clone();
         let before = spec.snapshot();
         let (mut edits, mut steps, mut after) = (Vec::new(), Vec::new(), Vec::new());
         let resident_before = memory::resident();
-        for _ in 0..repeat {
+        for _ in 0..self.args.repeat {
             edits.push(Edits::measure(&spec, resident)?);
         }
         let added = resident_before.zip(memory::resident()).map(|(before, after)| after as i64 - before as i64);
-        steered.step(prompt)?;
-        for _ in 0..repeat {
-            steps.push(steered.step(prompt)?.total());
+        steered.step(&self.prompt)?;
+        for _ in 0..self.args.repeat {
+            steps.push(steered.step(&self.prompt)?.total());
             swap_in(&spec, resident)?;
-            after.push(steered.step(prompt)?.total());
+            after.push(steered.step(&self.prompt)?.total());
             restore(&spec, &before)?;
-            steered.step(prompt)?;
+            steered.step(&self.prompt)?;
         }
-        Ok(Self {
+        Ok(Some(Reconfiguration {
             weight_edit: Spread::of(edits.iter().map(|edit| edit.weights)),
             seat: Spread::of(edits.iter().map(|edit| edit.seat)),
             unseat: Spread::of(edits.iter().map(|edit| edit.unseat)),
             swap: Spread::of(edits.iter().map(|edit| edit.swap)),
-            step: Figure::seconds(steps, floors.0),
-            step_after_swap: Figure::seconds(after, floors.1),
+            step: Figure::seconds(steps, step_floor),
+            step_after_swap: Figure::seconds(after, floor_after_swap),
             resident_bytes_added: added,
-        })
+        }))
     }
 }
 
