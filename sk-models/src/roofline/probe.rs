@@ -240,21 +240,6 @@ fn widest(bytes: usize) -> (fn() -> f32, usize) {
 const FACTOR: f32 = 0.5;
 const TERM: f32 = 1.0;
 
-/// Returns the chains' numbers after all rounds of a step. A macro, since the step needs the
-/// instructions of its function.
-#[cfg(target_arch = "x86_64")]
-macro_rules! repeated {
-    ($zero:expr, $sum:ident => $step:expr) => {{
-        let mut sums = [$zero; CHAINS];
-        for _ in 0..ROUNDS {
-            for $sum in &mut sums {
-                *$sum = $step;
-            }
-        }
-        sums
-    }};
-}
-
 fn scalar_chains() -> f32 {
     let (factor, term) = (black_box(FACTOR), black_box(TERM));
     let mut sums = [[0.0_f32; VECTOR]; CHAINS];
@@ -270,7 +255,12 @@ fn scalar_chains() -> f32 {
 fn avx512_chains() -> f32 {
     use std::arch::x86_64::{_mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps, _mm512_setzero_ps};
     let (factor, term) = (_mm512_set1_ps(black_box(FACTOR)), _mm512_set1_ps(black_box(TERM)));
-    let sums = repeated!(_mm512_setzero_ps(), sum => _mm512_fmadd_ps(*sum, factor, term));
+    let mut sums = [_mm512_setzero_ps(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm512_fmadd_ps(*sum, factor, term);
+        }
+    }
     sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
 }
 
@@ -279,7 +269,12 @@ fn avx512_chains() -> f32 {
 fn avx2_chains() -> f32 {
     use std::arch::x86_64::{_mm256_fmadd_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps};
     let (factor, term) = (_mm256_set1_ps(black_box(FACTOR)), _mm256_set1_ps(black_box(TERM)));
-    let sums = repeated!(_mm256_setzero_ps(), sum => _mm256_fmadd_ps(*sum, factor, term));
+    let mut sums = [_mm256_setzero_ps(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm256_fmadd_ps(*sum, factor, term);
+        }
+    }
     let mut lanes = [0.0; VECTOR / 2];
     let mut total = 0.0;
     for sum in sums {
@@ -297,7 +292,12 @@ fn bf16_chains() -> f32 {
     use std::arch::x86_64::{__m512bh, _mm512_dpbf16_ps, _mm512_reduce_add_ps, _mm512_set1_epi16, _mm512_setzero_ps};
     // SAFETY: both types are 512 bits without padding or invalid values.
     let ones: __m512bh = unsafe { std::mem::transmute(_mm512_set1_epi16(black_box(0x3f80))) };
-    let sums = repeated!(_mm512_setzero_ps(), sum => _mm512_dpbf16_ps(*sum, ones, ones));
+    let mut sums = [_mm512_setzero_ps(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm512_dpbf16_ps(*sum, ones, ones);
+        }
+    }
     sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
 }
 
@@ -307,7 +307,12 @@ fn bf16_chains() -> f32 {
 fn vnni_chains() -> f32 {
     use std::arch::x86_64::{_mm512_dpbusd_epi32, _mm512_reduce_add_epi32, _mm512_set1_epi32, _mm512_setzero_si512};
     let ones = _mm512_set1_epi32(black_box(0x0101_0101));
-    let sums = repeated!(_mm512_setzero_si512(), sum => _mm512_dpbusd_epi32(*sum, ones, ones));
+    let mut sums = [_mm512_setzero_si512(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm512_dpbusd_epi32(*sum, ones, ones);
+        }
+    }
     sums.into_iter().map(|sum| _mm512_reduce_add_epi32(sum) as f32).sum()
 }
 
