@@ -84,8 +84,6 @@ pub trait Certify: Aggregator {
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate>;
 }
 
-const _: Option<&dyn Certify> = None;
-
 impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
     /// Returns the modulus, with s_ij the spreads of the batch and
     ///

@@ -12,5 +12,3 @@ pub trait Aggregator<F: Real = f64>: Send + Sync {
     /// May panic if the length of `ratings` differs from that of the batch.
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]);
 }
-
-const _: Option<&dyn Aggregator<f64>> = None;

@@ -46,5 +46,3 @@ pub trait Backbone: Send {
         Traffic::default()
     }
 }
-
-const _: Option<&dyn Backbone> = None;

@@ -32,5 +32,3 @@ pub trait Blade: Send + Sync {
         Vec::new()
     }
 }
-
-const _: Option<&dyn Blade> = None;

@@ -21,8 +21,6 @@ pub trait Granularity: Send + Sync {
     }
 }
 
-const _: Option<&dyn Granularity> = None;
-
 /// Every token is a span, as in ARGS, FUDGE, MOD and contrastive decoding.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Token;

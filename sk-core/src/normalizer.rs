@@ -19,5 +19,3 @@ pub trait Normalizer<F: Real = f64>: Send + Sync {
     /// May panic if the number of weights differs from the number of blades.
     fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>);
 }
-
-const _: Option<&dyn Normalizer<f64>> = None;

@@ -34,5 +34,3 @@ pub trait Proposal: Send {
         Ok(())
     }
 }
-
-const _: Option<&dyn Proposal> = None;

@@ -122,6 +122,7 @@ impl Scheme {
             backbone: &mut *self.backbone,
             context: context.tokens(),
             policies: policies.into_iter().collect(),
+            own: &own,
             seconds: 0.0,
         };
         let mut select = 0.0;
@@ -133,8 +134,8 @@ impl Scheme {
 
         let search = if self.others.is_empty() { self.search } else { Search::Full };
         let batch = match search {
-            Search::Waves(waves) => Chosen::in_waves(waves, &candidates, &own, reader, &mut decide)?,
-            Search::Race(race) => Chosen::by_race(race, candidates, &own, reader, &mut decide)?,
+            Search::Waves(waves) => Chosen::in_waves(waves, &candidates, reader, &mut decide)?,
+            Search::Race(race) => Chosen::by_race(race, candidates, reader, &mut decide)?,
             Search::Full => {
                 let readings = reader.read(&candidates, Span::Whole)?;
                 let observation = Observation { context: context.tokens(), candidates: &candidates, readings: &readings };
@@ -202,6 +203,8 @@ struct Reader<'a> {
     backbone: &'a mut dyn Backbone,
     context: &'a [TokenId],
     policies: Vec<Policy>,
+    /// The blades of the scheme's own arm.
+    own: &'a Seated<'a>,
     /// The time spent on reading and scoring.
     seconds: f64,
 }
@@ -220,8 +223,8 @@ impl Reader<'_> {
         readings.map_err(StepError::Backbone)
     }
 
-    fn score(&mut self, own: &Seated<'_>, candidates: &Candidates, readings: &Readings) -> Result<Scores, StepError> {
-        let (scores, time) = timed(|| own.score(&Observation { context: self.context, candidates, readings }));
+    fn score(&mut self, candidates: &Candidates, readings: &Readings) -> Result<Scores, StepError> {
+        let (scores, time) = timed(|| self.own.score(&Observation { context: self.context, candidates, readings }));
         self.seconds += time;
         scores
     }
@@ -252,20 +255,14 @@ struct Chosen {
 
 impl Chosen {
     /// Scores candidates in waves.
-    fn in_waves(
-        waves: Waves,
-        candidates: &Candidates,
-        own: &Seated<'_>,
-        reader: &mut Reader<'_>,
-        decide: Decide<'_>,
-    ) -> Result<Self, StepError> {
+    fn in_waves(waves: Waves, candidates: &Candidates, reader: &mut Reader<'_>, decide: Decide<'_>) -> Result<Self, StepError> {
         let (mut readings, mut end, n) = (Readings::new(), 0, candidates.len());
         loop {
             let begin = end;
             end = waves.next(begin, n);
             readings.append(reader.read(&candidates.pick(begin..end), Span::Whole)?);
             let scored = candidates.pick(0..end);
-            let scores = reader.score(own, &scored, &readings)?;
+            let scores = reader.score(&scored, &readings)?;
             let decision = decide(&scores, None)?;
             if end == n || waves.is_settled(&decision) {
                 let unscored = candidates[end..].to_vec();
@@ -276,17 +273,11 @@ impl Chosen {
     }
 
     /// Scores the first tokens of all candidates, and the rest of those that can still be selected.
-    fn by_race(
-        race: Race,
-        candidates: Candidates,
-        own: &Seated<'_>,
-        reader: &mut Reader<'_>,
-        decide: Decide<'_>,
-    ) -> Result<Self, StepError> {
+    fn by_race(race: Race, candidates: Candidates, reader: &mut Reader<'_>, decide: Decide<'_>) -> Result<Self, StepError> {
         let heads = race.heads(&candidates);
         let first = heads.as_ref().unwrap_or(&candidates);
         let mut readings = reader.read(first, if heads.is_some() { Span::Head } else { Span::Whole })?;
-        let mut scores = reader.score(own, first, &readings)?;
+        let mut scores = reader.score(first, &readings)?;
         let mut decision = decide(&scores, None)?;
         let (mut scored, mut last) = (Vec::new(), (0..candidates.len()).collect());
         if let Some(heads) = heads {
@@ -294,7 +285,7 @@ impl Chosen {
             let rest = candidates.pick(survivors.iter().copied());
             readings.replace(&survivors, reader.read(&rest, Span::Whole)?);
             let mixed = heads.with(&survivors, &rest);
-            scores = reader.score(own, &mixed, &readings)?;
+            scores = reader.score(&mixed, &readings)?;
             decision = decide(&scores, Some(&survivors))?;
             scored = mixed.iter().map(|candidate| candidate.tokens.len()).collect();
             last = survivors;

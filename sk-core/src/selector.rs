@@ -26,8 +26,6 @@ pub trait Selector<F: Real = f64>: Send + Sync {
     }
 }
 
-const _: Option<&dyn Selector<f64>> = None;
-
 /// Samples an index from a distribution with one uniform 53-bit number: the first index whose
 /// cumulative probability exceeds it.
 ///

@@ -17,8 +17,6 @@ pub trait Weighting: Send + Sync {
     fn weigh(&self, scores: &ScoreTable, requested: &[f64], weights: &mut [f64]);
 }
 
-const _: Option<&dyn Weighting> = None;
-
 /// The weights are those of Ω.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fixed;

@@ -8,6 +8,8 @@
 //! servers; a name with a slash is a directory that every server loads. The prompt is tokenized by
 //! the first server.
 
+mod tokens;
+
 use std::error::Error;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{DraftModel, DraftRequest, Drafting, FixedLength, Policy, Readings, Sampling, TokenId};
 use sk_remote::{AdapterSource, Probe, RemoteEngine, RemoteOptions, Role, Tolerance};
+
+use tokens::tokens_of;
 
 /// A prompt for the model that ships.
 const PROMPT: &str =
@@ -33,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some((blade, adapter)) => (blade.to_owned(), adapter.to_owned()),
         None => (argument.clone(), argument),
     };
-    let tokens = tokenize(&role)?;
+    let tokens = tokens_of(PROMPT, &role)?;
     let mut options = RemoteOptions::new(role, Arc::from([]), Vec::new());
     let (directories, names): (Vec<_>, Vec<_>) = arguments.map(blade).partition(|(_, adapter)| adapter.contains('/'));
     options.adapters = names.into_iter().collect();
@@ -114,16 +118,4 @@ fn reward(readings: &Readings, policies: &[Policy], row: usize) -> f32 {
     };
     let (base, adapters) = (mean(&Policy::Backbone), &policies[1..]);
     adapters.iter().map(|policy| mean(policy) - base).sum::<f32>() / adapters.len().max(1) as f32
-}
-
-/// The tokens of the prompt, by the first server.
-fn tokenize(role: &Role) -> Result<Vec<TokenId>, Box<dyn Error>> {
-    let url = format!("{}/tokenize", role.urls.first().ok_or("no address")?);
-    let mut body = serde_json::json!({"prompt": PROMPT, "add_special_tokens": false});
-    if let Some(model) = &role.model {
-        body["model"] = model.as_str().into();
-    }
-    let text = ureq::post(&url).content_type("application/json").send(body.to_string())?.body_mut().read_to_string()?;
-    let answer: serde_json::Value = serde_json::from_str(&text)?;
-    Ok(serde_json::from_value(answer["tokens"].clone())?)
 }

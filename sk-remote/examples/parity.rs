@@ -11,6 +11,8 @@
 //! the scheme. Fails if μ or σ of a candidate differs by more than [`TOLERANCE`], or if one number
 //! draws other tokens.
 
+mod tokens;
+
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ use serde::Deserialize;
 use sk_core::{BoxError, Candidate, Candidates, Context, DraftRequest, Proposal, SpanEnd, StepTrace, TokenId, Traffic, draw_at};
 use sk_remote::{Probe, RemoteEngine, RemoteOptions, Retry, Role, Tolerance};
 use sk_scheme::Steering;
+
+use tokens::tokens_of;
 
 /// The most that μ or σ may differ, in nats per token.
 const TOLERANCE: f64 = 1e-3;
@@ -82,7 +86,7 @@ fn main() -> Result<(), Failure> {
     let role: Role = address.parse()?;
     let prompts = prompts(Path::new(&folder))?;
     let (_, first) = prompts.first().ok_or("the folder has no prompt")?;
-    let tokens = tokenize(&role, &framed(first))?;
+    let tokens = tokens_of(&framed(first), &role)?;
     let mut options = RemoteOptions::new(role.clone(), Arc::from([]), Vec::new());
     options.adapters = BLADES.iter().map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
     options.tolerance = Tolerance::F32;
@@ -96,7 +100,7 @@ fn main() -> Result<(), Failure> {
     for (trace, prompt) in &prompts {
         let steps = fs::read_to_string(trace)?;
         let steps = steps.lines().map(serde_json::from_str).collect::<Result<Vec<Recorded>, _>>()?;
-        compare(&engine, &tokenize(&role, &framed(prompt))?, &steps, &mut far)?;
+        compare(&engine, &tokens_of(&framed(prompt), &role)?, &steps, &mut far)?;
     }
     let Far { steps, same, mu, sigma, traffic, seconds } = far;
     println!("{same} of {steps} choices are the same");
@@ -198,16 +202,4 @@ fn prompts(folder: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
 /// The text of a prompt as `generate` makes it.
 fn framed(prompt: &str) -> String {
     format!("\n\nHuman: {prompt}\n\nAssistant:")
-}
-
-/// The tokens of a text, by the first server.
-fn tokenize(role: &Role, text: &str) -> Result<Vec<TokenId>, Failure> {
-    let url = format!("{}/tokenize", role.urls.first().ok_or("no address")?);
-    let mut body = serde_json::json!({"prompt": text, "add_special_tokens": false});
-    if let Some(model) = &role.model {
-        body["model"] = model.as_str().into();
-    }
-    let answer = ureq::post(&url).content_type("application/json").send(body.to_string())?.body_mut().read_to_string()?;
-    let answer: serde_json::Value = serde_json::from_str(&answer)?;
-    Ok(serde_json::from_value(answer["tokens"].clone())?)
 }

@@ -16,6 +16,7 @@ use toml::{Table, Value};
 
 use crate::choices::{Dispersion, DispersionArm, LabelSpread, Length};
 use crate::divergence::DivergenceSpec;
+use crate::spec::text_of;
 
 /// The seed of the permutations of shuffled dispersions. It is the same for all blades, so that a
 /// step permutes the composite dispersion as a whole.
@@ -182,19 +183,8 @@ pub struct Guidance {
 
 impl BladeRule {
     /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::ImplicitReward { .. } => "implicit-reward",
-            Self::Instruction { .. } => "instruction",
-            Self::Ensemble { .. } => "ensemble",
-            Self::Likelihood { .. } => "likelihood",
-            Self::BackboneLikelihood { .. } => "backbone-likelihood",
-            Self::DivergenceRatio { .. } => "divergence-ratio",
-            Self::Ingredient { .. } => "ingredient",
-            Self::Discriminator { .. } => "discriminator",
-            Self::RewardHead { .. } => "reward-head",
-            Self::ExpertAmateur => "expert-amateur",
-        }
+    pub fn kind(&self) -> String {
+        text_of(self, "kind")
     }
 
     /// Returns the kind of head that it uses, if any.
@@ -207,7 +197,7 @@ impl BladeRule {
     }
 
     /// Returns the `kind` of a blade that uses this kind of head.
-    pub fn kind_of_head(kind: HeadKind) -> &'static str {
+    pub fn kind_of_head(kind: HeadKind) -> String {
         BladeSpec::of_head("", kind).rule.kind()
     }
 

@@ -39,7 +39,7 @@ pub enum SchemeError {
     #[error(
         "--head {name} does not apply: blade \"{name}\" is of kind \"{kind}\"; use kind = \"discriminator\" or \"reward-head\""
     )]
-    UnusedHead { name: String, kind: &'static str },
+    UnusedHead { name: String, kind: String },
     /// An option gives two values for one name.
     #[error("--{option} gives \"{name}\" twice; give each a name of its own")]
     GivenTwice { option: &'static str, name: String },
@@ -47,7 +47,7 @@ pub enum SchemeError {
     #[error(
         "head \"{name}\" is of kind \"{found}\" and [blades.\"*\"] of kind \"{kind}\"; give a head of that kind, or a [blades.{name}] section"
     )]
-    HeadTemplate { name: String, kind: &'static str, found: &'static str },
+    HeadTemplate { name: String, kind: String, found: String },
     /// A gate refers to a blade that is not seated.
     #[error(
         "[selector.gates.{name}]: no blade \"{name}\" is seated (seated: {seated}); seat one, give on = \"score\", or remove the gate"
@@ -58,7 +58,7 @@ pub enum SchemeError {
     Engine(sk_core::BoxError),
     /// A head is of another kind than its blade.
     #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
-    HeadKind { name: String, kind: &'static str, found: &'static str },
+    HeadKind { name: String, kind: String, found: String },
     /// Two blades are of kind `fluency`.
     #[error("blades \"{first}\" and \"{second}\" are both of kind \"fluency\"; a scheme has at most one")]
     TwoFluencyBlades { first: String, second: String },

@@ -242,10 +242,9 @@ fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;
     let server = Arc::new(Server::new(Access::default(), limits.clone()));
-    server.open(Service::new(Parts {
+    let parts = Parts {
         host: models.into(),
         rack: rack.into(),
-        adapters: BLADES.map(str::to_owned).to_vec(),
         adapter_folder: None,
         instructions: Vec::new(),
         steering: Steering::default(),
@@ -253,7 +252,8 @@ fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
         framing: framing(),
         name: "load".to_owned(),
         limits,
-    }));
+    };
+    server.open(Service::new(parts, BLADES.map(str::to_owned).to_vec()));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(most + 1).enable_all().build()?;
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;

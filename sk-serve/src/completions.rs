@@ -48,7 +48,7 @@ impl Listener {
 
 /// Answers a job.
 pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job, shape: Shape) -> Result<Response, ApiError> {
-    let model = job.model.clone().unwrap_or_else(|| service.name.clone());
+    let model = job.model.clone().unwrap_or_else(|| service.parts.name.clone());
     let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model, include_usage: job.include_usage };
     let stream = job.stream;
     // Long texts take a while to tokenize. Other connections are served meanwhile.
@@ -79,25 +79,25 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
         }
     }
     let summaries: Vec<Summary> = choices.iter().map(|choice| choice.summary).collect();
-    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), service.host.tokenizer())).into_response())
+    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), service.parts.host.tokenizer())).into_response())
 }
 
 /// Queues a job. Its answers start when threads and memory are available.
 fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
-    if job.log_probs.is_some() && service.host.local().is_none() {
+    if job.log_probs.is_some() && service.parts.host.local().is_none() {
         let message = "`logprobs` is not available while the backbone runs on other servers; leave it out";
         return Err(ApiError::invalid("logprobs", message));
     }
     let config = service.scheme(&job)?;
     // Adapters that are unloaded while the request waits are kept for it.
-    let adapters = service.rack.only(config.adapters().map(|(name, _)| name));
+    let adapters = service.parts.rack.only(config.adapters().map(|(name, _)| name));
     let prompts = std::mem::take(&mut job.prompts);
     let asked = prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix, &config).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
     let instructed = asked.iter().map(|asked| asked.tokens.len() + asked.extra()).max().unwrap_or(0);
-    let room = service.host.context_limit() - longest;
+    let room = service.parts.host.context_limit() - longest;
     let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
     let work = Work {
@@ -119,7 +119,7 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let choices = work.answers();
     let prompt_tokens = work.asked.iter().map(|asked| asked.tokens.len()).sum();
     let threads = service.threads(choices);
-    let reach = (instructed + work.max_new_tokens).min(service.host.context_limit());
+    let reach = (instructed + work.max_new_tokens).min(service.parts.host.context_limit());
     let bytes = service.bytes(&work.config, reach, work.max_new_tokens);
     let ticket = service.queue(threads, bytes)?;
     let (service, work) = (Arc::clone(service), Arc::new(work));
@@ -151,9 +151,9 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
 /// Tokenizes a prompt with each instruction of the scheme and without, and appends the given prefix
 /// of its answer.
 fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeSpec) -> Result<Asked, ApiError> {
-    let tokenizer = service.host.tokenizer();
+    let tokenizer = service.parts.host.tokenizer();
     let (field, tokens) = match &prompt {
-        Prompt::Messages(messages) => ("messages", tokens_of(&service.framing, tokenizer, messages, None)),
+        Prompt::Messages(messages) => ("messages", tokens_of(&service.parts.framing, tokenizer, messages, None)),
         Prompt::Text(text) => ("prompt", tokenizer.encode(text)),
         Prompt::Tokens(tokens) => ("prompt", Ok(tokens.clone())),
     };
@@ -162,19 +162,19 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
         return Err(ApiError::invalid(field, "the prompt is empty"));
     }
     let opening = tokens.len();
-    let most = service.limits.prompt_tokens;
+    let most = service.parts.limits.prompt_tokens;
     if opening > most {
         let error = SessionError::PromptTooLong { tokens: opening, limit: most };
         return Err(ApiError::too_long(field, &error));
     }
     tokens.extend_from_slice(prefix);
-    let vocabulary = service.host.vocab_size();
+    let vocabulary = service.parts.host.vocab_size();
     if let Some(place) = tokens.iter().position(|token| *token as usize >= vocabulary) {
         let field = if place < opening { field } else { "swiss_knife.prefix" };
         let message = format!("token {} is outside the vocabulary of {vocabulary}", tokens[place]);
         return Err(ApiError::invalid(field, message));
     }
-    let limit = service.host.context_limit();
+    let limit = service.parts.host.context_limit();
     if tokens.len() >= limit {
         let error = SessionError::PromptTooLong { tokens: tokens.len(), limit };
         return Err(ApiError::too_long(field, &error));
@@ -219,7 +219,7 @@ impl Chunks {
                 count(&summary);
                 self.done.push(summary);
                 self.ended = self.done.len() == self.listener.choices;
-                let closing = self.head.closing(choice, summary.ended, scores.as_ref(), self.service.host.tokenizer());
+                let closing = self.head.closing(choice, summary.ended, scores.as_ref(), self.service.parts.host.tokenizer());
                 let usage = (self.ended && self.head.include_usage)
                     .then(|| self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.done)));
                 [closing].into_iter().chain(usage).collect()
@@ -234,7 +234,7 @@ impl Chunks {
 
 /// Returns a stream of chunks. Dropping it stops the answers.
 fn streamed(service: Arc<Service>, listener: Listener, head: Head) -> Response {
-    let keep_alive = service.limits.keep_alive;
+    let keep_alive = service.parts.limits.keep_alive;
     let chunks = Chunks { service, listener, head, done: Vec::new(), ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         if chunks.ended {

@@ -63,7 +63,7 @@ impl Live {
         let mut openings = Vec::new();
         for (lane, text) in config.instructions().filter(|(lane, _)| added.iter().any(|name| belongs(lane, name))) {
             let opening = service.instruction(&seats.asked, text).map_err(wrong_blade)?;
-            if seats.reach + opening.extra() > service.host.context_limit() {
+            if seats.reach + opening.extra() > service.parts.host.context_limit() {
                 let message =
                     format!("the instruction of \"{lane}\" leaves no room for the tokens that were asked for; shorten it");
                 return Err(ApiError::invalid("blades", message));
@@ -71,7 +71,7 @@ impl Live {
             openings.push((lane, opening));
         }
         // An adapter may be unloaded at any time.
-        let taken = service.rack.only(adapters.iter().map(|name| (*name).to_owned()));
+        let taken = service.parts.rack.only(adapters.iter().map(|name| (*name).to_owned()));
         if let Some(name) = adapters.iter().find(|name| !taken.contains(name)) {
             return Err(ApiError::no_adapter("blades", name, &service.adapters()));
         }

@@ -97,7 +97,7 @@ impl Work {
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
         // A client that does not read in time is treated as disconnected.
-        let send = |event| wait.block_on(events.send_timeout(event, service.limits.patience)).map_err(|_| Failure::Gone);
+        let send = |event| wait.block_on(events.send_timeout(event, service.parts.limits.patience)).map_err(|_| Failure::Gone);
         loop {
             let choice = self.next.fetch_add(1, Ordering::Relaxed);
             if choice >= self.answers() {
@@ -136,7 +136,7 @@ impl Work {
     ) -> Result<(Summary, Option<Scores>), Failure> {
         let asked = &self.asked[choice / self.job.choices];
         if self.job.echo {
-            let text = service.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
+            let text = service.parts.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
             send(Event::Span { choice, text, step: None })?;
         }
         let (mut summary, mut written) = (Summary::default(), Vec::new());
@@ -157,7 +157,7 @@ impl Work {
         service: &Service,
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<(Summary, Vec<TokenId>), Failure> {
-        let host = &service.host;
+        let host = &service.parts.host;
         let instructed = InstructionRack::default();
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
@@ -181,8 +181,9 @@ impl Work {
         let _listed = Listed::new(&service.lives, &self.id, choice, live);
         send(Event::Started { choice })?;
 
-        let stops: Vec<&str> = service.framing.stops().iter().copied().chain(self.job.stop.iter().map(String::as_str)).collect();
-        let deadline = self.arrived + service.limits.time;
+        let stops: Vec<&str> =
+            service.parts.framing.stops().iter().copied().chain(self.job.stop.iter().map(String::as_str)).collect();
+        let deadline = self.arrived + service.parts.limits.time;
         let (mut drafted_tokens, mut scored_tokens) = (0, 0);
         let mut since = self.arrived;
         let request = host.scheduler().enter(&self.stop);
@@ -224,7 +225,7 @@ impl Work {
     /// with `echo`, to the prompt.
     fn score(&self, asked: &Asked, written: &[TokenId], top: usize, service: &Service) -> Result<Option<Scores>, EngineError> {
         // `start` refuses log-probabilities for models behind servers.
-        let Some(models) = service.host.local() else { return Ok(None) };
+        let Some(models) = service.parts.host.local() else { return Ok(None) };
         let text = [&asked.tokens, written].concat();
         let from = if self.job.echo { 1 } else { asked.tokens.len() };
         let _request = models.scheduler.enter(&self.stop);

@@ -82,7 +82,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathText {
 /// Returns the endpoints of a service. If there is a key, all endpoints require it except the
 /// health checks, the API description, `/swiss-knife` and the playground.
 pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
-    let body = DefaultBodyLimit::max(service.limits.body);
+    let body = DefaultBodyLimit::max(service.parts.limits.body);
     let app = App { service, metrics, key: access.key.map(Arc::from) };
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -167,7 +167,7 @@ async fn authorize(State(app): State<App>, request: Request, next: Next) -> Resp
 
 fn of_header(headers: &HeaderMap, app: &App) -> Result<Option<SteeringBody>, ApiError> {
     let Some(value) = headers.get(STEERING_HEADER) else { return Ok(None) };
-    let body = body::read(value.as_bytes(), app.service.limits.depth);
+    let body = body::read(value.as_bytes(), app.service.parts.limits.depth);
     body.map(Some).map_err(|error| ApiError::invalid(STEERING_HEADER, format!("`{STEERING_HEADER}`: {error}")))
 }
 
@@ -196,8 +196,8 @@ async fn ready(State(app): State<App>) -> Response {
 async fn render(State(app): State<App>) -> String {
     let (reserved, waiting) = app.service.load_figures();
     metrics::gauge!("swiss_knife_reserved_bytes").set(reserved as f64);
-    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.host.shared_bytes() as f64);
-    metrics::gauge!("swiss_knife_kv_bytes").set(app.service.host.held_bytes() as f64);
+    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.parts.host.shared_bytes() as f64);
+    metrics::gauge!("swiss_knife_kv_bytes").set(app.service.parts.host.held_bytes() as f64);
     metrics::gauge!("swiss_knife_waiting").set(waiting as f64);
     app.metrics.render()
 }
@@ -209,7 +209,7 @@ async fn about(State(app): State<App>) -> Json<Value> {
 }
 
 async fn models(State(app): State<App>) -> Json<Value> {
-    let name = &app.service.name;
+    let name = &app.service.parts.name;
     let names = std::iter::once(name.clone()).chain(SHIPPED.iter().map(|scheme| format!("{name}:{}", scheme.name)));
     let data: Vec<Value> = names.map(|id| model_body(&id)).collect();
     Json(json!({"object": "list", "data": data}))

@@ -81,24 +81,11 @@ impl Default for Limits {
 
 /// The models, their default steering, and the answers in progress.
 pub struct Service {
-    pub(crate) host: Host,
-    /// The adapters, by blade name.
-    pub(crate) rack: Adapters,
+    pub(crate) parts: Parts,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
     pub(crate) loading: Arc<Mutex<()>>,
-    /// The folder that clients may load adapters from.
-    adapter_folder: Option<PathBuf>,
-    /// The instruction blades: name and text.
-    instructions: Vec<(String, String)>,
-    steering: Steering,
-    /// Whether the bundled models are used.
-    shipped: bool,
-    pub(crate) framing: Framing,
-    /// The name of the model in the API.
-    pub(crate) name: String,
-    pub(crate) limits: Limits,
     permits: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
@@ -106,14 +93,12 @@ pub struct Service {
     pub(crate) lives: Lives,
 }
 
-/// The parts of a [`Service`].
+/// The parts of a [`Service`] that do not change, except for the contents of the rack.
 pub struct Parts {
     /// The models.
     pub host: Host,
     /// The adapters, by blade name.
     pub rack: Adapters,
-    /// The names of the loaded adapters.
-    pub adapters: Vec<String>,
     /// The folder of adapters that clients may load and unload, if any.
     pub adapter_folder: Option<PathBuf>,
     /// The instruction blades: name and text.
@@ -162,39 +147,30 @@ impl Ticket {
 }
 
 impl Service {
-    /// Returns a service with loaded models.
+    /// Returns a service with loaded models. `adapters` are the names of the loaded adapters.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let Parts { host, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
-        host.scheduler().observe(|PassSize { requests, positions }| {
+    pub fn new(parts: Parts, adapters: Vec<String>) -> Self {
+        parts.host.scheduler().observe(|PassSize { requests, positions }| {
             metrics::histogram!("swiss_knife_pass_requests").record(requests as f64);
             metrics::histogram!("swiss_knife_pass_positions").record(positions as f64);
         });
-        let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
+        let mebibytes = usize::try_from(parts.limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
-            permits: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(parts.limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             memory: Arc::new(Semaphore::new(mebibytes.clamp(1, u32::MAX as usize))),
             waiting: Arc::default(),
             draining: AtomicBool::new(false),
             lives: Lives::default(),
-            host,
-            rack,
             adapters: RwLock::new(adapters),
             loading: Arc::default(),
-            adapter_folder,
-            instructions,
-            steering,
-            shipped,
-            framing,
-            name,
-            limits,
+            parts,
         }
     }
 
     /// Returns the scheme of a request.
     pub(crate) fn scheme(&self, job: &Job) -> Result<SchemeSpec, ApiError> {
         let asked = &job.steering;
-        let mut steering = self.steering.clone();
+        let mut steering = self.parts.steering.clone();
         if let Some(name) = asked.scheme.as_deref().or_else(|| self.scheme_of(job.model.as_deref())) {
             if Shipped::named(name).is_none() {
                 let message = format!("no scheme is called \"{name}\"; known: {}", shipped_names());
@@ -224,7 +200,7 @@ impl Service {
         if let Some(weights) = &asked.weights {
             steering.weights = vec![weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>()];
         }
-        let mut config = steering.spec(self.shipped).map_err(|error| ApiError::of_scheme(&error))?;
+        let mut config = steering.spec(self.parts.shipped).map_err(|error| ApiError::of_scheme(&error))?;
         self.seat(&mut config, &asked.blades)?;
         config.spec().map_err(|error| match error {
             SchemeError::NoBlade => {
@@ -241,8 +217,8 @@ impl Service {
         }
         self.check_blades("swiss_knife.blades", config.blades.len())?;
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
-        if candidates > self.limits.candidates {
-            let most = self.limits.candidates;
+        if candidates > self.parts.limits.candidates {
+            let most = self.parts.limits.candidates;
             let message = format!("{candidates} candidates are asked for, and this server drafts at most {most}; ask for fewer");
             return Err(ApiError::invalid("swiss_knife.set", message));
         }
@@ -259,7 +235,7 @@ impl Service {
         let seated = own.iter().map(|(name, source)| Ok((name, instruction_of("swiss_knife.blades", name, source)?)));
         let seated = seated.collect::<Result<Vec<(&String, &str)>, ApiError>>()?;
         if config.template.is_some() {
-            let ours = self.instructions.iter().filter(|(name, _)| !own.contains_key(name));
+            let ours = self.parts.instructions.iter().filter(|(name, _)| !own.contains_key(name));
             for (name, text) in ours.map(|(name, text)| (name, text.as_str())).chain(seated) {
                 config.seat_instruction(name, text).map_err(|error| ApiError::of_scheme(&error))?;
             }
@@ -270,10 +246,11 @@ impl Service {
 
     /// Returns an error, which names the field `param`, if an answer may not have this many blades.
     pub(crate) fn check_blades(&self, param: &str, blades: usize) -> Result<(), ApiError> {
-        if blades <= self.limits.blades {
+        if blades <= self.parts.limits.blades {
             return Ok(());
         }
-        let message = format!("{blades} blades are seated, and an answer of this server has at most {}", self.limits.blades);
+        let message =
+            format!("{blades} blades are seated, and an answer of this server has at most {}", self.parts.limits.blades);
         Err(ApiError::invalid(param, message))
     }
 
@@ -289,37 +266,37 @@ impl Service {
         if name.trim().is_empty() {
             return Err(ApiError::invalid("name", "a blade needs a name"));
         }
-        if self.adapters().iter().any(|known| known == name) || self.instructions.iter().any(|(known, _)| known == name) {
+        if self.adapters().iter().any(|known| known == name) || self.parts.instructions.iter().any(|(known, _)| known == name) {
             return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; unload it first")));
         }
-        let adapter = self.host.adapter(name, &path, None, &mut ());
-        let checked = adapter.and_then(|adapter| self.host.check().map(|()| adapter));
+        let adapter = self.parts.host.adapter(name, &path, None, &mut ());
+        let checked = adapter.and_then(|adapter| self.parts.host.check().map(|()| adapter));
         let adapter = checked.map_err(|error| {
-            self.host.forget_adapter(name);
+            self.parts.host.forget_adapter(name);
             ApiError::invalid("adapter", error.to_string())
         })?;
-        self.rack.insert(name, adapter);
+        self.parts.rack.insert(name, adapter);
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
     }
 
     /// Unloads the adapter of a blade. Answers in progress that use it keep it.
     pub(crate) fn unload(&self, name: &str) -> Result<(), ApiError> {
-        if self.adapter_folder.is_none() {
+        if self.parts.adapter_folder.is_none() {
             return Err(ApiError::forbidden("this server does not let clients unload blades; start it with --adapters DIR"));
         }
         let mut adapters = self.adapters.write().unwrap_or_else(PoisonError::into_inner);
         let place = adapters.iter().position(|known| known == name);
         let place = place.ok_or_else(|| ApiError::not_found(format!("no adapter is loaded for blade \"{name}\"")))?;
         adapters.remove(place);
-        self.rack.remove(name);
-        self.host.forget_adapter(name);
+        self.parts.rack.remove(name);
+        self.parts.host.forget_adapter(name);
         Ok(())
     }
 
     /// Returns the path of a direct subfolder of the adapter folder.
     fn folder(&self, name: &str) -> Result<String, ApiError> {
-        let Some(allowed) = &self.adapter_folder else {
+        let Some(allowed) = &self.parts.adapter_folder else {
             return Err(ApiError::forbidden("this server does not let clients load blades; start it with --adapters DIR"));
         };
         let mut parts = Path::new(name).components();
@@ -338,17 +315,17 @@ impl Service {
 
     /// Returns the `SCHEME` of a model name `NAME:SCHEME`.
     fn scheme_of<'a>(&self, model: Option<&'a str>) -> Option<&'a str> {
-        model?.strip_prefix(self.name.as_str())?.strip_prefix(':')
+        model?.strip_prefix(self.parts.name.as_str())?.strip_prefix(':')
     }
 
     /// Returns an error if the model is not one of this server.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
         let is_here = |name: &str| match self.scheme_of(Some(name)) {
             Some(scheme) => Shipped::named(scheme).is_some(),
-            None => name == self.name,
+            None => name == self.parts.name,
         };
         let Some(name) = model.filter(|name| !is_here(name)) else { return Ok(()) };
-        let (own, schemes) = (&self.name, shipped_names());
+        let (own, schemes) = (&self.parts.name, shipped_names());
         let message = format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
         Err(ApiError::not_found(message))
     }
@@ -356,7 +333,7 @@ impl Service {
     /// Returns the maximum number of tokens of an answer: the number requested, or else the
     /// server's limit. `asked` also holds the name of the request's field.
     pub(crate) fn max_new_tokens(&self, asked: Option<(&'static str, usize)>) -> Result<usize, ApiError> {
-        let most = self.limits.max_new_tokens;
+        let most = self.parts.limits.max_new_tokens;
         match asked {
             Some((field, tokens)) if tokens > most => {
                 let message = format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens");
@@ -368,9 +345,9 @@ impl Service {
 
     /// Returns the context of a lane that reads the prompt under an instruction.
     pub(crate) fn instruction(&self, asked: &Asked, text: &str) -> Result<Instruction, TextError> {
-        let tokenizer = self.host.tokenizer();
+        let tokenizer = self.parts.host.tokenizer();
         let tokens = match &asked.prompt {
-            Prompt::Messages(messages) => tokens_of(&self.framing, tokenizer, messages, Some(text))?,
+            Prompt::Messages(messages) => tokens_of(&self.parts.framing, tokenizer, messages, Some(text))?,
             Prompt::Text(_) | Prompt::Tokens(_) => [tokenizer.encode(text)?, asked.tokens[..asked.opening].to_vec()].concat(),
         };
         Ok(Instruction::new(asked.opening, tokens))
@@ -383,11 +360,11 @@ impl Service {
         let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
         let has_heads = config.blades.iter().any(|blade| blade.rule.head_kind().is_some());
         let ahead = match &config.proposal {
-            ProposalSpec::Vocabulary(vocabulary) if has_heads && vocabulary.head_k == 0 => self.host.vocab_size(),
+            ProposalSpec::Vocabulary(vocabulary) if has_heads && vocabulary.head_k == 0 => self.parts.host.vocab_size(),
             ProposalSpec::Vocabulary(vocabulary) if has_heads => vocabulary.head_k,
             _ => 0,
         };
-        self.host.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })
+        self.parts.host.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })
     }
 
     /// Queues a request that is answered on `threads` threads, each of which needs at most `bytes`.
@@ -397,14 +374,14 @@ impl Service {
         }
         let bytes = bytes.saturating_mul(threads as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
-        if u64::from(mebibytes) * MEBIBYTE > self.limits.memory {
+        if u64::from(mebibytes) * MEBIBYTE > self.parts.limits.memory {
             let message = format!(
                 "the answer may need {mebibytes} MiB and this server gives all answers {} MiB; shorten the prompt or `max_tokens`",
-                self.limits.memory / MEBIBYTE
+                self.parts.limits.memory / MEBIBYTE
             );
             return Err(ApiError::invalid("max_tokens", message));
         }
-        let waiting = Waiting::join(&self.waiting, self.limits.waiting.saturating_add(self.permits.available_permits()))?;
+        let waiting = Waiting::join(&self.waiting, self.parts.limits.waiting.saturating_add(self.permits.available_permits()))?;
         let (permits, memory) = (Arc::clone(&self.permits), Arc::clone(&self.memory));
         Ok(Ticket { permits, memory, threads: threads as u32, mebibytes, waiting })
     }
@@ -412,19 +389,19 @@ impl Service {
     /// Reserves memory for one more lane of `tokens` tokens. Fails immediately if there is not
     /// enough.
     pub(crate) fn reserve(&self, tokens: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let bytes = self.host.bytes_per_token().saturating_mul(tokens as u64);
+        let bytes = self.parts.host.bytes_per_token().saturating_mul(tokens as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
     }
 
     /// Returns the number of threads that generate the answers of a request.
     pub(crate) fn threads(&self, answers: usize) -> usize {
-        answers.min(self.limits.concurrent).max(1)
+        answers.min(self.parts.limits.concurrent).max(1)
     }
 
     /// Returns the bytes reserved by answers in progress, and the number of waiting requests.
     pub(crate) fn load_figures(&self) -> (u64, usize) {
-        let total = (self.limits.memory / MEBIBYTE).max(1);
+        let total = (self.parts.limits.memory / MEBIBYTE).max(1);
         let free = self.memory.available_permits() as u64;
         (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
     }
@@ -440,7 +417,7 @@ impl Service {
 
     /// Returns the default scheme of requests with its weights, if it is complete.
     fn default_scheme(&self) -> Option<(SchemeSpec, AlignmentSpec)> {
-        let mut config = self.steering.spec(self.shipped).ok()?;
+        let mut config = self.parts.steering.spec(self.parts.shipped).ok()?;
         self.seat(&mut config, &BTreeMap::new()).ok()?;
         let spec = config.spec().ok()?;
         Some((config, spec))
@@ -452,7 +429,7 @@ impl Service {
         let weight = |name: &str| scheme.as_ref().and_then(|(_, spec)| spec.weight(name)).unwrap_or(0.0);
         let adapter = |name: &String| json!({"name": name, "kind": "adapter", "weight": weight(name)});
         let instruction = |(name, text): &(String, String)| json!({"name": name, "kind": "instruction", "instruction": text, "weight": weight(name)});
-        self.adapters().iter().map(adapter).chain(self.instructions.iter().map(instruction)).collect()
+        self.adapters().iter().map(adapter).chain(self.parts.instructions.iter().map(instruction)).collect()
     }
 
     /// Returns what clients can request from the server. A default is null if the scheme does not
@@ -462,15 +439,15 @@ impl Service {
         let number = |name| Parameter::named(name).and_then(|parameter| parameter.get(&scheme.as_ref()?.0));
         let shipped = |scheme: &Shipped| json!({"name": scheme.name, "summary": scheme.spec().map(|spec| spec.summary().method).unwrap_or_default()});
         json!({
-            "model": self.name,
+            "model": self.parts.name,
             "version": env!("CARGO_PKG_VERSION"),
-            "context_limit": self.host.context_limit(),
-            "max_new_tokens": self.limits.max_new_tokens,
+            "context_limit": self.parts.host.context_limit(),
+            "max_new_tokens": self.parts.limits.max_new_tokens,
             "blades": self.blades(),
             "schemes": SHIPPED.iter().map(shipped).collect::<Vec<_>>(),
             "presets": Preset::NAMES,
             "defaults": {
-                "scheme": self.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
+                "scheme": self.parts.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
                 "candidates": number("candidates").map(|candidates| candidates as usize),
                 "temperature": number("draft_temperature"),
             },

@@ -68,10 +68,9 @@ fn service_with(limits: Limits) -> Service {
     let (models, adapters) = Models::random((&shape, Some(&shape)), device, 1, &[4], names.clone(), &mut ()).unwrap();
     let rack = AdapterRack::default();
     adapters.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
-    Service::new(Parts {
+    let parts = Parts {
         host: models.into(),
         rack: rack.into(),
-        adapters: names.to_vec(),
         adapter_folder: None,
         instructions: Vec::new(),
         steering: Steering::default(),
@@ -79,7 +78,8 @@ fn service_with(limits: Limits) -> Service {
         framing: Framing::Hh { stop: true },
         name: "lab/random".to_owned(),
         limits,
-    })
+    };
+    Service::new(parts, names.to_vec())
 }
 
 /// Starts a server without models. It serves until the runtime is dropped.

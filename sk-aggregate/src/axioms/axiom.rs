@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use sk_core::Aggregator;
 
 use super::Case;
-use super::laws::{self, Violation};
+use super::laws::{self, Law, Trial, Violation};
 
 /// A property that an aggregation operator may have.
 ///
@@ -43,7 +43,7 @@ pub enum Axiom {
 }
 
 /// Checks the law of an axiom on one case.
-type Check = fn(&dyn Aggregator, &Case) -> Result<(), Violation>;
+type Check = fn(&Trial<'_>, &Case) -> Law;
 
 /// Symbol, name and law of each axiom, in the order of [`Axiom::ALL`].
 const TABLE: [(&str, &str, Check); Axiom::ALL.len()] = [
@@ -80,7 +80,7 @@ impl Axiom {
     /// # Errors
     /// If it does not, with both sides of the relation.
     pub fn law(self, operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-        TABLE[self as usize].2(operator, case)
+        TABLE[self as usize].2(&Trial { axiom: self, operator }, case)
     }
 }
 

@@ -73,12 +73,13 @@ impl fmt::Display for Violation {
     }
 }
 
-type Law = Result<(), Violation>;
+/// The verdict of a law on a case.
+pub(super) type Law = Result<(), Violation>;
 
 /// An operator under test for one axiom.
-struct Trial<'a> {
-    axiom: Axiom,
-    operator: &'a dyn Aggregator,
+pub(super) struct Trial<'a> {
+    pub(super) axiom: Axiom,
+    pub(super) operator: &'a dyn Aggregator,
 }
 
 impl Trial<'_> {
@@ -136,11 +137,7 @@ impl Trial<'_> {
 ///
 /// The operator defines the ratings of certain candidates. The other laws use batches with at most
 /// one of them.
-///
-/// # Errors
-/// If a rating is not finite.
-pub fn totality(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A0, operator };
+pub(super) fn totality(trial: &Trial<'_>, case: &Case) -> Law {
     let (who, rival) = (case.who, case.rival);
     let mut tied = case.mu.clone();
     tied[who] = tied[rival];
@@ -157,11 +154,7 @@ pub fn totality(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
 /// A1: A(π·(μ, σ)) = π·A(μ, σ), for a transposition, a rotation and the reversal.
 ///
 /// Any two candidates may be exchanged, and exchanges generate all permutations.
-///
-/// # Errors
-/// If a rating does not follow its candidate.
-pub fn anonymity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A1, operator };
+pub(super) fn anonymity(trial: &Trial<'_>, case: &Case) -> Law {
     let before = trial.rate(&case.mu, &case.sigma)?;
     let order: Vec<usize> = (0..case.len()).collect();
     let (mut swapped, mut rotated, mut reversed) = (order.clone(), order.clone(), order);
@@ -185,22 +178,14 @@ pub fn anonymity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation
 }
 
 /// A2: R_i − R_j is the same for (μ + δ, σ) as for (μ, σ).
-///
-/// # Errors
-/// If a difference of ratings changes.
-pub fn translation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A2, operator };
+pub(super) fn translation(trial: &Trial<'_>, case: &Case) -> Law {
     let moved: Vec<f64> = case.mu.iter().map(|m| m + case.shift).collect();
     let what = format!("adding {} to every score", case.shift);
     trial.same_differences(&trial.rate(&case.mu, &case.sigma)?, &trial.rate(&moved, &case.sigma)?, &what)
 }
 
 /// A3′: R_i − R_j is the same for (aμ, aσ) as for (μ, σ).
-///
-/// # Errors
-/// If a difference of ratings changes.
-pub fn scale_of_ratings(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A3Prime, operator };
+pub(super) fn scale_of_ratings(trial: &Trial<'_>, case: &Case) -> Law {
     let (mu, sigma) = scaled(case);
     let what = format!("multiplying scores and dispersions by {}", case.scale);
     trial.same_differences(&trial.rate(&case.mu, &case.sigma)?, &trial.rate(&mu, &sigma)?, &what)
@@ -210,11 +195,7 @@ pub fn scale_of_ratings(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
 ///
 /// Random ratings are rarely close. The law therefore also moves μ of `who` to a tie with the
 /// rating of `rival`, and checks that the tie remains.
-///
-/// # Errors
-/// If a pair changes its order, or a tie is broken.
-pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A3, operator };
+pub(super) fn scale_of_ranking(trial: &Trial<'_>, case: &Case) -> Law {
     let (n, who) = (case.len(), case.who);
     let before = trial.rate(&case.mu, &case.sigma)?;
     let (mu, sigma) = scaled(case);
@@ -235,7 +216,7 @@ pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
         return Ok(());
     }
     let rival = case.rival;
-    let Some((tied, remainder)) = tie(&trial, case)? else { return Ok(()) };
+    let Some((tied, remainder)) = tie(trial, case)? else { return Ok(()) };
     let mu: Vec<f64> = tied.mu.iter().map(|m| m * tied.scale).collect();
     let after = trial.rate(&mu, &sigma)?;
     if (after[who] - after[rival]).abs() > 100.0 * tolerance(&after) {
@@ -281,18 +262,14 @@ fn tie(trial: &Trial<'_>, case: &Case) -> Result<Option<(Case, f64)>, Violation>
 /// A4: raising μ_i raises R_i and lowers every R_j, strictly if f64 can resolve the change.
 ///
 /// Tested for the full step from the current score, and for a part of it from a tie with the rival.
-///
-/// # Errors
-/// If a rating changes in the wrong direction, or is constant where it must change.
-pub fn monotonicity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+pub(super) fn monotonicity(trial: &Trial<'_>, case: &Case) -> Law {
     /// The share of the step, from a tie.
     const SLIGHT: f64 = 1.0 / (1u64 << 16) as f64;
-    let trial = Trial { axiom: Axiom::A4, operator };
     let who = case.who;
-    climbs(&trial, case, CLIMB, "")?;
+    climbs(trial, case, CLIMB, "")?;
     let mut tied = Case { step: SLIGHT * case.step, ..case.clone() };
     tied.mu[who] = case.mu[case.rival];
-    climbs(&trial, &tied, SLIGHT_CLIMB, &format!(", from a tie with μ_{}", case.rival))
+    climbs(trial, &tied, SLIGHT_CLIMB, &format!(", from a tie with μ_{}", case.rival))
 }
 
 /// Checks A4 for one step, strictly if a probit increases by more than `least`. `from` describes
@@ -345,11 +322,7 @@ fn climb(case: &Case, j: usize, step: f64) -> f64 {
 /// falls by a quarter or more from 2¹⁵ to 2³⁰ and from there to 2⁶⁰ times everything else. This
 /// accepts any decay like 1/log σ or faster; an iterated logarithm would be reported as a
 /// violation.
-///
-/// # Errors
-/// If the rating changes more at a wider σ_i, or as much as before at the widest.
-pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A5, operator };
+pub(super) fn attenuation(trial: &Trial<'_>, case: &Case) -> Law {
     if case.len() == 1 {
         // Without a rival there is no comparison.
         return Ok(());
@@ -360,7 +333,7 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
         sigma[who] = sigma_who;
         trial.moved(&case.mu, &sigma, who, [case.mu[who], case.mu[who] + case.step])
     };
-    fewer_moves(&trial, case, moved, |_| Ok(0.0))
+    fewer_moves(trial, case, moved, |_| Ok(0.0))
 }
 
 /// A5′: the largest change of R_i for a step of μ_i is finite, does not grow with σ_i, and vanishes
@@ -372,12 +345,7 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
 /// It counts as infinite if the change keeps growing with the distance to the rivals: from 2²⁰ to
 /// 2³⁰ dispersions by at least half as much as from 2¹⁰ to 2²⁰. A slope that approaches a limit
 /// grows less and less; a power or a logarithm does not.
-///
-/// # Errors
-/// If the change is unbounded, if the rating changes more at a wider σ_i, or as much as before at
-/// the widest.
-pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A5Prime, operator };
+pub(super) fn envelope(trial: &Trial<'_>, case: &Case) -> Law {
     if case.len() == 1 {
         return Ok(());
     }
@@ -391,7 +359,7 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
         trial.moved(&vec![0.0; n], &sigma, 0, [offset - 0.5 * h, offset + 0.5 * h])
     };
     let moved = |sigma_who: f64| moved_by(h, sigma_who, 0.0);
-    fewer_moves(&trial, case, moved, |sigma_who| {
+    fewer_moves(trial, case, moved, |sigma_who| {
         supremum(|offset| Ok(moved_by(h, sigma_who, offset)?.0), largest(&[sigma_who, rival, h]))
     })?;
     let sigma = case.sigma[case.who];
@@ -476,11 +444,7 @@ fn fewer_moves(
 ///
 /// Differences are used, since ratings may have an origin, which a sum would count once per rival.
 /// Pairs keep the order of the batch; A1 tests the dependence on order.
-///
-/// # Errors
-/// If differences of ratings differ from those of the sums.
-pub fn decomposability(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A6, operator };
+pub(super) fn decomposability(trial: &Trial<'_>, case: &Case) -> Law {
     let ratings = trial.rate(&case.mu, &case.sigma)?;
     let mut sums = vec![0.0; case.len()];
     let (mut peak, mut origin) = (0.0f64, 0.0f64);
@@ -506,11 +470,7 @@ pub fn decomposability(operator: &dyn Aggregator, case: &Case) -> Result<(), Vio
 }
 
 /// A7: ψ(i; j) + ψ(j; i) is the same for every pair.
-///
-/// # Errors
-/// If the sum of a pair differs from that of two candidates of score 0 and dispersion 1.
-pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    let trial = Trial { axiom: Axiom::A7, operator };
+pub(super) fn constant_sum(trial: &Trial<'_>, case: &Case) -> Law {
     if case.len() == 1 {
         return Ok(());
     }
@@ -532,10 +492,7 @@ pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
 ///
 /// r is solved for at one difference and tested at others: a tie, near-ties, a loss, large ones and
 /// one beyond saturation. ψ may increase or decrease. The rival has score 0.
-///
-/// # Errors
-/// If there is no such factor, or if it fails at another difference.
-pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+pub(super) fn single_channel(trial: &Trial<'_>, case: &Case) -> Law {
     /// Relative to the difference at which r is solved for, half of the larger dispersion.
     const OTHERS: [f64; 15] = [
         -1.0,
@@ -554,7 +511,6 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
         1.0 / (1u64 << 20) as f64,
         -1.0 / (1u64 << 20) as f64,
     ];
-    let trial = Trial { axiom: Axiom::A8, operator };
     if case.len() == 1 {
         return Ok(());
     }

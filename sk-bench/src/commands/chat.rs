@@ -315,7 +315,8 @@ impl Chat<'_> {
     fn blades(&self) -> String {
         let spec = self.session.spec().snapshot();
         let line = |(name, weight): (String, f64)| {
-            let kind = self.config.blades.iter().find(|blade| blade.name == name).map_or("", |blade| blade.rule.kind());
+            let kind =
+                self.config.blades.iter().find(|blade| blade.name == name).map(|blade| blade.rule.kind()).unwrap_or_default();
             format!("{name:<16} {weight:.3}  {kind}")
         };
         weights(&spec).into_iter().map(line).collect::<Vec<_>>().join("\n").trim_end().to_owned()

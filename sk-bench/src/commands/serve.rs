@@ -258,10 +258,9 @@ impl ServeArgs {
                 self.memory
             ));
         }
-        Ok(Service::new(Parts {
+        let parts = Parts {
             host,
             rack: Adapters::from_iter(adapters),
-            adapters: names,
             adapter_folder: self.adapters.clone(),
             instructions: self.models.blades.iter().filter_map(instruction).collect(),
             steering: self.steering.steering(),
@@ -269,7 +268,8 @@ impl ServeArgs {
             framing,
             name: self.name.clone(),
             limits: Limits { memory, ..self.limits() },
-        }))
+        };
+        Ok(Service::new(parts, names))
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn sources(
         let seated = config.blades.iter().find(|blade| blade.name == head.name).or(config.template.as_ref());
         let read = seated.is_some_and(|blade| blade.rule.head_kind().is_some());
         if !read && adapters.iter().any(|adapter| adapter.name == head.name) {
-            let kind = seated.map_or("implicit-reward", |blade| blade.rule.kind());
+            let kind = seated.map_or_else(|| "implicit-reward".to_owned(), |blade| blade.rule.kind());
             return Err(SchemeError::UnusedHead { name: head.name.clone(), kind }.into());
         }
         if let Some(error) = misfit(config, head)? {

@@ -17,8 +17,8 @@ pub struct Bars {
 impl Bars {
     /// Creates a chart without series. `categories` run from top to bottom; `axis` is the value
     /// axis.
-    pub fn new(categories: &[String], axis: Axis) -> Self {
-        Self { categories: categories.to_vec(), axis, stacked: false, data: Vec::new() }
+    pub fn new<S: Into<String>>(categories: impl IntoIterator<Item = S>, axis: Axis) -> Self {
+        Self { categories: categories.into_iter().map(Into::into).collect(), axis, stacked: false, data: Vec::new() }
     }
 
     /// Stacks the bars of a category instead of drawing them side by side.

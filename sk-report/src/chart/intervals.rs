@@ -21,8 +21,8 @@ pub struct Intervals {
 
 impl Intervals {
     /// Creates an empty plot. `rows` run from top to bottom; `axis` is the axis of the estimates.
-    pub fn new(rows: &[String], axis: Axis) -> Self {
-        Self { rows: rows.to_vec(), axis, series: Vec::new() }
+    pub fn new<S: Into<String>>(rows: impl IntoIterator<Item = S>, axis: Axis) -> Self {
+        Self { rows: rows.into_iter().map(Into::into).collect(), axis, series: Vec::new() }
     }
 
     /// Adds a series with one estimate and its confidence interval per row, NaN if there is none.

@@ -41,6 +41,11 @@ impl Clusters {
         self.groups.iter().map(|group| mean(group)).collect()
     }
 
+    /// Returns the differences of the drawn clusters, one cluster after the other.
+    pub(crate) fn drawn(&self, drawn: &[usize]) -> Vec<f64> {
+        drawn.iter().flat_map(|&cluster| &self.groups[cluster]).copied().collect()
+    }
+
     /// Returns a function of drawn cluster indices: the mean over the differences in those
     /// clusters. A cluster drawn twice counts twice.
     pub fn mean_of_drawn(&self) -> impl Fn(&[usize]) -> f64 {

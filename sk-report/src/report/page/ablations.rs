@@ -28,9 +28,9 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 }
 
 fn normalization(rows: &[NormalizationRow]) -> Figure {
-    let names: Vec<String> = rows.iter().map(|row| row.measure.replace("f1", "F1")).collect();
+    let names = rows.iter().map(|row| row.measure.replace("f1", "F1"));
     let of = |read: fn(&NormalizationRow) -> Interval| rows.iter().map(|row| (row.difference, read(row))).collect::<Vec<_>>();
-    let chart = Intervals::new(&names, Axis::new("with − without normalisation (score, 0 to 1)"))
+    let chart = Intervals::new(names, Axis::new("with − without normalisation (score, 0 to 1)"))
         .series("by prompt, percentile", Style::Tone(0), &of(|row| row.by_prompt))
         .series("by cell, percentile", Style::Tone(1), &of(|row| row.percentile))
         .series("by cell, BCa", Style::Tone(2), &of(|row| row.bca));
@@ -52,9 +52,9 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
     let pairs = rows.iter().filter(|row| row.measure == rows[0].measure).map(|row| row.arms.as_str());
     let panels = pairs.map(|pair| {
         let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
-        let names: Vec<String> = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm))).collect();
+        let names = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm)));
         let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.contrast.mean(), row.percentile)).collect();
-        (pair, Intervals::new(&names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates))
+        (pair, Intervals::new(names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates))
     });
     Figure::panels(id, format!("{name}: arms against each other"), panels)
         .caption(format!(

@@ -35,9 +35,9 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 }
 
 fn best(mechanisms: &[Mechanism]) -> Figure {
-    let arms: Vec<String> = mechanisms.iter().map(|mechanism| mechanism.arm.clone()).collect();
     let of = |read: fn(&Mechanism) -> f64| mechanisms.iter().map(read).collect::<Vec<f64>>();
-    let chart = Bars::new(&arms, Axis { percent: true, range: Some([0.0, 1.0]), ..Axis::new("share of steps") })
+    let share = Axis { percent: true, range: Some([0.0, 1.0]), ..Axis::new("share of steps") };
+    let chart = Bars::new(mechanisms.iter().map(|mechanism| &mechanism.arm), share)
         .series("drawn", Style::Tone(1), &of(|mechanism| mechanism.choice.best), &[])
         .series("by chance", Style::Tone(3), &of(|mechanism| mechanism.choice.best_by_chance), &[]);
     Figure::new("best-chosen", "How often the candidate of the best composite μ was chosen", chart)

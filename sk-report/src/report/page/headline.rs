@@ -56,8 +56,11 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
 
 fn achieved(context: &PageContext<'_>) -> Figure {
     let rows = &context.report.rows.methods;
-    let objectives: Vec<String> = context.results.sweep.objectives.names().into_iter().map(str::to_owned).collect();
-    let empty = Bars::new(&objectives, Axis { range: Some([0.0, 1.0]), ..Axis::new("mean score over all cells (0 to 1)") });
+    let objectives = context.results.sweep.objectives.names();
+    let empty = Bars::new(
+        objectives.iter().copied(),
+        Axis { range: Some([0.0, 1.0]), ..Axis::new("mean score over all cells (0 to 1)") },
+    );
     let chart = context
         .methods()
         .filter_map(|name| rows.iter().find(|row| row.name == name))
@@ -97,9 +100,8 @@ fn perplexity(context: &PageContext<'_>, fluency: &[FluencyRow]) -> Figure {
     let reference = &context.report.reference;
     let others: Vec<&FluencyRow> = fluency.iter().filter(|row| row.method != *reference).collect();
     let changes: Vec<_> = others.iter().map(|row| row.change.unwrap_or((f64::NAN, Interval::NONE))).collect();
-    let names: Vec<String> = others.iter().map(|row| row.method.clone()).collect();
-    let chart = Intervals::new(&names, Axis { percent: true, ..Axis::new(format!("change of perplexity against {reference}")) })
-        .series("by prompt", Style::Tone(0), &changes);
+    let change = Axis { percent: true, ..Axis::new(format!("change of perplexity against {reference}")) };
+    let chart = Intervals::new(others.iter().map(|row| &row.method), change).series("by prompt", Style::Tone(0), &changes);
     Figure::new("fluency-change", format!("Perplexity against {reference}"), chart)
         .caption(format!(
             "Left of 0 is more fluent than {reference}. Under a language model that neither drafts nor steers; 95% intervals by prompt, n pairs = {}.",

@@ -13,14 +13,10 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     with_tables(section, context, &["throughput", "settings"])
 }
 
-fn schemes(runs: &[Runs]) -> Vec<String> {
-    runs.iter().map(|runs| runs.scheme.clone()).collect()
-}
-
 fn speed(runs: &[Runs]) -> Figure {
     let speeds: Vec<f64> = runs.iter().map(Runs::tokens_per_second).collect();
     let speed = Axis::new("tokens of responses per second of wall time");
-    let chart = Bars::new(&schemes(runs), speed).series("tokens/s", Style::Tone(0), &speeds, &[]);
+    let chart = Bars::new(runs.iter().map(|runs| &runs.scheme), speed).series("tokens/s", Style::Tone(0), &speeds, &[]);
     Figure::new("tokens-per-second", "Tokens per second", chart)
         .caption(format!(
             "Tokens over wall time, one response at a time; n responses = {}.",
@@ -32,7 +28,7 @@ fn speed(runs: &[Runs]) -> Figure {
 fn parts(runs: &[Runs]) -> Figure {
     let share = Axis { percent: true, range: Some([0.0, 1.0]), ..Axis::new("share of the time in steps") };
     let shares = |of: fn(&Runs) -> f64| runs.iter().map(|runs| of(runs) / runs.seconds.total()).collect::<Vec<f64>>();
-    let chart = Bars::new(&schemes(runs), share)
+    let chart = Bars::new(runs.iter().map(|runs| &runs.scheme), share)
         .stacked()
         .series("draft", Style::Tone(0), &shares(|runs| runs.seconds.draft), &[])
         .series("score", Style::Tone(1), &shares(|runs| runs.seconds.score), &[])

@@ -1,8 +1,6 @@
-use std::collections::BTreeMap;
-
 use super::{LEVEL, Measure, Table, TableContext};
-use crate::report::Classified;
-use crate::stats::{Bootstrap, Interval, Ranks, Spearman, mean, pearson};
+use crate::report::{Classified, Resampling};
+use crate::stats::{Bootstrap, Clusters, Interval, Ranks, Spearman, mean, pearson};
 use crate::table::Kind;
 
 /// The classifier score above which a response counts as positive.
@@ -71,22 +69,13 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
 
 /// Bootstraps the rank correlation of cells over prompts. Also returns the number of prompts.
 fn bootstrap(cells: &[(u32, f64, f64)], context: &TableContext<'_>) -> (Bootstrap, usize) {
-    let ranks = |of: fn(&(u32, f64, f64)) -> f64| -> Vec<f64> {
-        let values: Vec<f64> = cells.iter().map(of).collect();
-        Ranks::of(&values).doubled.iter().map(|&rank| rank as f64).collect()
+    let prompts: Vec<u32> = cells.iter().map(|(prompt, ..)| *prompt).collect();
+    let ranked = |of: fn(&(u32, f64, f64)) -> f64| {
+        let ranks = Ranks::of(&cells.iter().map(of).collect::<Vec<_>>()).doubled;
+        Clusters::of(&ranks.iter().map(|&rank| rank as f64).collect::<Vec<_>>(), &prompts)
     };
-    let mut prompts: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for ((cell, x), y) in cells.iter().zip(ranks(|cell| cell.1)).zip(ranks(|cell| cell.2)) {
-        let prompt = prompts.entry(cell.0).or_default();
-        prompt.0.push(x);
-        prompt.1.push(y);
-    }
-    let prompts: Vec<(Vec<f64>, Vec<f64>)> = prompts.into_values().collect();
-    let statistic = |drawn: &[usize]| {
-        let judged: Vec<f64> = drawn.iter().flat_map(|&prompt| &prompts[prompt].0).copied().collect();
-        let scores: Vec<f64> = drawn.iter().flat_map(|&prompt| &prompts[prompt].1).copied().collect();
-        pearson(&judged, &scores).unwrap_or(f64::NAN)
-    };
-    let resampling = context.resampling;
-    (Bootstrap::new(prompts.len(), resampling.resamples, resampling.seed, statistic), prompts.len())
+    let (judged, scores) = (ranked(|cell| cell.1), ranked(|cell| cell.2));
+    let statistic = |drawn: &[usize]| pearson(&judged.drawn(drawn), &scores.drawn(drawn)).unwrap_or(f64::NAN);
+    let Resampling { resamples, seed } = context.resampling;
+    (Bootstrap::new(judged.len(), resamples, seed, statistic), judged.len())
 }
