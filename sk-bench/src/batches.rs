@@ -13,6 +13,8 @@ use crate::scheme::text;
 pub(crate) struct RecordedBatch {
     /// Position in the file, from 1.
     pub(crate) position: usize,
+    /// The cell of a sweep that the step is of.
+    id: Option<String>,
     /// Turn and step of a trace, from 0.
     pub(crate) at: Option<(usize, usize)>,
     /// Number of candidates of the step, if the trace holds only some of them.
@@ -32,6 +34,7 @@ struct BatchFields {
     fluency: Option<Vec<f64>>,
     #[serde(default)]
     blades: Vec<BladeFields>,
+    id: Option<serde_json::Value>,
     turn: Option<usize>,
     step: Option<usize>,
     n: Option<usize>,
@@ -46,15 +49,16 @@ struct BladeFields {
 
 impl RecordedBatch {
     fn new(position: usize, fields: BatchFields) -> Result<Self, ScoreError> {
-        let BatchFields { mu, sigma, fluency, blades, turn, step, n } = fields;
+        let BatchFields { mu, sigma, fluency, blades, id, turn, step, n } = fields;
         let batch = Batch::new(&mu, &sigma)?;
         if let Some(fluency) = &fluency {
             batch.with_fluency(fluency)?;
         }
         let blades = if blades.is_empty() { None } else { Some(table(&blades, mu.len())?) };
+        let id = id.and_then(|id| id.as_str().map(str::to_owned));
         let at = step.map(|step| (turn.unwrap_or(0), step));
         let cut = n.filter(|n| *n != mu.len());
-        Ok(Self { position, at, cut, mu, sigma, fluency, blades })
+        Ok(Self { position, id, at, cut, mu, sigma, fluency, blades })
     }
 
     /// Returns the batch.
@@ -69,12 +73,13 @@ impl RecordedBatch {
         }
     }
 
-    /// Returns a label: the turn and step of a trace, counted from 1 as in `--explain`, or the
-    /// position in the file.
+    /// Returns a label: the turn and step of a trace, counted from 1 as in `--explain`, after the
+    /// cell of a sweep, or the position in the file.
     pub(crate) fn label(&self) -> String {
-        match self.at {
-            Some((turn, step)) => format!("turn {}, step {}", turn + 1, step + 1),
-            None => format!("batch {}", self.position),
+        match (&self.id, self.at) {
+            (Some(id), Some((_, step))) => format!("{id}, step {}", step + 1),
+            (None, Some((turn, step))) => format!("turn {}, step {}", turn + 1, step + 1),
+            (_, None) => format!("batch {}", self.position),
         }
     }
 }
@@ -134,6 +139,10 @@ mod tests {
                       \"sigma\":[4]}],\"fluency\":[-1.5],\"mu\":[1],\"sigma\":[0],\"certificate\":{\"refused\":\"x\"}}";
         let trace = parse(record, "t.jsonl").unwrap();
         assert_eq!(trace[0].label(), "turn 2, step 3");
+        let cell = record.replacen('{', "{\"id\":\"base/a=1/p:0/42\",", 1);
+        assert_eq!(parse(&cell, "t.jsonl").unwrap()[0].label(), "base/a=1/p:0/42, step 3");
+        let numbered = parse("{\"id\":7,\"mu\":[1],\"sigma\":[0]}", "b.json").unwrap();
+        assert_eq!(numbered[0].label(), "batch 1");
         let batch = trace[0].batch();
         assert_eq!(batch.fluency(), Some(&[-1.5][..]));
         assert_eq!(batch.blades().map(|blades| (blades.find("kind"), blades.mu(0)[0])), Some((Some(0), 3.0)));

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use clap::builder::PossibleValuesParser;
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -123,15 +124,38 @@ impl Command {
             Self::Report(args) => commands::report::run(&args),
             Self::Export(args) => commands::export::run(&args),
             Self::Axioms(args) => commands::axioms::run(&args),
-            Self::Completions { shell } => {
-                let mut script = Vec::new();
-                clap_complete::generate(shell, &mut Cli::command(), "swiss-knife", &mut script);
-                std::io::stdout().write_all(&script).map_err(Error::Output)
-            }
+            Self::Completions { shell } => std::io::stdout().write_all(completions(shell).as_bytes()).map_err(Error::Output),
             Self::Simulate(args) => commands::simulate::run(&args),
             Self::Certify(args) => commands::certify::run(&args),
         }
     }
+}
+
+/// Returns the completion script of a shell.
+fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut without_quotes(Cli::command()), "swiss-knife", &mut script);
+    // In a script for bash, clap_complete writes the hyphen of the name in two ways, so no subcommand
+    // is found.
+    String::from_utf8_lossy(&script).replace("swiss__subcmd__knife", "swiss__knife")
+}
+
+/// Replaces the double quotes in the help of values: clap_complete does not escape them in scripts
+/// for fish and zsh.
+fn without_quotes(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let values = arg.get_possible_values();
+        if values.is_empty() {
+            return arg;
+        }
+        arg.value_parser(PossibleValuesParser::new(values.into_iter().map(|value| {
+            match value.get_help().map(|help| help.to_string().replace('"', "'")) {
+                Some(help) => value.help(help),
+                None => value,
+            }
+        })))
+    });
+    command.mut_subcommands(without_quotes)
 }
 
 #[cfg(test)]
@@ -149,6 +173,28 @@ mod tests {
             let line = ["swiss-knife", "bench"].iter().chain(model).chain(&sweep);
             assert!(Cli::try_parse_from(line).is_ok());
         }
+    }
+
+    #[test]
+    fn every_command_of_a_bash_script_has_completions() {
+        let script = completions(Shell::Bash);
+        let commands: Vec<_> = script.lines().filter_map(|line| line.trim().strip_prefix("cmd=\"")?.strip_suffix('"')).collect();
+        assert!(commands.len() > 40, "{commands:?}");
+        for command in commands.into_iter().filter(|command| !command.is_empty()) {
+            assert!(script.contains(&format!("\n        {command})\n")), "{command}");
+        }
+    }
+
+    #[test]
+    fn descriptions_of_values_have_no_quotes_in_scripts() {
+        fn check(command: &clap::Command) {
+            for value in command.get_arguments().flat_map(clap::Arg::get_possible_values) {
+                let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.contains('"'), "{}: {help}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&without_quotes(Cli::command()));
     }
 
     #[test]

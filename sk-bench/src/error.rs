@@ -217,6 +217,7 @@ impl Error {
             // A theorem that does not hold is not caused by the input.
             Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } => 1,
             Self::Sweep(SweepError::Replaced { .. }) => 1,
+            _ if self.is_full_disk() => 1,
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // Caused by the server; a retry may help.
             Self::Judge(error) if error.is_external() => 1,
@@ -246,9 +247,42 @@ impl Error {
         }
     }
 
+    /// Returns whether a file could not be written for want of space.
+    fn is_full_disk(&self) -> bool {
+        match self {
+            Self::Write { source, .. }
+            | Self::Sweep(SweepError::Write { source, .. })
+            | Self::Judge(JudgeError::Write { source, .. })
+            | Self::Tune(TuneError::Write { source, .. }) => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether the reader of standard output closed it, as `head` does. This is not a
     /// failure.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_error_in_the_input() {
+        let written = |kind: io::ErrorKind| {
+            let (path, source) = (PathBuf::from("file"), || io::Error::from(kind));
+            [
+                Error::Write { path: path.clone(), source: source() },
+                SweepError::Write { path: path.clone(), source: source() }.into(),
+                JudgeError::Write { path: path.clone(), source: source() }.into(),
+                TuneError::Write { path, source: source() }.into(),
+            ]
+        };
+        assert!(written(io::ErrorKind::StorageFull).iter().all(|error| error.exit_code() == 1));
+        assert!(written(io::ErrorKind::PermissionDenied).iter().all(|error| error.exit_code() == 2));
     }
 }

@@ -419,7 +419,10 @@ impl BladeSpec {
             BladeRule::ExpertAmateur => Arc::new(ExpertAmateur),
         };
         let blade: Arc<dyn Blade> = match self.rule.guidance() {
-            Some(Guidance { lambda, likelihood }) => Arc::new(Guided::new(blade, lambda, likelihood.into())?),
+            Some(Guidance { lambda, likelihood }) => {
+                ParameterError::not_negative("guided", lambda)?;
+                Arc::new(Guided::new(blade, lambda, likelihood.into())?)
+            }
             None => blade,
         };
         Ok(match self.arm {

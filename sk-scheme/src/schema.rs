@@ -223,6 +223,22 @@ fn slot_schema(name: &str) -> Json {
     json!({ "anyOf": alternatives })
 }
 
+/// Adds a range to each number among the alternatives of a field.
+fn bound(property: &mut Json, range: &parameters::Range) {
+    if let Some(alternatives) = property.get_mut("anyOf").and_then(Json::as_array_mut) {
+        alternatives.iter_mut().for_each(|alternative| bound(alternative, range));
+    }
+    let is_number = |kind: &Json| kind == "number" || kind == "integer";
+    if is_number(&property["type"]) || branches(property, "type").any(is_number) {
+        if range.least.is_finite() {
+            property[if range.open { "exclusiveMinimum" } else { "minimum" }] = json!(range.least);
+        }
+        if range.most.is_finite() {
+            property["maximum"] = json!(range.most);
+        }
+    }
+}
+
 /// Returns the schema of a table with exactly these fields, with the ranges and meanings of
 /// numbers.
 fn closed(mut properties: Json, section: &str) -> Json {
@@ -235,15 +251,7 @@ fn closed(mut properties: Json, section: &str) -> Json {
         let of_field = |parameter: &&parameters::Parameter| parameter.section == section && parameter.field == field;
         if let Some(parameter) = parameters::ALL.iter().find(of_field) {
             property["description"] = json!(parameter.meaning);
-            if property["type"] == "number" || property["type"] == "integer" {
-                let bound = if parameter.range.open { "exclusiveMinimum" } else { "minimum" };
-                if parameter.range.least.is_finite() {
-                    property[bound] = json!(parameter.range.least);
-                }
-                if parameter.range.most.is_finite() {
-                    property["maximum"] = json!(parameter.range.most);
-                }
-            }
+            bound(property, &parameter.range);
         }
     }
     json!({ "type": "object", "properties": properties, "additionalProperties": false })

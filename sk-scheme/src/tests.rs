@@ -199,7 +199,7 @@ fn blades_are_amended_field_by_field() {
         ("base", "[blades.backbon]\nweight = 1\n", "unknown blade \"backbon\"; did you mean \"backbone\"?"),
         ("base", "[blades.\"*\"]\nweight = 1\n", "to edit; name one of its blades"),
         ("args", "[blades.\"*\"]\nguide = 1\n", "unknown field of [blades.*] \"guide\"; did you mean \"guided\"?"),
-        ("args", "[blades.\"*\"]\nguided = -1\n", "lambda is -1"),
+        ("args", "[blades.\"*\"]\nguided = -1\n", "guided is -1"),
     ] {
         let error = amended(scheme, text).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");

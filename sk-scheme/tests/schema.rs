@@ -77,6 +77,9 @@ fn shipped_files_are_valid_and_slips_are_not() {
         "[selector]\ntemperature = -1\n",
         "[selector]\ntemperature = \"hot\"\n",
         "[proposal]\ncandidates = 0\n",
+        "[granularity]\nspan_tokens = 0\n",
+        "[aggregator]\nkind = \"thurstone\"\np = 0.5\n",
+        "[blades.calm]\nadapter = \"dir\"\nweight = -1\n",
         "[blades.calm]\nkind = \"fluency\"\nweight = 1\n",
         "[selector.gates.safe]\nthreshhold = 0\n",
     ] {

@@ -18,8 +18,8 @@ pub struct PromptArgs {
 }
 
 impl PromptArgs {
-    /// Reads the prompt from the argument, the file, or standard input. Trailing line breaks are
-    /// dropped.
+    /// Reads the prompt from the argument, the file, or standard input. A byte order mark and
+    /// trailing line breaks are dropped.
     ///
     /// # Errors
     /// If there is no prompt, it is blank, or it cannot be read as UTF-8.
@@ -30,7 +30,22 @@ impl PromptArgs {
             (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
             _ => text::read_from(std::io::stdin()).map_err(Error::reading(Path::new("standard input")))?,
         };
-        let text = text.trim_end_matches(['\n', '\r']);
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end_matches(['\n', '\r']);
         if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_prompt() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let args = PromptArgs { file: Some(file.path().to_owned()), ..PromptArgs::default() };
+        std::fs::write(file.path(), "\u{feff}How are you?\r\n").unwrap();
+        assert_eq!(args.read().unwrap(), "How are you?");
+        std::fs::write(file.path(), "\u{feff}\n").unwrap();
+        assert!(matches!(args.read(), Err(Error::EmptyPrompt)));
     }
 }

@@ -40,7 +40,9 @@ pub fn run(args: &InitArgs) -> Result<(), Error> {
         Ok(true) => {}
         Ok(false) => return Err(Error::NotEmpty { path: folder.clone() }),
         Err(error) if error.kind() == ErrorKind::NotFound => std::fs::create_dir_all(folder).map_err(Error::writing(folder))?,
-        Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(Error::NotEmpty { path: folder.clone() }),
+        Err(error) if error.kind() == ErrorKind::NotADirectory && folder.exists() => {
+            return Err(Error::NotEmpty { path: folder.clone() });
+        }
         Err(source) => return Err(Error::reading(folder)(source)),
     }
     for (name, _, text) in FILES {
@@ -51,6 +53,8 @@ pub fn run(args: &InitArgs) -> Result<(), Error> {
 
 /// Describes the written files and the commands that lead to a report.
 fn next(folder: &Path) -> String {
+    // A word that begins with a hyphen would be read as an option.
+    let folder = if folder.to_string_lossy().starts_with('-') { &Path::new(".").join(folder) } else { folder };
     let path = |name: &str| word(&folder.join(name).to_string_lossy());
     let mut text = String::new();
     for (name, what, _) in FILES {
@@ -65,4 +69,24 @@ fn next(folder: &Path) -> String {
          swiss-knife judge table {judged} -o {results}\n\
          swiss-knife report {results} --records {records} --html {html}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_begins_with_a_hyphen_is_no_option() {
+        let text = next(Path::new("-runs"));
+        assert!(text.contains("swiss-knife sweep ./-runs/frontier.toml\n"), "{text}");
+        assert!(next(Path::new("runs")).contains("swiss-knife sweep runs/frontier.toml\n"));
+    }
+
+    #[test]
+    fn a_folder_below_a_file_is_not_said_to_be_there() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let said = |folder: PathBuf| run(&InitArgs { folder }).unwrap_err().to_string();
+        assert!(said(file.path().to_owned()).contains("is there already"));
+        assert!(said(file.path().join("runs")).contains("Not a directory"));
+    }
 }
