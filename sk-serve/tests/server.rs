@@ -14,7 +14,7 @@ use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
-use sk_scheme::Steering;
+use sk_scheme::{Parameter, Steering};
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -57,6 +57,10 @@ fn service() -> Service {
 }
 
 fn service_with(limits: Limits) -> Service {
+    steered(Steering::default(), limits)
+}
+
+fn steered(steering: Steering, limits: Limits) -> Service {
     let folder = tempfile::tempdir().unwrap();
     let shape = folder.path().join("config.json");
     let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
@@ -74,7 +78,7 @@ fn service_with(limits: Limits) -> Service {
         adapters: names.to_vec(),
         adapter_folder: None,
         instructions: Vec::new(),
-        steering: Steering::default(),
+        steering,
         shipped: false,
         framing: Framing::Hh { stop: true },
         name: "lab/random".to_owned(),
@@ -199,6 +203,40 @@ fn a_scheme_with_fixed_blades_takes_no_others() {
     let (status, body) = ask(&url, &asked(json!({"calm": "instruction:Be calm."})));
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("swiss_knife.blades")), "{body}");
+}
+
+#[test]
+fn a_request_overrides_the_options_of_the_server() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    let numbers = [("candidates", 2.0), ("span_tokens", 4.0), ("top_p", 0.5)];
+    let numbers = numbers.map(|(name, value)| (Parameter::named(name).unwrap(), value)).to_vec();
+    server.open(steered(Steering { numbers, ..Steering::default() }, Limits::default()));
+    let longest = |set: Value| {
+        let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "seed": 1,
+            "swiss_knife": {"explain": true, "set": set}});
+        let body: Value = serde_json::from_str(&ask(&url, &asked).1).unwrap();
+        let candidates = body["choices"][0]["swiss_knife"]["steps"][0]["candidates"].as_array().unwrap().clone();
+        (candidates.len(), candidates.iter().map(|one| one["tokens"].as_array().unwrap().len()).max().unwrap())
+    };
+    assert_eq!(longest(json!([])), (2, 4));
+    assert_eq!(longest(json!(["proposal.candidates=5", "granularity.span_tokens=2"])), (5, 2));
+    // A field that does not apply is named as the client wrote it.
+    for (scheme, fields, param, told) in [
+        ("greedy", json!({"temperature": 1}), "temperature", "`temperature` does not apply"),
+        ("greedy", json!({"top_p": 0.5}), "top_p", "`top_p` does not apply"),
+        ("swiss-knife", json!({"swiss_knife": {"set": ["selector.heat=1"]}}), "swiss_knife.set", "selector.heat=1"),
+    ] {
+        let (server, url, _runtime) = listening();
+        server.open(service());
+        let mut asked = fields;
+        asked["messages"] = json!([{"role": "user", "content": "Hi"}]);
+        asked["model"] = format!("lab/random:{scheme}").into();
+        let (status, body) = ask(&url, &asked);
+        let error = &serde_json::from_str::<Value>(&body).unwrap()["error"];
+        assert_eq!((status, error["param"].as_str()), (400, Some(param)), "{body}");
+        assert!(error["message"].as_str().unwrap().contains(told), "{body}");
+    }
 }
 
 #[test]
