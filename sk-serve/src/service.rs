@@ -31,7 +31,7 @@ pub struct Limits {
     pub memory: u64,
     /// Maximum number of tokens of an answer. A request for more is refused.
     pub max_new_tokens: usize,
-    /// Maximum number of candidates per step.
+    /// Maximum number of candidates per step, and of those that a step over a vocabulary tells.
     pub candidates: usize,
     /// Maximum number of blades of an answer.
     pub blades: usize,

@@ -240,6 +240,23 @@ fn a_request_overrides_the_options_of_the_server() {
 }
 
 #[test]
+fn a_step_over_a_vocabulary_tells_its_most_likely_candidates() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits { candidates: 12, ..Limits::default() }));
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "seed": 1,
+        "swiss_knife": {"scheme": "base", "explain": true}});
+    let (status, body) = ask(&url, &asked);
+    assert_eq!(status, 200, "{body}");
+    let choice = &serde_json::from_str::<Value>(&body).unwrap()["choices"][0];
+    let steps = choice["swiss_knife"]["steps"].as_array().unwrap();
+    for step in steps {
+        assert_eq!((step["candidates"].as_array().unwrap().len(), step["n"].as_u64()), (12, Some(256)), "{step}");
+        assert!(step["chosen"].as_u64().unwrap() < 12, "{step}");
+    }
+}
+
+#[test]
 fn an_instruction_that_leaves_no_room_is_refused_before_a_stream_begins() {
     let (server, url, _runtime) = listening();
     server.open(service());
