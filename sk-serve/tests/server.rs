@@ -175,6 +175,28 @@ fn a_key_and_a_model_are_read_as_clients_send_them() {
 }
 
 #[test]
+fn pages_of_other_origins_are_refused_also_where_a_browser_does_not_ask_first() {
+    let _answering = answering();
+    let origins = vec![HeaderValue::from_static("http://a")];
+    let (server, url, _runtime) = listening_with(Access { origins, ..Access::default() });
+    server.open(service());
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}).to_string();
+    for (site, origin, status) in [
+        ("cross-site", "http://a", 200),
+        ("cross-site", "http://b", 403),
+        ("same-site", "http://127.0.0.1:3000", 403),
+        ("same-origin", "http://127.0.0.1:8000", 200),
+        ("none", "", 200),
+    ] {
+        let post = agent().post(format!("{url}/v1/chat/completions")).header("content-type", "text/plain");
+        let reply = post.header("sec-fetch-site", site).header("origin", origin).send(asked.as_str()).unwrap();
+        assert_eq!(reply.status().as_u16(), status, "{site} {origin}");
+    }
+    let link = agent().get(format!("{url}/health")).header("sec-fetch-site", "cross-site").call().unwrap();
+    assert_eq!(link.status(), 200);
+}
+
+#[test]
 fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
     let (server, url, _runtime) = listening();
     server.open(service());
