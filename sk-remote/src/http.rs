@@ -89,6 +89,7 @@ impl Server {
         let mut response = sent.map_err(|error| fault(&error))?;
         let status = response.status().as_u16();
         let pause = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
+        let target = response.headers().get("location").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let mut text = Vec::new();
         let mut reader = response.body_mut().with_config().limit(LONGEST).reader();
         if let Err(error) = reader.read_to_end(&mut text) {
@@ -97,6 +98,11 @@ impl Server {
         match status {
             200..=299 => Ok(text),
             408 | 425 | 429 | 500..=599 => Err(Failure::Again(Fault::Status { status, message: self.gist(&text) }, pause)),
+            300..=399 => {
+                let target = target.map_or_else(|| "elsewhere".to_owned(), |target| self.gist(target.as_bytes()));
+                let message = format!("it redirects to {target}, and redirects are not followed; give the address of the server");
+                Err(Failure::Refused { status, message })
+            }
             _ => Err(Failure::Refused { status, message: self.gist(&text) }),
         }
     }

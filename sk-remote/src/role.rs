@@ -144,6 +144,9 @@ pub enum Reason {
     /// It has a user name or a password.
     #[error("it holds a user name; keys are given apart from addresses")]
     User,
+    /// It has no port that exists after the colon.
+    #[error("what follows the colon after the host is not a port, a number from 1 to 65535")]
+    Port,
     /// It has a path, a query or a fragment.
     #[error("a path, query or fragment follows host and port; give scheme, host and port alone")]
     Path,
@@ -168,21 +171,25 @@ impl FromStr for Role {
 
 /// Returns scheme, host and port. A final `/v1`, which OpenAI clients need, is dropped.
 fn base_of(url: &str) -> Result<String, Reason> {
-    let trimmed = url.trim().trim_end_matches('/').trim_end_matches("/v1").trim_end_matches('/');
-    let uri: Uri = trimmed.parse().map_err(|_| Reason::Syntax)?;
-    match (uri.scheme_str(), uri.host()) {
-        (Some("http" | "https"), Some(_)) => {}
+    let url = url.trim();
+    let uri: Uri = url.parse().map_err(|_| Reason::Syntax)?;
+    let (scheme, authority) = match (uri.scheme_str(), uri.authority()) {
+        (Some(scheme @ ("http" | "https")), Some(authority)) => (scheme, authority),
         (Some(_), _) => return Err(Reason::Scheme),
         _ => return Err(Reason::Syntax),
-    }
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+    };
+    if authority.as_str().contains('@') {
         return Err(Reason::User);
     }
+    // Requests to a port that `Uri` cannot read would go to that of the scheme.
+    if authority.as_str() != authority.host() && authority.port_u16().is_none_or(|port| port == 0) {
+        return Err(Reason::Port);
+    }
     // `Uri` drops the fragment.
-    if uri.path() != "/" || uri.query().is_some() || trimmed.contains('#') {
+    if !matches!(uri.path().trim_end_matches('/'), "" | "/v1") || uri.query().is_some() || url.contains('#') {
         return Err(Reason::Path);
     }
-    Ok(trimmed.to_owned())
+    Ok(format!("{scheme}://{}", authority.as_str().to_ascii_lowercase()))
 }
 
 #[cfg(test)]
@@ -194,6 +201,8 @@ mod tests {
         let role: Role = "sglang+http://a:30000/, https://b/v1".parse().unwrap();
         assert_eq!((role.kind, role.model), (Kind::Sglang, None));
         assert_eq!(role.urls, ["http://a:30000", "https://b"]);
+        let role: Role = "vllm+HTTP://Host.example:80/v1/,http://v1,http://[::1]:8000".parse().unwrap();
+        assert_eq!(role.urls, ["http://host.example:80", "http://v1", "http://[::1]:8000"]);
         for (text, reason) in [
             ("http://a:1", Reason::Kind),
             ("ollama+http://a:1", Reason::Kind),
@@ -202,9 +211,13 @@ mod tests {
             ("vllm+a:1", Reason::Syntax),
             ("vllm+ftp://a:1", Reason::Scheme),
             ("vllm+http://u:p@a:1", Reason::User),
+            ("vllm+http://a:87720", Reason::Port),
+            ("vllm+http://a:0", Reason::Port),
+            ("vllm+http://[::1]:", Reason::Port),
             ("vllm+http://a:1/generate", Reason::Path),
             ("vllm+http://a:1/?x=1", Reason::Path),
             ("vllm+http://a:1,http://a:1/", Reason::Twice),
+            ("vllm+http://a:1,HTTP://A:1/v1/", Reason::Twice),
         ] {
             assert_eq!(text.parse::<Role>().unwrap_err().reason, reason, "{text}");
         }
@@ -219,6 +232,7 @@ mod tests {
             let role: Role = text.parse().unwrap();
             role.with_key(key.and_then(Key::new)).exposes_key()
         };
+        assert!(exposes("vllm+HTTP://host.example:1", Some("k")));
         assert!(exposes("vllm+http://host.example:1", Some("k")) && exposes("sglang+https://a:1,http://10.0.0.1:2", Some("k")));
         assert!(!exposes("vllm+https://host.example:1", Some("k")) && !exposes("vllm+http://host.example:1", None));
         assert!(!exposes("vllm+http://localhost:1,http://127.0.0.1:2,http://[::1]:3", Some("k")));

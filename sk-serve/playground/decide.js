@@ -22,6 +22,7 @@ export function deciding(step, choice) {
 // Five classes of probability, from the least to the most.
 export const level = (probability) => Math.min(4, Math.floor(probability * 5));
 
-// Tokens of all candidates for each token that was kept.
+// Tokens of all candidates for each token that was kept. A step over a vocabulary lists only some of
+// its n candidates, which have one token each.
 export const draftedPerKept = (step, choice) =>
-  step.candidates.reduce((sum, candidate) => sum + candidate.tokens.length, 0) / Math.max(1, step.candidates[choice].tokens.length);
+  (step.n ?? step.candidates.reduce((sum, candidate) => sum + candidate.tokens.length, 0)) / Math.max(1, step.candidates[choice].tokens.length);

@@ -200,7 +200,8 @@ impl Work {
             }
             if step.is_some() || !text.is_empty() {
                 let step = step.filter(|_| self.job.steering.explain);
-                let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), host.tokenizer())));
+                let most = service.limits.candidates;
+                let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), host.tokenizer(), most)));
                 // Leave the scheduler while sending, so that a slow client does not delay other
                 // requests.
                 let away = request.away();

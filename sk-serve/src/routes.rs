@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, FromRef, FromRequestParts, Path, Request, State};
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{AUTHORIZATION, RETRY_AFTER},
+    header::{AUTHORIZATION, ORIGIN, RETRY_AFTER},
     request::Parts,
 };
 use axum::middleware::{self, Next};
@@ -105,6 +105,7 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .fallback(async || ApiError::not_found("there is nothing at this path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(body)
+        .layer(middleware::from_fn_with_state(Arc::from(access.origins.as_slice()), refuse_strangers))
         .layer(CatchPanicLayer::custom(|_| ApiError::fault().into_response()))
         .layer(cors(access.origins))
         .layer(middleware::from_fn(count))
@@ -135,6 +136,18 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
         .allow_methods(Any)
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([REQUEST_ID, RETRY_AFTER])
+}
+
+/// Refuses what pages of other origins than `origins` send. A browser keeps answers from them, but
+/// sends a `POST` of plain text without asking first, and says in `Sec-Fetch-Site` whose page sends.
+async fn refuse_strangers(State(origins): State<Arc<[HeaderValue]>>, request: Request, next: Next) -> Response {
+    let is_strange = request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
+    let origin = request.headers().get(ORIGIN);
+    let is_allowed = || origins.iter().any(|allowed| allowed == "*" || Some(allowed) == origin);
+    if is_strange && !request.method().is_safe() && !is_allowed() {
+        return ApiError::forbidden("pages of this origin may not use the server; start it with --origin ORIGIN").into_response();
+    }
+    next.run(request).await
 }
 
 /// Gives each request an identifier, and counts and logs its status.

@@ -1,5 +1,6 @@
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -24,6 +25,10 @@ pub struct Server {
 const SECONDS: [f64; 14] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 600.0];
 const SIZES: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
 
+/// The interval at which recorded values are added to the buckets. Until then the recorder keeps
+/// each value.
+const UPKEEP: Duration = Duration::from_secs(5);
+
 fn recorder() -> PrometheusBuilder {
     let seconds = Matcher::Suffix("_seconds".to_owned());
     let sizes = Matcher::Prefix("swiss_knife_pass_".to_owned());
@@ -31,6 +36,15 @@ fn recorder() -> PrometheusBuilder {
         .set_buckets_for_metric(seconds, &SECONDS)
         .and_then(|builder| builder.set_buckets_for_metric(sizes, &SIZES));
     with_buckets.expect("there are buckets")
+}
+
+/// Adds recorded values to the buckets at this interval, so that their memory does not grow while
+/// nobody reads `/metrics`. Never returns.
+async fn upkeep(metrics: &PrometheusHandle, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        metrics.run_upkeep();
+    }
 }
 
 /// The parts of a server that exist once its models are loaded.
@@ -72,15 +86,40 @@ impl Server {
     /// [`Limits::drain`] after `shutdown`.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let mut connections = Connections::new(listener, Arc::clone(&self), self.limits.clone());
-        connections.accept_until(shutdown).await;
-        if let Some(open) = self.open.get() {
-            open.service.drain();
+        let served = async {
+            connections.accept_until(shutdown).await;
+            if let Some(open) = self.open.get() {
+                open.service.drain();
+            }
+            connections.drain().await;
+        };
+        tokio::select! {
+            () = served => {}
+            () = upkeep(&self.metrics, UPKEEP) => {}
         }
-        connections.drain().await;
     }
 
     /// Returns the current router.
     pub(crate) fn router(&self) -> Router {
         self.open.get().map_or(&self.loading, |open| &open.router).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_values_do_not_pile_up_while_nobody_reads_the_metrics() {
+        let recorder = recorder().build_recorder();
+        let metrics = recorder.handle();
+        metrics::with_local_recorder(&recorder, || metrics::histogram!("swiss_knife_span_seconds").record(0.2));
+        // Only its debug output tells whether a value is in a bucket yet.
+        let is_counted = || format!("{metrics:?}").contains("Histogram(Histogram");
+        assert!(!is_counted());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let short = Duration::from_millis(1);
+        let waited = runtime.block_on(async { tokio::time::timeout(40 * short, upkeep(&metrics, short)).await });
+        assert!(waited.is_err() && is_counted(), "{metrics:?}");
     }
 }

@@ -31,7 +31,7 @@ pub struct Limits {
     pub memory: u64,
     /// Maximum number of tokens of an answer. A request for more is refused.
     pub max_new_tokens: usize,
-    /// Maximum number of candidates per step.
+    /// Maximum number of candidates per step, and of those that a step over a vocabulary tells.
     pub candidates: usize,
     /// Maximum number of blades of an answer.
     pub blades: usize,
@@ -181,26 +181,33 @@ impl Service {
         if let Some(preset) = &asked.preset {
             steering.preset = Some(preset.parse().map_err(|error: String| ApiError::invalid("swiss_knife.preset", error))?);
         }
+        let mut edits = Vec::new();
         for text in &asked.set {
             let edit: FieldEdit = text.parse().map_err(|error: String| ApiError::invalid("swiss_knife.set", error))?;
             // The sections of blades contain file paths, which clients must not set.
             if text.trim_start().starts_with("blades") {
                 return Err(ApiError::invalid("swiss_knife.set", "`set` edits no blades; give them as `blades`"));
             }
-            steering.set.push(edit);
-        }
-        if let Some(top_p) = job.top_p {
-            let edit = format!("proposal.top_p={top_p}").parse().map_err(|error: String| ApiError::invalid("top_p", error))?;
-            steering.set.push(edit);
-        }
-        if let Some(temperature) = job.temperature {
-            let parameter = Parameter::named("draft_temperature").ok_or_else(|| ApiError::unsupported("temperature"))?;
-            steering.numbers.push((parameter, temperature));
+            edits.push(edit);
         }
         if let Some(weights) = &asked.weights {
             steering.weights = vec![weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>()];
         }
         let mut config = steering.spec(self.parts.shipped).map_err(|error| ApiError::of_scheme(&error))?;
+        // The fields of a request take precedence over all options of the server.
+        let wrong_set = |error: SchemeError| ApiError::invalid("swiss_knife.set", error.to_string());
+        FieldEdit::apply(&edits, &mut config, "set").map_err(wrong_set)?;
+        for (field, name, value) in [("temperature", "draft_temperature", job.temperature), ("top_p", "top_p", job.top_p)] {
+            let Some(value) = value else { continue };
+            let parameter = Parameter::named(name).ok_or_else(|| ApiError::unsupported(field))?;
+            parameter.set(&mut config, value).map_err(|error| match error {
+                SchemeError::Inapplicable { slot, kind, .. } => {
+                    ApiError::invalid(field, format!("`{field}` does not apply: the {slot} is \"{kind}\"; leave it out"))
+                }
+                error => ApiError::invalid(field, error.to_string()),
+            })?;
+        }
+        config.check().map_err(wrong_set)?;
         self.seat(&mut config, &asked.blades)?;
         config.spec().map_err(|error| match error {
             SchemeError::NoBlade => {

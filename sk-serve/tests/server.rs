@@ -14,7 +14,7 @@ use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
-use sk_scheme::Steering;
+use sk_scheme::{Parameter, Steering};
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -57,6 +57,10 @@ fn service() -> Service {
 }
 
 fn service_with(limits: Limits) -> Service {
+    steered(Steering::default(), limits)
+}
+
+fn steered(steering: Steering, limits: Limits) -> Service {
     let folder = tempfile::tempdir().unwrap();
     let shape = folder.path().join("config.json");
     let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
@@ -73,7 +77,7 @@ fn service_with(limits: Limits) -> Service {
         rack: rack.into(),
         adapter_folder: None,
         instructions: Vec::new(),
-        steering: Steering::default(),
+        steering,
         shipped: false,
         framing: Framing::Hh { stop: true },
         name: "lab/random".to_owned(),
@@ -171,6 +175,28 @@ fn a_key_and_a_model_are_read_as_clients_send_them() {
 }
 
 #[test]
+fn pages_of_other_origins_are_refused_also_where_a_browser_does_not_ask_first() {
+    let _answering = answering();
+    let origins = vec![HeaderValue::from_static("http://a")];
+    let (server, url, _runtime) = listening_with(Access { origins, ..Access::default() });
+    server.open(service());
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}).to_string();
+    for (site, origin, status) in [
+        ("cross-site", "http://a", 200),
+        ("cross-site", "http://b", 403),
+        ("same-site", "http://127.0.0.1:3000", 403),
+        ("same-origin", "http://127.0.0.1:8000", 200),
+        ("none", "", 200),
+    ] {
+        let post = agent().post(format!("{url}/v1/chat/completions")).header("content-type", "text/plain");
+        let reply = post.header("sec-fetch-site", site).header("origin", origin).send(asked.as_str()).unwrap();
+        assert_eq!(reply.status().as_u16(), status, "{site} {origin}");
+    }
+    let link = agent().get(format!("{url}/health")).header("sec-fetch-site", "cross-site").call().unwrap();
+    assert_eq!(link.status(), 200);
+}
+
+#[test]
 fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
     let (server, url, _runtime) = listening();
     server.open(service());
@@ -199,6 +225,57 @@ fn a_scheme_with_fixed_blades_takes_no_others() {
     let (status, body) = ask(&url, &asked(json!({"calm": "instruction:Be calm."})));
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("swiss_knife.blades")), "{body}");
+}
+
+#[test]
+fn a_request_overrides_the_options_of_the_server() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    let numbers = [("candidates", 2.0), ("span_tokens", 4.0), ("top_p", 0.5)];
+    let numbers = numbers.map(|(name, value)| (Parameter::named(name).unwrap(), value)).to_vec();
+    server.open(steered(Steering { numbers, ..Steering::default() }, Limits::default()));
+    let longest = |set: Value| {
+        let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "seed": 1,
+            "swiss_knife": {"explain": true, "set": set}});
+        let body: Value = serde_json::from_str(&ask(&url, &asked).1).unwrap();
+        let candidates = body["choices"][0]["swiss_knife"]["steps"][0]["candidates"].as_array().unwrap().clone();
+        (candidates.len(), candidates.iter().map(|one| one["tokens"].as_array().unwrap().len()).max().unwrap())
+    };
+    assert_eq!(longest(json!([])), (2, 4));
+    assert_eq!(longest(json!(["proposal.candidates=5", "granularity.span_tokens=2"])), (5, 2));
+    // A field that does not apply is named as the client wrote it.
+    for (scheme, fields, param, told) in [
+        ("greedy", json!({"temperature": 1}), "temperature", "`temperature` does not apply"),
+        ("greedy", json!({"top_p": 0.5}), "top_p", "`top_p` does not apply"),
+        ("swiss-knife", json!({"swiss_knife": {"set": ["selector.heat=1"]}}), "swiss_knife.set", "selector.heat=1"),
+    ] {
+        let (server, url, _runtime) = listening();
+        server.open(service());
+        let mut asked = fields;
+        asked["messages"] = json!([{"role": "user", "content": "Hi"}]);
+        asked["model"] = format!("lab/random:{scheme}").into();
+        let (status, body) = ask(&url, &asked);
+        let error = &serde_json::from_str::<Value>(&body).unwrap()["error"];
+        assert_eq!((status, error["param"].as_str()), (400, Some(param)), "{body}");
+        assert!(error["message"].as_str().unwrap().contains(told), "{body}");
+    }
+}
+
+#[test]
+fn a_step_over_a_vocabulary_tells_its_most_likely_candidates() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits { candidates: 12, ..Limits::default() }));
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "seed": 1,
+        "swiss_knife": {"scheme": "base", "explain": true}});
+    let (status, body) = ask(&url, &asked);
+    assert_eq!(status, 200, "{body}");
+    let choice = &serde_json::from_str::<Value>(&body).unwrap()["choices"][0];
+    let steps = choice["swiss_knife"]["steps"].as_array().unwrap();
+    for step in steps {
+        assert_eq!((step["candidates"].as_array().unwrap().len(), step["n"].as_u64()), (12, Some(256)), "{step}");
+        assert!(step["chosen"].as_u64().unwrap() < 12, "{step}");
+    }
 }
 
 #[test]

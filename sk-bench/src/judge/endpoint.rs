@@ -73,6 +73,10 @@ impl Endpoint {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(wrong("it holds a user name; keys come from an environment variable"));
         }
+        // Requests to a port that `Uri` cannot read would go to that of the scheme.
+        if uri.authority().is_some_and(|authority| authority.as_str() != host && authority.port_u16().is_none()) {
+            return Err(wrong("what follows the colon after the host is not a port, a number from 1 to 65535"));
+        }
         // `Uri` drops the fragment.
         if uri.query().is_some() || url.contains('#') {
             return Err(wrong("it has a query or a fragment, beginning with ? or #; leave it out"));
@@ -222,7 +226,9 @@ mod tests {
         ] {
             assert_eq!(endpoint(given).unwrap().completions(), asked);
         }
-        for wrong in ["localhost:8000", "ftp://host/v1", "", "http://user:pw@host/v1", "/v1"] {
+        for wrong in
+            ["localhost:8000", "ftp://host/v1", "", "http://user:pw@host/v1", "/v1", "http://host:87720/v1", "http://host:"]
+        {
             assert!(endpoint(wrong).is_err(), "{wrong}");
         }
         for wrong in ["http://host/?x=1", "http://host?x=1", "https://host/v1?", "http://host/v1#x", "http://host#x"] {

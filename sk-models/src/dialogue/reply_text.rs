@@ -24,7 +24,9 @@ pub(super) struct ReplyText<'t> {
 
 impl<'t> ReplyText<'t> {
     /// Returns the empty text of a response that ends before the first occurrence of a text in
-    /// `stops`. `continues` is true if it continues a text, which may end within a line or a word.
+    /// `stops`. A stop text of white space alone does not occur before the first word, where white
+    /// space is left out. `continues` is true if it continues a text, which may end within a line
+    /// or a word.
     pub(super) fn new(tokenizer: &'t Tokenizer, stops: &[&str], continues: bool) -> Self {
         Self {
             detokenizer: Detokenizer::new(tokenizer),
@@ -76,16 +78,20 @@ impl<'t> ReplyText<'t> {
             return String::new();
         }
         let rest = &self.raw[self.passed..];
-        let clear = match self.stops.iter().filter_map(|stop| rest.find(stop.as_str())).min() {
+        let begins = self.text.is_empty() && !self.continues;
+        let first_word = if begins { rest.len() - rest.trim_start().len() } else { 0 };
+        // White space that is left out ends no response.
+        let from = |stop: &str| if stop.trim_start().is_empty() { first_word } else { 0 };
+        let place = |stop: &String| Some(from(stop) + rest[from(stop)..].find(stop.as_str())?);
+        let clear = match self.stops.iter().filter_map(place).min() {
             Some(at) => {
                 self.stopped = true;
                 at
             }
             None if last => rest.len(),
-            None => rest.len() - self.stops.iter().map(|stop| beginning_of(stop, rest)).max().unwrap_or(0),
+            None => rest.len() - self.stops.iter().map(|stop| beginning_of(stop, &rest[from(stop)..])).max().unwrap_or(0),
         };
         let piece = &rest[..clear];
-        let begins = self.text.is_empty() && !self.continues;
         let shown = if begins { piece.trim_start() } else { piece }.to_owned();
         self.passed += clear;
         self.text.push_str(&shown);
@@ -146,6 +152,23 @@ mod tests {
             assert!(reply.is_stopped());
             assert_eq!(reply.kept_tokens(), "Hi.\n\nHow".len());
         }
+    }
+
+    #[test]
+    fn white_space_that_is_left_out_ends_no_response() {
+        let tokenizer = Tokenizer::bytes();
+        let ids = tokens("\n\n Hi you.\n\nHuman:");
+        for (stops, expected) in
+            [(&["\n", "\n\nHuman:"][..], "Hi you."), (&[" "], "Hi"), (&["\n\n"], "Hi you."), (&["\n\n Hi"], "")]
+        {
+            for cut in 1..=ids.len() {
+                let mut reply = ReplyText::new(&tokenizer, stops, false);
+                let shown = ids.chunks(cut).map(|piece| reply.push(piece)).collect::<String>() + &reply.finish();
+                assert_eq!((shown.as_str(), reply.is_stopped()), (expected, true), "{stops:?} {cut}");
+            }
+        }
+        let mut continued = ReplyText::new(&tokenizer, &[" "], true);
+        assert_eq!((continued.push(&tokens(" is")).as_str(), continued.is_stopped()), ("", true));
     }
 
     #[test]

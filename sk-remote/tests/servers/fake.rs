@@ -69,6 +69,8 @@ pub(crate) enum Act {
     Slow(Duration),
     /// Answer with a status, a `Retry-After` if given, and a body.
     Status(u16, Option<&'static str>, &'static str),
+    /// Redirect to an address.
+    Redirect(String),
     /// Answer with a status and a body that the test supplies.
     Say(u16, String),
     /// Send nothing for a while, then close.
@@ -241,6 +243,12 @@ fn perform(inner: &Inner, stream: &TcpStream, seen: &Seen, bytes: Vec<u8>, act: 
         Act::Status(status, retry_after, body) => {
             done();
             return send(stream, status, retry_after, body, body.len());
+        }
+        Act::Redirect(target) => {
+            done();
+            let head = format!("HTTP/1.1 307 Whatever\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
+            let mut stream = stream;
+            return stream.write_all(head.as_bytes()).is_ok();
         }
         Act::Say(status, text) => (status, text),
         Act::Hang(pause) => {

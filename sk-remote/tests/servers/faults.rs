@@ -239,6 +239,17 @@ fn a_server_that_says_no_is_quoted_and_not_asked_again() {
 }
 
 #[test]
+fn a_redirect_is_not_followed_and_its_target_is_told() {
+    let servers = start(Kind::Sglang, 1);
+    let engine = engine(&servers);
+    servers[0].behave(|_, _| Act::Redirect("https://elsewhere.example/generate".to_owned()));
+    let error = typed(read(&engine).unwrap_err());
+    assert!(matches!(error, RemoteError::Refused { status: 307, .. }), "{error}");
+    assert!(error.to_string().contains("redirects to https://elsewhere.example/generate"), "{error}");
+    assert_eq!(servers[0].seen().len(), 1);
+}
+
+#[test]
 fn an_unknown_adapter_is_refused_in_the_words_of_the_server() {
     for (kind, words) in [(Kind::Vllm, "does not exist"), (Kind::Sglang, "never been loaded")] {
         let servers = start(kind, 1);
