@@ -47,6 +47,19 @@ axioms!(swiss_elo_by_index => SwissElo::new(5, Entry::plain(0.0).unwrap(), Seedi
 // A uniformly continuous link without a finite slope at a tie: moves vanish like a fifth root.
 axioms!(fifth_root => RoundRobin::new(FifthRoot, PNorm::EUCLIDEAN));
 
+// A uniformly continuous link that swings about a line, so that moves far from the rivals rise and
+// fall with the distance.
+axioms!(swinging => RoundRobin::new(Swinging, PNorm::EUCLIDEAN), fails A5);
+
+/// g(u) = u + 0.9 sin u.
+struct Swinging;
+
+impl Link for Swinging {
+    fn g(&self, u: f64) -> f64 {
+        u + 0.9 * u.sin()
+    }
+}
+
 /// g(u) = sign(u)·|u|^⅕.
 struct FifthRoot;
 

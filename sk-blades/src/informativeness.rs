@@ -23,10 +23,11 @@ pub enum InformativenessError {
 /// realised error of its reward (`def:info`).
 ///
 /// Each slice has one entry per candidate. μ and the latent quality q have the same unit; σ may
-/// have any, since only its ranks count. The result is in [0, 1]. Since it is an absolute value, a
-/// σ that is *small* where the reward errs counts as informative too; [`spearman`] gives the sign.
-/// It does not depend on the direction of the error, and 𝓘 = 0 does not make the pairing of σ with
-/// its candidates irrelevant (E15 of the book). O(N log N).
+/// have any, since only its ranks count. Errors that differ only by rounding tie. The result is in
+/// [0, 1]. Since it is an absolute value, a σ that is *small* where the reward errs counts as
+/// informative too; [`spearman`] gives the sign. It does not depend on the direction of the error,
+/// and 𝓘 = 0 does not make the pairing of σ with its candidates irrelevant (E15 of the book). O(N
+/// log N).
 ///
 /// ```
 /// // The errors are 0.1, 0.5, 0.2 and 1; the dispersions order all but one pair of them correctly.
@@ -47,7 +48,10 @@ pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64
     if let Some((index, &value)) = sigma.iter().enumerate().find(|(_, s)| **s < 0.0) {
         return Err(InformativenessError::Value { quantity: "sigma", index, value, expected: "not negative" });
     }
-    let error: Vec<f64> = mu.iter().zip(quality).map(|(m, q)| (m - q).abs()).collect();
+    let mut error: Vec<f64> = mu.iter().zip(quality).map(|(m, q)| (m - q).abs()).collect();
+    // Half an ε each for μ, for q and for their difference, which is at most twice the largest of them.
+    let largest = mu.iter().chain(quality).fold(0.0_f64, |most, value| most.max(value.abs()));
+    sk_core::merge_ties(&mut error, |_| 2.0 * f64::EPSILON * largest);
     correlate(("sigma", sigma), ("the error |mu − quality|", &error)).map(f64::abs)
 }
 

@@ -52,6 +52,9 @@ fn what_has_no_rank_correlation_is_refused_by_name() {
     assert!(constant.to_string().contains("sigma is the same for all 2 candidates"), "{constant}");
     let equal_errors = refused(&[1.0, 2.0], &[2.0, 1.0], &[0.1, 0.5]);
     assert_eq!(equal_errors, Constant { quantity: "the error |mu − quality|", candidates: 2 });
+    // 0.3 − 0.2 and 0.2 − 0.1 differ by rounding alone.
+    let equal_up_to_rounding = refused(&[0.3, 0.2], &[0.2, 0.1], &[0.1, 0.5]);
+    assert_eq!(equal_up_to_rounding, Constant { quantity: "the error |mu − quality|", candidates: 2 });
     for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for (position, quantity) in ["mu", "quality", "sigma"].into_iter().enumerate() {
             let mut values = [[1.0, 2.0, 4.0]; 3];

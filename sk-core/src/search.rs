@@ -111,14 +111,16 @@ impl Race {
     }
 
     /// Returns the surviving candidates in ascending order: the fewest most probable ones that have
-    /// the mass. On ties, the first is preferred.
+    /// the mass up to rounding. On ties, the first is preferred.
     pub(crate) fn survivors(&self, probabilities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..probabilities.len()).collect();
         order.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]));
+        // Allows for the rounding of N additions.
+        let mass = self.mass * (1.0 - probabilities.len() as f64 * f64::EPSILON);
         let mut held = 0.0;
         let enough = order.iter().position(|&i| {
             held += probabilities[i];
-            held >= self.mass
+            held >= mass
         });
         // The total may round to less than one.
         order.truncate(enough.map_or(order.len(), |last| last + 1));
@@ -139,6 +141,8 @@ mod tests {
         assert_eq!(race(0.5).survivors(&p), [1, 3]);
         assert_eq!(race(0.75).survivors(&p), [0, 1, 3]);
         assert_eq!(race(1.0).survivors(&[0.25; 3]), [0, 1, 2]);
+        // Nine times 0.1 is below 0.9 by rounding.
+        assert_eq!(race(0.9).survivors(&[0.1; 10]).len(), 9);
         for mass in [0.0, 1.1, f64::NAN] {
             assert!(Race::new(NonZeroUsize::MIN, mass).is_err(), "{mass}");
         }

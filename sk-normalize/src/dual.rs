@@ -71,10 +71,11 @@ impl Weighting for Dual {
                 break;
             }
             // Coordinate descent alone is slow if two blades nearly agree.
-            let toll = constraints.iter().map(|&(k, threshold)| onward[k] * threshold).sum();
             let end = |k: usize| if onward[k] < 0.0 { 0.0 } else { self.limit };
-            let moving = constraints.iter().map(|&(k, _)| k).filter(|&k| onward[k] != 0.0);
-            let room = moving.map(|k| (end(k) - weights[k]) / onward[k]).fold(f64::INFINITY, f64::min);
+            // A threshold may be infinite where nothing moves, and zero times infinity is NaN.
+            let moving = || constraints.iter().filter(|&&(k, _)| onward[k] != 0.0);
+            let toll = moving().map(|&(k, threshold)| onward[k] * threshold).sum();
+            let room = moving().map(|&(k, _)| (end(k) - weights[k]) / onward[k]).fold(f64::INFINITY, f64::min);
             let step = Tilt::new(scores, weights, self.temperature).least_along(&shift(scores, &onward), toll, room);
             constraints.iter().for_each(|&(k, _)| weights[k] = (weights[k] + step * onward[k]).clamp(0.0, self.limit));
         }

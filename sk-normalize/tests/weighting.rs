@@ -127,6 +127,23 @@ fn a_constraint_that_holds_weighs_nothing_and_one_that_cannot_hold_weighs_the_li
 }
 
 #[test]
+fn a_constraint_that_always_holds_leaves_the_others_alone() {
+    let rows = [vec![1.0, 2.0], vec![0.0, 1.0], vec![0.3, 0.1]];
+    let table = table(&rows).with_names(["help", "safety", "honesty"]).unwrap();
+    let weigh = |honesty: f64| {
+        let mut weights = [f64::NAN; 3];
+        let thresholds = vec![("safety".into(), 0.9), ("honesty".into(), honesty)];
+        Dual::new(1.0, 10.0, thresholds).unwrap().weigh(&table, &[1.0, 0.0, 0.0], &mut weights);
+        weights
+    };
+    let finite = weigh(-100.0);
+    assert!((finite[1] - (9.0f64.ln() - 1.0)).abs() < 1e-9 && finite[2] == 0.0);
+    assert_eq!(weigh(f64::NEG_INFINITY), finite);
+    // One that never holds weighs the limit.
+    assert_eq!(weigh(f64::INFINITY)[2], 10.0);
+}
+
+#[test]
 fn numbers_out_of_range_are_named() {
     for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert!(MaxMin::new(temperature).unwrap_err().to_string().starts_with("temperature"));

@@ -415,6 +415,35 @@ fn what_has_no_answer_says_so() {
 }
 
 #[test]
+fn an_interval_of_a_statistic_that_is_undefined_on_a_resample_is_absent() {
+    // One unit in five has a value, so a third of the resamples have none. Which NaN stands for it
+    // makes no difference.
+    let values = [0.5, f64::NAN, f64::NAN, f64::NAN, 0.25];
+    for undefined in [f64::NAN, -f64::NAN] {
+        let known = |drawn: &[usize]| {
+            let known: Vec<f64> = drawn.iter().map(|&i| values[i]).filter(|value| !value.is_nan()).collect();
+            if known.is_empty() { undefined } else { known.iter().sum::<f64>() / known.len() as f64 }
+        };
+        for units in [5, 2] {
+            let bootstrap = Bootstrap::new(units, 4000, 3, known);
+            let intervals = [bootstrap.percentile(0.95), bootstrap.bca(0.95), bootstrap.normal(0.95)];
+            assert!(intervals.iter().all(|interval| interval.low.is_nan() && interval.high.is_nan()), "{intervals:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_differences_have_no_acceleration() {
+    // The mean of ten times 0.1 differs from 0.1 by rounding.
+    for n in 2..40 {
+        for value in [0.1, 0.7, 1.0 / 3.0] {
+            let bootstrap = Bootstrap::of_mean(&vec![value; n], 50, 1);
+            assert!(bootstrap.bca(0.95).is_none(), "{n} times {value}: {:?}", bootstrap.bca(0.95));
+        }
+    }
+}
+
+#[test]
 fn an_axis_takes_every_point_that_has_it() {
     let weights = [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]];
     let achieved = [[0.9, f64::NAN], [0.8, 0.1], [0.4, 0.3], [0.1, 0.5]];

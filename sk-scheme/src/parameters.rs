@@ -232,7 +232,7 @@ pub static ALL: [Parameter; 39] = [
         "search",
         "mass",
         MASS,
-        "Keep the most likely candidates that together have this probability; 1 − this is the risk of dropping the winner.",
+        "Keep the most likely candidates that together have this probability; 1 − this is the risk, by the first tokens, of dropping the winner.",
     )
     .default(|_, _| Some(0.9)),
     number("fallback", "threshold", ANY, "The least composite score of a choice that is kept.").name("fallback_threshold"),

@@ -200,7 +200,7 @@ impl Work {
             }
             if step.is_some() || !text.is_empty() {
                 let step = step.filter(|_| self.job.steering.explain);
-                let most = service.limits.candidates;
+                let most = service.parts.limits.candidates;
                 let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), host.tokenizer(), most)));
                 // Leave the scheduler while sending, so that a slow client does not delay other
                 // requests.

@@ -344,7 +344,8 @@ pub(super) fn attenuation(trial: &Trial<'_>, case: &Case) -> Law {
 /// 1/s_ij. The supremum is evaluated at the tie, and searched for only if that gives a violation.
 /// It counts as infinite if the change keeps growing with the distance to the rivals: from 2²⁰ to
 /// 2³⁰ dispersions by at least half as much as from 2¹⁰ to 2²⁰. A slope that approaches a limit
-/// grows less and less; a power or a logarithm does not.
+/// grows less and less; a power or a logarithm does not. A change that falls anywhere between 2¹⁰ and
+/// 2³⁰ dispersions, as for a link that swings about a line, does not keep growing.
 pub(super) fn envelope(trial: &Trial<'_>, case: &Case) -> Law {
     if case.len() == 1 {
         return Ok(());
@@ -368,7 +369,7 @@ pub(super) fn envelope(trial: &Trial<'_>, case: &Case) -> Law {
         // Steps have the length of the scale, which scores at this distance still resolve.
         let at = |distance: f64| moved_by(scale.abs(), sigma, distance * scale);
         let ((near, _), (far, _), (farthest, rounding)) = (at(DISTANT[0])?, at(DISTANT[1])?, at(DISTANT[2])?);
-        if farthest - far > (0.5 * (far - near)).max(KEEPS_GROWING * farthest + rounding) {
+        if farthest - far > (0.5 * (far - near)).max(KEEPS_GROWING * farthest + rounding) && never_falls(at)? {
             let (who, step, offset) = (case.who, scale.abs(), DISTANT[2] * scale);
             let reason =
                 format!("the move of R_{who} for a step of {step} should not keep growing up to {offset:?} from its rivals");
@@ -376,6 +377,21 @@ pub(super) fn envelope(trial: &Trial<'_>, case: &Case) -> Law {
         }
     }
     Ok(())
+}
+
+/// Returns whether a change, with its rounding error, falls nowhere from the nearest of [`DISTANT`] to
+/// the farthest, octave by octave.
+fn never_falls(at: impl Fn(f64) -> Result<(f64, f64), Violation>) -> Result<bool, Violation> {
+    let (mut distance, mut before) = (DISTANT[0], at(DISTANT[0])?.0);
+    while distance < DISTANT[2] {
+        distance *= 2.0;
+        let (now, rounding) = at(distance)?;
+        if now < before * (1.0 - KEEPS_GROWING) - rounding {
+            return Ok(false);
+        }
+        before = now;
+    }
+    Ok(true)
 }
 
 /// Returns the supremum of `f` over the line, by a logarithmic grid in units of `scale` and a

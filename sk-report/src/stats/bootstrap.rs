@@ -70,7 +70,7 @@ impl Bootstrap {
     }
 
     /// Creates a bootstrap from values computed elsewhere: the estimate, the resamples in any
-    /// order, and the leave-one-out values.
+    /// order, and the leave-one-out values. NaN marks a resample on which the statistic is undefined.
     pub fn from_parts(estimate: f64, mut resamples: Vec<f64>, jackknife: Vec<f64>) -> Self {
         resamples.sort_unstable_by(f64::total_cmp);
         Self { estimate, resamples, jackknife }
@@ -98,21 +98,28 @@ impl Bootstrap {
         sample_std(&self.resamples)
     }
 
+    /// Returns whether there are fewer than two units, or a resample on which the statistic is
+    /// undefined. There is no interval then.
+    fn is_undefined(&self) -> bool {
+        self.jackknife.len() < 2 || self.resamples.iter().any(|value| value.is_nan())
+    }
+
     /// Returns the percentile interval: the (1 ∓ level)/2 quantiles of the resamples, interpolated
-    /// linearly. Both ends are NaN for fewer than two units.
+    /// linearly. Both ends are NaN for fewer than two units, or if the statistic is undefined on a
+    /// resample.
     ///
     /// # Panics
     /// If `level` is not strictly between 0 and 1, or if there are no resamples.
     pub fn percentile(&self, level: f64) -> Interval {
         let tail = lower_tail(level);
-        if self.jackknife.len() < 2 {
+        if self.is_undefined() {
             return Interval::NONE;
         }
         Interval { low: self.quantile(tail), high: self.quantile(1.0 - tail) }
     }
 
-    /// Returns the normal interval: the estimate ∓ z standard errors. Both ends are NaN for fewer
-    /// than two units.
+    /// Returns the normal interval: the estimate ∓ z standard errors. Both ends are NaN as for
+    /// [`percentile`](Self::percentile).
     ///
     /// This interval always contains the estimate. The percentile interval may not contain it if
     /// noise biases the statistic, as with a correlation: resamples have fewer distinct units, so
@@ -122,7 +129,7 @@ impl Bootstrap {
     /// If `level` is not strictly between 0 and 1.
     pub fn normal(&self, level: f64) -> Interval {
         let half = -tail::normal_quantile(lower_tail(level)) * self.standard_error();
-        if self.jackknife.len() < 2 {
+        if self.is_undefined() {
             return Interval::NONE;
         }
         Interval::around(self.estimate, half)
@@ -133,12 +140,18 @@ impl Bootstrap {
     ///
     /// z₀ is the normal quantile of the share of resamples below the estimate, where ties count
     /// half. The acceleration is a sixth of the skewness of the leave-one-out values. Both ends are
-    /// NaN if the estimate lies outside all resamples, or if leaving a unit out changes nothing.
+    /// NaN as for [`percentile`](Self::percentile), and also if the estimate lies outside all
+    /// resamples, or if leaving a unit out changes nothing.
     ///
     /// # Panics
     /// As [`percentile`](Self::percentile).
     pub fn bca(&self, level: f64) -> Interval {
         let tail = lower_tail(level);
+        // Compared directly: the mean of equal values can differ from them by rounding, which would
+        // pass for skewness.
+        if self.is_undefined() || self.jackknife.windows(2).all(|two| two[0] == two[1]) {
+            return Interval::NONE;
+        }
         let below = self.resamples.partition_point(|&value| value < self.estimate);
         let at_most = self.resamples.partition_point(|&value| value <= self.estimate);
         let bias = tail::normal_quantile((below + at_most) as f64 / (2 * self.resamples.len()) as f64);

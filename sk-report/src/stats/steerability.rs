@@ -68,8 +68,8 @@ impl Steering {
     ///
     /// `prompts` holds, for each prompt, the scores of its responses by point and then by axis, NaN
     /// if missing. The achieved value of a point is the mean over the drawn prompts. A coefficient
-    /// that is undefined on a resample is NaN, and so is an end of the confidence interval that
-    /// falls on it. The result is empty without weights. O(resamples·prompts·points·axes).
+    /// that is undefined on a resample is NaN, and so is its confidence interval. The result is empty
+    /// without weights. O(resamples·prompts·points·axes).
     ///
     /// # Panics
     /// If a prompt does not have one score per point and axis.
