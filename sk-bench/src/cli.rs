@@ -135,8 +135,8 @@ impl Command {
 fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut without_quotes(Cli::command()), "swiss-knife", &mut script);
-    // In a script for bash, clap_complete writes the hyphen of the name in two ways, so no subcommand
-    // is found.
+    // In a script for bash, clap_complete writes the hyphen of the name in two ways, so no
+    // subcommand is found.
     String::from_utf8_lossy(&script).replace("swiss__subcmd__knife", "swiss__knife")
 }
 

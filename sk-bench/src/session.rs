@@ -36,8 +36,8 @@ pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, conf
     Ok(session.replace(scheme, config.instructions())?)
 }
 
-/// Answers a dialogue, whose tokens are `prompt`, until Ctrl-C. `on_step` receives each step and the
-/// text that can be shown after it; the last call has no step.
+/// Answers a dialogue, whose tokens are `prompt`, until Ctrl-C. `on_step` receives each step and
+/// the text that can be shown after it; the last call has no step.
 ///
 /// # Errors
 /// If the framing refuses an instruction, the prompt is too long, a step fails, or `on_step` does.

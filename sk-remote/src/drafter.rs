@@ -153,7 +153,8 @@ impl Proposal for RemoteDrafter {
 }
 
 /// Creates a request that samples one continuation of each row at a server, and nowhere else if
-/// `pinned`. A row is the prefix with its tail, and a seed. On vLLM all rows must have the same tail.
+/// `pinned`. A row is the prefix with its tail, and a seed. On vLLM all rows must have the same
+/// tail.
 pub(crate) fn request<'a>(
     fleet: &Fleet,
     (home, pinned): (usize, bool),

@@ -91,8 +91,8 @@ impl Grid {
     /// Returns the column indices of each block.
     fn blocks(&self, width: usize) -> Vec<Vec<usize>> {
         let repeated = self.repeated.min(self.columns.len());
-        // A column is not narrowed below its longest word to fit a block, nor below its whole text if
-        // that is at most `READABLE` columns wide.
+        // A column is not narrowed below its longest word to fit a block, nor below its whole text
+        // if that is at most `READABLE` columns wide.
         let least = |place: usize| self.natural(place).min(self.longest_word(place).max(READABLE));
         let least: Vec<usize> = (0..self.columns.len()).map(least).collect();
         let line = |columns: &[usize]| columns.iter().map(|&place| least[place] + GAP).sum::<usize>().saturating_sub(GAP);

@@ -77,8 +77,8 @@ pub enum BladeRule {
         /// Directory of the adapter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         adapter: Option<PathBuf>,
-        /// The model of the adapter, "drafter" or a directory, if it is not the backbone. The ratio is
-        /// to that model.
+        /// The model of the adapter, "drafter" or a directory, if it is not the backbone. The ratio
+        /// is to that model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         on: Option<String>,
         /// β, scale of the log-ratio.
@@ -91,10 +91,11 @@ pub enum BladeRule {
     },
     /// The implicit reward of the backbone under an instruction.
     Instruction {
-        /// What the model is told before the dialogue: in the system turn of a chat template, else in
-        /// front of the first turn.
+        /// What the model is told before the dialogue: in the system turn of a chat template, else
+        /// in front of the first turn.
         instruction: String,
-        /// An instruction to the contrary, which takes the place of the backbone alone in the ratio.
+        /// An instruction to the contrary, which takes the place of the backbone alone in the
+        /// ratio.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         against: Option<String>,
         /// Directory of an adapter under which the instruction is read.
@@ -357,8 +358,8 @@ impl BladeSpec {
         }
     }
 
-    /// Returns the lanes that it reads on another model than the backbone: the name of each, and the
-    /// model.
+    /// Returns the lanes that it reads on another model than the backbone: the name of each, and
+    /// the model.
     pub(crate) fn readers(&self) -> Vec<(String, &str)> {
         match &self.rule {
             BladeRule::ImplicitReward { on: Some(on), .. } => vec![(self.name.clone(), on), (bare(&self.name), on)],
@@ -378,8 +379,8 @@ impl BladeSpec {
         }
     }
 
-    /// Returns the names of the lanes that it alone reads: those of its adapters, of its instructions
-    /// and on another model.
+    /// Returns the names of the lanes that it alone reads: those of its adapters, of its
+    /// instructions and on another model.
     pub(crate) fn lanes(&self) -> BTreeSet<String> {
         let adapters = self.adapters().into_iter().map(|(lane, _)| lane);
         let readers = self.readers().into_iter().map(|(lane, _)| lane);

@@ -8,9 +8,9 @@
 //! For 1, 4, 16 and 64 clients, or the number given by `--clients`, it takes nine turns of each
 //! side: the engine (a steering thread per client, without HTTP) and the server (streams over
 //! loopback), with the same requests. Then the server runs for as long as its turns took, and every
-//! fifth request hangs up after its first chunk. `--turns` sets the number of turns, and `--seconds`
-//! how long a turn starts requests, 12 seconds by default. `--memory` names a file for the memory of
-//! the process and of its keys and values, second by second.
+//! fifth request hangs up after its first chunk. `--turns` sets the number of turns, and
+//! `--seconds` how long a turn starts requests, 12 seconds by default. `--memory` names a file for
+//! the memory of the process and of its keys and values, second by second.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader};

@@ -147,8 +147,8 @@ impl Adapters {
         }
     }
 
-    /// Returns the adapters with these names, apart from the others: names that are added or removed
-    /// later are not shared.
+    /// Returns the adapters with these names, apart from the others: names that are added or
+    /// removed later are not shared.
     #[must_use]
     pub fn only(&self, names: impl IntoIterator<Item = String>) -> Self {
         let some = Self::default();
@@ -343,10 +343,10 @@ impl Host {
         self.local().map_or(&[], |models| &models.heads)
     }
 
-    /// Loads the adapter of the blade `name`, which uses the backbone or the model `on`. For a local
-    /// backbone, `source` is a directory or hub id. For a backbone behind servers, `source` is a
-    /// directory that the servers load, or `lora:NAME` for an adapter that they have already; call
-    /// [`check`](Self::check) afterwards.
+    /// Loads the adapter of the blade `name`, which uses the backbone or the model `on`. For a
+    /// local backbone, `source` is a directory or hub id. For a backbone behind servers, `source`
+    /// is a directory that the servers load, or `lora:NAME` for an adapter that they have already;
+    /// call [`check`](Self::check) afterwards.
     ///
     /// # Errors
     /// If the adapter is not found, does not fit the model, or a server does not load it, or if

@@ -139,7 +139,8 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
 }
 
 /// Refuses what pages of other origins than `origins` send. A browser keeps answers from them, but
-/// sends a `POST` of plain text without asking first, and says in `Sec-Fetch-Site` whose page sends.
+/// sends a `POST` of plain text without asking first, and says in `Sec-Fetch-Site` whose page
+/// sends.
 async fn refuse_strangers(State(origins): State<Arc<[HeaderValue]>>, request: Request, next: Next) -> Response {
     let is_strange = request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
     let origin = request.headers().get(ORIGIN);

@@ -65,9 +65,9 @@ struct CertificateOf {
 }
 
 impl Step {
-    /// Describes the step of `trace`, which `arm` decided, with its `most` most likely candidates: a
-    /// step over a vocabulary has one for each token. `stability` holds the stability bounds of the
-    /// scheme, if it has any, and the tolerance.
+    /// Describes the step of `trace`, which `arm` decided, with its `most` most likely candidates:
+    /// a step over a vocabulary has one for each token. `stability` holds the stability bounds of
+    /// the scheme, if it has any, and the tolerance.
     pub(crate) fn new(
         trace: &StepTrace,
         arm: &Arm,

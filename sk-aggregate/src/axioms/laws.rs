@@ -344,8 +344,8 @@ pub(super) fn attenuation(trial: &Trial<'_>, case: &Case) -> Law {
 /// 1/s_ij. The supremum is evaluated at the tie, and searched for only if that gives a violation.
 /// It counts as infinite if the change keeps growing with the distance to the rivals: from 2²⁰ to
 /// 2³⁰ dispersions by at least half as much as from 2¹⁰ to 2²⁰. A slope that approaches a limit
-/// grows less and less; a power or a logarithm does not. A change that falls anywhere between 2¹⁰ and
-/// 2³⁰ dispersions, as for a link that swings about a line, does not keep growing.
+/// grows less and less; a power or a logarithm does not. A change that falls anywhere between 2¹⁰
+/// and 2³⁰ dispersions, as for a link that swings about a line, does not keep growing.
 pub(super) fn envelope(trial: &Trial<'_>, case: &Case) -> Law {
     if case.len() == 1 {
         return Ok(());
@@ -379,8 +379,8 @@ pub(super) fn envelope(trial: &Trial<'_>, case: &Case) -> Law {
     Ok(())
 }
 
-/// Returns whether a change, with its rounding error, falls nowhere from the nearest of [`DISTANT`] to
-/// the farthest, octave by octave.
+/// Returns whether a change, with its rounding error, falls nowhere from the nearest of [`DISTANT`]
+/// to the farthest, octave by octave.
 fn never_falls(at: impl Fn(f64) -> Result<(f64, f64), Violation>) -> Result<bool, Violation> {
     let (mut distance, mut before) = (DISTANT[0], at(DISTANT[0])?.0);
     while distance < DISTANT[2] {

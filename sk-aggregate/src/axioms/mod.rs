@@ -1,10 +1,11 @@
 //! The axioms of an aggregation operator as executable laws (feature `axioms`).
 //!
 //! [`Axiom::law`] takes any operator and a [`Case`], a batch with the changes that the laws apply,
-//! and returns both sides of the relation if the operator violates it. [`Cases`] generates cases from a seed, with emphasis on where operators fail: near and exact
-//! ties, dispersions over six decades, one candidate without dispersion, saturated differences, one
-//! to sixteen candidates. [`check`] searches for a counterexample and shrinks it, [`Report`] prints
-//! operators × axioms, and [`axioms!`](crate::axioms!) generates the tests:
+//! and returns both sides of the relation if the operator violates it. [`Cases`] generates cases
+//! from a seed, with emphasis on where operators fail: near and exact ties, dispersions over six
+//! decades, one candidate without dispersion, saturated differences, one to sixteen candidates.
+//! [`check`] searches for a counterexample and shrinks it, [`Report`] prints operators × axioms,
+//! and [`axioms!`](crate::axioms!) generates the tests:
 //!
 //! ```
 //! use sk_aggregate::{Kernel, Pairwise, axioms};

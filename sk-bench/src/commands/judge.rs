@@ -73,12 +73,13 @@ pub enum JudgeCommand {
     /// The first pass is taken from JUDGED if it is there. Abstentions are excluded pairwise.
     #[command(args_override_self = true)]
     Retest(Box<JudgeOptions>),
-    /// Judge the candidates of a sweep's steps, and report how well each blade's σ predicts its errors.
+    /// Judge the candidates of a sweep's steps, and report how well each blade's σ predicts its
+    /// errors.
     ///
-    /// RESPONSES is the output of a sweep with its traces beside it. Per blade and rubric: Spearman's
-    /// rank correlation within a step of μ with the judge's score q, and of σ with the error |μ − q|,
-    /// both standardised within the step; means over steps, intervals by prompt. The magnitude of the
-    /// latter is 𝓘(σ), the informativeness of the paper.
+    /// RESPONSES is the output of a sweep with its traces beside it. Per blade and rubric:
+    /// Spearman's rank correlation within a step of μ with the judge's score q, and of σ with the
+    /// error |μ − q|, both standardised within the step; means over steps, intervals by prompt. The
+    /// magnitude of the latter is 𝓘(σ), the informativeness of the paper.
     #[command(args_override_self = true)]
     Candidates(Box<JudgeOptions>),
     /// Write judgements as the table that `swiss-knife report` reads.

@@ -1,4 +1,5 @@
-//! `swiss-knife serve` and `swiss-knife play`: an OpenAI-compatible server that steers, and its page.
+//! `swiss-knife serve` and `swiss-knife play`: an OpenAI-compatible server that steers, and its
+//! page.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -76,11 +77,12 @@ pub struct ServeArgs {
     /// Seconds from a request to the end of its answer; an unfinished answer is cut off there.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs())]
     timeout: u64,
-    /// Seconds that a client may take to send the head or the body of a request, or may read nothing
-    /// of an answer, before its connection is closed.
+    /// Seconds that a client may take to send the head or the body of a request, or may read
+    /// nothing of an answer, before its connection is closed.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().patience.as_secs())]
     patience: u64,
-    /// Seconds between the comments that keep a stream alive while a step is searched; 0 sends none.
+    /// Seconds between the comments that keep a stream alive while a step is searched; 0 sends
+    /// none.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().keep_alive.map_or(0, |every| every.as_secs()))]
     keep_alive: u64,
     /// Seconds that answers under way have to end once the server is asked to end; then they stop.
@@ -90,8 +92,8 @@ pub struct ServeArgs {
     /// SWISS_KNIFE_SERVE_KEY.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Memory in MiB that all running answers may use in total, besides the weights; less if less is
-    /// free.
+    /// Memory in MiB that all running answers may use in total, besides the weights; less if less
+    /// is free.
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory: u64,
     /// Most tokens of a prompt; all that the model holds unless given.

@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn a_dispersion_that_orders_the_errors_has_rank_correlation_one() {
-        // Standardised, μ is (-1.16, -0.39, 0.39, 1.16) and q the same but for the first and the last.
+        // Standardised, μ is (-1.16, -0.39, 0.39, 1.16) and q the same but for the first and the
+        // last.
         let quality = [0.3, 0.2, 0.5, 0.9];
         let mu = [1.0, 2.0, 3.0, 4.0];
         let (hats, qualities) = (standardized(&mu).unwrap(), standardized(&quality).unwrap());

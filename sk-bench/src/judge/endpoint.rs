@@ -102,8 +102,8 @@ impl Endpoint {
     }
 
     /// Returns the endpoint at `url` with the key in the environment variable `key`, and the model:
-    /// the given one, or else the only one of the server. Warns on standard error if the key is sent
-    /// without encryption.
+    /// the given one, or else the only one of the server. Warns on standard error if the key is
+    /// sent without encryption.
     ///
     /// # Errors
     /// As [`new`](Self::new), [`key_from_env`] and [`only_model`](Self::only_model).

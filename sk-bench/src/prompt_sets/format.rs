@@ -115,8 +115,8 @@ fn truthful_qa(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     Ok(prompts)
 }
 
-/// Reads XSTest, safe prompts that look unsafe and unsafe ones that look alike: each as a dialogue of
-/// one turn. `label` is `safe` or `unsafe`.
+/// Reads XSTest, safe prompts that look unsafe and unsafe ones that look alike: each as a dialogue
+/// of one turn. `label` is `safe` or `unsafe`.
 fn xstest(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     let table = Table::read(path, XSTEST)?;
     let mut prompts = Vec::with_capacity(table.rows.len());

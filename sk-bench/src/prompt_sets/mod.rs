@@ -8,8 +8,8 @@
 //! | [`PromptFormat::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
 //! | [`PromptFormat::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
 //!
-//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`, ready
-//! for a model to continue.
+//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`,
+//! ready for a model to continue.
 
 mod error;
 mod format;

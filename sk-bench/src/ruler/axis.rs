@@ -94,7 +94,8 @@ impl FromStr for AxisArg {
         let (name, values) = text.split_once('=').map_or((text, None), |(name, values)| (name, Some(values)));
         let axis = suggest::choice("sweep", name.trim(), &Axis::by_name().collect::<Vec<_>>())?;
         let least = usize::from(axis != Axis::Blades);
-        // A blade and a candidate take memory. Lengths beyond the context of the models are skipped.
+        // A blade and a candidate take memory. Lengths beyond the context of the models are
+        // skipped.
         let most = if matches!(axis, Axis::Candidates | Axis::Blades) { FEW } else { usize::MAX };
         let value = |text: &str| match text.trim().parse() {
             Ok(value) if value > most => Err(format!("{} is \"{text}\"; it must be at most {most}", axis.name())),

@@ -353,7 +353,8 @@ impl Verifier {
         Ok(readings)
     }
 
-    /// Checks that candidates of known tokens fit after `context`. Returns the length of the longest.
+    /// Checks that candidates of known tokens fit after `context`. Returns the length of the
+    /// longest.
     fn check_candidates(&self, context: &[TokenId], candidates: &Candidates) -> Result<usize, EngineError> {
         let longest = candidates.iter().map(|candidate| candidate.tokens.len()).max().unwrap_or(0);
         check_context(&self.model, ROLE, context, longest)?;

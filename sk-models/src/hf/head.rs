@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(files, 2, "no temporary file is left");
     }
 
-    /// A folder with weights counts as finished, so a run that is interrupted must not leave weights
-    /// without their description.
+    /// A folder with weights counts as finished, so a run that is interrupted must not leave
+    /// weights without their description.
     #[test]
     fn the_weights_are_written_last() {
         let directory = tempfile::tempdir().unwrap();

@@ -2,7 +2,8 @@
 
 /// Evaluates an expression compiled for the widest vectors of this processor.
 ///
-/// The functions that it calls must be `#[inline(always)]`: it is compiled once per instruction set.
+/// The functions that it calls must be `#[inline(always)]`: it is compiled once per instruction
+/// set.
 macro_rules! widened {
     ($work:expr) => {
         $crate::kernels::simd::with_widest_vectors(

@@ -21,7 +21,8 @@ pub enum MergeError {
     /// Adapters of different depths.
     #[error("adapters of {first} and {second} layers cannot be merged")]
     Layers { first: usize, second: usize },
-    /// A negative scale under the rule that takes its root. `adapter` is an index into the arguments.
+    /// A negative scale under the rule that takes its root. `adapter` is an index into the
+    /// arguments.
     #[error("adapter {adapter} has a negative scale and cannot be merged linearly; use the exact merge")]
     NegativeScale { adapter: usize },
 }

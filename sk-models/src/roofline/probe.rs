@@ -140,8 +140,8 @@ fn on_gpu(device: &Device, bytes: usize) -> Bandwidth {
     let row = 1 << 12;
     let ones = |bytes: usize| Tensor::<2>::ones([bytes.div_ceil(4 * row), row], device);
     let size = |tensor: &Tensor<2>| tensor.dims().iter().product::<usize>() * tensor.dtype().size();
-    // One row times a matrix, with the decoder's kernel, takes as long as reading the matrix. Burn's
-    // sums read half as fast on an H200.
+    // One row times a matrix, with the decoder's kernel, takes as long as reading the matrix.
+    // Burn's sums read half as fast on an H200.
     let (one, all) = (Tensor::ones([1, row], device), ones(bytes).transpose());
     let read = rate(size(&all), 1, || finish(device, multiply(&one, &all)));
     drop(all);

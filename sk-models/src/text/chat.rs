@@ -35,8 +35,9 @@ const TEMPLATE: &str = "chat";
 ///
 /// Rendered as transformers renders it: `trim_blocks` and `lstrip_blocks`, `tojson` without HTML
 /// escaping and with Python's separators, loop controls, `generation` blocks, Python's string and
-/// dictionary methods, `raise_exception` and `strftime_now`. It comes from a download, so it can neither inherit,
-/// import, call blocks nor loop without end, and its values are bounded (see `chat/guard.rs`).
+/// dictionary methods, `raise_exception` and `strftime_now`. It comes from a download, so it can
+/// neither inherit, import, call blocks nor loop without end, and its values are bounded (see
+/// `chat/guard.rs`).
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -49,8 +50,8 @@ pub struct ChatTemplate {
 /// The variables of a template besides the messages.
 #[derive(Debug, Clone)]
 pub struct ChatOptions {
-    /// Descriptions of the available tools, as a list; `Value::UNDEFINED` for none, which a template
-    /// sees as `none`.
+    /// Descriptions of the available tools, as a list; `Value::UNDEFINED` for none, which a
+    /// template sees as `none`.
     pub tools: Value,
     /// Whether the prompt ends with the opening of an assistant's turn.
     pub add_generation_prompt: bool,

@@ -29,8 +29,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Reads the `tokenizer.json` in a directory, on disk or inside the program, without truncation,
-    /// padding and special tokens in text.
+    /// Reads the `tokenizer.json` in a directory, on disk or inside the program, without
+    /// truncation, padding and special tokens in text.
     ///
     /// # Errors
     ///

@@ -18,7 +18,8 @@ pub(super) struct TrainingPass {
     pub(super) completion: usize,
 }
 
-/// Returns the bytes that a run takes at its largest pass. `precision` is that of the frozen weights.
+/// Returns the bytes that a run takes at its largest pass. `precision` is that of the frozen
+/// weights.
 ///
 /// Weights + 4·(6·adapter + largest pass), where a pass keeps per layer and token the states around
 /// both norms (4 H), the projections of attention and their mixture (2 Hq·D + 2 Hkv·D), the gated

@@ -38,8 +38,8 @@ pub(super) struct Pair {
     pub(super) rejected: Side,
 }
 
-/// Reads the pairs of a file that are not excluded, each with its row, without those whose sides are
-/// equal up to `length` tokens.
+/// Reads the pairs of a file that are not excluded, each with its row, without those whose sides
+/// are equal up to `length` tokens.
 pub(super) fn read_pairs(
     path: &Path,
     excluded: &Excluded,
@@ -76,8 +76,8 @@ pub(super) struct SplitPairs {
 }
 
 impl SplitPairs {
-    /// Reads and encodes the pairs of a run, of at most `length` tokens. Training pairs are repeated
-    /// by the weight of their source, rounded up.
+    /// Reads and encodes the pairs of a run, of at most `length` tokens. Training pairs are
+    /// repeated by the weight of their source, rounded up.
     pub(super) fn load(data: &DataOptions, length: usize, encoder: &Encoder) -> Result<Self, TrainError> {
         let mut loaded = Self::default();
         let excluded = Excluded::load(&data.exclude)?;

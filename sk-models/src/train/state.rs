@@ -202,8 +202,8 @@ pub(super) struct RunProgress {
     pub(super) recipe: Recipe,
 }
 
-/// Continues the run of a checkpoint if the file exists: returns the module with its parameters, and
-/// how far the run had come. The checkpoint must have been made by this recipe, within `steps`.
+/// Continues the run of a checkpoint if the file exists: returns the module with its parameters,
+/// and how far the run had come. The checkpoint must have been made by this recipe, within `steps`.
 pub(super) fn resume<M: Module>(
     path: &Path,
     recipe: &Recipe,

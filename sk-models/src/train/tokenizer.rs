@@ -38,7 +38,8 @@ message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_pro
 /// The settings of a tokenizer.
 #[derive(Debug, Clone)]
 pub struct TokenizerOptions {
-    /// The text; weights are ignored. The same documents are held out as in language-model training.
+    /// The text; weights are ignored. The same documents are held out as in language-model
+    /// training.
     pub data: DataOptions,
     /// The number of entries, including the three special tokens.
     pub vocab_size: usize,

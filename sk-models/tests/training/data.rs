@@ -207,7 +207,8 @@ fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
     fs::write(&path, "{\"text\": \"fine\"}\n{\"prompt\": \"alone\"}\n").unwrap();
     let message = read_rows(&path).unwrap_err().to_string();
     assert!(message.contains("line 2") && message.contains("hh.jsonl"), "{message}");
-    // A pair that lacks a side or a turn of the assistant is an error, not a pair without a preference.
+    // A pair that lacks a side or a turn of the assistant is an error, not a pair without a
+    // preference.
     for (line, part) in [
         (r#"{"rejected": "x"}"#, "`chosen` with `rejected`"),
         (r#"{"chosen": null, "rejected": "\n\nHuman: A?\n\nAssistant: c"}"#, "`chosen` with `rejected`"),

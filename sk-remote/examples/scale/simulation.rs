@@ -13,8 +13,8 @@ const POLICIES: usize = 4;
 const SPAN: u64 = 24;
 /// Tokens of the context.
 const CONTEXT: u64 = 1000;
-/// A pass of the model over few positions, in µs: 141 GB of bf16 weights at 60 % of the bandwidth of
-/// 8 H100 (3.35 TB/s each) are 9 ms, and the exchange between GPUs adds 3.
+/// A pass of the model over few positions, in µs: 141 GB of bf16 weights at 60 % of the bandwidth
+/// of 8 H100 (3.35 TB/s each) are 9 ms, and the exchange between GPUs adds 3.
 const PASS: u64 = 12_000;
 /// Each position of a pass, in ns: 1.41e11 operations at 45 % of 8 × 989e12 per second.
 const POSITION: u64 = 40_000;
@@ -147,8 +147,8 @@ pub(crate) fn simulate(load: Load) -> Outcome {
     }
 }
 
-/// The jobs of a user's next phase: a draft at the user's own server, or each policy at its own, and
-/// the rows of a policy at several where there are more servers than policies.
+/// The jobs of a user's next phase: a draft at the user's own server, or each policy at its own,
+/// and the rows of a policy at several where there are more servers than policies.
 fn phase(load: Load, user: usize, state: &mut User, now: u64) -> Vec<(usize, Job)> {
     if state.is_reading || state.began == 0 {
         (state.began, state.is_reading, state.open) = (now.max(1), false, 1);

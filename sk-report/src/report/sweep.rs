@@ -24,8 +24,8 @@ impl Cell {
         (self.configuration, self.prompt)
     }
 
-    /// Returns the harmonic mean of the axes, each raised to at least `floor`; `None` if an axis was
-    /// not judged.
+    /// Returns the harmonic mean of the axes, each raised to at least `floor`; `None` if an axis
+    /// was not judged.
     pub fn f1(&self, floor: f64) -> Option<f64> {
         self.scores.complete().map(|axes| harmonic_mean(axes, floor))
     }
@@ -107,8 +107,8 @@ impl Sweep {
     }
 
     /// Returns the indices of the weight vectors of a method, each with the number of judged cells
-    /// and the mean of each objective. A mean is over the cells that have the objective, NaN if none
-    /// has.
+    /// and the mean of each objective. A mean is over the cells that have the objective, NaN if
+    /// none has.
     ///
     /// Means are rounded by [`snap`], so that mathematically equal means do not differ by the order
     /// of summation.

@@ -70,7 +70,8 @@ impl Bootstrap {
     }
 
     /// Creates a bootstrap from values computed elsewhere: the estimate, the resamples in any
-    /// order, and the leave-one-out values. NaN marks a resample on which the statistic is undefined.
+    /// order, and the leave-one-out values. NaN marks a resample on which the statistic is
+    /// undefined.
     pub fn from_parts(estimate: f64, mut resamples: Vec<f64>, jackknife: Vec<f64>) -> Self {
         resamples.sort_unstable_by(f64::total_cmp);
         Self { estimate, resamples, jackknife }

@@ -39,8 +39,8 @@ pub enum F1 {
 
 impl F1 {
     /// The three definitions, from the largest value to the smallest if every configuration has the
-    /// same number of cells and nothing is missing. The harmonic mean is concave, so averaging before
-    /// it raises the result.
+    /// same number of cells and nothing is missing. The harmonic mean is concave, so averaging
+    /// before it raises the result.
     pub const ALL: [Self; 3] = [Self::OfMeanAxes, Self::MeanOfConfigurations, Self::MeanOfCells];
 
     /// Returns the definition in words.

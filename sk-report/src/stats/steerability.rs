@@ -32,8 +32,8 @@ pub struct Steered {
     /// independent: the weights of a point sum to one, and the axes of a point come from the same
     /// responses.
     pub p: f64,
-    /// The p-value from permuting whole points, twice the smaller tail: all permutations for at most
-    /// ten points; of more, 99,999 random ones of pooled axes, and none of a single axis.
+    /// The p-value from permuting whole points, twice the smaller tail: all permutations for at
+    /// most ten points; of more, 99,999 random ones of pooled axes, and none of a single axis.
     pub permutation_p: Option<f64>,
     /// The least-squares slope of the achieved values on the weights.
     pub slope: f64,
@@ -68,8 +68,8 @@ impl Steering {
     ///
     /// `prompts` holds, for each prompt, the scores of its responses by point and then by axis, NaN
     /// if missing. The achieved value of a point is the mean over the drawn prompts. A coefficient
-    /// that is undefined on a resample is NaN, and so is its confidence interval. The result is empty
-    /// without weights. O(resamples·prompts·points·axes).
+    /// that is undefined on a resample is NaN, and so is its confidence interval. The result is
+    /// empty without weights. O(resamples·prompts·points·axes).
     ///
     /// # Panics
     /// If a prompt does not have one score per point and axis.

@@ -46,9 +46,9 @@ pub(super) struct PointReport {
 }
 
 impl Subject<'_> {
-    /// Measures steps along one axis through the operating point of the main measurement, alternating
-    /// between the points. Each point has its own KV caches and starts with one warm-up step that is
-    /// not counted.
+    /// Measures steps along one axis through the operating point of the main measurement,
+    /// alternating between the points. Each point has its own KV caches and starts with one warm-up
+    /// step that is not counted.
     ///
     /// # Errors
     /// If no point fits the models, a scheme cannot be built or a step fails.
@@ -93,8 +93,8 @@ impl Subject<'_> {
         Ok(AxisReport { axis: axis.name(), points, skipped: too_long.iter().map(|point| point.at(axis)).collect() })
     }
 
-    /// Returns the scheme at a point: spans have a fixed length, and along K only the first K adapters
-    /// are used.
+    /// Returns the scheme at a point: spans have a fixed length, and along K only the first K
+    /// adapters are used.
     fn scheme_at(&self, axis: Axis, point: Operating) -> Result<SchemeSpec, SchemeError> {
         let mut config = self.config.clone();
         if let Some(draft) = config.proposal.draft_mut() {

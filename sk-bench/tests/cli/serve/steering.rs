@@ -56,7 +56,8 @@ fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
             let reply = server.ask("PATCH", &path, "", &edit);
             assert_eq!((reply.0, &reply.json()["weights"]["calm"]), (200, &json!(0.5)), "{}", reply.2);
             assert!(reply.json()["weights"].get("helpful").is_none());
-            // An adapter is not read under an instruction of the same name, nor the other way round.
+            // An adapter is not read under an instruction of the same name, nor the other way
+            // round.
             for blades in [json!({"helpful": "instruction:Be helpful."}), json!({"calm": "adapter"})] {
                 let twice = server.ask("PATCH", &path, "", &json!({"blades": blades}));
                 assert!(twice.0 == 400 && twice.2.contains("of this answer"), "{}", twice.2);

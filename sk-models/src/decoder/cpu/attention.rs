@@ -117,8 +117,8 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<SpanPiece>, Vec<Task>) {
 /// `out`.
 ///
 /// A token attends to the tokens that the rows of its lane share and, in its row's own block, to
-/// earlier tokens and to new tokens up to itself. One softmax covers both. The lengths of the caches
-/// must not include the tokens of the pass yet.
+/// earlier tokens and to new tokens up to itself. One softmax covers both. The lengths of the
+/// caches must not include the tokens of the pass yet.
 pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
     let (pieces, tasks) = divide(plan, heads);
     // If each span is one piece, one task per head owns it and finds the appended keys in its

@@ -131,8 +131,8 @@ const fn ahead(rows: usize) -> usize {
     if rows < 4 { 96 } else { 32 }
 }
 
-/// Evaluates a call with a constant set to the number of rows of a tile: from 1 to [`ROWS`], or one of
-/// the given numbers up to the last. Does nothing without rows.
+/// Evaluates a call with a constant set to the number of rows of a tile: from 1 to [`ROWS`], or one
+/// of the given numbers up to the last. Does nothing without rows.
 #[cfg(target_arch = "x86_64")]
 macro_rules! of_height {
     ($rows:expr, $height:ident => $call:expr) => {
@@ -155,8 +155,8 @@ macro_rules! of_height {
 #[cfg(target_arch = "x86_64")]
 pub(super) use of_height;
 
-/// Returns the vectors of a tile of C, of the given rows and vectors, or zeros unless they are added
-/// to. A macro, since the vectors must stay in registers.
+/// Returns the vectors of a tile of C, of the given rows and vectors, or zeros unless they are
+/// added to. A macro, since the vectors must stay in registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! load_sums {
     ($rows:expr, $vectors:expr, $c:expr, $add:expr) => {{

@@ -13,8 +13,8 @@ use crate::decoder::prefix_tree::Piece;
 /// spare room holds keys before values.
 ///
 /// The tokens that the rows of a [`DeviceSuffix`] have added follow the context: token t of row n
-/// of N is at `P + t·N + n`, with P the length of the context. So the rows of a lane and the context
-/// that they share are one block of keys. An adopted row is moved to the front.
+/// of N is at `P + t·N + n`, with P the length of the context. So the rows of a lane and the
+/// context that they share are one block of keys. An adopted row is moved to the front.
 #[derive(Debug)]
 pub(crate) struct DevicePrefix {
     layers: Vec<Tensor<4>>,

@@ -11,8 +11,8 @@ const WEIGHT: &str = "w_";
 /// The ids of responses by method, weight vector and prompt.
 pub(super) type Ids = HashMap<(String, String, u32), String>;
 
-/// Reads the judged sweep: one row per method, weight vector and prompt. Also returns the ids of the
-/// responses, if there is an id column, and the scores of classifiers.
+/// Reads the judged sweep: one row per method, weight vector and prompt. Also returns the ids of
+/// the responses, if there is an id column, and the scores of classifiers.
 pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Ids, Vec<Classified>), ReportError> {
     let sheet = Sheet::read(source)?;
     let mut classified: Vec<Classified> =

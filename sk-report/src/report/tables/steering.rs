@@ -36,8 +36,8 @@ const LABELLED: &str = "as labelled";
 pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<SteeringRow> {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
-    // An assignment of weights to axes: its name, the index of each objective and of its weight, and
-    // whether weights are as in the names of the configurations, which have two decimals.
+    // An assignment of weights to axes: its name, the index of each objective and of its weight,
+    // and whether weights are as in the names of the configurations, which have two decimals.
     let mut pairings = vec![(LABELLED, sweep.steered(), false)];
     if context.of_the_paper {
         // The published table uses this assignment.

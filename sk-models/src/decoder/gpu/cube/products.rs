@@ -54,9 +54,9 @@ fn product_in(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
 /// is not there, except the last.
 ///
 /// For 672 rows of bf16 and the matrices of Qwen2.5-7B, the first reaches 144 to 206 TFLOP/s on an
-/// H200, the second 77 to 118, and none of eleven others more than the first. Only matrices take the
-/// first, because the test of attention failed with it for a batch that is a view. For products of f32
-/// the last is the only one that keeps all bits: tensor cores keep eleven.
+/// H200, the second 77 to 118, and none of eleven others more than the first. Only matrices take
+/// the first, because the test of attention failed with it for a batch that is a view. For products
+/// of f32 the last is the only one that keeps all bits: tensor cores keep eleven.
 fn strategies(a: &CubeTensor, b: &CubeTensor) -> Vec<Strategy> {
     let units = Strategy::SimpleUnit(Default::default());
     if a.dtype == DType::F32 || b.dtype == DType::F32 {
