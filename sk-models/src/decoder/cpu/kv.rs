@@ -547,7 +547,8 @@ mod tests {
         for (own, new) in [(0, 2), (2, 1), (1, 1)] {
             let mut joined = prefix(cache(&tokens, &[1], length));
             let mut other = prefix(cache(&tokens, &[2, 0], length));
-            (joined.divide(own), other.divide(new));
+            joined.divide(own);
+            other.divide(new);
             joined.join_lanes(other);
             holds(&joined, &tokens, &[1, 2, 0], length);
         }
