@@ -171,12 +171,14 @@ impl Service {
     pub(crate) fn scheme(&self, job: &Job) -> Result<SchemeSpec, ApiError> {
         let asked = &job.steering;
         let mut steering = self.parts.steering.clone();
+        let mut is_named = false;
         if let Some(name) = asked.scheme.as_deref().or_else(|| self.scheme_of(job.model.as_deref())) {
             if Shipped::named(name).is_none() {
                 let message = format!("no scheme is called \"{name}\"; known: {}", shipped_names());
                 return Err(ApiError::invalid("swiss_knife.scheme", message));
             }
             steering.scheme = Some(name.into());
+            is_named = true;
         }
         if let Some(preset) = &asked.preset {
             steering.preset = Some(preset.parse().map_err(|error: String| ApiError::invalid("swiss_knife.preset", error))?);
@@ -193,7 +195,16 @@ impl Service {
         if let Some(weights) = &asked.weights {
             steering.weights = vec![weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>()];
         }
-        let mut config = steering.spec(self.parts.shipped).map_err(|error| ApiError::of_scheme(&error))?;
+        let numbers = std::mem::take(&mut steering.numbers);
+        let of_scheme = |error| ApiError::of_scheme(&error);
+        let mut config = steering.spec(self.parts.shipped).map_err(of_scheme)?;
+        for (parameter, value) in numbers {
+            match parameter.set(&mut config, value) {
+                // The operator chose the number for another scheme than the request names.
+                Err(SchemeError::Inapplicable { .. }) if is_named => {}
+                set => set.map_err(of_scheme)?,
+            }
+        }
         // The fields of a request take precedence over all options of the server.
         let wrong_set = |error: SchemeError| ApiError::invalid("swiss_knife.set", error.to_string());
         FieldEdit::apply(&edits, &mut config, "set").map_err(wrong_set)?;

@@ -243,6 +243,9 @@ fn a_request_overrides_the_options_of_the_server() {
     };
     assert_eq!(longest(json!([])), (2, 4));
     assert_eq!(longest(json!(["proposal.candidates=5", "granularity.span_tokens=2"])), (5, 2));
+    // What a scheme of the request does not have is left out.
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "model": "lab/random:greedy"});
+    assert_eq!(ask(&url, &asked).0, 200);
     // A field that does not apply is named as the client wrote it.
     for (scheme, fields, param, told) in [
         ("greedy", json!({"temperature": 1}), "temperature", "`temperature` does not apply"),
