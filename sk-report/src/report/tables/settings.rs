@@ -5,11 +5,14 @@ use sk_scheme::Parameter;
 
 /// The table of each scheme's settings; `None` if they were not stored beside the records.
 pub(super) fn table(recorded: &Recorded) -> Option<Table> {
-    let numbers: Vec<&Parameter> = Parameter::searchable().collect();
-    let symbols = numbers.iter().map(|parameter| parameter.symbol);
-    Table::of("settings", "What schemes ran with", &recorded.settings)
-        .column("scheme", Kind::Text, |(scheme, _)| scheme.as_str())
-        .columns(symbols, Kind::Number(3), |(_, kept), place| kept.of.numbers.get(numbers[place].name).copied())
+    let schemes =
+        Table::of("settings", "What schemes ran with", &recorded.settings)
+            .column("scheme", Kind::Text, |(scheme, _)| scheme.as_str());
+    let numbers = Parameter::searchable().fold(schemes, |table, parameter| {
+        let kind = if parameter.range.whole { Kind::Count } else { Kind::Number(3) };
+        table.column(parameter.symbol, kind, |(_, kept)| kept.of.numbers.get(parameter.name).copied())
+    });
+    numbers
         .column("precision", Kind::Text, |(_, kept)| kept.of.precision.as_str())
         .column("convention", Kind::Text, |(_, kept)| kept.of.convention.as_str())
         .column("framing", Kind::Text, |(_, kept)| kept.of.framing.as_str())
