@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-pub(crate) use cpu::{instructions, products};
+pub(crate) use cpu::{PANEL, instructions, products};
 pub use engine::Formats;
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub(crate) use gpu::ops::multiply;
@@ -196,8 +196,9 @@ impl Decoder {
         let blocks = from / NODE_TOKENS..tokens.len() / NODE_TOKENS;
         let Some(lanes) = prefix.cache.share(blocks.end) else { return };
         for block in blocks {
-            for (adapter, pieces) in seats.lanes.iter().zip(&lanes) {
-                tree.insert(adapter.as_ref(), tokens, block, Arc::clone(&pieces[block]));
+            let pieces = seats.lanes.iter().zip(&lanes).map(|(lane, pieces)| (lane.as_ref(), &pieces[block]));
+            if !tree.insert(tokens, block, pieces) {
+                return;
             }
         }
     }

@@ -72,46 +72,24 @@ impl PrefixTree {
         found
     }
 
-    /// Adds node `index` of `tokens` for a lane. Does nothing if the node exists, a node before it
-    /// is missing or there is no room.
-    pub(super) fn insert(&self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId], index: usize, piece: Arc<dyn Piece>) {
+    /// Adds node `index` of `tokens` for each lane. Returns whether all lanes have it now: it is not
+    /// added if a node before it is missing or there is no room.
+    ///
+    /// Room is never made at the cost of the lanes' own nodes, so that all lanes hold equally many.
+    pub(super) fn insert<'a, I>(&self, tokens: &[TokenId], index: usize, lanes: I) -> bool
+    where
+        I: Iterator<Item = (Option<&'a Weak<LoraAdapter>>, &'a Arc<dyn Piece>)> + Clone,
+    {
         let mut nodes = self.lock();
-        let bytes = piece.bytes();
-        if bytes > self.budget {
-            return;
-        }
         nodes.clock += 1;
-        let before = nodes.path(lane, &tokens[..index * NODE_TOKENS]);
-        let parent = match before.last() {
-            Some(last) if before.len() == index => *last,
-            None if index == 0 => nodes.root(lane),
-            _ => return,
-        };
-        let key = (parent, Box::from(&tokens[index * NODE_TOKENS..][..NODE_TOKENS]));
-        if nodes.children.contains_key(&key) {
-            return;
-        }
-        // Mark the path as used, so that making room does not evict it.
-        for id in before {
-            nodes.touch(id);
-        }
-        while nodes.bytes + bytes > self.budget {
-            if !nodes.evict() {
-                return;
+        for (lane, _) in lanes.clone() {
+            for id in nodes.path(lane, &tokens[..index * NODE_TOKENS]) {
+                nodes.touch(id);
             }
         }
-        if parent & ROOT == 0 && !nodes.by_id.contains_key(&parent) {
-            return;
-        }
-        let (id, used) = (nodes.next, nodes.clock);
-        nodes.next += 1;
-        nodes.bytes += bytes;
-        if let Some(node) = nodes.by_id.get_mut(&parent) {
-            node.children += 1;
-        }
-        nodes.children.insert(key.clone(), id);
-        nodes.by_id.insert(id, PrefixNode { key, piece, children: 0, used });
+        let added = { lanes }.all(|(lane, piece)| nodes.add(tokens, index, lane, piece, self.budget));
         assert!(nodes.bytes <= self.budget, "{} bytes of a budget of {}", nodes.bytes, self.budget);
+        added
     }
 
     /// Drops all nodes.
@@ -163,6 +141,43 @@ impl Nodes {
         path
     }
 
+    /// Adds a node whose path was touched. Returns whether it is there now.
+    fn add(
+        &mut self,
+        tokens: &[TokenId],
+        index: usize,
+        lane: Option<&Weak<LoraAdapter>>,
+        piece: &Arc<dyn Piece>,
+        budget: usize,
+    ) -> bool {
+        let before = self.path(lane, &tokens[..index * NODE_TOKENS]);
+        let parent = match before.last() {
+            Some(last) if before.len() == index => *last,
+            None if index == 0 => self.root(lane),
+            _ => return false,
+        };
+        let key = (parent, Box::from(&tokens[index * NODE_TOKENS..][..NODE_TOKENS]));
+        if let Some(&id) = self.children.get(&key) {
+            self.touch(id);
+            return true;
+        }
+        let bytes = piece.bytes();
+        while self.bytes.saturating_add(bytes) > budget {
+            if bytes > budget || !self.evict() {
+                return false;
+            }
+        }
+        let id = self.next;
+        self.next += 1;
+        self.bytes += bytes;
+        if let Some(node) = self.by_id.get_mut(&parent) {
+            node.children += 1;
+        }
+        self.children.insert(key.clone(), id);
+        self.by_id.insert(id, PrefixNode { key, piece: Arc::clone(piece), children: 0, used: self.clock });
+        true
+    }
+
     fn touch(&mut self, id: u64) -> Option<Arc<dyn Piece>> {
         let clock = self.clock;
         let node = self.by_id.get_mut(&id)?;
@@ -201,10 +216,17 @@ mod tests {
     }
 
     fn add(tree: &PrefixTree, lane: Option<&Weak<LoraAdapter>>, blocks: &[u32]) {
+        add_all(tree, &[lane], blocks);
+    }
+
+    /// Adds nodes until there is no room. Returns how many all lanes have.
+    fn add_all(tree: &PrefixTree, lanes: &[Option<&Weak<LoraAdapter>>], blocks: &[u32]) -> usize {
         let tokens = tokens(blocks);
-        for index in 0..blocks.len() {
-            tree.insert(lane, &tokens, index, Arc::new(blocks[..=index].to_vec()));
-        }
+        let insert = |index: &usize| {
+            let piece: Arc<dyn Piece> = Arc::new(blocks[..=*index].to_vec());
+            tree.insert(&tokens, *index, lanes.iter().map(|lane| (*lane, &piece)))
+        };
+        (0..blocks.len()).take_while(insert).count()
     }
 
     fn found(tree: &PrefixTree, blocks: &[u32]) -> usize {
@@ -226,7 +248,8 @@ mod tests {
         assert_eq!(tree.bytes(), 40);
         assert_eq!([&[1, 2, 4, 5][..], &[1, 2], &[1, 3], &[2, 2]].map(|blocks| found(&tree, blocks)), [3, 2, 1, 0]);
         // A node whose parent is missing is not added.
-        tree.insert(None, &tokens(&[7, 8]), 1, Arc::new(vec![7, 8]));
+        let piece: Arc<dyn Piece> = Arc::new(vec![7, 8]);
+        assert!(!tree.insert(&tokens(&[7, 8]), 1, [(None, &piece)].into_iter()));
         assert_eq!(tree.bytes(), 40);
     }
 
@@ -242,6 +265,19 @@ mod tests {
             |lanes: &[Option<Weak<LoraAdapter>>]| tree.find(lanes, &tokens(&[1, 2, 3])).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(count(&[None, Some(Arc::downgrade(&calm))]), [2, 2]);
         assert_eq!(count(&[None, Some(Arc::downgrade(&kind))]), [0, 0]);
+    }
+
+    #[test]
+    fn the_lanes_of_a_context_do_not_evict_each_other() {
+        let tree = PrefixTree::new(50);
+        let config = crate::Qwen2Config::small([40, 32, 48, 1, 4, 4]);
+        let adapter = Arc::new(LoraAdapter::random(&config, 2, 1, &burn::tensor::Device::flex()));
+        let calm = Arc::downgrade(&adapter);
+        add(&tree, None, &[9, 8, 7]);
+        // Five nodes have room, so both lanes have two.
+        assert_eq!(add_all(&tree, &[None, Some(&calm)], &[1, 2, 3, 4, 5, 6]), 2);
+        let lanes = [None, Some(Weak::clone(&calm))];
+        assert_eq!(tree.find(&lanes, &tokens(&[1, 2, 3, 4, 5, 6])).iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
     }
 
     #[test]
@@ -262,7 +298,8 @@ mod tests {
                 41
             }
         }
-        tree.insert(None, &tokens(&[9]), 0, Arc::new(Large));
+        let piece: Arc<dyn Piece> = Arc::new(Large);
+        assert!(!tree.insert(&tokens(&[9]), 0, [(None, &piece)].into_iter()));
         assert_eq!(tree.bytes(), 40);
         tree.clear();
         assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (0, 0));

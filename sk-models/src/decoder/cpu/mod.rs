@@ -31,6 +31,7 @@ use burn::tensor::Tensor;
 use half::bf16;
 
 pub(crate) use terms::products;
+pub(crate) use tile::WIDTH as PANEL;
 
 use adapter::{PackedAdapter, values};
 use amx::Tiles;
