@@ -69,19 +69,19 @@ impl Follower {
         let first = self.tokens.len();
         let whole = target.len() - target.len() % NODE_TOKENS;
         let block = first.next_multiple_of(NODE_TOKENS);
+        let shares = is_new || model.paces_agree();
         if block <= whole {
-            self.read(model, seats, &target[first..block])?;
-            self.read(model, seats, &target[block..whole])?;
-        }
-        if is_new || model.paces_agree() {
-            self.share(model, seats);
+            self.read(model, seats, &target[first..block], shares)?;
+            self.read(model, seats, &target[block..whole], shares)?;
         }
         let rest = self.tokens.len();
-        self.read(model, seats, &target[rest..])
+        self.read(model, seats, &target[rest..], shares)
     }
 
-    /// Appends tokens in passes of bounded memory. Other requests' passes can run in between.
-    fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId]) -> Result<(), EngineError> {
+    /// Appends tokens in passes of bounded memory. Other requests' passes can run in between. Whole
+    /// blocks are shared after each pass if `shares` is true, so that few tokens are held twice
+    /// while they are moved.
+    fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId], shares: bool) -> Result<(), EngineError> {
         let is_processor = is_processor(&model.device());
         let rows = seats.count() * model.config().num_attention_heads;
         while !rest.is_empty() {
@@ -90,6 +90,9 @@ impl Follower {
             let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
+            if shares {
+                self.share(model, seats);
+            }
             rest = after;
         }
         Ok(())
