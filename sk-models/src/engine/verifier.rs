@@ -373,9 +373,8 @@ impl Verifier {
         let heads = self.pending.as_ref().and_then(|pending| pending.heads.as_ref());
         let Some(heads) = heads.filter(|heads| heads.context == context && heads.policies == policies) else { return Ok(None) };
         let rows: Option<Vec<usize>> = candidates.iter().map(|candidate| heads.row(&candidate.tokens)).collect();
-        let (Some(rows), Some(mut pending), Some(mut seated)) = (rows, self.pending.take(), self.seated.take()) else {
-            return Ok(None);
-        };
+        let Some(rows) = rows else { return Ok(None) };
+        let (Some(mut pending), Some(mut seated)) = (self.pending.take(), self.seated.take()) else { return Ok(None) };
         let Some(heads) = pending.heads.take().filter(|_| pending.suffix.select_rows(&rows)) else {
             self.seated = Some(seated);
             return Ok(None);
