@@ -84,6 +84,15 @@ impl ProposalSpec {
         }
     }
 
+    /// Returns whether the drafter keeps the context: it drafts, or its distribution is the prior.
+    pub fn keeps_drafter(&self) -> bool {
+        match self {
+            Self::Drafter(_) => true,
+            Self::Vocabulary(spec) => spec.prior == Prior::Drafter,
+            Self::Backbone(_) | Self::Soup(_) => false,
+        }
+    }
+
     /// Returns whether every step computes the backbone's next-token distribution.
     pub(crate) fn reads_backbone(&self) -> bool {
         matches!(self, Self::Vocabulary(spec) if spec.prior == Prior::Backbone || spec.head_k > 0 || spec.plausibility > 0.0)

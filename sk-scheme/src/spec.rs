@@ -185,12 +185,13 @@ impl SchemeSpec {
         self.blades.iter().flat_map(BladeSpec::instructions)
     }
 
-    /// Returns the number of contexts that the backbone may keep: its own, and one for each adapter
-    /// and instruction.
+    /// Returns the number of contexts that are kept for scoring and for drafting on the backbone:
+    /// its own, one for each lane of a blade, one if it drafts, and one if it is the fallback.
     pub fn lanes(&self) -> usize {
-        let names: BTreeSet<String> =
-            self.adapters().map(|(name, _)| name).chain(self.instructions().map(|(name, _)| name)).collect();
-        names.len() + 1
+        let lanes: BTreeSet<String> = self.blades.iter().flat_map(BladeSpec::lanes).collect();
+        let drafts = matches!(self.proposal, ProposalSpec::Backbone(_) | ProposalSpec::Soup(_));
+        let falls_back = self.fallback != FallbackSpec::None;
+        lanes.len() + 1 + usize::from(drafts) + usize::from(falls_back)
     }
 
     /// Returns Ω: the seated blades with their weights, or with equal weights if none is given.

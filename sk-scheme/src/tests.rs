@@ -314,4 +314,6 @@ fn passes_count_the_lanes_of_instructions_and_ensembles() {
     let helpful = "[blades.helpful]\nkind = \"implicit-reward\"\n";
     let (span, lanes) = passes(&format!("{calm}{helpful}"));
     assert!(span.ends_with("× (K + 2)") && lanes == 3, "{span}, {lanes}");
+    let drafts = "[proposal]\nkind = \"backbone\"\n[fallback]\nkind = \"backbone\"\nthreshold = 0.0\n";
+    assert_eq!(passes(&format!("{calm}{drafts}")).1, 4, "it also drafts, and drafts again");
 }

@@ -314,10 +314,6 @@ impl Host {
     }
 
     /// Returns the bytes of the backbone's KV cache per token; 0 for models behind servers.
-    pub(crate) fn bytes_per_token(&self) -> u64 {
-        self.local().map_or(0, |models| models.backbone.bytes_per_token() as u64)
-    }
-
     /// Returns the bytes of the KV caches of the answers in progress; 0 for models behind servers.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.decoders().map(|model| model.held_bytes() as u64).sum()

@@ -31,6 +31,8 @@ pub(crate) struct Seats {
     pub(crate) first: Vec<BladeSpec>,
     /// Maximum context length of the answer in tokens, prompt included.
     pub(crate) reach: usize,
+    /// Maximum number of tokens of the answer.
+    pub(crate) new: usize,
     pub(crate) asked: Arc<Asked>,
     /// The memory reserved for blades that were added, by name.
     pub(crate) reserved: BTreeMap<String, OwnedSemaphorePermit>,
@@ -64,7 +66,7 @@ impl Live {
         most: usize,
     ) -> Self {
         let (first, reach) = (config.blades.clone(), asked.tokens.len() + most);
-        let seats = Seats { config, first, reach, asked, reserved: BTreeMap::new() };
+        let seats = Seats { config, first, reach, new: most, asked, reserved: BTreeMap::new() };
         Self { spec, progress: Arc::default(), adapters, instructed, seats: Arc::new(Mutex::new(seats)) }
     }
 

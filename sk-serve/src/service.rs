@@ -374,15 +374,14 @@ impl Service {
     /// Returns the maximum memory, in bytes, of an answer whose longest context, with its
     /// instruction, has `reach` tokens, of which `new` are generated.
     pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
-        let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
-        let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
         let has_heads = config.blades.iter().any(|blade| blade.rule.head_kind().is_some());
         let ahead = match &config.proposal {
             ProposalSpec::Vocabulary(vocabulary) if has_heads && vocabulary.head_k == 0 => self.parts.host.vocab_size(),
             ProposalSpec::Vocabulary(vocabulary) if has_heads => vocabulary.head_k,
             _ => 0,
         };
-        self.parts.host.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })
+        let (lanes, drafter) = (config.lanes(), config.proposal.keeps_drafter());
+        self.parts.host.footprint(Extent { lanes, drafter, ahead, ..extent(config, reach, new) })
     }
 
     /// Queues a request that is answered on `threads` threads, each of which needs at most `bytes`.
@@ -404,10 +403,10 @@ impl Service {
         Ok(Ticket { permits, memory, threads: threads as u32, mebibytes, waiting })
     }
 
-    /// Reserves memory for one more lane of `tokens` tokens. Fails immediately if there is not
-    /// enough.
-    pub(crate) fn reserve(&self, tokens: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let bytes = self.parts.host.bytes_per_token().saturating_mul(tokens as u64);
+    /// Reserves memory for one more lane of an answer, whose context has at most `reach` tokens, of
+    /// which `new` are generated. Fails immediately if there is not enough.
+    pub(crate) fn reserve(&self, config: &SchemeSpec, reach: usize, new: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let bytes = self.parts.host.footprint(Extent { lanes: 1, ..extent(config, reach, new) });
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
     }
@@ -471,6 +470,14 @@ impl Service {
             },
         })
     }
+}
+
+/// Returns the extent of the context and the candidates of an answer whose context has at most
+/// `reach` tokens, of which `new` are generated.
+fn extent(config: &SchemeSpec, reach: usize, new: usize) -> Extent {
+    let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
+    let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
+    Extent { context: reach, candidates, span, ..Extent::default() }
 }
 
 /// Returns the names of the shipped schemes, separated by commas.

@@ -1,14 +1,16 @@
 //! Estimates of the memory that a generation takes.
 
 use super::{Models, SHARED};
-use crate::decoder::Decoder;
+use crate::decoder::PANEL;
 use crate::device::{Shortage, check_room, free_memory, is_processor};
 
 /// The sizes that determine the memory of a generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Contexts that the backbone keeps, one per policy.
+    /// Contexts that the backbone keeps: one per policy, and one if it drafts.
     pub lanes: usize,
+    /// Whether the drafter keeps the context.
+    pub drafter: bool,
     /// Tokens of the longest context: the instruction, the prompt and the response.
     pub context: usize,
     /// N, the candidates that are drafted; 0 where they are the tokens of the vocabulary.
@@ -24,24 +26,25 @@ impl Models {
     /// the contexts and of the candidates, and the logits of a pass.
     #[must_use]
     pub fn footprint(&self, extent: Extent) -> u64 {
-        self.footprint_with(&self.drafter, extent)
-    }
-
-    /// As [`footprint`](Self::footprint), with candidates of another model.
-    pub(super) fn footprint_with(&self, drafter: &Decoder, extent: Extent) -> u64 {
-        let Extent { lanes, context, candidates, span, ahead } = extent;
-        let tokens = times(candidates, span).saturating_add(context as u64);
+        let Extent { lanes, drafter, context, candidates, span, ahead } = extent;
+        let tokens = times(candidates, self.allocated(span)).saturating_add(context as u64);
         let config = self.backbone.config();
         let kept = self.backbone.bytes_per_token();
-        let drafted = if candidates > 0 { drafter.bytes_per_token() as u64 } else { 0 };
+        let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
         let logits = size_of::<f32>() * config.vocab_size;
-        // A row that reads one token more leaves its keys, its values and its state.
-        let row = kept + size_of::<f32>() * config.hidden_size;
+        // A row that reads one token more leaves its keys, its values and its state in each lane.
+        let row = times(self.allocated(2), kept).saturating_add(times(size_of::<f32>(), config.hidden_size));
         times(lanes, kept)
             .saturating_add(drafted)
             .saturating_mul(tokens)
             .saturating_add(times(candidates.max(lanes), logits))
-            .saturating_add(times(ahead, row))
+            .saturating_add(row.saturating_mul(times(ahead, lanes)))
+    }
+
+    /// Returns the tokens for which the cache of a candidate of `tokens` tokens has memory. On a
+    /// CPU, it is allocated in panels, and doubled to grow.
+    fn allocated(&self, tokens: usize) -> usize {
+        if is_processor(&self.device) { tokens.div_ceil(PANEL).next_power_of_two().saturating_mul(PANEL) } else { tokens }
     }
 
     /// Checks that the CPU's memory has room for `needed` bytes. The free memory of a GPU is
@@ -56,8 +59,8 @@ impl Models {
     #[must_use]
     pub fn room(&self) -> Option<u64> {
         let free = free_memory().filter(|_| is_processor(&self.device))?;
-        let models = if std::sync::Arc::ptr_eq(&self.backbone, &self.drafter) { 1 } else { 2 };
-        Some(free.saturating_sub(models * SHARED as u64))
+        let drafter = usize::from(!std::sync::Arc::ptr_eq(&self.backbone, &self.drafter));
+        Some(free.saturating_sub(times(1 + drafter + self.others.len(), SHARED)))
     }
 }
 

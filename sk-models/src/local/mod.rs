@@ -333,8 +333,9 @@ impl Engine for LocalEngine<'_> {
                 // The rest of the context and of the candidates is checked once their lengths are
                 // known.
                 let span = span_tokens.map_or(FIRST_TOKENS, |span| span.get().min(FIRST_TOKENS));
-                let extent = Extent { candidates, span, ..Extent::default() };
-                let room = self.models.check_room(self.models.footprint_with(decoder, extent));
+                let drafter = model == DraftModel::Drafter;
+                let extent = Extent { lanes: usize::from(!drafter), drafter, candidates, span, ..Extent::default() };
+                let room = self.models.check_room(self.models.footprint(extent));
                 room.map_err(|shortage| ModelError::Memory { candidates, shortage })?;
                 let config = DrafterConfig { candidates, sampling, end_of_text: end_of_text.clone(), keep_end_of_text };
                 let sampled = Drafter::new(Arc::clone(decoder), config);
