@@ -27,7 +27,7 @@ impl Models {
         self.footprint_with(&self.drafter, extent)
     }
 
-    /// As [`footprint`](Self::footprint), with candidates of another model.
+    /// As [`footprint`](Self::footprint), with candidates drafted by another model.
     pub(super) fn footprint_with(&self, drafter: &Decoder, extent: Extent) -> u64 {
         let Extent { lanes, context, candidates, span, ahead } = extent;
         let tokens = times(candidates, span).saturating_add(context as u64);
@@ -35,7 +35,7 @@ impl Models {
         let kept = self.backbone.bytes_per_token();
         let drafted = if candidates > 0 { drafter.bytes_per_token() as u64 } else { 0 };
         let logits = size_of::<f32>() * config.vocab_size;
-        // A row that reads one token more leaves its keys, its values and its state.
+        // A row that reads one token more adds its keys, its values and its state.
         let row = kept + size_of::<f32>() * config.hidden_size;
         times(lanes, kept)
             .saturating_add(drafted)
