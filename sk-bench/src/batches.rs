@@ -13,7 +13,7 @@ use crate::scheme::text;
 pub(crate) struct RecordedBatch {
     /// Position in the file, from 1.
     pub(crate) position: usize,
-    /// The cell of a sweep that the step is of.
+    /// The id of the step's cell, in the trace of a sweep.
     id: Option<String>,
     /// Turn and step of a trace, from 0.
     pub(crate) at: Option<(usize, usize)>,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_batch_is_refused_with_the_place() {
+    fn invalid_batches_are_refused_with_their_position() {
         for (text, parts) in [
             ("", ["b.json", "no batch", "\"sigma\""]),
             ("[]", ["b.json", "no batch", "a trace"]),

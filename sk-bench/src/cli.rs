@@ -167,7 +167,7 @@ mod tests {
 
     /// A sweep of K also creates random blades for a checkpoint.
     #[test]
-    fn random_blades_have_a_rank_beside_any_model() {
+    fn random_blades_have_a_rank_with_any_model() {
         let sweep = ["--rank", "64", "--random-seed", "3", "--sweep", "k=8"];
         for model in [&[][..], &["--backbone", "dir"]] {
             let line = ["swiss-knife", "bench"].iter().chain(model).chain(&sweep);

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brief_step_fits_whatever_the_number_of_blades() {
+    fn a_brief_step_fits_with_any_number_of_blades() {
         let tokenizer = Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap();
         for width in [60, 80, 120] {
             for blades in 1..=30 {

@@ -32,7 +32,7 @@ pub fn load_average() -> Option<f64> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     #[test]
-    fn linux_tells() {
+    fn linux_reports_memory_and_load() {
         let (resident, peak) = (super::resident().unwrap(), super::peak().unwrap());
         assert!(resident > 1 << 20 && peak > 1 << 20);
         assert!(super::load_average().unwrap() >= 0.0);

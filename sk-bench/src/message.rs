@@ -39,7 +39,7 @@ pub fn plain(text: &str) -> String {
     clipped(text, LONGEST)
 }
 
-/// Returns a text of a file, a server or a user on one line of at most `longest` characters.
+/// Returns a text from a file, a server or a user on one line of at most `longest` characters.
 pub fn quoted(text: &str, longest: usize) -> String {
     clipped(&text.split_whitespace().collect::<Vec<_>>().join(" "), longest)
 }
@@ -65,7 +65,7 @@ pub fn commands(c: char) -> bool {
     c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns a text as [`plain`] on one line, since the errors of parsers have several.
+/// Returns a message, such as that of a parser, as [`plain`]. It may have several lines.
 pub(crate) fn joined(text: &str) -> String {
     quoted(text, LONGEST)
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_commands_no_terminal_and_has_an_end() {
+    fn messages_are_escaped_and_truncated() {
         assert_eq!(plain("a\u{1b}[2Jb\u{202e}c\r\u{9b}d é"), "a\\u{1b}[2Jb\\u{202e}c\\u{d}\\u{9b}d é");
         assert_eq!(joined("one\n  two\t three"), "one two three");
         assert_eq!(plain(&"é".repeat(100_000)), "é".repeat(LONGEST) + " […]");

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_read_in_the_unit_that_suits_it() {
+    fn rates_have_a_suitable_unit() {
         let pace = |done, left, seconds| pace(done, left, Duration::from_secs(seconds), "cell");
         assert_eq!(pace(0, 10, 3), None);
         assert_eq!(pace(4, 60, 10).unwrap(), "2.5 s a cell · 3 minutes left");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_did_is_counted_and_is_no_measure_of_the_rate() {
+    fn earlier_runs_count_as_done_but_not_for_the_rate() {
         let mut work = Work::new("cell", true);
         work.begin(100, 40);
         assert_eq!(work.text(40, ""), "40/100 cells");

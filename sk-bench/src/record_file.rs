@@ -194,7 +194,7 @@ impl Tail {
 /// or a complete record without its newline.
 ///
 /// # Errors
-/// If it cannot: the reason.
+/// If it cannot. The error is the reason.
 fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
     // Some file systems leave zeros after a power cut.
     let tail = &tail[..tail.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)];
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_no_run_left_is_refused_and_stays() {
+    fn an_end_that_no_killed_run_leaves_is_refused_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.jsonl");
         let opened = |text: &[u8]| {
@@ -307,7 +307,7 @@ mod tests {
             let (records, left) = opened(text.as_bytes());
             assert_eq!((records.unwrap(), left.as_slice()), (1, b"{\"id\":\"b\"}\n".as_slice()), "{torn}");
         }
-        // A character that is cut in its middle.
+        // A character that is cut in the middle.
         assert_eq!(opened(b"{\"id\":\"\xc3").0.unwrap(), 0);
         for foreign in ["settings", "{\"model\": {\"a\": 1}}", "{\"id\":1}", "{\"name\":\"x", "{\"id\": \"a", "[1, 2", "7"] {
             let (records, left) = opened(foreign.as_bytes());
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_every_kind_are_taken_up_wherever_they_are_torn() {
+    fn an_incomplete_record_of_any_kind_is_removed() {
         let judge = r#""judge":{"model":"m","scoring":"integer","scale":"0-10","settings":"0"}"#;
         tear_everywhere::<SweepRecord>(
             r#"{"id":"a","scheme":"s","weights":{"a":0.25,"b":0.75},"prompt_id":"p","prompt":"x \u0007","seed":42,"draws":7,"response":"y\n",
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_ends_with_its_holder_though_a_process_beside_has_inherited_the_file() {
+    fn a_lock_ends_with_its_holder_even_if_a_child_inherits_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.jsonl");
         let (held, _) = RecordFile::open::<Value>(&path).unwrap();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_changes_nothing_and_waits_for_nobody() {
+    fn look_neither_changes_the_file_nor_waits_for_its_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.jsonl");
         let (none, records) = RecordFile::look::<Value>(&path).unwrap();

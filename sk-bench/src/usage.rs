@@ -9,8 +9,7 @@ use sk_bench::message;
 /// Exit status for an invalid command line.
 pub(crate) const BAD_INPUT: u8 = 2;
 
-/// Prints help or the version if requested, or else prints on one line what is wrong with the
-/// command line.
+/// Prints help or the version if requested, or else the error on one line.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_shown_once_it_is_whole() {
+    fn a_word_is_shown_once_it_is_complete() {
         let mut wrap = Wrap::default();
         assert_eq!((wrap.push("one tw", 8).as_str(), wrap.is_open()), ("one", true));
         assert_eq!(wrap.push("o ", 8), " two");

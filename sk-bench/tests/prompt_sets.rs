@@ -85,7 +85,7 @@ fn plain_lines_are_framed_once_and_come_back_as_they_were_written() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_file_and_line() {
+fn errors_name_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("a.jsonl", format!("{HH}{{\"chosen\": \"no turns\"}}\n"), "a.jsonl:3: field `chosen` has no turn of the assistant"),

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_embedded_is_not_found() {
+    fn unknown_embedded_paths_are_not_found() {
         let path = path("backbone/no.such.file");
         let error = files::open(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

@@ -233,7 +233,7 @@ impl Qwen2Config {
             num_attention_heads: heads,
             num_key_value_heads: raw.num_key_value_heads.unwrap_or(heads),
             head_dim,
-            // A file that has the base twice means the inner one, as in transformers 5.
+            // If a file has the base twice, the inner one counts, as in transformers 5.
             rope_theta: [&raw.rope_scaling, &raw.rope_parameters]
                 .into_iter()
                 .find_map(|rope| rope.as_ref()?.rope_theta)
@@ -254,7 +254,7 @@ impl Qwen2Config {
     ///
     /// # Errors
     ///
-    /// Names the first impossible field.
+    /// If a field is impossible. The error names the first one.
     pub(crate) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
         let sizes = [
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_configurations_are_read_back() {
         let config = Qwen2Config::from_json("old", OLD).unwrap();
         assert_eq!(config, Qwen2Config::from_json("again", &config.to_json("float16")).unwrap());
     }

@@ -28,7 +28,7 @@ pub enum DeviceName {
     /// default may be a software driver, which is slower than the CPU backend.
     #[default]
     Auto,
-    /// The processor, through Burn's Flex backend.
+    /// The CPU, through Burn's Flex backend.
     Cpu,
     /// An NVIDIA GPU by index; the first if none is given.
     Cuda(Option<usize>),
@@ -245,7 +245,7 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
 #[cfg(feature = "cuda")]
 fn cuda_versions() -> [i32; 2] {
     let (mut driver, mut major, mut minor) = (0, 0, 0);
-    // SAFETY: both libraries are there, and write the numbers they are given places for.
+    // SAFETY: both libraries are there, and write only to the given places.
     unsafe {
         let _ = cudarc::driver::sys::cuDriverGetVersion(&raw mut driver);
         let _ = cudarc::nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_would_fail_is_told_from_one_that_works() {
+    fn drivers_that_would_fail_are_recognised() {
         for versions in [[13_000, 13_000], [13_020, 12_090], [12_080, 12_080], [0, 0], [0, 13_000], [13_000, 0]] {
             assert_eq!(mismatch(versions), None, "{versions:?}");
         }

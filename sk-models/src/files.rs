@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_end_is_refused() {
+    fn endless_files_are_refused() {
         let mut endless = lines(io::BufReader::new(io::repeat(0)));
         assert_eq!(endless.next().unwrap().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert!(endless.next().is_none());

@@ -21,7 +21,8 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     };
     let value: Value = serde_json::from_str(text)?;
     match serde_path_to_error::deserialize::<_, T>(value) {
-        // At the root, fields are missing: the first error says which, and where the object ends.
+        // An error without a path is a missing field at the root: the first error names it, and the
+        // end of the object.
         Err(fault) if fault.path().iter().next().is_some() => {
             let reason = fault.inner().to_string();
             let reason = WORDS.iter().fold(reason, |reason, (theirs, ours)| reason.replace(theirs, ours));

@@ -157,7 +157,7 @@ impl Team {
         for _ in 1..threads {
             let (shared, own) = (Arc::clone(&shared), members);
             let member = thread::Builder::new().name(format!("decode-{own}")).spawn(move || shared.serve(own));
-            // If the machine refuses more threads, the team stays smaller.
+            // If the system cannot start more threads, the team stays smaller.
             members += usize::from(member.is_ok());
         }
         Self { shared, threads: members, turn: Mutex::new(()) }

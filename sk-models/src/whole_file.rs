@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_followed_whether_or_not_it_leads_anywhere() {
+    fn a_link_is_followed_even_to_a_missing_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("sub")).unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_written_straight_through() {
+    fn a_pipe_is_written_directly() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_under_way_has_no_name() {
+    fn an_unfinished_file_has_no_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "before").unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_said_without_temporary_names() {
+    fn errors_do_not_name_temporary_files() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(write(folder.path(), b"").unwrap_err().kind(), io::ErrorKind::IsADirectory);
         let missing = folder.path().join("missing");
@@ -256,7 +256,7 @@ mod tests {
     /// A copy would be a second file, which a killed program would leave behind.
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_was_written_takes_the_path_without_a_copy() {
+    fn the_written_file_takes_the_path_without_a_copy() {
         use std::os::unix::fs::MetadataExt;
 
         let folder = tempfile::tempdir().unwrap();

@@ -148,7 +148,7 @@ fn a_tensor_too_few_or_too_many() {
 }
 
 #[test]
-fn an_index_that_promises_what_is_not_there() {
+fn an_index_that_names_missing_tensors() {
     let index = "model.safetensors.index.json";
     let model = copy(&fixture("untied_sharded/model"));
     edit_json(&model.path().join(index), |value| {
@@ -333,7 +333,7 @@ fn a_device_in_the_place_of_a_file() {
 }
 
 #[test]
-fn a_model_that_is_nowhere() {
+fn a_missing_model() {
     let outcome = Checkpoint::open("./no/such/directory", &mut ()).map(drop);
     assert_refused(outcome, &["`./no/such/directory`", "neither a directory nor a hub id"]);
 }

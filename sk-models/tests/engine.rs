@@ -219,7 +219,7 @@ fn a_reading_goes_on_from_the_first_tokens() {
 }
 
 #[test]
-fn candidates_that_begin_alike_are_read_as_if_they_did_not() {
+fn common_beginnings_of_candidates_change_no_reading() {
     let mut rng = ChaCha8Rng::seed_from_u64(15);
     let policies = [Policy::Backbone, variant("helpful")];
     let mut context: Vec<TokenId> = vec![5, 17, 96];
@@ -410,7 +410,7 @@ fn tokens(candidates: &Candidates) -> Vec<&[TokenId]> {
 }
 
 #[test]
-fn an_end_of_text_is_kept_last_or_dropped_as_asked() {
+fn an_end_of_text_is_kept_last_or_dropped_as_configured() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let is_end = |&t: &TokenId| (11..19).contains(&t);
     let kept = draft(&mut drafter(40, true), &[1, 2], 20, &mut rng);
@@ -486,7 +486,7 @@ fn not_a_number(policy: &str, token: TokenId) -> EngineError {
 }
 
 #[test]
-fn logits_that_are_no_numbers_name_the_model_and_the_token() {
+fn nan_and_infinity_are_reported_with_the_model_and_the_token() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let config = DrafterConfig {
         candidates: 3,
@@ -514,7 +514,7 @@ fn logits_that_are_no_numbers_name_the_model_and_the_token() {
 }
 
 #[test]
-fn an_adapter_that_is_no_number_spoils_its_own_lane_only() {
+fn an_adapter_with_nan_affects_only_its_own_lane() {
     let mut spoilt = honest();
     let (input, output) = Target::Up.dims(&config());
     let device = Device::flex();
@@ -583,7 +583,7 @@ fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
 }
 
 #[test]
-fn generations_side_by_side_are_what_each_is_alone() {
+fn concurrent_generations_equal_separate_ones() {
     let alone: Vec<_> = (0..7).map(|own| generate(&decoder(), own)).collect();
     let scheduler = Scheduler::new();
     let model = Arc::new(Decoder::from((*model()).clone()).scheduled(&scheduler));

@@ -106,7 +106,7 @@ fn a_seed_repeats_and_pairs_share_their_question() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_fault() {
     let refused = |from: &str, to: &str, words: &[&str]| {
         assert!(OWN.contains(from), "{from}");
         let error = grammar(&[("own.toml", &OWN.replacen(from, to, 1))]).unwrap_err();

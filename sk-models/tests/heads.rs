@@ -105,7 +105,7 @@ fn expect(readings: &Readings, name: &str, head: &Head, context: &[TokenId], can
 }
 
 #[test]
-fn heads_see_what_plain_passes_see_step_after_step() {
+fn heads_agree_with_plain_passes_step_after_step() {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let mut verifier = verifier();
     let mut context: Vec<TokenId> = vec![3, 14, 15];

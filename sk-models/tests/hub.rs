@@ -260,7 +260,7 @@ fn a_model_is_downloaded_once_and_only_what_is_needed() {
 }
 
 #[test]
-fn a_data_set_gives_the_files_that_are_asked_for() {
+fn a_data_set_gives_the_requested_files() {
     let files = ["good/train.jsonl.gz", "good/test.jsonl.gz", "bad/train.jsonl.gz"];
     let files = files.map(|name| (name.to_owned(), name.as_bytes().to_vec()));
     let fake = FakeHub::start(State { files: HashMap::from(files), ..State::default() });
@@ -284,7 +284,7 @@ fn a_data_set_gives_the_files_that_are_asked_for() {
 }
 
 #[test]
-fn a_broken_connection_is_taken_up_where_it_broke() {
+fn a_download_is_resumed_after_a_broken_connection() {
     let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(2), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
     let mut count = Count::default();
@@ -398,7 +398,7 @@ fn small_files_that_differ_from_their_hash_are_refused() {
 /// An interrupted run may leave a partial file as long as the whole file, if it was killed while it
 /// checked the hash, or longer. No range request can continue either.
 #[test]
-fn what_is_left_of_a_download_is_never_in_its_way() {
+fn the_rest_of_an_earlier_download_blocks_no_other() {
     let name = "model-00001-of-00002.safetensors";
     for (beyond, asked) in [(0, false), (1, true), (300_000, true)] {
         let fake = FakeHub::start(State { files: sharded(), ..State::default() });

@@ -309,7 +309,7 @@ impl Blade for Silent {
 /// Drafts under a soup have the log-probabilities of that soup, before and after an edit of the
 /// weights.
 #[test]
-fn a_drafter_draws_under_the_soup_of_the_moment() {
+fn a_drafter_draws_under_the_current_soup() {
     let fixture = Fixture::new();
     let rack = AdapterRack::default();
     fixture.fill(&rack);

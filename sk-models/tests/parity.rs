@@ -375,7 +375,7 @@ fn cached_greedy_decoding_agrees() {
 }
 
 #[test]
-fn draws_are_those_of_the_processor() {
+fn draws_equal_those_on_the_cpu() {
     let config = Qwen2Config::from_json(
         "inline",
         r#"{"vocab_size": 5000, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -416,7 +416,7 @@ fn draws_are_those_of_the_processor() {
 }
 
 #[test]
-fn what_is_no_number_is_found_wherever_it_is_looked_at() {
+fn nan_and_infinity_are_detected_on_every_path() {
     let device = device();
     let broken = |weight: f32| {
         let mut model = backbone("untied_sharded", &device);
@@ -446,7 +446,7 @@ fn what_is_no_number_is_found_wherever_it_is_looked_at() {
 }
 
 #[test]
-fn generations_side_by_side_are_each_as_alone() {
+fn concurrent_generations_equal_separate_ones() {
     let device = device();
     let name = FIXTURES[0];
     let scheduler = Scheduler::new();
@@ -483,7 +483,7 @@ fn generations_side_by_side_are_each_as_alone() {
 /// The last thread to arrive runs a joined pass. It reads what other threads have written to the
 /// device, though no thread has waited for the device in between.
 #[test]
-fn what_a_thread_left_on_the_device_is_there_for_the_next_one() {
+fn a_joined_pass_reads_what_other_threads_wrote() {
     let device = device();
     let name = FIXTURES[0];
     let decoder = Decoder::from(backbone(name, &device));

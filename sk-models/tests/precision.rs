@@ -135,12 +135,12 @@ fn check(precision: Precision, cost: &Cost) {
 }
 
 #[test]
-fn what_eight_bits_cost() {
+fn the_error_of_int8_is_bounded() {
     check(Precision::Int8, &EIGHT_BITS);
 }
 
 #[test]
-fn what_bf16_costs() {
+fn the_error_of_bf16_is_bounded() {
     let rounds_rows = roofline::instructions(Precision::Bf16).contains("BF16");
     check(Precision::Bf16, if rounds_rows { &BF16_ROWS } else { &BF16 });
 }

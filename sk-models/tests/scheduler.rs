@@ -112,7 +112,7 @@ fn a_request_has_the_same_bits_among_sixty_four_that_come_go_and_are_stopped() {
 }
 
 #[test]
-fn what_contexts_share_is_read_once() {
+fn shared_prefixes_are_read_once() {
     for precision in PRECISIONS {
         let plain = Arc::new(Decoder::random(&config(), 5, &Device::flex(), precision).unwrap());
         let sharing = Arc::new(Decoder::random(&config(), 5, &Device::flex(), precision).unwrap().sharing_prefixes(1 << 24));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_below_a_file_is_not_said_to_be_there() {
+    fn a_folder_below_a_file_is_not_reported_as_existing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let said = |folder: PathBuf| run(&InitArgs { folder }).unwrap_err().to_string();
         assert!(said(file.path().to_owned()).contains("is there already"));

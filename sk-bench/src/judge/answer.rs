@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for JsonObject {
 /// number off the scale are errors.
 ///
 /// # Errors
-/// What is wrong with the answer.
+/// If the answer has no valid score. The error is the reason.
 pub(super) fn score(text: &str, scale: Scale) -> Result<(u64, Option<String>), String> {
     let text = after_thoughts(text);
     let mut found: Option<(u64, Option<String>)> = None;
@@ -83,7 +83,7 @@ fn number(text: &str, scale: Scale) -> Result<u64, String> {
     if scale.contains(score) { Ok(score) } else { Err(off(&score, scale)) }
 }
 
-/// Returns the number that a text of digits is.
+/// Parses a number that consists of decimal digits only.
 pub(super) fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_score_is_refused() {
+    fn answers_without_a_score_are_refused() {
         for text in [
             "",
             "score: 7",

@@ -282,7 +282,7 @@ impl ChatJudge {
         }
     }
 
-    /// Returns the score of a completion. The inner error says why there is none.
+    /// Returns the score of a completion. The inner error is the reason why there is none.
     fn score(&self, choice: &Choice, scale: Scale) -> Result<Result<Score, String>, JudgeError> {
         if choice.finish_reason.as_deref() == Some("length") {
             return Ok(Err(format!("its answer was cut off after {} tokens", self.settings.max_tokens)));

@@ -160,7 +160,7 @@ impl Endpoint {
     /// Requests a chat completion, without retries.
     ///
     /// # Errors
-    /// If no complete response arrives: the reason.
+    /// If no complete response arrives. The error is the reason.
     pub(super) fn ask(&self, body: &Value) -> Result<Answer, String> {
         let mut request = self.agent.post(self.completions()).content_type("application/json");
         if let Some(key) = &self.key {

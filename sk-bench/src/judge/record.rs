@@ -150,7 +150,7 @@ pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
 }
 
 impl Judged {
-    /// The record of a verdict.
+    /// Returns the record of a verdict.
     pub fn new(
         response: &Response,
         question: &Question<'_>,

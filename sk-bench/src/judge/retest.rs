@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn rubrics_are_in_order_whichever_was_answered_first() {
+    fn rubrics_are_in_the_order_of_the_objectives() {
         let record = |rubric: &str, pass| {
             let json = serde_json::json!({
                 "id": "a", "digest": "", "rubric": rubric, "rubric_version": 1, "pass": pass, "score": 0.5, "seconds": 0.0,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undefined_has_no_number() {
+    fn undefined_figures_are_none() {
         assert_eq!(Agreement::of("refusal", &[(0.1, 0.2), (0.1, 0.3)], 0).pearson, None);
         assert_eq!(Agreement::of("refusal", &[(0.1, 0.2)], 0).pearson, None);
         let empty = Agreement::of("refusal", &[], 3);

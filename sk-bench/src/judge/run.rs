@@ -47,7 +47,7 @@ pub struct Outcome {
     pub trouble: Option<JudgeError>,
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct State {
     outcome: Outcome,
     /// Number of unanswered questions since the last answer.

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_table_cannot_hold_is_said() {
+    fn unfit_judgements_are_refused() {
         let fine = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.0));
         let says = |other: Judged| hhh_csv(&[fine.clone(), other], None).unwrap_err().to_string();
         assert!(says(Judged { id: "b".to_owned(), ..fine.clone() }).contains("\"a\" and \"b\""));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_chosen() {
+    fn only_responses_of_the_seed_are_included() {
         let first = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.25));
         let second = Judged { id: "b".to_owned(), seed: Some(2), score: Some(0.75), ..first.clone() };
         let records = [first, second];

@@ -35,7 +35,7 @@ pub(super) struct Alternative {
 /// server's alternatives have probability zero.
 ///
 /// # Errors
-/// What is wrong with the answer.
+/// If the answer has no valid score. The error is the reason.
 pub(super) fn expectation(tokens: &[TokenLogprob], scale: Scale) -> Result<(f64, f64), String> {
     let said: String = tokens.iter().map(|token| token.token.as_str()).collect();
     let off = || format!("it says \"{}\", not a whole number on the scale {scale}", said.trim());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_gives_no_score() {
+    fn invalid_distributions_give_no_score() {
         let with = |own: f64, listed: &[f64]| {
             let top_logprobs =
                 (1..).zip(listed).map(|(score, &logprob)| Alternative { token: format!("{score}"), logprob }).collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_digits_and_doubts_are_no_scores() {
+    fn other_tokens_and_low_masses_give_no_score() {
         let refused = |tokens: &[TokenLogprob]| expectation(tokens, Scale::ONE_TO_FIVE).unwrap_err();
         assert!(refused(&[token("7", &[("7", 0.9)])]).contains("\"7\""));
         assert!(refused(&[token("1", &[("1", 0.9)]), token("0", &[("0", 0.9)])]).contains("\"10\""));

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_called_by_what_tells_it_from_others() {
+    fn generic_file_names_include_the_folder() {
         assert_eq!(stem(Path::new("data/helpful-base/test.jsonl.gz")), "helpful-base/test");
         assert_eq!(stem(Path::new("truthfulqa/TruthfulQA-v1.csv")), "TruthfulQA-v1");
         assert_eq!(stem(Path::new("test.jsonl")), "test");

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sweep_is_refused() {
+    fn invalid_sweeps_are_refused() {
         for (text, said) in [
             ("prefx", "unknown sweep \"prefx\"; did you mean \"prefix\"?"),
             ("m", "known: prefix, n, k, l"),

@@ -17,13 +17,13 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A time, in seconds.
+    /// Returns a time, in seconds.
     pub fn seconds(values: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
         let spread = Spread::of(values);
         Self { spread, floor, to_floor: floor.map(|floor| spread.median / floor) }
     }
 
-    /// A rate, from the seconds that each repetition took for `amount` items.
+    /// Returns a rate, from the seconds that each repetition took for `amount` items.
     pub fn rate(amount: usize, seconds: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
         let rate = |seconds: f64| amount as f64 / seconds.max(f64::MIN_POSITIVE);
         let spread = Spread::of(seconds.into_iter().map(rate));

@@ -113,7 +113,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Closing the input tells a waiting command that there are no more repetitions.
+        // A command that waits for a repetition ends when its input is closed.
         self.input = None;
         let start = Instant::now();
         while start.elapsed() < FAREWELL {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_stays_is_started_once() {
+    fn a_command_that_keeps_running_is_started_once() {
         let command = "n=0; while read line; do n=$((n+1)); echo \"{\\\"a\\\": $n, \\\"b_seconds\\\": 2.5}\"; done";
         let mut opponent = Opponent::new(command);
         for times in 1..=3 {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused_by_name() {
+    fn invalid_answers_are_refused_by_name() {
         let refused = |command: &str| Opponent::new(command).measure().unwrap_err().to_string();
         for (command, parts) in [
             ("echo nothing to say", ["nothing to say", "exit status: 0", "{\"greedy\": 120.5}"]),

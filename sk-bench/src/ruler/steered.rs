@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_blades_of_any_rank_say_of_32_candidates_what_each_says_alone() {
+    fn eight_blades_of_any_rank_score_32_candidates_as_each_does_alone() {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
         let ranks = [64, 1, 16, 32, 2, 64, 8, 5];
         let blades: Vec<(&str, usize)> = names.into_iter().zip(ranks).collect();
@@ -223,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn steps_after_one_prompt_begin_alike() {
+    fn steps_after_a_prompt_can_be_repeated() {
         let (models, adapters) = random(&[("only", 4)]);
         let mut steered = Steered::new(&models, &seating(&["only"], 3), &adapters, 5).unwrap();
         steered.step(&PROMPT).unwrap();
         let timed = steered.generate(&PROMPT, 15).unwrap();
         assert_eq!((timed.tokens(), timed.steps.len()), (15, 3));
-        // The maximum of six tokens per span also holds without a limit.
+        // A span has at most six tokens, even if the number of tokens is not limited otherwise.
         let seconds = steered.step(&PROMPT).unwrap();
         assert!(seconds.total() > 0.0 && timed.elapsed >= timed.seconds().total());
     }

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_have_one_name_however_they_are_written() {
+    fn equal_weights_have_one_name() {
         let twice = weights(&[("honest", 2.0), ("helpful", 6.0)]).unwrap();
         assert_eq!(twice, weights(&[("helpful", 0.75), ("honest", 0.25)]).unwrap());
         assert_eq!(twice.to_string(), "helpful=0.75,honest=0.25");

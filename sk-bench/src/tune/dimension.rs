@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_arrives_where_it_is_read() {
+    fn a_set_value_is_read_back() {
         for dimension in Dimension::all() {
             let value = dimension.value(0.3);
             let mut spec = SchemeSpec::default();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_are_none_are_refused() {
+    fn invalid_ranges_are_refused() {
         for (name, low, high, says) in [
             ("temperature", 0.0, 1.0, "above 0"),
             ("alpha", 0.5, 1.5, "in [0, 1]"),

@@ -75,7 +75,7 @@ impl Space {
 }
 
 impl Default for Space {
-    /// All seven numbers in their default ranges.
+    /// Returns all seven numbers in their default ranges.
     fn default() -> Self {
         Self(Dimension::all().collect())
     }

@@ -29,7 +29,7 @@ fn arm<'a>(step: &'a Value, name: &str) -> &'a Value {
 const SHORT: [&str; 5] = ["Hello", "--max-new-tokens", "40", "--span-tokens", "10"];
 
 #[test]
-fn the_scheme_answers_as_if_no_arm_looked_on() {
+fn arms_do_not_change_the_answer() {
     let alone: Value = serde_json::from_str(&stdout(&run_on_models("generate", &[&SHORT[..], &["--json"]].concat()))).unwrap();
     let report = report(&SHORT);
     assert_eq!((&report["text"], report["scheme"].as_str()), (&alone["text"], Some("swiss-knife")));
@@ -259,7 +259,7 @@ fn schemes_that_the_options_do_not_apply_to_do_not_look_on() {
 }
 
 #[test]
-fn of_a_trace_only_schemes_with_its_scores_are_replayed_unasked() {
+fn by_default_only_schemes_with_the_scores_of_a_trace_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("steps.jsonl");
     let trace = path.to_str().unwrap();

@@ -370,7 +370,7 @@ fn assert_plain(text: &str) {
 }
 
 #[test]
-fn a_file_that_is_quoted_commands_no_terminal() {
+fn quoted_files_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
     for value in [COMMANDS.to_owned(), "x".repeat(100_000)] {
         let backbone = copy_of("backbone", folder.path());

@@ -228,7 +228,7 @@ fn another_program_is_measured_in_turns() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn invalid_measurements_are_refused() {
     let refused = |args: &[&str], parts: &[&str]| {
         let args = brief(args);
         assert_refused(&run_on_models("bench", &args.iter().map(String::as_str).collect::<Vec<_>>()), parts);
@@ -270,7 +270,7 @@ fn what_cannot_be_measured_is_refused() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_apart() {
+fn runs_beyond_the_context_are_refused_with_both_lengths() {
     let output = run_on_models("bench", &["--prompt-tokens", "64", "--new-tokens", "500"]);
     assert_refused(&output, &["64 prompt tokens and 500 new ones do not fit into 512"]);
 }

@@ -88,7 +88,7 @@ fn hh_rlhf_is_known_by_name() {
 }
 
 #[test]
-fn what_is_no_source_of_pairs_is_refused() {
+fn invalid_sources_of_pairs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("empty")).unwrap();
     let refused = |preference: &str, parts: &[&str]| assert_refused(&blades(folder.path(), &[preference]), parts);

@@ -101,7 +101,7 @@ fn several_batches_standard_input_and_scheme_files() {
 }
 
 #[test]
-fn what_has_no_certificate_is_refused_with_the_reason() {
+fn schemes_without_a_certificate_are_refused_with_the_reason() {
     let refused = |args: &[&str], part: &str| assert_refused(&certify(BY_HAND, args), &["no certificate", part, "--audit"]);
     refused(&["--aggregator", "swiss-elo"], "pairing of a tournament jumps");
     refused(&["--selector", "champion"], "z-scores");

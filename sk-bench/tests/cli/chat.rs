@@ -67,7 +67,7 @@ fn steering_is_edited_while_it_runs() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_the_dialogue_goes_on() {
+fn errors_are_printed_and_the_dialogue_continues() {
     let input = "/wieghts x\n/weights funny=1\n/weights helpful=-1\n/unseat funny\n/swap helpful honest=./nowhere\n\
                  /seat new=./nowhere\n/save /no/such/dir/x\nHello\n/quit\nnever said\n";
     let output = run_with_input("chat", &BRIEF, input);
@@ -162,7 +162,7 @@ fn an_answer_is_given_again_with_the_next_seed() {
 }
 
 #[test]
-fn an_exchange_is_taken_back() {
+fn an_exchange_is_undone() {
     let output = run_with_input("chat", &BRIEF, "One\n/undo\n/save /dev/stderr\n");
     stdout(&output);
     let error = stderr(&output);
@@ -172,7 +172,7 @@ fn an_exchange_is_taken_back() {
 }
 
 #[test]
-fn a_dialogue_is_saved_once_and_taken_up_again() {
+fn a_dialogue_is_saved_once_and_loaded_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("two words.json").display().to_string();
     let input = format!("One\nTwo\n/weights helpful=1\n/seed 7\n/save {file}\n/save {file}\n");

@@ -75,7 +75,7 @@ fn a_table_fits_eighty_columns() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn invalid_comparisons_are_refused() {
     let refused = |args: &[&str], parts: &[&str]| assert_refused(&run_on_models("compare", args), parts);
     refused(&["Hi", "-w", "kind=1"], &["\"kind\"", "helpful"]);
     refused(&["Hi", "--scheme", "swiss-knive"], &["swiss-knive", "swiss-knife"]);

@@ -136,7 +136,7 @@ fn an_instruction_takes_the_place_of_the_blade_of_its_name() {
 }
 
 #[test]
-fn what_is_no_instruction_is_refused() {
+fn invalid_instructions_are_refused() {
     let refused = |args: &[&str], parts: &[&str]| assert_refused(&run_on_models("generate", args), parts);
     refused(&["Hi", "--blade", "calm=instruction: "], &["calm", "empty"]);
     refused(&["Hi", "--blade", "helpful=instruction:Help."], &["helpful"]);

@@ -113,7 +113,7 @@ fn servers_that_do_not_pass_are_refused_with_both_numbers() {
 }
 
 #[test]
-fn what_servers_do_not_have_is_refused_by_name() {
+fn options_that_servers_do_not_support_are_refused_by_name() {
     let server = start(Kind::Vllm);
     let local = models().join("drafter").display().to_string();
     let head = models().join("backbone").display().to_string();
@@ -190,7 +190,7 @@ fn answers_are_compared() {
 }
 
 #[test]
-fn a_step_tells_what_it_sent_and_bench_measures_it() {
+fn a_step_records_its_traffic_and_bench_measures_it() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("steps.jsonl");
     for kind in KINDS {
@@ -285,7 +285,7 @@ fn a_server_steers_models_of_other_servers() {
 }
 
 #[test]
-fn what_is_exported_answers_as_the_model_that_ships() {
+fn an_exported_model_answers_as_the_model_that_ships() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("model");
     let export = || run(["export", root.to_str().unwrap()]);

@@ -132,7 +132,7 @@ fn a_page_that_cannot_be_written_leaves_the_one_before() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn missing_files_methods_and_tables_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     assert_refused(&run(["report", path]), &["judged_frontier.csv", "no such file"]);

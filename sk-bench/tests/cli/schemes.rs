@@ -41,7 +41,7 @@ fn a_scheme_is_printed_whole_and_its_files_have_a_schema() {
 }
 
 #[test]
-fn what_makes_no_sense_together_is_refused() {
+fn conflicting_options_are_refused() {
     assert_refused(&run(["schemes", "mod", "--schema"]), &["--schema", "cannot be used with"]);
     assert_refused(&run(["schemes", "modd"]), &["unknown scheme \"modd\"", "did you mean \"mod\"?"]);
     for idle in [["--backbone", "x"], ["--device", "cpu"], ["--precision", "int8"], ["--repeat", "2"], ["--seed", "1"]] {

@@ -23,7 +23,7 @@ fn every_study_is_printed_the_same_from_the_same_seed() {
 }
 
 #[test]
-fn what_contradicts_a_theorem_ends_the_program_with_its_name_and_the_datum() {
+fn a_violated_theorem_ends_the_program_with_its_name_and_the_datum() {
     for (what, study, theorem, datum) in [
         ("bound", "contamination", "Theorem 2(ii), sharpened", "Thurstone, batch 0, D = 0.01"),
         ("cbn", "influence", "Theorem 3(ii)", "batch 0, blade 2 scaled by 0.01: "),
@@ -72,7 +72,7 @@ fn a_study_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn what_would_do_nothing_is_refused() {
+fn options_without_an_effect_are_refused() {
     let elsewhere = ["simulate", "--study", "frontier", "--break", "bound"];
     assert_refused(&run(elsewhere), &["--break", "the study contamination", "does not select"]);
     let both = ["simulate", "--study", "frontier", "--html", "x.html", "--format", "csv"];

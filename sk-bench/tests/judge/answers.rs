@@ -67,7 +67,7 @@ fn a_model_that_never_gives_a_score_abstains() {
 }
 
 #[test]
-fn what_the_model_or_the_server_withholds_is_an_abstention() {
+fn withheld_answers_are_abstentions() {
     let choices = [
         (
             json!({"message": {"content": null, "refusal": "I cannot judge this."}, "finish_reason": "stop"}),
@@ -105,7 +105,7 @@ fn a_server_without_schemas_is_asked_for_an_object_and_one_without_formats_in_wo
 }
 
 #[test]
-fn a_form_that_was_asked_for_is_not_given_up() {
+fn a_requested_form_is_kept() {
     let server = Server::start(|_, _| Reply::error(400, "response_format is not supported"));
     let judge = judge_with(&server, ChatSettings { structure: Some(Structure::Schema), ..settings(Scoring::Integer) }, TIMEOUT);
     assert!(matches!(ask(&judge, 0), Err(JudgeError::Rejected { status: 400, .. })));

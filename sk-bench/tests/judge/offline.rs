@@ -121,7 +121,7 @@ fn records(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn the_candidates_of_a_sweep_tell_what_their_dispersions_know() {
+fn informativeness_is_measured_on_the_candidates_of_a_sweep() {
     let folder = tempfile::tempdir().unwrap();
     let prompts: String = (0..4).map(|i| json!({"prompt": format!("What of the sky, {i}?")}).to_string() + "\n").collect();
     fs::write(folder.path().join("prompts.jsonl"), prompts).unwrap();
@@ -229,7 +229,7 @@ fn a_file_that_is_not_judgements_stays_as_it_is() {
 }
 
 #[test]
-fn what_holds_no_word_is_not_judged() {
+fn responses_without_words_are_not_judged() {
     let folder = tempfile::tempdir().unwrap();
     let line = json!({"id": "a", "prompt": "\n\nHuman: Hi\n\nAssistant:", "response": ""}).to_string();
     fs::write(folder.path().join("responses.jsonl"), line).unwrap();
@@ -243,7 +243,7 @@ fn what_holds_no_word_is_not_judged() {
 }
 
 #[test]
-fn what_cannot_judge_is_refused() {
+fn invalid_judges_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path());
     assert_refused(&ask(folder.path(), "j.jsonl", &["--rubrics", "toxicity"]), &["unknown rubric \"toxicity\""]);

@@ -321,7 +321,7 @@ fn bad_input_is_named_on_one_line() {
 }
 
 #[test]
-fn a_judge_that_cannot_be_asked_leaves_no_file() {
+fn an_unreachable_judge_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 1);
     let refused = |more: &[&str], part: &str| {
@@ -338,7 +338,7 @@ fn a_judge_that_cannot_be_asked_leaves_no_file() {
 }
 
 #[test]
-fn what_a_server_answers_commands_no_terminal() {
+fn answers_of_a_server_are_escaped() {
     let answer = format!("\u{1b}[2J\u{1b}]0;mine\u{7}\u{9b}31m\u{202e}{}", "x".repeat(100_000));
     let refusals = [Reply::error(400, &answer), Reply::Status(400, Vec::new(), answer.clone()), Reply::says(&answer)];
     for (number, reply) in refusals.into_iter().enumerate() {

@@ -162,7 +162,7 @@ impl Judge for Crowded {
 }
 
 #[test]
-fn there_are_only_so_many_threads_however_many_are_asked_for() {
+fn the_number_of_threads_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     let (responses, rubrics) = (responses(1500), rubrics(&["toxicity"]));
     let judge = Crowded {
@@ -185,7 +185,7 @@ fn a_wait_without_end_is_a_long_one() {
 }
 
 #[test]
-fn what_was_asked_once_is_not_asked_again() {
+fn cached_questions_are_not_asked_again() {
     let server = Server::start(|_, _| Reply::score(6));
     let folder = tempfile::tempdir().unwrap();
     let cached = |settings| Cached::new(judge_with(&server, settings, TIMEOUT), folder.path()).unwrap();

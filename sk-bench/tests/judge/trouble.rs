@@ -34,7 +34,7 @@ fn passing_troubles_are_met_by_asking_again() {
 }
 
 #[test]
-fn what_does_not_pass_is_given_up_and_named() {
+fn lasting_failures_end_after_all_attempts_and_are_named() {
     for (reply, says) in [
         (Reply::error(500, "out of memory"), "status 500: out of memory"),
         (Reply::Status(200, Vec::new(), "<html>hello</html>".to_owned()), "<html>hello</html>"),
@@ -48,7 +48,7 @@ fn what_does_not_pass_is_given_up_and_named() {
 }
 
 #[test]
-fn nobody_at_the_address() {
+fn an_address_without_a_server() {
     let nobody = Deserted::new();
     let error = ask(&judge_at(&nobody.url, settings(Scoring::Integer), TIMEOUT), 0).unwrap_err();
     assert!(matches!(error, JudgeError::Unanswered { .. }), "{error}");
@@ -104,7 +104,7 @@ fn a_pause_beyond_patience_is_not_waited_for() {
 }
 
 #[test]
-fn what_concerns_all_questions_stops_the_run() {
+fn errors_that_concern_all_questions_stop_the_run() {
     for (status, says) in [(401, "no API key was sent"), (403, "--api-key-env"), (404, "\"judge-model\"")] {
         let server = Server::start(move |_, _| Reply::error(status, "no"));
         let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn a_redirection_is_not_followed() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_left_alone() {
+fn many_failures_in_a_row_stop_the_run() {
     let server = Server::start(|_, _| Reply::error(500, "gone"));
     let once = Retry { attempts: 1, ..QUICK };
     let judge = judge_with(&server, sk_bench::judge::ChatSettings { retry: once, ..settings(Scoring::Integer) }, TIMEOUT);

@@ -66,7 +66,7 @@ fn an_adapter_of_a_server_has_a_name() {
 
 /// If a misspelt name were accepted, every scheme would run without weights.
 #[test]
-fn weights_of_a_blade_that_nobody_seats_are_refused() {
+fn weights_of_a_blade_that_is_not_seated_are_refused() {
     let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
     for weights in ["kind = \"listed\"\nlist = [{ helpfull = 1 }]", "blades = [\"helpfull\"]"] {
         refused(&format!("{before}[weights]\n{weights}\n[prompts]{after}"), &["\"helpfull\"", "did you mean \"helpful\"?"]);
@@ -120,7 +120,7 @@ fn baselines_alone_are_asked_at_every_weight() {
 }
 
 #[test]
-fn what_is_wrong_with_a_plan_is_said_with_its_line() {
+fn errors_of_a_plan_name_the_line() {
     refused("[sweep\n", &["plan.toml:1:"]);
     refused("\n[shcemes.mod]\n", &["plan.toml:2:", "unknown section \"shcemes\"", "did you mean \"schemes\"?"]);
     refused("seeds = 3\n", &["plan.toml:1:", "seeds", "a section is a table"]);

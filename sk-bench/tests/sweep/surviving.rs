@@ -78,7 +78,7 @@ fn kills(bench: &Bench) -> usize {
 
 #[cfg(unix)]
 #[test]
-fn a_sweep_whose_output_goes_away_says_so() {
+fn a_sweep_reports_a_deleted_or_replaced_output() {
     let replace: [fn(&Bench); 2] = [
         |bench| fs::remove_file(bench.path("plan.jsonl")).unwrap(),
         |bench| {
@@ -152,7 +152,7 @@ fn several_processes_share_a_plan() {
 }
 
 #[test]
-fn what_a_killed_process_leaves_others_take_over() {
+fn other_processes_take_over_from_a_killed_one() {
     hit(|bench| {
         let mut victims: Vec<Child> = (0..2).map(|_| start(bench)).collect();
         let survivor = start(bench);

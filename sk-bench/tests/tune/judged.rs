@@ -130,7 +130,7 @@ fn judgements(bench: &Bench) -> Vec<Value> {
 }
 
 #[test]
-fn the_best_of_each_search_is_what_the_judge_says() {
+fn each_search_finds_the_trial_with_the_best_judgements() {
     let answers = Scores::default();
     let server = Server::start(move |request, _| match request.path.as_str() {
         "/v1/models" => Reply::Status(200, Vec::new(), json!({"data": [{"id": "the-model"}]}).to_string()),
@@ -374,7 +374,7 @@ fn a_server_that_is_down_costs_nothing_but_time() {
 }
 
 #[test]
-fn nobody_at_the_address_is_said_before_anything_is_begun() {
+fn an_unreachable_judge_is_reported_as_soon_as_it_is_needed() {
     let nobody = Deserted::new();
     let nameless = bench_at(&nobody.url, "");
     let error = refused(&nameless, &[], 1);

@@ -72,7 +72,7 @@ fn numbers_come_back_from_json_as_they_were() {
 }
 
 #[test]
-fn what_does_not_go_with_the_plan_is_refused_with_its_line() {
+fn trials_that_do_not_fit_the_plan_are_refused_with_their_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.jsonl");
     go_on(&path, BUDGET);

@@ -22,15 +22,15 @@ use crate::precision::Precision;
 
 /// The properties of an engine.
 pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
-    /// The shape of the model.
+    /// Returns the shape of the model.
     fn config(&self) -> &Qwen2Config;
-    /// The device that holds the weights.
+    /// Returns the device that holds the weights.
     fn device(&self) -> Device;
-    /// The precision of the weights.
+    /// Returns the precision of the weights.
     fn precision(&self) -> Precision;
-    /// The number formats in memory.
+    /// Returns the number formats in memory.
     fn formats(&self) -> Formats;
-    /// Bytes of the weights in memory.
+    /// Returns the bytes of the weights in memory.
     fn bytes(&self) -> usize;
     /// Returns whether the keys and values of a token depend neither on the number of tokens in its
     /// pass nor on whether it is read into the prefix or into a suffix.
@@ -95,9 +95,9 @@ pub(super) trait Engine: EngineProperties + Sized + 'static {
 
 /// The sequences of a context, one per lane.
 pub(super) trait Sequences: Any + fmt::Debug + Send {
-    /// The number of tokens held.
+    /// Returns the number of tokens held.
     fn len(&self) -> usize;
-    /// The number of lanes.
+    /// Returns the number of lanes.
     fn lanes(&self) -> usize;
     /// Keeps the first `length` tokens.
     fn truncate(&mut self, length: usize);
@@ -118,8 +118,8 @@ pub(super) trait PrefixCache: Sequences + Sized {
 
     /// Keys and values that several prefixes can hold.
     type Piece: Piece;
-    /// Returns the tokens of each lane as pieces, of which there are at least `pieces`. The prefix
-    /// must hold these tokens. Returns `None` if the engine does not share pieces.
+    /// Divides the first tokens of each lane into at least `pieces` pieces and returns all pieces.
+    /// The prefix must hold these tokens. Returns `None` if the engine does not share pieces.
     fn share(&mut self, pieces: usize) -> Option<&[Vec<Arc<Self::Piece>>]>;
     /// Appends pieces to each lane of an empty prefix. All lanes get the same number of pieces.
     fn attach(&mut self, lanes: Vec<Vec<Arc<Self::Piece>>>);
@@ -127,7 +127,7 @@ pub(super) trait PrefixCache: Sequences + Sized {
 
 /// Keys and values that rows have added to a prefix.
 pub(super) trait SuffixCache: Any + fmt::Debug + Send {
-    /// The number of tokens of the longest row.
+    /// Returns the number of tokens of the longest row.
     fn len(&self) -> usize;
     /// Keeps the given rows of each of `lanes` lanes in the given order. A row may occur more than
     /// once. Returns `false` and changes nothing if the engine does not support this.

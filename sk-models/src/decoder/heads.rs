@@ -2,7 +2,7 @@
 
 use crate::config::Qwen2Config;
 
-/// Heads of a layer. As many query heads as there are per key head read the same key head.
+/// Heads of a layer. Hq/Hkv query heads share each key head.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
     /// Hq.

@@ -29,7 +29,7 @@ pub struct Suffix {
     held: Held,
 }
 
-/// The share of one cache in a decoder's count of tokens in memory.
+/// The part of a decoder's count of tokens in memory that belongs to one cache.
 #[derive(Debug)]
 struct Held {
     all: Arc<AtomicUsize>,

@@ -15,7 +15,7 @@ pub(crate) const NODE_TOKENS: usize = 64;
 
 /// Keys and values of the tokens of a node in one lane, in the form of the engine that read them.
 pub(super) trait Piece: Any + fmt::Debug + Send + Sync {
-    /// Bytes in use.
+    /// Returns the bytes in use.
     fn bytes(&self) -> usize;
 }
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_share_what_all_of_them_hold() {
+    fn find_returns_the_prefix_that_all_lanes_hold() {
         let tree = PrefixTree::new(1000);
         let config = crate::Qwen2Config::small([40, 32, 48, 1, 4, 4]);
         let adapter = |seed| Arc::new(LoraAdapter::random(&config, 2, seed, &burn::tensor::Device::flex()));

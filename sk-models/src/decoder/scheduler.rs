@@ -2,8 +2,8 @@
 //!
 //! A pass over the few rows of one request reads all weights once. A joined pass over the rows of
 //! sixteen requests also reads them only once. Each request runs on a thread of its own, which
-//! enters the scheduler and asks for one pass at a time. Passes with equal keys are joined. The
-//! next pass starts:
+//! enters the scheduler and submits one job at a time. Passes with equal keys are joined. The next
+//! pass starts:
 //!
 //! - when every request that has entered waits, or
 //! - when the waiting positions of the next key fill a pass, or
@@ -12,10 +12,9 @@
 //! So a request that selects, tokenises or writes to a slow socket does not hold up the others. The
 //! request that was served the fewest positions is next, whatever the key of its pass. Jobs with
 //! the same key join its pass in the same order (start-time fair queueing: Goyal, Vin and Cheng,
-//! 1996). After every `BY_SERVICE` positions, the job that has waited longest is next, so that a
-//! long context is read between many short requests before each of them has been served as many
-//! positions. Rows are independent, so the results of a request are bit-identical to those that it
-//! gets alone.
+//! 1996). After every `BY_SERVICE` positions, the job that has waited longest is next, so that many
+//! short requests do not starve a long context. Rows are independent, so the results of a request
+//! are bit-identical to those that it gets alone.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -124,7 +123,7 @@ pub(super) struct PassKey {
 /// The whole key of a pass: the address of the engine, the type of the job and the engine's part.
 type Key = (usize, u8, PassKey);
 
-/// The part of a pass that one request asks for.
+/// The part of a pass that belongs to one request.
 ///
 /// # Safety
 ///
@@ -320,7 +319,7 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of a pass is caught and passed on to the threads that asked for the pass, so the
+        // A panic of a pass is caught and passed on to the threads that wait for the pass, so the
         // state is always consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -331,7 +330,7 @@ impl Shared {
 
     fn leave(&self) {
         self.lock().present -= 1;
-        // All that remain may be waiting now.
+        // All remaining requests may be waiting now.
         self.changed.notify_all();
     }
 
@@ -490,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_each_pass_is_told() {
+    fn observers_receive_the_size_of_each_pass() {
         let (scheduler, count) = (Scheduler::new(), AtomicUsize::new(0));
         let told = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&told);
@@ -515,12 +514,12 @@ mod tests {
     #[test]
     fn threads_that_differ_in_key_and_number_of_passes_all_end() {
         let found = passes(6, |own| 20 * own, 3);
-        // Nobody has more rounds than the last, and joining saves some of the 300.
+        // No thread has more rounds than the last, and joining saves some of the 300.
         assert!((100..300).contains(&found), "{found}");
     }
 
     #[test]
-    fn nobody_waits_for_a_request_that_does_not_compute() {
+    fn passes_do_not_wait_for_a_request_that_is_away() {
         let (scheduler, count) = (Scheduler::new(), AtomicUsize::new(0));
         let (ask, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         thread::scope(|scope| {
@@ -572,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_served_is_next_whatever_fills_a_pass() {
+    fn the_least_served_is_next_even_if_another_key_fills_a_pass() {
         let mut state = waiting(&[(0, 600, 8), (1, 7, 5), (0, 600, 3), (1, 7, 9), (2, 7, 6)]);
         assert_eq!(state.next(), Some((2, key(0), 1200)));
         assert_eq!([taken(&mut state), taken(&mut state), taken(&mut state)], [vec![2], vec![1, 3], vec![4]]);
@@ -581,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn the_job_that_has_waited_longest_is_next_now_and_then() {
+    fn the_job_that_has_waited_longest_is_next_periodically() {
         // The request was served much, and its job shares no pass with the others.
         let mut state = waiting(&[(0, 256, 1 << 20)]);
         let mut served = Vec::new();
@@ -599,8 +598,8 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_asks_for_much_gets_no_more_than_others() {
-        // One asks for 600 positions at a time, the others for 20; all ask again at once.
+    fn a_request_of_large_jobs_gets_no_more_than_others() {
+        // One request submits 600 positions at a time, the others 20; all submit again at once.
         let sizes = [600, 20, 20, 20];
         let mut state = waiting(&[]);
         let (mut asked, mut served) = ([0_u64; 4], [0_u64; 4]);
@@ -624,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_stopped_goes_no_further() {
+    fn a_stopped_request_fails_until_it_leaves() {
         let (scheduler, stop) = (Scheduler::new(), Stop::new());
         let here = scheduler.enter(&stop);
         assert_eq!(is_under_way(), Ok(()));
@@ -635,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_everybody_who_asked() {
+    fn a_panic_reaches_every_request_of_the_pass() {
         let scheduler = Scheduler::new();
         let gate = std::sync::Barrier::new(3);
         let told = thread::scope(|scope| {

@@ -49,7 +49,7 @@ fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
 }
 
 #[test]
-fn generations_side_by_side_read_what_each_would_alone() {
+fn joined_generations_equal_separate_ones() {
     let device = Device::flex();
     let config = Qwen2Config::small([40, 32, 48, 2, 4, 4]);
     let adapter = Some(Arc::new(LoraAdapter::random(&config, 2, 1, &device)));
@@ -131,7 +131,7 @@ fn equal_rows_that_are_read_in_pieces_have_keys_of_their_own() {
 
 #[test]
 #[should_panic(expected = "the prefix has changed")]
-fn a_suffix_is_of_no_use_beside_another() {
+fn a_suffix_is_invalid_after_another_continues_the_prefix() {
     let decoder = on_tensors(&Qwen2Config::small([40, 32, 48, 1, 4, 4]), &Device::flex(), Precision::F32);
     let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
     let [mut first, mut second] = [1, 1].map(|rows| decoder.suffix(1, rows));

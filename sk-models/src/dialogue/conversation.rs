@@ -9,8 +9,8 @@ use super::framing::{self, Framing, is_framed};
 
 /// A dialogue, turn by turn.
 ///
-/// The tokens of an answer are kept as they were generated; only new turns are encoded. So the
-/// models find their cached prefix, and answers are kept exactly.
+/// Answers keep the tokens that were generated, and only new turns are encoded. So the cached
+/// prefix of the models stays valid.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     framing: Framing,
@@ -55,8 +55,9 @@ impl Conversation {
         &self.messages
     }
 
-    /// Begins with `prompt` and returns its tokens. The prompt is a dialogue in the framing of
-    /// HH-RLHF that waits for the assistant, as in a sweep, or else a first question.
+    /// Starts the dialogue with `prompt` and returns its tokens. The prompt is either a dialogue in
+    /// the framing of HH-RLHF that ends with an open assistant turn, as in a sweep, or a first
+    /// question.
     ///
     /// # Errors
     /// If the template or the tokenizer refuses it.
@@ -99,7 +100,7 @@ impl Conversation {
         *self = Self::new(self.framing.clone(), system);
         for (question, answer) in exchanges {
             self.messages.extend([Message::new(Role::User, question), Message::new(Role::Assistant, answer)]);
-            // The next question encodes them.
+            // The next call of `ask` encodes these turns.
             self.earlier.push(Default::default());
         }
     }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialogue_reads_as_it_was_trained_however_its_answers_ended() {
+    fn answers_end_as_in_training() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         let trained = Encoder::load(Path::new(TOKENIZER).parent().unwrap()).unwrap();
         let dialogue: String = TURNS.iter().map(|(q, a)| format!("\n\nHuman: {q}\n\nAssistant: {a}")).collect();
@@ -256,7 +257,7 @@ mod tests {
     }
 
     /// The lane of an instruction reads the same tokens as a backbone with the instruction as its
-    /// system message, also after the first question.
+    /// system message, including after the first question.
     #[test]
     fn an_instruction_is_a_system_message() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
@@ -264,8 +265,8 @@ mod tests {
         for framing in framings() {
             for prompt in ["How do I apologise?", dialogue] {
                 for (system, whole) in [(None, "Be calm."), (Some("You are kind."), "You are kind.\n\nBe calm.")] {
-                    let mut told = Conversation::new(framing.clone(), Some(whole));
-                    let expected = told.begin(&tokenizer, prompt).unwrap();
+                    let mut merged = Conversation::new(framing.clone(), Some(whole));
+                    let expected = merged.begin(&tokenizer, prompt).unwrap();
                     let mut conversation = Conversation::new(framing.clone(), system);
                     let tokens = conversation.begin(&tokenizer, prompt).unwrap();
                     let instruction = Instruction::new(tokens.len(), expected);
@@ -286,7 +287,7 @@ mod tests {
     }
 
     /// Returns a dialogue of [`TURNS`], and the tokens at each of its questions.
-    fn told(tokenizer: &Tokenizer, framing: Framing) -> (Conversation, Vec<Vec<TokenId>>) {
+    fn dialogue_of_turns(tokenizer: &Tokenizer, framing: Framing) -> (Conversation, Vec<Vec<TokenId>>) {
         let (mut conversation, mut asked) = (Conversation::new(framing, Some("Be kind.")), Vec::new());
         for (question, answer) in TURNS {
             let mut tokens = conversation.ask(tokenizer, question).unwrap();
@@ -298,10 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_is_taken_back_leaves_no_trace() {
+    fn undo_restores_the_dialogue() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         for framing in framings() {
-            let (mut conversation, asked) = told(&tokenizer, framing);
+            let (mut conversation, asked) = dialogue_of_turns(&tokenizer, framing);
             let instruction = |conversation: &Conversation| conversation.instructed(&tokenizer, "Be calm.").unwrap();
             for (place, (question, _)) in TURNS.iter().enumerate().rev() {
                 assert_eq!(conversation.undo().as_deref(), Some(*question));
@@ -322,10 +323,10 @@ mod tests {
     /// A dialogue that was stored as text continues as before, with its instructions at the same
     /// places.
     #[test]
-    fn a_dialogue_is_taken_up_where_it_was_left() {
+    fn a_resumed_dialogue_continues_as_before() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         for framing in framings() {
-            let (mut left, _) = told(&tokenizer, framing.clone());
+            let (mut left, _) = dialogue_of_turns(&tokenizer, framing.clone());
             let expected = left.ask(&tokenizer, "Bye.").unwrap();
             let mut resumed = Conversation::new(framing.clone(), None);
             let exchanges = || TURNS.map(|(question, answer)| (question.to_owned(), answer.to_owned()));
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_taken_back_leaves_no_trace() {
+    fn retract_restores_the_dialogue() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         let mut conversation = Conversation::new(Framing::Hh { stop: true }, None);
         let first = conversation.ask(&tokenizer, "One?").unwrap();

@@ -28,7 +28,7 @@ impl Framing {
         if matches!(self, Self::Hh { stop: true }) { &[HUMAN, ASSISTANT] } else { &[] }
     }
 
-    /// Returns the text of a dialogue that waits for the assistant.
+    /// Returns the text of a dialogue, which ends with an open assistant turn.
     ///
     /// # Errors
     /// If the chat template refuses it.
@@ -41,7 +41,7 @@ impl Framing {
     }
 }
 
-/// Returns the tokens of a framed dialogue that waits for the assistant.
+/// Returns the tokens of a framed dialogue that ends with an open assistant turn.
 ///
 /// In the framing of HH-RLHF under the sound convention, earlier answers end as in a chat and in
 /// training: no white space after the last word, then the end-of-turn token if the tokenizer has
@@ -66,8 +66,8 @@ pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, di
     }
 }
 
-/// Returns the tokens of turns that wait for the assistant, with an instruction, if there is one,
-/// after the system message.
+/// Returns the tokens of turns and an open assistant turn. An instruction, if there is one, follows
+/// the system message.
 ///
 /// # Errors
 /// If the tokenizer or the template refuses the text.
@@ -91,7 +91,8 @@ pub fn tokens_of(
     }
 }
 
-/// Returns whether a text is a dialogue in the framing of HH-RLHF that waits for the assistant.
+/// Returns whether a text is a dialogue in the framing of HH-RLHF that ends with an open assistant
+/// turn.
 #[must_use]
 pub fn is_framed(text: &str) -> bool {
     text.contains(HUMAN) && text.ends_with(ASSISTANT)
@@ -103,8 +104,8 @@ pub fn instructed(system: Option<&str>, instruction: &str) -> String {
     system.map_or_else(|| instruction.to_owned(), |system| format!("{system}\n\n{instruction}"))
 }
 
-/// Returns the turns of a dialogue, without the one that it waits for. Text before the first turn
-/// is the user's.
+/// Returns the turns of a dialogue, without the open assistant turn. Text before the first turn
+/// belongs to the user.
 fn turns(dialogue: &str) -> Vec<Message> {
     let body = dialogue.strip_suffix(ASSISTANT).unwrap_or(dialogue);
     let (mut turns, mut role, mut rest) = (Vec::new(), Role::User, body);
@@ -134,7 +135,7 @@ mod tests {
         "\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Bye\n\nAssistant: Farewell.\n\nHuman: Hm?\n\nAssistant:";
 
     #[test]
-    fn a_dialogue_reads_as_it_was_trained() {
+    fn a_dialogue_is_encoded_as_in_training() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         let trained = Encoder::load(Path::new(TOKENIZER).parent().unwrap()).unwrap();
         let sound = tokens(&Framing::Hh { stop: true }, None, &tokenizer, DIALOGUE).unwrap();

@@ -24,9 +24,9 @@ pub(super) struct ReplyText<'t> {
 
 impl<'t> ReplyText<'t> {
     /// Returns the empty text of a response that ends before the first occurrence of a text in
-    /// `stops`. A stop text of white space alone does not occur before the first word, where white
-    /// space is left out. `continues` is true if it continues a text, which may end within a line
-    /// or a word.
+    /// `stops`. A stop text of white space alone is ignored before the first word, where white
+    /// space is left out. `continues` is true if the response continues a text, which may end
+    /// within a line or a word.
     pub(super) fn new(tokenizer: &'t Tokenizer, stops: &[&str], continues: bool) -> Self {
         Self {
             detokenizer: Detokenizer::new(tokenizer),
@@ -80,7 +80,7 @@ impl<'t> ReplyText<'t> {
         let rest = &self.raw[self.passed..];
         let begins = self.text.is_empty() && !self.continues;
         let first_word = if begins { rest.len() - rest.trim_start().len() } else { 0 };
-        // White space that is left out ends no response.
+        // White space that is left out does not end the response.
         let from = |stop: &str| if stop.trim_start().is_empty() { first_word } else { 0 };
         let place = |stop: &String| Some(from(stop) + rest[from(stop)..].find(stop.as_str())?);
         let clear = match self.stops.iter().filter_map(place).min() {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_come_whole_and_leading_space_is_left_out() {
+    fn characters_are_whole_and_leading_space_is_left_out() {
         let tokenizer = Tokenizer::bytes();
         let mut reply = ReplyText::new(&tokenizer, &[], false);
         let ids = tokens("  \n é☃");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_is_never_whole_is_replaced_at_the_end() {
+    fn an_incomplete_character_is_replaced_at_the_end() {
         let tokenizer = Tokenizer::bytes();
         let mut reply = ReplyText::new(&tokenizer, &[], false);
         assert_eq!(reply.push(&tokens("a☃")[..3]), "a");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_stop_text_is_shown_however_it_is_cut() {
+    fn no_part_of_the_stop_text_is_shown() {
         let tokenizer = Tokenizer::bytes();
         let ids = tokens("Hi.\n\nHow\n\nHuman: more");
         for cut in 1..ids.len() {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_that_is_left_out_ends_no_response() {
+    fn leading_white_space_does_not_end_the_response() {
         let tokenizer = Tokenizer::bytes();
         let ids = tokens("\n\n Hi you.\n\nHuman:");
         for (stops, expected) in
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looked_like_the_stop_text_is_shown_in_the_end() {
+    fn a_partial_stop_text_is_shown_at_the_end() {
         let tokenizer = Tokenizer::bytes();
         let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"], false);
         assert_eq!(reply.push(&tokens("Hi.\n\nHum")), "Hi.");

@@ -38,7 +38,7 @@ impl Reply {
     }
 }
 
-/// What a session needs of an engine and its models.
+/// The parts of an engine and its models that a session uses.
 pub struct Footing<'m> {
     /// The models, if they run in this process and take its memory.
     pub models: Option<&'m Models>,
@@ -82,7 +82,7 @@ impl<'m> Session<'m> {
     /// called.
     ///
     /// # Errors
-    /// If an instruction is empty or cannot be tokenized, or a lane of its name has another.
+    /// If an instruction is empty or cannot be tokenized, or its lane already has another one.
     pub fn add_instructions<'i>(
         &mut self,
         instructions: impl IntoIterator<Item = (String, &'i str)>,
@@ -118,7 +118,7 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Forgets the instructions of a blade.
+    /// Removes the instructions of a blade.
     pub fn drop_instructions(&mut self, blade: &str) {
         let its = |(lane, _): &mut (String, String)| matches!(lane.strip_prefix(blade), Some("" | "/against"));
         for (lane, _) in self.instructions.extract_if(.., its) {
@@ -180,7 +180,7 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Returns the instructions that the backbone can read under.
+    /// Returns the instructions of the engine's lanes.
     pub fn instruction_rack(&self) -> &InstructionRack {
         &self.footing.instructions
     }
@@ -221,7 +221,7 @@ impl<'m> Session<'m> {
     /// `stop`.
     ///
     /// `on_step` receives each step and the text that can be shown after it, and returns whether to
-    /// continue. The last call has no step, and the text that was held back.
+    /// continue. The last call receives no step, and the text that was held back.
     ///
     /// # Errors
     /// If the prompt is empty or too long, a step fails, or `on_step` does.
@@ -315,7 +315,7 @@ pub enum SessionError {
     Step(#[from] StepError),
 }
 
-/// Answers that were written elsewhere, as the candidates of a step.
+/// Proposes given answers as the candidates of a step.
 #[derive(Debug)]
 struct Given(Vec<Candidate>);
 

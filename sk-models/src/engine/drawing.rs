@@ -1,8 +1,8 @@
 //! Draws tokens for several rows at once, from logits on the host or on a device.
 //!
 //! [`Sampler`] needs whole rows of logits. From a device, only the few blocks of the vocabulary
-//! that decide a draw are copied; the mass of every block tells which ones. If they do not decide
-//! the draw, whole rows are copied. Both ways agree up to the rounding of sums.
+//! that decide a draw are copied; the mass of every block determines which ones. If they do not
+//! decide the draw, whole rows are copied. Both ways agree up to the rounding of sums.
 
 use sk_core::TokenId;
 
@@ -141,7 +141,7 @@ impl Far<'_> {
         };
         let mut rows: Vec<LogitsRow<'_, '_>> = draws.iter_mut().map(row).collect();
         for_each_mut(&mut rows, |_, row| self.plan(row));
-        // One number for all rows, rounded up to a power of two: a device compiles and tunes
+        // The same count for all rows, rounded up to a power of two: a device compiles and tunes
         // kernels per shape.
         let count = rows.iter().map(|row| row.wanted).max().unwrap_or(0).max(LEAST).next_power_of_two();
         if 2 * count >= self.vocabulary.div_ceil(BLOCK) {
@@ -251,7 +251,7 @@ impl Far<'_> {
             });
             place.map(|place| (&known[..=place], mass))
         };
-        // `whole` says that every token that can be drawn is known.
+        // `whole` is true if every token that can be drawn is known.
         let (mut kept, mut mass, mut whole) = (known, mass, false);
         if let Some(top_k) = self.top_k() {
             kept = known.get(..top_k)?;
@@ -347,7 +347,7 @@ mod tests {
         /// Draws from blocks equal draws from whole rows, for all cuts, penalties and forbidden
         /// tokens.
         #[test]
-        fn distance_changes_nothing(
+        fn draws_from_blocks_equal_draws_from_rows(
             seed in any::<u64>(),
             spread in 0.5f32..3.0,
             temperature in prop_oneof![Just(0.0f32), Just(1.0f32), 0.3f32..1.5],
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_whose_mass_is_everywhere_are_fetched() {
+    fn flat_rows_are_copied_whole() {
         let logits = logits(2, 0.01, 1);
         let case = Case { logits: &logits, sampling: Sampling::nucleus(), forbidden: &[], context: &[] };
         assert!(!case.draw(&[0.5, 0.999], true).1);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_drawn_from() {
+    fn rows_with_nan_or_infinity_are_not_drawn_from() {
         for broken in [f32::NAN, f32::INFINITY] {
             let mut logits = logits(3, 2.5, 1);
             logits[VOCABULARY + 300] = broken;

@@ -11,16 +11,16 @@ pub enum EngineError {
     /// The context is empty.
     #[error("the context of the {role} is empty; give at least one token")]
     EmptyContext { role: &'static str },
-    /// The context fills the model.
+    /// The context leaves no room for another token.
     #[error("the context has {tokens} tokens and the {role} holds {limit}; shorten the prompt or the response")]
     ContextFull { role: &'static str, tokens: usize, limit: usize },
-    /// A token that the model does not know.
+    /// A token outside the model's vocabulary.
     #[error("token {token} is outside the {role}'s vocabulary of {vocab_size}; do both models share one tokenizer?")]
     Vocabulary { role: &'static str, token: TokenId, vocab_size: usize },
     /// An adapter or a head that is not in its rack.
     #[error("no {kind} is called \"{name}\"; loaded: {loaded}")]
     Unknown { kind: &'static str, name: String, loaded: String },
-    /// An adapter of a soup whose scale has no root.
+    /// An adapter of a soup with a negative scale, under a merge that takes its root.
     #[error(
         "adapter \"{name}\" has a negative lora_alpha, which the merge \"peft-linear\" cannot take the root of; use the merge \"exact\""
     )]

@@ -29,8 +29,8 @@ fn chunk_on_gpu(rows: usize, held: usize) -> usize {
     1 << room.clamp(1, CHUNK_ON_GPU).ilog2()
 }
 
-/// A prefix that follows a context. It holds all tokens but the last, which is the first input of
-/// every candidate.
+/// A prefix that is updated to each new context. It holds all tokens but the last, which is the
+/// first input of every candidate.
 pub(super) struct Follower {
     tokens: Vec<TokenId>,
     pub(super) prefix: Prefix,
@@ -131,8 +131,8 @@ impl Follower {
     }
 }
 
-/// Checks that the context is not empty, leaves room for `new` more tokens and holds known tokens
-/// only.
+/// Checks that the context is not empty, leaves room for `new` more tokens and holds only tokens of
+/// the vocabulary.
 pub(super) fn check_context(model: &Decoder, role: &'static str, context: &[TokenId], new: usize) -> Result<(), EngineError> {
     if context.is_empty() {
         return Err(EngineError::EmptyContext { role });
@@ -144,7 +144,7 @@ pub(super) fn check_context(model: &Decoder, role: &'static str, context: &[Toke
     check_vocabulary(model, role, context)
 }
 
-/// Checks that the model knows the tokens.
+/// Checks that the tokens are in the model's vocabulary.
 pub(super) fn check_vocabulary(model: &Decoder, role: &'static str, tokens: &[TokenId]) -> Result<(), EngineError> {
     let vocab_size = model.config().vocab_size;
     match tokens.iter().find(|&&t| t as usize >= vocab_size) {
@@ -162,12 +162,12 @@ mod tests {
     use crate::decoder::Precision;
 
     #[test]
-    fn chunks_on_a_processor_are_whole_blocks() {
+    fn chunks_on_a_cpu_are_whole_blocks() {
         assert_eq!([1, 2, 3, 4, 5, 9, 300].map(chunk), [256, 128, 128, 64, 64, 64, 64]);
     }
 
     #[test]
-    fn what_a_candidate_added_is_shared_if_it_has_the_bits_of_reading() {
+    fn adopted_tokens_are_shared_if_prefill_gives_the_same_bits() {
         let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([100, 64, 96, 2, 4, 2]) };
         let text: Vec<TokenId> = (0..200).map(|at| at * 37 % 100).collect();
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_a_token_is_shared_in_its_place() {
+    fn blocks_after_a_replaced_token_are_shared() {
         let config = Qwen2Config::small([100, 32, 48, 1, 2, 2]);
         let model = Decoder::random(&config, 5, &Device::flex(), Precision::Int8).unwrap().sharing_prefixes(1 << 20);
         let (seats, mut follower) = (model.alone(), Follower::new(&model, 1));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scores_of_a_chunk_fit_into_what_is_bound_at_once() {
+    fn the_scores_of_a_chunk_fit_into_one_buffer() {
         // Four lanes of Qwen2.5-3B's sixteen heads and of 7B's 28; nine lanes of those.
         for rows in [1, 4 * 16, 4 * 28, 9 * 28] {
             for held in [0, 512, 4096, 32_256, 130_000] {

@@ -58,7 +58,7 @@ impl Frozen {
         Self { model, seats, follower, sampler: Sampler::default() }
     }
 
-    /// Reads `context` except for its last token into the cache.
+    /// Prefills the cache with `context` except for its last token.
     ///
     /// # Errors
     /// If the context is empty or does not fit the model.
@@ -134,7 +134,7 @@ impl Frozen {
         Ok(drawn.token)
     }
 
-    /// Reads the whole context into the cache. Returns the state after the last token, and that
+    /// Prefills the cache with the whole context. Returns the state after the last token, and that
     /// token.
     fn read(&mut self, context: &[TokenId]) -> Result<(Hidden, TokenId), EngineError> {
         self.prefill(context)?;

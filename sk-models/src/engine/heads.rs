@@ -9,7 +9,7 @@ use super::rack::{self, HeadRack};
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::head::Head;
 
-/// The heads that one reading asks for.
+/// The heads that one reading uses.
 pub(super) struct AskedHeads(Vec<(Arc<str>, Arc<Head>)>);
 
 impl AskedHeads {

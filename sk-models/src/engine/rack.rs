@@ -7,16 +7,17 @@ use crate::decoder::Decoder;
 use crate::head::Head;
 use crate::lora::LoraAdapter;
 
-/// The adapters of a backbone by name. The backbone's weights are not touched.
+/// The adapters of a backbone by name. The backbone's weights are not changed.
 pub type AdapterRack = Rack<LoraAdapter>;
 
 /// The heads of a backbone by name.
 pub type HeadRack = Rack<Head>;
 
-/// The models that read for variants in place of the backbone, by the names of the variants.
+/// The models that variants use in place of the backbone, by the names of the variants.
 pub type ReaderRack = Rack<Decoder>;
 
-/// What the policies of a backbone read with, by their names. Clones share the racks.
+/// The adapters, heads, instructions and models of a backbone's policies, by name. Clones share the
+/// racks.
 #[derive(Debug, Clone, Default)]
 pub struct Racks {
     /// The adapters of variants.
@@ -25,7 +26,7 @@ pub struct Racks {
     pub heads: HeadRack,
     /// The instructions of variants.
     pub instructions: InstructionRack,
-    /// The models of variants that do not read under the backbone.
+    /// The models of variants that do not use the backbone.
     pub readers: ReaderRack,
 }
 

@@ -96,8 +96,8 @@ fn softmax_weights(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32
         let mut total = 0.0_f64;
         for (weights, piece) in out.chunks_mut(PIECE).zip(logits.chunks(PIECE)) {
             for (weight, z) in weights.iter_mut().zip(piece) {
-                // An impossible token stays impossible: the fast exponential does not go below
-                // e^−87.
+                // Keep the weight of an impossible token at zero: the fast exponential does not go
+                // below e^−87.
                 let value = exp((z - max) * rate);
                 *weight = if *z == f32::NEG_INFINITY { 0.0 } else { value };
             }
@@ -147,7 +147,7 @@ struct Buckets {
 const PER_OCTAVE: usize = 64;
 /// Factors of two; the last bucket holds everything below e^−44 too.
 const OCTAVES: usize = 64;
-/// All buckets.
+/// The number of buckets.
 const BUCKETS: usize = OCTAVES * PER_OCTAVE;
 
 #[inline(always)]
@@ -217,7 +217,8 @@ impl Buckets {
         found.map_or_else(|| argmax(weights), |(_, token)| token)
     }
 
-    /// Returns the first token of `kept` at which the tokens so far are `enough`, and those tokens.
+    /// Returns the first token of `kept` up to which the number and mass of the tokens are
+    /// `enough`, and that number and mass.
     fn walk(&mut self, weights: &[f32], kept: Kept, enough: impl Fn(Kept) -> bool) -> Option<(Kept, TokenId)> {
         let mut passed = Kept::NONE;
         // Whether a whole bucket or octave can be skipped.
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_impossible_is_never_drawn() {
+    fn impossible_tokens_are_never_drawn() {
         let logits = [f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, -100.0];
         let mut sampler = Sampler::default();
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
@@ -390,7 +391,7 @@ mod tests {
     proptest! {
         /// Cutting and choosing by buckets gives the same result as after sorting all weights.
         #[test]
-        fn buckets_are_a_sort(
+        fn buckets_equal_a_sort(
             logits in proptest::collection::vec(prop_oneof![-6.0f32..6.0, -60.0f32..0.0, Just(1.5f32)], 1..600),
             temperature in 0.1f32..4.0,
             top_p in prop_oneof![0.01f32..1.0, Just(1.0f32)],

@@ -25,7 +25,7 @@ impl SharedVerifier {
     }
 
     fn lock(&self) -> MutexGuard<'_, Verifier> {
-        // After a panic, the cache still follows the next context.
+        // Every call updates the cache to its own context, so a panic leaves nothing invalid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

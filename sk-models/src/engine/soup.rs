@@ -20,7 +20,7 @@ pub struct Soup {
     last: Option<(Vec<Ingredient>, Arc<LoraAdapter>)>,
 }
 
-/// A weight and the adapter that it counts for.
+/// The weight of an adapter, and the adapter.
 type Ingredient = (f64, Arc<LoraAdapter>);
 
 impl Soup {

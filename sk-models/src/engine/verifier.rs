@@ -382,7 +382,7 @@ impl Verifier {
         self.check_candidates(context, candidates)?;
         let rest = |candidate: &Candidate| candidate.tokens.len().saturating_sub(heads.width);
         let input = |candidate: &Candidate| match rest(candidate) {
-            // A row takes part in the pass even if it has been read whole.
+            // A row takes part in the pass even if all of its tokens have been read.
             0 => vec![candidate.tokens[candidate.tokens.len() - 1]],
             more => candidate.tokens[heads.width - 1..][..more].to_vec(),
         };

@@ -17,7 +17,7 @@ pub enum TokenPrior {
     Model(Box<Frozen>),
 }
 
-/// Returns the kept tokens by id.
+/// Returns the tokens of the head, sorted by id.
 fn kept(head: VocabularyHead, log_probs: &[f32]) -> Vec<TokenId> {
     let max = log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let floor = if head.plausibility() > 0.0 { max + head.plausibility().ln() } else { f32::NEG_INFINITY };
@@ -94,7 +94,7 @@ mod tests {
     const LOG_PROBS: [f32; 5] = [-1.0, -0.5, -3.0, -0.5, -1.0];
 
     #[test]
-    fn the_head_is_what_is_plausible_and_likely() {
+    fn the_head_is_cut_by_count_and_plausibility() {
         assert_eq!(kept(VocabularyHead::ALL, &LOG_PROBS), [0, 1, 2, 3, 4]);
         assert_eq!(kept(VocabularyHead::new(3, 0.0).unwrap(), &LOG_PROBS), [0, 1, 3], "of equals the lower id");
         // e^(−1) / e^(−0.5) = 0.607.

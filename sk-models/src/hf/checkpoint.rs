@@ -163,7 +163,7 @@ impl Checkpoint {
         self.load(device, precision, |parts| Decoder::assemble(&self.config, parts, precision, device))
     }
 
-    /// Assembles the weights on a device that has products in this precision and room for them.
+    /// Assembles the weights on a device. Checks first that it supports the precision and has room.
     fn load<T>(
         &self,
         device: &Device,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nowhere_is_looked_for_in_both_places() {
+    fn a_missing_model_is_looked_up_on_disk_and_on_the_hub() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let server = thread::spawn(move || {
@@ -288,7 +288,7 @@ mod tests {
         };
         says(&hub, "the hub answers 404");
         assert!(server.join().unwrap() > 0);
-        // No server listens any more.
+        // The server has stopped.
         says(&hub, &endpoint);
         says(&hub.with_offline(true), "HF_HUB_OFFLINE");
         // A name that cannot be an id is not looked up on the hub.

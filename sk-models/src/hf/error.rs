@@ -103,7 +103,7 @@ pub enum TensorFault {
     Replaces,
 }
 
-/// An I/O error with the file it happened on.
+/// Returns an I/O error with the file that it concerns.
 pub(crate) fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> CheckpointError {
     CheckpointError::Io { action, path: path.to_owned(), source }
 }

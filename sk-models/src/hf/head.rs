@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded() {
+    fn a_saved_head_is_loaded_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/head");
         for kind in [HeadKind::Discriminator, HeadKind::Reward] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn errors_name_the_fault() {
         let directory = tempfile::tempdir().unwrap();
         let said = |width| load_head(directory.path(), &config(width)).unwrap_err().to_string();
         assert!(said(4).contains("head_config.json"), "{}", said(4));

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_refused_by_name_wherever_it_is() {
+    fn nan_and_infinity_are_refused_by_name_at_every_place() {
         for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for place in [0, 40, 33 * 33 - 1] {
                 let mut values = vec![0.5; 33 * 33];

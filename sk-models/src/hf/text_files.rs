@@ -22,8 +22,8 @@ pub(crate) fn turn_ends(tokenizer: &Tokenizer) -> impl Iterator<Item = u32> {
     TURN_ENDS.iter().filter_map(|token| tokenizer.id_of(token))
 }
 
-/// The tokenizer of a model directory, and what its configuration says about text. The directory
-/// needs neither weights nor an architecture that runs in this process.
+/// The tokenizer of a model directory, and the settings of its configuration that concern text. The
+/// directory needs neither weights nor an architecture that runs in this process.
 #[derive(Debug)]
 pub struct TextFiles {
     directory: PathBuf,

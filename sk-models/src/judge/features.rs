@@ -9,7 +9,7 @@ use crate::train::data::hash;
 
 /// The number of features that are not words: see [`Features::manner`].
 pub(crate) const MANNERS: usize = 4;
-/// The shortest length of a word that tells the subject.
+/// The shortest length of a word that counts as repeated from the user's turn.
 const SUBJECT: usize = 4;
 /// Scales the manners, which are shares, to the size of the word features, so that one penalty fits
 /// both.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_there_is_nothing() {
+    fn a_response_without_words_has_no_features() {
         for empty in ["", "  ", "?!", "…"] {
             assert!(Features::of(&Splitter::new(), "", empty, BITS).is_none(), "{empty:?}");
         }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded() {
+    fn a_saved_model_is_loaded_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/judge");
         model().save(&path).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probability_without_length() {
+    fn probabilities_ignore_length() {
         let model = model();
         let p = model.win_probability("", "one two").unwrap();
         assert!(p > 0.0 && p < 1.0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn errors_name_the_fault() {
         let directory = tempfile::tempdir().unwrap();
         let says = || PreferenceModel::load(directory.path()).unwrap_err().to_string();
         assert!(says().contains(CONFIG_FILE), "{}", says());

@@ -26,7 +26,7 @@ impl Ruler {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or its tokenizer has no marks for the ends of turns.
+    /// If it cannot be read, or its tokenizer lacks the tokens that end a turn and a text.
     pub fn load(directory: &Path, device: &Device) -> Result<Self, TrainError> {
         let encoder = Encoder::load(directory)?;
         let model = Checkpoint::from_directory(directory)?.model(device)?;

@@ -1,15 +1,15 @@
 //! Causal self-attention of whole sequences with rotary embedding, and its gradient.
 //!
-//! Each sequence is one task. Scores are held for one block of queries at a time and the keys that
-//! it attends to. So they stay in the cache, and half of the square is never computed. The gradient
-//! computes them again.
+//! Each sequence is one task. Scores are held only for one block of queries and the keys that it
+//! attends to. So they stay in the cache, and the masked half is never computed. The gradient
+//! recomputes them.
 
 use rayon::prelude::*;
 
 use super::product::product;
 use super::simd::{dot, exp, max, sum, widened};
 
-/// Queries whose scores exist at one time.
+/// Queries whose scores are in memory at a time.
 const BLOCK: usize = 64;
 
 /// The sizes of a call.
@@ -67,7 +67,7 @@ fn rotate_back(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32
     }
 }
 
-/// Softmax over the visible keys of each row of a block, zero elsewhere.
+/// Computes the softmax over the visible keys of each row of a block, and zero elsewhere.
 #[inline(always)]
 fn causal_softmax(scores: &mut [f32], start: usize, seen: usize) {
     for (row, line) in scores.chunks_exact_mut(seen).enumerate() {
@@ -84,7 +84,7 @@ fn causal_softmax(scores: &mut [f32], start: usize, seen: usize) {
     }
 }
 
-/// Attention of `[B·S, Hq·D]` queries over `[B·S, Hkv·D]` keys and values.
+/// Computes the attention of `[B·S, Hq·D]` queries over `[B·S, Hkv·D]` keys and values.
 pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]), shape: AttentionShape) -> Vec<f32> {
     let AttentionShape { length, heads, groups, width, scale } = shape;
     let (query_size, key_size) = (shape.query_size(), shape.key_size());
@@ -123,7 +123,7 @@ pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]),
     out
 }
 
-/// Gradients with respect to q, k and v.
+/// Returns the gradients with respect to q, k and v.
 ///
 /// With `P` the weights: `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P ⊙ (dP − rowsum(P ⊙ dP))`, `dQ = dS·K`,
 /// `dK = dSᵀ·Q`.

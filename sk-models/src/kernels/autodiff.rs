@@ -87,8 +87,8 @@ impl Backward<Flex, 3> for AttentionBackward {
 /// A tensor in the autodiff graph.
 type GraphTensor = FloatTensor<Autodiff<Flex>>;
 
-/// Computes an operation: `output` from the inputs and, if an input needs a gradient, the `state`
-/// that the gradient `op` keeps of them.
+/// Adds an operation to the graph: computes `output` from the inputs and, if an input needs a
+/// gradient, the `state` that the gradient `op` needs.
 fn record<B: Backward<Flex, N>, C: CheckpointStrategy, const N: usize>(
     op: B,
     inputs: [GraphTensor; N],

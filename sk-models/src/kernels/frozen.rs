@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::product::wide_product;
 
-/// Numbers that are widened at one time: 8 MB, which a cache of the last level holds.
+/// Numbers that are widened at a time: 8 MB, which fit into the last-level cache.
 const BLOCK: usize = 1 << 21;
 /// Numbers that one task widens.
 const PIECE: usize = 1 << 15;
@@ -38,7 +38,7 @@ impl FrozenWeight<'_> {
         }
     }
 
-    /// `x·W`, `[M, rows]` to `[M, columns]`.
+    /// Returns `x·W`, `[M, rows]` to `[M, columns]`.
     pub(super) fn times(self, x: &[f32]) -> Vec<f32> {
         let Self { rows, columns, .. } = self;
         let count = x.len() / rows;
@@ -50,7 +50,7 @@ impl FrozenWeight<'_> {
         y
     }
 
-    /// `x·Wᵀ`, `[M, columns]` to `[M, rows]`.
+    /// Returns `x·Wᵀ`, `[M, columns]` to `[M, rows]`.
     pub(super) fn times_transposed(self, x: &[f32]) -> Vec<f32> {
         let Self { rows, columns, .. } = self;
         let count = x.len() / columns;

@@ -109,7 +109,7 @@ pub(crate) fn is_fused(device: &Device, dtype: DType) -> bool {
     dtype == DType::F32 && matches!(plain.as_dispatch(), DispatchDevice::Flex(_))
 }
 
-/// RMSNorm of `[M, H]`: `x / sqrt(mean(x²) + ε) · w`.
+/// Computes RMSNorm of `[M, H]`: `x / sqrt(mean(x²) + ε) · w`.
 pub(crate) fn rms_norm(x: Tensor<2>, w: Tensor<1>, epsilon: f64) -> Tensor<2> {
     if is_fused(&x.device(), x.dtype()) {
         let y = <Dispatch as FusedOps>::fused_norm(x.into_dispatch(), w.into_dispatch(), epsilon as f32);
@@ -119,7 +119,7 @@ pub(crate) fn rms_norm(x: Tensor<2>, w: Tensor<1>, epsilon: f64) -> Tensor<2> {
     x * mean_square.add_scalar(epsilon).sqrt().recip() * w.unsqueeze::<2>()
 }
 
-/// `silu(gate) ⊙ up`, element by element.
+/// Computes `silu(gate) ⊙ up`, element by element.
 pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     if is_fused(&gate.device(), gate.dtype()) {
         let y = <Dispatch as FusedOps>::fused_swiglu(gate.into_dispatch(), up.into_dispatch());
@@ -128,7 +128,7 @@ pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     activation::silu(gate) * up
 }
 
-/// `x·W + b` of `[M, in]` and W `[in, out]`.
+/// Computes `x·W + b` of `[M, in]` and W `[in, out]`.
 ///
 /// W may be in bf16 if x is in f32. W is then frozen: only x and b get gradients. On a CPU the
 /// weights are widened, which is exact; on other devices x, and its gradient, are rounded to bf16.
@@ -148,8 +148,8 @@ pub(crate) fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor
     }
 }
 
-/// Causal attention of whole sequences: queries `[B·S, Hq·D]`, keys and values `[B·S, Hkv·D]`,
-/// before rotation.
+/// Computes causal attention of whole sequences: queries `[B·S, Hq·D]`, keys and values `[B·S,
+/// Hkv·D]`, before rotation.
 ///
 /// Only for devices for which [`is_fused`] holds.
 pub(crate) fn causal_attention(inputs: [Tensor<2>; 3], tables: [Tensor<2>; 2], shape: AttentionShape) -> Tensor<2> {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_with_a_weight_in_bf16_is_that_with_its_widened_numbers() {
+    fn a_product_with_a_bf16_weight_equals_that_with_the_widened_weight() {
         let device = Device::flex();
         // The last weight is wider than a block.
         for [rows, input, output] in [[1, 5, 3], [7, 33, 130], [3, 40, 70_000]] {

@@ -12,7 +12,7 @@ fn inverse_root(x: &[f32], epsilon: f32) -> f32 {
     (dot(x, x) / x.len() as f32 + epsilon).sqrt().recip()
 }
 
-/// `y = x / sqrt(mean(x²) + ε) · w` for one row.
+/// Computes `y = x / sqrt(mean(x²) + ε) · w` for one row.
 #[inline(always)]
 pub(crate) fn normalize(y: &mut [f32], x: &[f32], w: &[f32], epsilon: f32) {
     let scale = inverse_root(x, epsilon);
@@ -21,7 +21,7 @@ pub(crate) fn normalize(y: &mut [f32], x: &[f32], w: &[f32], epsilon: f32) {
     }
 }
 
-/// [`normalize`] for each row.
+/// Applies [`normalize`] to each row.
 pub(super) fn forward(x: &[f32], w: &[f32], epsilon: f32) -> Vec<f32> {
     let width = w.len();
     let mut y = vec![0.0; x.len()];
@@ -35,7 +35,7 @@ pub(super) fn forward(x: &[f32], w: &[f32], epsilon: f32) -> Vec<f32> {
     y
 }
 
-/// Gradients with respect to x and w.
+/// Returns the gradients with respect to x and w.
 ///
 /// With `x̂ = x·s`: `dx = s·(g·w − x̂·mean(g·w·x̂))`, `dw = Σ g·x̂`.
 pub(super) fn backward(x: &[f32], w: &[f32], grad: &[f32], epsilon: f32) -> (Vec<f32>, Vec<f32>) {

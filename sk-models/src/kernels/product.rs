@@ -3,12 +3,13 @@
 /// A strided matrix: values, row stride, column stride.
 pub(super) type Strided<'a> = (&'a [f32], usize, usize);
 
-/// `C = A·B`, or `C += A·B`, with C of shape `[m, n]` and unit column stride, on this thread.
+/// Computes `C = A·B`, or `C += A·B`, with C of shape `[m, n]` and unit column stride, on this
+/// thread.
 pub(super) fn product(shape: [usize; 3], c: (&mut [f32], usize), a: Strided<'_>, b: Strided<'_>, add: bool) {
     multiply(shape, c, a, b, add, gemm::Parallelism::None);
 }
 
-/// [`product`] on all threads.
+/// Computes [`product`] on all threads.
 pub(super) fn wide_product(shape: [usize; 3], c: (&mut [f32], usize), a: Strided<'_>, b: Strided<'_>, add: bool) {
     multiply(shape, c, a, b, add, gemm::Parallelism::Rayon(0));
 }

@@ -46,7 +46,7 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
 /// Independent partial sums, so that a reduction is a vector loop with a fixed order of additions.
 pub(crate) const LANES: usize = 16;
 
-/// `Σ aᵢ·bᵢ`.
+/// Returns `Σ aᵢ·bᵢ`.
 #[inline(always)]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
@@ -61,7 +61,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + tail
 }
 
-/// The largest value.
+/// Returns the largest value.
 #[inline(always)]
 pub(crate) fn max(values: &[f32]) -> f32 {
     let mut best = [f32::NEG_INFINITY; LANES];
@@ -74,7 +74,7 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     best.iter().chain(tail).fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
 }
 
-/// `Σ xᵢ`.
+/// Returns `Σ xᵢ`.
 #[inline(always)]
 pub(crate) fn sum(values: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
@@ -87,7 +87,7 @@ pub(crate) fn sum(values: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + tail.iter().sum::<f32>()
 }
 
-/// `e^x` to about one unit in the last place, without a branch or a table.
+/// Returns `e^x` to about one unit in the last place, without a branch or a table.
 ///
 /// Cody–Waite reduction to |r| ≤ ln 2 / 2, then the minimax polynomial of Cephes; arguments are
 /// clamped to the range whose results are normal numbers.
@@ -111,7 +111,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     p = p * r + 1.666_666_5e-1;
     p = p * r + 0.5;
     let value = p * r * r + r + 1.0;
-    // The integer n sits in the low bits of the shifted value; 2ⁿ is built from it directly.
+    // The integer n is in the low bits of the shifted value; 2ⁿ is built from it directly.
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
     value * power
 }

@@ -12,7 +12,7 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// `y = g·σ(g)·u`.
+/// Returns `y = g·σ(g)·u`.
 pub(super) fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
     let mut y = vec![0.0; gate.len()];
     y.par_chunks_mut(BLOCK).zip(gate.par_chunks(BLOCK)).zip(up.par_chunks(BLOCK)).for_each(|((y, gate), up)| {
@@ -25,7 +25,7 @@ pub(super) fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
     y
 }
 
-/// Gradients with respect to gate and up: `dg = d·u·σ·(1 + g·(1 − σ))`, `du = d·g·σ`.
+/// Returns the gradients with respect to gate and up: `dg = d·u·σ·(1 + g·(1 − σ))`, `du = d·g·σ`.
 pub(super) fn backward(gate: &[f32], up: &[f32], grad: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let mut dgate = vec![0.0; gate.len()];
     let mut dup = vec![0.0; gate.len()];

@@ -32,7 +32,7 @@ impl Models {
         let kept = self.backbone.bytes_per_token();
         let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
         let logits = size_of::<f32>() * config.vocab_size;
-        // A row that reads one token more leaves its keys, its values and its state in each lane.
+        // A row that reads one token more adds its keys, its values and its state in each lane.
         let row = times(self.allocated(2), kept).saturating_add(times(size_of::<f32>(), config.hidden_size));
         times(lanes, kept)
             .saturating_add(drafted)

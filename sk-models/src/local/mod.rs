@@ -127,7 +127,7 @@ pub struct Models {
     checkpoint: Option<Checkpoint>,
     /// The files of the drafter, if it is not the backbone.
     drafter_checkpoint: Option<Checkpoint>,
-    /// The files and weights of other models, by where they were found.
+    /// The files and weights of other models, by their sources.
     others: Vec<(String, Checkpoint, Arc<Decoder>)>,
     precision: Precision,
     device_name: DeviceName,

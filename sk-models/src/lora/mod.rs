@@ -82,11 +82,11 @@ impl Target {
 /// The inputs of a layer's linear layers. Targets that share an input are stored side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reads {
-    /// The normed state, before attention.
+    /// The normalised state, before attention.
     State,
     /// The output of attention.
     Mixed,
-    /// The normed state, before the feed-forward layers.
+    /// The normalised state, before the feed-forward layers.
     Between,
     /// The output of the gate.
     Gated,
@@ -206,7 +206,7 @@ pub struct LaneDelta {
     a: Tensor<3>,
     /// `[G, r, Σ out]`: the matrices B side by side, multiplied by the scale.
     b: Tensor<3>,
-    /// Outputs of each target.
+    /// The output width of each target.
     widths: Vec<usize>,
 }
 
@@ -249,7 +249,7 @@ impl LaneDelta {
         self.a.dims()[1]
     }
 
-    /// Returns the second matrices, `[G, r, Σ out]`, and the outputs of each target.
+    /// Returns the second matrices, `[G, r, Σ out]`, and the output width of each target.
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn second(&self) -> (&Tensor<3>, &[usize]) {
         (&self.b, &self.widths)

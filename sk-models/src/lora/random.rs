@@ -8,14 +8,14 @@ use crate::device::pause;
 use crate::device::settled;
 use crate::model::initial::uniform;
 
-/// The deviation of B, which is zero at the start of training. It is small, so that the adapter
-/// changes the model little.
+/// The standard deviation of B. It is small, so that the adapter changes the model little, as early
+/// in training.
 const B_STD: f64 = 0.01;
 
 impl LoraAdapter {
     /// Returns an adapter with random matrices of rank `rank` on all seven targets of every layer,
-    /// which depend only on `seed`: uniform, A of deviation `1/√in`, B of deviation 0.01, with a
-    /// scale of 2.
+    /// which depend only on `seed`: uniform, with standard deviations of `1/√in` for A and 0.01 for
+    /// B, and a scale of 2.
     ///
     /// For tests and benchmarks without a checkpoint. O(r·(in + out)) per target on the CPU.
     ///

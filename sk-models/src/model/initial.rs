@@ -40,12 +40,12 @@ impl<'a> Initial<'a> {
         Self { source: Generator::Seed { seed, matrices: 0 }, config, device }
     }
 
-    /// Draws a matrix of deviation 0.02.
+    /// Draws a matrix with standard deviation 0.02.
     pub(super) fn matrix(&mut self, shape: [usize; 2]) -> Tensor<2> {
         self.draw(shape, STD)
     }
 
-    /// Draws a matrix whose product is added to the residual stream, of deviation
+    /// Draws a matrix whose product is added to the residual stream, with standard deviation
     /// `0.02/√(2·layers)`.
     pub(super) fn residual(&mut self, shape: [usize; 2]) -> Tensor<2> {
         self.draw(shape, STD / (2.0 * self.config.num_hidden_layers as f64).sqrt())
@@ -84,12 +84,12 @@ impl ModelParts for Initial<'_> {
     }
 }
 
-/// Draws uniform values of mean 0 and the given deviation.
+/// Draws uniform values with mean 0 and the given standard deviation.
 ///
 /// The values do not depend on the number of threads, since each chunk begins at its own place in
 /// the stream.
 pub(crate) fn uniform(seed: u64, stream: u64, count: usize, std: f64) -> Vec<f32> {
-    // The deviation of a uniform distribution is its half width over √3.
+    // The standard deviation of a uniform distribution is its half width over √3.
     let half_width = (std * 3.0_f64.sqrt()) as f32;
     let mut values = vec![0.0; count];
     values.par_chunks_mut(CHUNK).enumerate().for_each(|(index, chunk)| {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_have_the_deviation_asked_for() {
+    fn values_have_the_requested_deviation() {
         let count = 3 * CHUNK + 5;
         let values = uniform(1, 0, count, STD);
         let moment = |power: i32| values.iter().map(|&v| f64::from(v).powi(power)).sum::<f64>() / count as f64;

@@ -46,7 +46,7 @@ pub struct Qwen2 {
 }
 
 impl Qwen2 {
-    /// Returns random weights: normal with deviation 0.02, residual outputs scaled by
+    /// Returns random weights: normal with standard deviation 0.02, residual outputs scaled by
     /// `1/√(2·layers)`, biases zero, norms one.
     ///
     /// Draws from the device's generator: call `device.seed` first for reproducible weights.
@@ -56,7 +56,7 @@ impl Qwen2 {
     }
 
     /// Returns random weights that depend on `seed` alone, on every device and machine: uniform,
-    /// with the deviations of [`init`](Self::init).
+    /// with the standard deviations of [`init`](Self::init).
     ///
     /// For tests and benchmarks without a checkpoint. O(parameters) on the CPU.
     #[must_use]

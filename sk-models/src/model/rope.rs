@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 /// Cosines, sines and the quarter-turn matrix for a run of consecutive positions.
 ///
 /// With `d` the head width and `θ_j = base^(−2j/d)`, component `j < d/2` and its partner `j + d/2`
-/// are turned by the angle `p·θ_j` at position `p`: `y = x ⊙ cos + rot(x) ⊙ sin`, where `rot(x) =
+/// are rotated by the angle `p·θ_j` at position `p`: `y = x ⊙ cos + rot(x) ⊙ sin`, where `rot(x) =
 /// [−x₂, x₁]` for `x = [x₁, x₂]`. `rot` is applied as a product with a signed permutation matrix.
 /// This is exact and takes one kernel; slicing and concatenating would take four.
 #[derive(Debug, Clone)]

@@ -60,8 +60,7 @@ pub fn threads() -> usize {
     Team::global().threads()
 }
 
-/// Returns the name of the instructions with which models with weights of a precision multiply on
-/// the CPU.
+/// Returns the name of the CPU instructions that multiply weights of a precision.
 #[must_use]
 pub fn instructions(precision: Precision) -> String {
     decoder::instructions(precision)
@@ -107,7 +106,7 @@ pub fn bandwidth(name: DeviceName, device: &Device, bytes: usize) -> Bandwidth {
 }
 
 fn read_on_cpu(bytes: usize) -> f64 {
-    // Ones and not zeros, which the kernel would map to one page until they are written.
+    // Ones, since the kernel maps zeros to one page until they are written.
     let words = vec![1_u64; bytes / size_of::<u64>()];
     let mut parts: Vec<(&[u64], u64)> = words.chunks(BLOCK / size_of::<u64>()).map(|part| (part, 0)).collect();
     rate(size_of_val(&words[..]), BYTES_TIMED.div_ceil(bytes), || {
@@ -192,9 +191,9 @@ const VECTOR: usize = 16;
 /// Rounds of a task of [`registers`].
 const ROUNDS: usize = 1 << 18;
 
-/// Measures the operations per second in registers: two per multiply-add. Numbers of two bytes use
-/// pairs of bf16, and numbers of one byte products of sixteen by eight bits, which are two products
-/// of bytes, if the processor has instructions for them. All others use f32. If the processor has
+/// Measures the operations per second in registers: two per multiply-add. If the processor has the
+/// instructions, weights of two bytes use pairs of bf16, and weights of one byte use products of
+/// sixteen by eight bits, each as two products of bytes. All others use f32. If the processor has
 /// tiles, their rate is measured too, and the higher one is returned. A multiply-add in tiles
 /// counts once, whatever the number of products that it takes.
 fn registers(bytes: usize) -> f64 {
@@ -334,13 +333,12 @@ fn rate(amount: usize, times: usize, mut pass: impl FnMut()) -> f64 {
 mod tests {
     use super::*;
 
-    /// No machine that runs this is slower than a spinning disk or a desktop of 1990, nor faster
-    /// than a hundred of today's servers.
+    /// Generous bounds for any machine that runs the test.
     const BYTES: std::ops::Range<f64> = 1e8..1e15;
     const OPERATIONS: std::ops::Range<f64> = 1e7..1e17;
 
     #[test]
-    fn a_processor_has_a_bandwidth_and_a_peak() {
+    fn bandwidth_and_peak_are_plausible() {
         let device = Device::flex();
         let measured = bandwidth(DeviceName::Cpu, &device, 0);
         assert!(BYTES.contains(&measured.read) && BYTES.contains(&measured.triad), "{measured:?}");
@@ -352,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_compute_what_they_are_timed_for() {
+    fn chains_return_the_expected_sums() {
         let limit = |numbers: usize| (2 * numbers) as f32;
         assert_eq!(scalar_chains(), limit(CHAINS * VECTOR));
         let (chains, multiply_adds) = widest(4);

@@ -45,8 +45,8 @@ impl Storage {
     }
 }
 
-/// Returns the numbers in the keys and values of one token under one policy: `2·layers·Hkv·D`
-/// numbers.
+/// Returns the number of elements in the keys and values of one token under one policy:
+/// `2·layers·Hkv·D`.
 #[must_use]
 pub fn cache_numbers(config: &Qwen2Config) -> usize {
     2 * config.num_hidden_layers * config.key_value_size()
@@ -57,15 +57,15 @@ pub fn cache_numbers(config: &Qwen2Config) -> usize {
 pub struct ForwardPass {
     /// Policies read side by side.
     pub lanes: usize,
-    /// Numbers of all their adapters together.
+    /// Parameters of all their adapters together.
     pub adapters: usize,
     /// New positions of a lane.
     pub positions: usize,
-    /// Pairs of a new position and one it attends to, itself included, of a lane.
+    /// Pairs of a new position of a lane and a position that it attends to, itself included.
     pub pairs: usize,
-    /// Positions of a lane whose keys and values were there before.
+    /// Positions of a lane whose keys and values are cached already.
     pub cached: usize,
-    /// Positions of a lane that are multiplied by the head.
+    /// Positions of a lane whose logits are computed.
     pub heads: usize,
 }
 
@@ -73,11 +73,11 @@ impl ForwardPass {
     /// Returns the cost with the weights of `config` in `storage`.
     ///
     /// - operations `G·(2·M·positions + 2·V·H·heads + 4·Q·layers·pairs) + 2·A·positions`, with M
-    ///   the entries of the layers' matrices, Q the width of all query heads and A the numbers of
-    ///   the adapters;
+    ///   the entries of the layers' matrices, Q the width of all query heads and A the parameters
+    ///   of the adapters;
     /// - bytes: layers, head and adapters once, the embedding by the row, keys and values of
-    ///   `cached + positions` per lane. Logits are never written, since a sum over them can be
-    ///   taken as they are made.
+    ///   `cached + positions` per lane. Logits are never written, since sums over them can be
+    ///   computed on the fly.
     #[must_use]
     pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
         let count = |n: usize| n as f64;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_has_the_numbers_that_are_counted() {
+    fn parameters_and_formats_are_those_of_a_model() {
         use crate::model::Qwen2;
         use burn::module::Module;
         for tied in [true, false] {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_is_the_longer_of_the_two() {
+    fn a_floor_is_the_longer_of_the_two_times() {
         let cost = Cost { bytes: 12.0, operations: 30.0 };
         assert_eq!(cost.floor(&Roof { bandwidth: 4.0, peak: 100.0 }), 3.0);
         assert_eq!(cost.floor(&Roof { bandwidth: 100.0, peak: 5.0 }), 6.0);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_costs_a_lane_and_a_longer_prefix_its_attention() {
+    fn costs_grow_with_the_prefix_and_with_lanes() {
         let config = config(false);
         let cost = |context, lanes| Work::score(context, 7, 24, lanes, 50 * (lanes - 1)).passes[0].cost(&config, WHOLE);
         let (near, far) = (cost(64, 4), cost(65, 4));

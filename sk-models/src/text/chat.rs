@@ -122,7 +122,7 @@ impl ChatTemplate {
         Self::new(name, config, None)
     }
 
-    /// A template in its own file comes with the name of the file.
+    /// Returns the template in a file of its own, given with its name, or else the one in `config`.
     fn new(name: &str, config: &str, template: Option<(String, String)>) -> Result<Self, TextError> {
         let config: TokenizerConfig =
             json::parse(config).map_err(|source| TextError::Config { name: name.to_owned(), source })?;
@@ -241,7 +241,7 @@ const DEEPEST_CALL: usize = 250;
 /// The largest indentation, and the largest width to which a value is padded.
 const WIDEST: usize = 256;
 
-/// A text that grows to [`MOST_BYTES`] and no further.
+/// A text of at most [`MOST_BYTES`] bytes.
 #[derive(Default)]
 struct Bounded(Vec<u8>);
 
@@ -259,8 +259,8 @@ impl std::io::Write for Bounded {
     }
 }
 
-/// Refuses the name of a value in a format that is not ASCII, which the engine reads byte by byte
-/// and panics on. `rest` follows its opening bracket.
+/// Rejects the name of a value in a format if it is not ASCII: the engine reads names byte by byte
+/// and would panic. `rest` is the text after the opening bracket.
 fn check_name(rest: &str, end: char) -> Result<(), minijinja::Error> {
     if rest.split(end).next().is_none_or(str::is_ascii) {
         return Ok(());
@@ -287,7 +287,7 @@ fn check_formatted<'a>(fields: usize, values: impl Iterator<Item = &'a Value>) -
     Ok(())
 }
 
-/// Returns whether a number among the digits of a format is beyond [`WIDEST`].
+/// Returns whether a format contains a number larger than [`WIDEST`].
 fn is_too_wide(format: &str) -> bool {
     let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
     format.split(|c: char| !c.is_ascii_digit()).any(wide)
@@ -298,7 +298,7 @@ fn too_wide() -> minijinja::Error {
     invalid(format!("format pads a value to more than {WIDEST} characters"))
 }
 
-/// The `format` filter, for formats that name no width or precision beyond [`WIDEST`].
+/// Applies the `format` filter. Widths and precisions are at most [`WIDEST`].
 fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, minijinja::Error> {
     let format = text.as_str().unwrap_or_default();
     check_formatted(format.matches('%').count(), values.iter().map(|value| &**value))?;
@@ -306,8 +306,8 @@ fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<Value
         check_name(&format[at + opening.len()..], ')')?;
     }
     for specifier in format.split('%').skip(1) {
-        // A name in parentheses, then flags, width and precision, of which a star takes one from
-        // the values.
+        // A name in parentheses, then flags, width and precision. A star takes a width or precision
+        // from the values.
         let sizes = specifier.strip_prefix('(').and_then(|named| named.split_once(')')).map_or(specifier, |(_, rest)| rest);
         let sizes: String = sizes.chars().take_while(|c| c.is_ascii_digit() || "*.-+ #".contains(*c)).collect();
         if sizes.contains('*') || is_too_wide(&sizes) {
@@ -317,7 +317,7 @@ fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<Value
     minijinja::filters::format(state, text, values)
 }
 
-/// Python's methods, of which `format` may pad a value to [`WIDEST`] characters.
+/// Calls a method of Python. `format` may pad a value to at most [`WIDEST`] characters.
 fn python_method(
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_that_of_python() {
+    fn json_equals_that_of_python() {
         assert_eq!(rendered("{{ messages | tojson }}"), r#"[{"role": "user", "content": "a < b & é"}]"#);
         assert_eq!(rendered("{{ messages[0] | tojson(indent=2) }}"), "{\n  \"role\": \"user\",\n  \"content\": \"a < b & é\"\n}");
         assert_eq!(rendered("{{ {'z': [], 'a': 1.5} | tojson }}"), r#"{"z": [], "a": 1.5}"#);
@@ -449,7 +449,7 @@ mod tests {
         assert!(error.contains("ensure_ascii"), "{error}");
     }
 
-    /// What transformers passes to a template without tools and documents.
+    /// transformers passes `none` to a template if there are no tools and documents.
     #[test]
     fn tools_and_documents_that_are_absent_are_none() {
         for name in ["tools", "documents"] {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_train_on_are_rendered_as_they_are() {
+    fn generation_blocks_are_rendered_unchanged() {
         let source =
             "{% set x = 1 %}<\n{%- generation -%} {{ messages[0].content }}{% set x = 2 %}\n{% endgeneration %}\n>{{ x }}";
         assert_eq!(rendered(source), "<a < b & é>1");
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn the_opening_of_the_answer_is_optional() {
+    fn the_generation_prompt_is_optional() {
         let source = "{% if add_generation_prompt %}go{% endif %}{% if tools %}tools{% endif %}";
         assert_eq!(rendered(source), "go");
         let options = ChatOptions { add_generation_prompt: false, ..ChatOptions::default() };
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn the_year_can_be_asked_for() {
+    fn strftime_now_returns_the_year() {
         let year: i32 = rendered("{{ strftime_now('%Y') }}").parse().unwrap();
         assert!(year >= 2025);
     }
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_would_not_end_is_stopped() {
+    fn an_endless_template_is_stopped() {
         let refused = |source: &str| template(source).prompt(&[]).unwrap_err().to_string();
         for (source, reason) in [
             ("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "fuel"),
@@ -556,13 +556,14 @@ mod tests {
         let source = "{% for m in messages %}{{ '<' + m.role + '>' + m.content.split('</t>')[-1].strip() + '\\n' }}{% endfor %}";
         let long = "a".repeat(MOST_BYTES - 100);
         assert!(template(source).prompt(&[Message::new(Role::User, &long)]).unwrap().contains(&long));
-        // Numbers that are no widths.
+        // Numbers that are not widths.
         assert_eq!(rendered("{{ 'In 2024 {}, {:>3}'.format('x', 7) }}"), "In 2024 x,   7");
         assert_eq!(rendered("{{ '[é] {} (é) %s'.format('x') | format('y') }}"), "[é] x (é) y");
         assert_eq!(rendered("{{ 'In 2024 %3d %% %s' | format(7, 'x') }}"), "In 2024   7 % x");
     }
 
-    /// Each step makes a value of two of the last one, as a text, a list, a mapping or an argument.
+    /// Steps that each make a value from two copies of the last one: a text, a list, a mapping or
+    /// an argument.
     const DOUBLINGS: [&str; 12] = [
         "{% set n.x = n.x ~ n.x %}",
         "{% set n.x = n.x + n.x %}",
@@ -587,7 +588,7 @@ mod tests {
             let reason = template(&source).prompt(&[]).unwrap_err().to_string();
             assert!(["longer than", "fuel"].iter().any(|part| reason.contains(part)), "{step}: {reason}");
         }
-        // In place of a loop, the source, a macro that calls itself, and a recursive loop.
+        // Instead of a loop: repeated source, a macro that calls itself, and a recursive loop.
         let unrolled = "{% set x = [x, x] %}".repeat(60);
         for source in [
             format!("{{% set x = 1 %}}{unrolled}{{{{ x ~ '' }}}}"),
@@ -601,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_small_is_not_walked_without_end() {
+    fn repeated_walks_of_a_small_value_are_bounded() {
         // A list of a megabyte, many times.
         let set = "{% set s = 'a' * 999999 %}{% set l = [s, s, s] %}{% set k = [s ~ '', s, s] %}";
         for walk in [
@@ -642,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn values_in_each_other_and_calls_have_a_deepest_level() {
+    fn nesting_of_values_and_calls_is_bounded() {
         for step in ["[n.x]", "(n.x,)", "{'a': n.x}", "dict(a=n.x)", "n.x + [1]", "n.x[:]", "n.x[::-1]", "[n.x] | list"] {
             let source = format!(
                 "{{% set n = namespace(x=[]) %}}{{% for i in range(100000) %}}{{% set n.x = {step} %}}{{% endfor %}}\

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_is_held_until_it_is_whole() {
+    fn a_character_is_held_back_until_it_is_complete() {
         // U+1F600 is F0 9F 98 80.
         assert_eq!(stream(&[b"a\xF0", b"\x9F\x98", b"\x80b"]), ["a", "", "😀b", ""]);
     }

@@ -35,7 +35,7 @@ pub(crate) const PATTERN: &str =
 /// The parts of a `tokenizer.json` that decide what it computes.
 ///
 /// The file comes from a download, and the library panics, hangs or takes gigabytes on some of the
-/// parts that it knows. So only those are accepted that tokenizers of the Qwen2 family have.
+/// parts that it knows. So only the parts that tokenizers of the Qwen2 family have are accepted.
 #[derive(Deserialize)]
 struct Components {
     normalizer: Option<Value>,
@@ -114,7 +114,7 @@ impl Components {
     }
 }
 
-/// Checks a part of a tokenizer, or each part of a sequence, which no part of a sequence may be.
+/// Checks a part of a tokenizer, or each part of a sequence. Sequences must not be nested.
 fn check_part(field: &str, list: &str, part: Option<&Value>, known: impl Fn(&Value) -> bool) -> Result<(), String> {
     let Some(part) = part else { return Ok(()) };
     let all = match (part["type"].as_str(), &part[list]) {
@@ -267,7 +267,7 @@ impl Tokenizer {
 
     /// Returns one more than the largest id.
     ///
-    /// A model's embedding may have more rows than this: they are padding that no text reaches.
+    /// A model's embedding may have more rows than this; the spare rows are padding.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         self.bytes.len()
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_byte_level_tokenizer_is_refused() {
+    fn tokenizers_that_are_not_byte_level_are_refused() {
         let message = Tokenizer::from_json("t.json", b"{").unwrap_err().to_string();
         assert!(message.starts_with("t.json: not a tokenizer"), "{message}");
         let plain = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
@@ -384,8 +384,7 @@ mod tests {
         let tokenizer = Tokenizer::bytes();
         let error = tokenizer.encode(&" ".repeat(MOST_BYTES + 1)).unwrap_err();
         assert!(matches!(error, TextError::TooLong { bytes, most: MOST_BYTES } if bytes == MOST_BYTES + 1));
-        // The longest text of blanks before a letter, which the pattern goes through from every
-        // place.
+        // The longest text of blanks before a letter, which the pattern scans from every position.
         let model = crate::assets::embedded().map(|embedded| Tokenizer::from_file(&embedded.backbone().join("tokenizer.json")));
         let ids = model.map(|tokenizer| tokenizer.unwrap().encode(&(" ".repeat(MOST_BYTES - 1) + "a")).unwrap());
         assert!(ids.is_none_or(|ids| !ids.is_empty()));

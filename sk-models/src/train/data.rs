@@ -130,7 +130,7 @@ struct RawRow {
     rejected: Option<String>,
 }
 
-/// Frames a bare prompt as one human turn that waits for an answer.
+/// Frames a bare prompt as one human turn, followed by an open assistant turn.
 #[must_use]
 pub fn frame(prompt: &str) -> String {
     format!("{HUMAN} {}{ASSISTANT}", prompt.trim())
@@ -187,8 +187,8 @@ impl Row {
         (hash(self.key().bytes()) as f64) < fraction * 2.0_f64.powi(64)
     }
 
-    /// Returns whether the row has more white space in one place than the pattern of a tokenizer
-    /// goes through. The library would panic.
+    /// Returns whether a run of white space in the row is too long for the pattern of a tokenizer.
+    /// The library would panic.
     fn is_too_blank(&self) -> bool {
         let texts = match self {
             Self::Text(text) => [text.as_str(), "", ""],

@@ -50,8 +50,8 @@ pub struct DpoOptions {
     pub model: PathBuf,
     /// Preference pairs.
     pub data: DataOptions,
-    /// More files of pairs to measure the finished adapter on; nothing of them is trained on or
-    /// left out.
+    /// More files of pairs, on which the finished adapter is measured. They are neither trained on
+    /// nor filtered.
     pub tests: Vec<PathBuf>,
     /// The directory of the adapter and the checkpoint.
     pub output: PathBuf,
@@ -95,11 +95,11 @@ pub struct DpoOptions {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DpoEvent {
-    /// The pairs are read, and the model is read next.
+    /// The pairs have been read; the model is loaded next.
     Planned {
         /// Bytes of memory that the run takes at most, estimated.
         memory: u64,
-        /// Bytes that are free, on a processor whose system says so.
+        /// Bytes of the CPU's memory that are free, if the system reports them.
         free: Option<u64>,
     },
     /// The reference is computed next.

@@ -32,7 +32,8 @@ use crate::{
     model::Qwen2,
 };
 
-/// Norm of the gradient, in nats per deviation of a column, at which the minimum counts as reached.
+/// Norm of the gradient, in nats per standard deviation of a column, at which the minimum counts as
+/// reached.
 const TOLERANCE: f64 = 1e-5;
 /// Bins of the calibration error.
 const BINS: usize = 10;
@@ -155,22 +156,22 @@ impl fmt::Display for HeadReport {
 /// Trains a head and writes `head_config.json` and `head.safetensors`. Returns the measurements on
 /// the held-out pairs.
 ///
-/// With v_t the head's value after token t of a completion of L tokens, a discriminator minimises,
-/// as FUDGE (Yang & Klein 2021) does, its error at every prefix,
+/// Let v_t be the head's value after token t of a completion of L tokens. A discriminator minimises
+/// its error at every prefix, as FUDGE (Yang & Klein 2021) does:
 ///
 /// ```text
 /// mean over completions of 1/L Σ_t log(1 + e^{−s v_t}),   s = 1 for the chosen side, −1 for the rejected
 /// ```
 ///
-/// where a completion counts once whatever its length, so that the longer side of the pairs does
-/// not shift the base rate; and a reward the Bradley–Terry loss of the values after the last token,
+/// Every completion has the same weight, so that the longer side of the pairs does not shift the
+/// base rate. A reward minimises the Bradley–Terry loss of the values after the last token:
 ///
 /// ```text
 /// mean over pairs of log(1 + e^{−(v_c − v_r)})
 /// ```
 ///
-/// with the bias, which cancels, set so that the mean reward of the training completions is zero.
-/// The result depends on the options alone. One forward pass over every completion, then
+/// The bias cancels, and is set so that the mean reward of the training completions is zero. The
+/// result depends on the options alone. One forward pass over every completion, then
 /// O(iterations·rows·H).
 ///
 /// # Errors

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fitted_is_named() {
+    fn errors_name_the_fault() {
         let folder = tempfile::tempdir().unwrap();
         let good = options(folder.path());
         let says = |options: &JudgeOptions| train_judge(options).unwrap_err().to_string();

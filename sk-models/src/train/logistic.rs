@@ -40,9 +40,9 @@ pub(super) struct Fit {
 }
 
 impl Logistic<'_> {
-    /// Minimises from zero. The coordinates are first scaled to columns of deviation d = 1, to
-    /// which the penalty applies. The penalty then does not depend on the units of the columns, and
-    /// the problem is far better conditioned.
+    /// Minimises from zero. The coordinates are first scaled to columns of standard deviation d =
+    /// 1, to which the penalty applies. The penalty then does not depend on the units of the
+    /// columns, and the problem is far better conditioned.
     pub(super) fn fit(&self, tolerance: f64, iterations: usize, report: impl FnMut(Iterate)) -> Fit {
         let columns = self.columns();
         let mut theta = vec![0.0; self.width + usize::from(self.intercept)];
@@ -51,8 +51,8 @@ impl Logistic<'_> {
         Fit { weight, bias, end }
     }
 
-    /// Returns the weighted mean and deviation of each column. Without an intercept the mean stays,
-    /// since nothing can absorb it.
+    /// Returns the weighted mean and standard deviation of each column. Without an intercept the
+    /// mean stays, since nothing can absorb it.
     fn columns(&self) -> Columns {
         let total: f64 = self.weights.iter().sum();
         let sums = self.sum(2 * self.width, |row, _, weight, sums| {
@@ -127,18 +127,18 @@ impl Logistic<'_> {
     }
 }
 
-/// Mean and deviation of each column.
+/// Mean and standard deviation of each column.
 struct Columns {
     mean: Vec<f64>,
     deviation: Vec<f64>,
 }
 
-/// log(1 + e^x) without overflow.
+/// Returns log(1 + e^x) without overflow.
 pub(super) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// 1/(1 + e^{−x}).
+/// Returns 1/(1 + e^{−x}).
 pub(super) fn sigmoid(x: f64) -> f64 {
     let small = (-x.abs()).exp();
     if x >= 0.0 { 1.0 / (1.0 + small) } else { small / (1.0 + small) }

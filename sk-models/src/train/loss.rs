@@ -2,7 +2,7 @@
 
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, activation};
 
-/// Rows whose logits exist at one time.
+/// Rows whose logits are in memory at a time.
 const CHUNK: usize = 2048;
 
 /// The sum of next-token losses: a value, and a surrogate for `backward`.
@@ -32,12 +32,13 @@ pub fn sum_by_sequence(values: Tensor<1>, owners: Tensor<1, Int>, sequences: usi
     zeros.select_assign(0, owners, values, IndexingUpdateOp::Add)
 }
 
-/// Cross-entropy of hidden states `[M, H]` under a head of shape `[V, H]`, one target per row.
+/// Returns the cross-entropy of hidden states `[M, H]` under a head of shape `[V, H]`, one target
+/// per row.
 ///
 /// The gradient with respect to the hidden states and the head is computed here, chunk by chunk, in
 /// closed form (`softmax − one-hot`). Autodiff receives it as the coefficients of a linear
-/// surrogate. The logits exist for one chunk at a time: memory is `O(CHUNK·V)` instead of several
-/// times `M·V`, and the backward pass needs no further pass over the vocabulary.
+/// surrogate. Only the logits of one chunk are in memory at a time: memory is `O(CHUNK·V)` instead
+/// of several times `M·V`, and the backward pass needs no further pass over the vocabulary.
 pub(super) fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor<1, Int>, scale: f64) -> SummedLoss {
     let [rows, width] = hidden.dims();
     let states = hidden.clone().inner();

@@ -36,7 +36,7 @@ impl PreferenceLoss {
         difference.mul_scalar(self.beta)
     }
 
-    /// `−(1 − ε)·log σ(z) − ε·log σ(−z)`, averaged over the margins z.
+    /// Returns `−(1 − ε)·log σ(z) − ε·log σ(−z)`, averaged over the margins z.
     #[must_use]
     pub fn loss(&self, margins: Tensor<1>) -> Tensor<1> {
         let right = activation::log_sigmoid(margins.clone()).mul_scalar(1.0 - self.label_smoothing);
@@ -97,7 +97,7 @@ impl PreferenceReport {
     }
 }
 
-/// Wilson's 95% score interval of a proportion.
+/// Returns Wilson's 95% score interval of a proportion.
 pub(super) fn wilson(hits: usize, trials: usize) -> (f64, f64) {
     /// The normal quantile of 97.5%.
     const Z: f64 = 1.959_963_984_540_054;

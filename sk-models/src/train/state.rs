@@ -142,7 +142,7 @@ pub(super) fn save_checkpoint(
     Ok(write_tensors(path, &tensors, Some(metadata))?)
 }
 
-/// SHA-256 over the progress and the tensors of a checkpoint, by name.
+/// Returns the SHA-256 over the progress and the tensors of a checkpoint, by name.
 fn digest<'a>(progress: &str, tensors: impl Iterator<Item = (&'a str, &'a [usize], &'a [u8])>) -> String {
     let mut digest = Sha256::new_with_prefix(progress);
     for (name, shape, bytes) in tensors {
@@ -191,7 +191,7 @@ impl Drop for OutputFolder {
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RunProgress {
     /// Steps done.
@@ -203,7 +203,7 @@ pub(super) struct RunProgress {
 }
 
 /// Continues the run of a checkpoint if the file exists: returns the module with its parameters,
-/// and how far the run had come. The checkpoint must have been made by this recipe, within `steps`.
+/// and the progress of the run. The checkpoint must have been made by this recipe, within `steps`.
 pub(super) fn resume<M: Module>(
     path: &Path,
     recipe: &Recipe,

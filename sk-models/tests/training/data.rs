@@ -22,7 +22,7 @@ fn windows_do_not_exceed_the_longest_context() {
 /// Special tokens spelled out in a text are plain text. Truncation and padding in the tokenizer's
 /// file are ignored.
 #[test]
-fn text_to_train_on_is_read_whole_and_as_text() {
+fn training_text_is_neither_cut_nor_read_as_special_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let mut tokenizer = Encoder::load(&sk_models::assets::embedded().unwrap().backbone()).unwrap().tokenizer().clone();
     let truncation = tokenizers::TruncationParams { max_length: 4, ..Default::default() };
@@ -139,7 +139,7 @@ fn the_turns_of_a_dialogue_stay_on_one_side() {
 }
 
 #[test]
-fn a_question_is_excluded_in_whatever_turn_it_is_asked() {
+fn a_question_is_excluded_in_any_turn() {
     let folder = tempfile::tempdir().unwrap();
     let table = folder.path().join("questions.csv");
     fs::write(&table, "\u{feff}Type,Question\nx,\"Who is it, really?\"\n").unwrap();

@@ -187,7 +187,7 @@ fn a_damaged_checkpoint_is_refused_wherever_it_is_damaged() {
 }
 
 #[test]
-fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
+fn a_checkpoint_of_more_steps_than_requested_is_refused() {
     let _alone = alone();
     let workspace = Workspace::new();
     let device = Device::flex();
@@ -232,7 +232,7 @@ fn two_runs_do_not_share_a_folder() {
 }
 
 #[test]
-fn what_a_run_ended_with_is_not_overwritten() {
+fn finished_results_are_not_overwritten() {
     let _alone = alone();
     let workspace = Workspace::new();
     let device = Device::flex();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_side_by_side_are_held_against_one() {
+    fn concurrent_generations_are_compared_with_one() {
         assert!(Generations::new(4, &turns(), 12).is_none());
         let turns = turns().map(|turn| Turn { side_by_side: Some(2.0 * turn.steered), ..turn });
         let four = Generations::new(4, &turns, 12).unwrap();

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_a_unit_that_suits_them_and_ranges_that_of_the_median() {
+    fn numbers_have_a_suitable_unit_and_ranges_that_of_the_median() {
         let shown = [0.0, 2.5, 0.012, 3.4e-5, 1.5e-7].map(|value| Unit::Time.show(value));
         assert_eq!(shown, ["0.00 s", "2.50 s", "12.00 ms", "34.00 µs", "150.0 ns"]);
         let spread = Spread { median: 0.5e-3, min: 0.25e-3, max: 1.5e-3 };

@@ -275,7 +275,7 @@ mod tests {
 
     /// At a slope of 4 and T = 1 a change by 1 may move the choice by tanh 1 = .7616.
     #[test]
-    fn what_a_certificate_excludes_is_a_fault() {
+    fn a_change_beyond_the_certificate_is_a_fault() {
         let modulus = Modulus { published: 4.0, uniform: 4.0, sharpened: 4.0 };
         let certificate = StabilityCertificate::of(modulus, 1.0).unwrap();
         let of = |jump: Jump| fault(&jump, 1.0, Some(&certificate));

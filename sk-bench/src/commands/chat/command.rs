@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_and_slips_are_recognised() {
+    fn commands_are_parsed_and_mistakes_are_recognised() {
         assert_eq!("quit".parse(), Ok(ChatCommand::Quit));
         assert_eq!("weights".parse(), Ok(ChatCommand::Weights(None)));
         assert_eq!("weights a=1".parse(), Ok(ChatCommand::Weights(Some("a=1".parse().unwrap()))));

@@ -124,7 +124,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
     Ok(ScoreSource::Judge { judge: JudgePlan::Server(judge), objectives })
 }
 
-/// What [`names_a_file`] requires.
+/// The requirement of [`names_a_file`], for errors.
 const NAME_OF_A_FILE: &str = "is part of a file name: it must not be empty, \"together\", start with \".\" or contain \"/\"";
 
 /// Returns whether the name of an objective can be part of a file name.

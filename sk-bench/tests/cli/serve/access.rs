@@ -8,7 +8,7 @@ use super::{Server, hello, text};
 use crate::common::{assert_refused, model_args, program, run_on_models};
 
 #[test]
-fn what_cannot_be_served_is_refused_in_openais_shape() {
+fn bad_requests_are_refused_in_openais_format() {
     let server = Server::start(&[]);
     for (body, status, param) in [
         (hello(&json!({"tools": [{"type": "function"}]})), 400, "tools"),
@@ -50,7 +50,7 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
 }
 
 #[test]
-fn a_key_is_asked_for() {
+fn a_key_is_required() {
     let mut command = program();
     command.env("SWISS_KNIFE_SERVE_KEY", "secret").arg("serve").args(["--port", "0"]).args(model_args());
     let server = Server::of(&mut command);
@@ -93,7 +93,7 @@ fn origins_are_let_in_by_name() {
 
 /// The server accepts every field and serves every path of its OpenAPI description.
 #[test]
-fn the_description_says_what_is_served() {
+fn the_description_agrees_with_the_server() {
     let server = Server::start(&[]);
     let description = server.ask("GET", "/openapi.json", "", &Value::Null).json();
     for (path, methods) in description["paths"].as_object().unwrap() {

@@ -82,7 +82,7 @@ fn spans_stream_as_they_are_chosen() {
 }
 
 #[test]
-fn an_answer_goes_on_from_what_it_begins_with() {
+fn an_answer_continues_its_prefix() {
     let server = Server::start(&["--span-tokens", "4"]);
     let whole = server.chat(&hello(&json!({"swiss_knife": {"explain": true}})));
     let steps = whole.json()["choices"][0]["swiss_knife"]["steps"].as_array().unwrap().clone();
@@ -190,7 +190,7 @@ fn a_text_is_scored_under_the_backbone() {
 }
 
 #[test]
-fn what_the_search_costs_is_measured() {
+fn the_cost_of_a_search_is_reported() {
     let server = Server::start(&["--span-tokens", "8"]);
     let body = hello(&json!({"stream": true, "stream_options": {"include_usage": true}, "swiss_knife":
         {"explain": true, "weights": {"helpful": 1, "honest": 1}}}));
@@ -230,7 +230,7 @@ fn requests_are_logged_without_what_they_say() {
 }
 
 #[test]
-fn many_clients_get_what_each_gets_alone() {
+fn concurrent_clients_get_the_answers_that_each_gets_alone() {
     let server = Server::start(&["--concurrent", "6", "--waiting", "64"]);
     let body = |client: usize| {
         let weights = [json!({"helpful": 1}), json!({"honest": 1, "harmless": 2}), json!({"helpful": 1, "honest": 1})];

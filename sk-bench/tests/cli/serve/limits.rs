@@ -45,7 +45,7 @@ fn more_tokens_than_an_answer_may_have_are_refused() {
 }
 
 #[test]
-fn what_an_answer_may_need_is_counted_without_wrapping() {
+fn the_memory_of_an_answer_is_computed_without_overflow() {
     let server = Server::start(&["--max-candidates", "18446744073709551615"]);
     // Multiplied by the bytes of a token, this is a multiple of 2⁶⁴.
     let wide = json!({"swiss_knife": {"set": ["proposal.candidates=144115188075855872"]}, "max_tokens": 128});
@@ -98,7 +98,7 @@ fn requests_have_limits() {
 }
 
 #[test]
-fn too_many_requests_are_told_to_come_back() {
+fn too_many_requests_are_refused_with_retry_after() {
     let server = Server::start(&["--concurrent", "1", "--waiting", "1", "--span-tokens", "2"]);
     let replies: Vec<Reply> = thread::scope(|scope| {
         let ask = |seed: usize| {
@@ -143,7 +143,7 @@ fn an_answer_ends_with_its_client() {
 }
 
 #[test]
-fn whoever_is_too_slow_is_cut_off() {
+fn slow_clients_are_disconnected() {
     let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "1"]].concat());
     let start = Instant::now();
     for half in ["", "POST /v1/chat/completions HTTP/1.1\r\nHost: te"] {
@@ -170,7 +170,7 @@ fn whoever_is_too_slow_is_cut_off() {
 }
 
 #[test]
-fn nobody_holds_up_the_end_of_the_server() {
+fn no_client_delays_the_shutdown() {
     let mut server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "2"]].concat());
     let mut half = TcpStream::connect(&server.address).unwrap();
     half.write_all(b"GET /health HTTP/1.1\r\nHost: te").unwrap();

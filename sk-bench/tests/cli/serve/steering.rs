@@ -91,7 +91,7 @@ fn an_instruction_replaces_the_adapter_of_its_name() {
 }
 
 #[test]
-fn certificates_are_at_the_tolerance_that_is_asked_for() {
+fn certificates_are_at_the_requested_tolerance() {
     let server = Server::start(&[]);
     let radius = |more: Value| {
         // The default scheme, a tournament, has no certificate.

@@ -109,7 +109,7 @@ impl Halves {
         &self.panels[index * Self::size(self.input)..][..Self::size(self.input)]
     }
 
-    /// Bytes of weights.
+    /// Returns the bytes of the weights.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val::<[bf16]>(&self.panels)
     }
@@ -193,7 +193,7 @@ fn round(row: &[f32], pairs: &mut [u32]) {
         let halves = [at, at + Rounded::VECTOR / 2].map(|from| {
             let count = row.len().saturating_sub(from).min(16);
             let mask = ((1_u32 << count) - 1) as u16;
-            // SAFETY: the mask leaves out what lies beyond the row.
+            // SAFETY: the mask excludes numbers beyond the row.
             unsafe { _mm512_maskz_loadu_ps(mask, row.as_ptr().wrapping_add(from)) }
         });
         let rounded = _mm512_cvtne2ps_pbh(halves[1], halves[0]);
@@ -360,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn every_height_has_the_bits_that_f32_has() {
+    fn every_height_gives_the_bits_of_f32() {
         for (input, rows) in (1..=27).map(|rows| (37 + rows % 2, rows)).chain([(1, 3), (64, 5), (300, 13), (0, 2)]) {
             let weight = Halves::new([input, 45], noise);
-            // Two numbers beyond each row, which must not matter.
+            // Two numbers beyond each row, which must be ignored.
             let stride = input + 2;
             let a: Vec<f32> = (0..rows * stride).map(|at| if at % stride < input { noise(at, 3) } else { f32::NAN }).collect();
             let place = Place { start: a.as_ptr(), stride };
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_none_is_none_when_rounded() {
+    fn nan_and_infinity_survive_rounding() {
         let Some(proof) = PairProducts::get() else { return };
         let row = [f32::NAN, f32::from_bits(0x7fff_ffff), f32::INFINITY, f32::MAX, 1.0 + f32::EPSILON, -3.0];
         let mut pairs = [u32::MAX; 16];

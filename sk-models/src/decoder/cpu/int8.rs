@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_exact_but_for_the_rounding_that_is_stated() {
+    fn only_the_documented_roundings_occur() {
         for (input, rows) in [(5, 1), (64, 6), (71, 13), (300, 4)] {
             let output = 45;
             let weight = Bytes::new([input, output], noise);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_path_and_the_fast_one_agree() {
+    fn the_plain_and_the_fast_path_agree() {
         let (input, rows) = (70, 5);
         let weight = Bytes::new([input, WIDTH], noise);
         let grid = grid(rows, input, |row, k| noise(k, row + 50));
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn nan_and_infinity_give_results_that_are_not_finite() {
         let mut grid = Grid::new(3, 8);
         grid.rows_mut().zip([0.0, f32::NAN, f32::INFINITY]).for_each(|(line, x)| line[3] = x);
         let mut x = Quantized::default();

@@ -306,7 +306,7 @@ impl KvPrefix {
         (shared, self.rest.layer_mut(layer))
     }
 
-    /// Makes the first tokens of each lane at least `pieces` pieces.
+    /// Moves the first tokens of each lane into pieces until each lane has at least `pieces`.
     fn divide(&mut self, pieces: usize) {
         let more = pieces.saturating_sub(self.whole());
         if more > 0 {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_turned_to_their_places() {
+    fn keys_are_rotated_to_their_positions() {
         let (tokens, half) = (Tokens::new(TOKENS), D / 2);
         let block = tokens.block(0, &[TOKENS]);
         for token in 0..TOKENS {
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_adopted_is_what_would_have_been_appended() {
+    fn adopted_tokens_equal_appended_ones() {
         let tokens = Tokens::new(TOKENS);
         for (length, count) in [(0, 7), (5, 30), (31, 33), (32, 43), (40, 1)] {
             let mut block = tokens.block(0, &[length]);
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_hold_what_was_appended() {
+    fn pieces_hold_the_appended_tokens() {
         let (tokens, length) = (Tokens::new(3 * NODE_TOKENS), 2 * NODE_TOKENS + 7);
         let mut whole = prefix(cache(&tokens, &[0, 1, 2], length));
         let pieces: Vec<_> = whole.share(2).unwrap().iter().map(|pieces| pieces[..2].to_vec()).collect();

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_in_sweeps_has_its_bias_and_its_change_once() {
+    fn sweeps_add_bias_and_update_once() {
         let Some(tiles) = Tiles::get() else { return };
         /// Rounding in one chain of additions. With weights in bf16, rows have sixteen bits.
         const TOLERANCE: [f64; 2] = [2e-5, 4e-3];

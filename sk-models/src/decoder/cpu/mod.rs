@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_takes_what_fills_it() {
+    fn a_pass_takes_groups_until_it_is_full() {
         for (tokens, count) in
             [(vec![2000, 1], 1), (vec![7; 16], 16), (vec![100; 16], 6), (vec![1, 2000, 1], 2), (vec![512, 1], 1)]
         {

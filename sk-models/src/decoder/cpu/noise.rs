@@ -2,7 +2,7 @@
 
 use super::grid::Grid;
 
-/// Returns a grid of the number for each row and column. Its padding, which must not matter, is
+/// Returns a grid of the number for each row and column. Its padding, which must be ignored, is
 /// NaN.
 pub(super) fn grid(rows: usize, width: usize, number: impl Fn(usize, usize) -> f32) -> Grid {
     let mut grid = Grid::new(rows, width);

@@ -15,14 +15,14 @@ use super::{CpuEngine, Room};
 use crate::kernels::simd::{exp, max, sum, widened};
 use crate::team::{SharedSlice, Team};
 
-/// Panels whose logits exist at one time.
+/// Panels whose logits are in memory at a time.
 const PANELS: usize = 8;
 
 /// Panels whose logits form one partial sum, so that the order of a row's sums depends neither on
 /// other rows nor on threads.
 const UNIT: usize = 2 * PANELS;
 
-/// Rows whose logits exist at one time.
+/// Rows whose logits are in memory at a time.
 const PIECE: usize = 2 * ROWS;
 
 /// Rows of a task, which share a sweep over the head. Their states stay in the cache.

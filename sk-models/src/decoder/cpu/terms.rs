@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn nan_and_infinity_give_results_that_are_not_finite() {
         let Some(tiles) = Tiles::get() else { return };
         let mut x = grid(4, 40, 2);
         x.rows_mut().zip([0.0, f32::NAN, f32::INFINITY, f32::MAX]).for_each(|(line, value)| line[33] = value);

@@ -17,7 +17,8 @@ pub(super) struct PassInput<'a> {
     pub(super) numbers: Tensor<1, Int>,
     /// `[positions, D]`: cosines and sines of each position.
     pub(super) angles: Tensor<2>,
-    /// The largest number of keys of a group as the numbers change. If `None`, they do not change.
+    /// The largest number of keys of a group over all values of `numbers`; `None` if they are
+    /// fixed.
     pub(super) room: Option<usize>,
 }
 

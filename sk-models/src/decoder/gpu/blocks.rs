@@ -10,7 +10,7 @@ use crate::kernels::simd::{exp, widened};
 /// Logits `[M, V]` in blocks of neighbouring tokens.
 ///
 /// A row of Qwen2.5 takes 600 KB, but a draw needs only the few hundred tokens that hold nearly all
-/// of the mass. Two numbers per block tell which blocks hold these tokens.
+/// of the mass. Two numbers per block identify the blocks that hold these tokens.
 pub(crate) struct Blocks {
     /// `[M, blocks, BLOCK]`; −∞ fills the last block.
     logits: Tensor<3>,

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_in_pieces_is_the_change() {
+    fn an_update_in_pieces_equals_the_update() {
         /// Sums of 48 terms of about one, in two orders.
         const TOLERANCE: f32 = 1e-5;
         let (config, device) = (Qwen2Config::small([11, 48, 20, 1, 2, 2]), Device::flex());

@@ -52,7 +52,7 @@ impl Changed {
 pub(super) struct DevicePlace {
     pub(super) numbers: Tensor<1, Int>,
     pub(super) at: usize,
-    /// The largest number of keys as the numbers change.
+    /// The largest number of keys over all values of the two numbers.
     pub(super) room: usize,
 }
 

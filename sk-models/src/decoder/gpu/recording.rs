@@ -83,7 +83,7 @@ impl Repeats {
         self.recording = recording;
     }
 
-    /// Returns the states of the recorded pass for other numbers.
+    /// Replays the recorded pass with `numbers` and returns its states.
     pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
         let recording = self.recording.as_mut()?;
         // SAFETY: `is_due` has compared the key of this recording, which contains the engine, the
@@ -121,7 +121,7 @@ impl Recording {
         Some(Self { graph, numbers, states })
     }
 
-    /// Returns the states of the pass for other numbers.
+    /// Replays the pass with `numbers` and returns its states.
     ///
     /// # Safety
     ///
@@ -130,7 +130,7 @@ impl Recording {
     /// memory.)
     pub(super) unsafe fn replay(&mut self, numbers: &Tensor<1, Int>) -> Result<Tensor<2>, ExecutionError> {
         self.numbers.inplace(|own| ops::refresh(own, numbers.clone()));
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { Dispatch::graph_replay(self.states.device().as_dispatch(), &self.graph) }?;
         // The next pass overwrites these states, so the caller gets a copy.
         Ok(self.states.clone().mul_scalar(1.0))

@@ -8,7 +8,7 @@ impl Heads {
         self.queries + 2 * self.keys
     }
 
-    /// 1/√D.
+    /// Returns 1/√D.
     pub(super) fn scale(self) -> f32 {
         (self.width as f64).sqrt().recip() as f32
     }
@@ -39,7 +39,7 @@ impl Sight {
         (self.shared + self.earlier + self.places.div_ceil(self.rows.max(1))).saturating_sub(1)
     }
 
-    /// Returns the numbers that change between passes of one shape.
+    /// Returns the two numbers that differ between passes of one shape.
     pub(super) fn place(self) -> [i32; 2] {
         [self.shared as i32, self.earlier as i32]
     }

@@ -112,7 +112,7 @@ fn extend<'a>(
 }
 
 #[test]
-fn cached_decoding_is_one_pass() {
+fn cached_decoding_equals_one_pass() {
     let device = Device::flex();
     for tied in [true, false] {
         let (model, tensors) = models(tied, &device);
@@ -145,7 +145,7 @@ fn cached_decoding_is_one_pass() {
 }
 
 #[test]
-fn rows_of_every_lane_are_each_alone() {
+fn rows_are_independent_in_every_lane() {
     let device = Device::flex();
     let (model, tensors) = models(true, &device);
     // Ranks and targets differ, so smaller ranks and missing targets are padded. The first lane is
@@ -209,7 +209,7 @@ fn rows_of_every_lane_are_each_alone() {
 }
 
 #[test]
-fn groups_of_one_pass_are_each_alone() {
+fn groups_of_one_pass_are_independent() {
     let device = Device::flex();
     let (model, tensors) = models(false, &device);
     let adapter = adapter(2, 5, |_| true, &device);

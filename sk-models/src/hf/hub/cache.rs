@@ -50,8 +50,8 @@ impl Repository {
         self.0.join("refs")
     }
 
-    /// Returns the snapshot of a revision if it holds what `is_complete` asks for. A revision
-    /// without an entry is read as a commit.
+    /// Returns the snapshot of a revision if `is_complete` accepts it. A revision without an entry
+    /// is read as a commit.
     pub(super) fn complete(&self, revision: &str, is_complete: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let commit = files::read_to_string(&self.references().join(revision))
             .map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());

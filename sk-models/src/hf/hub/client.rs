@@ -15,7 +15,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Redirections followed before giving up.
 const MAX_HOPS: usize = 8;
 
-/// Bytes of a listing: some thousand files, with what the hub says of each.
+/// Bytes of a listing: some thousand files, with the hub's description of each.
 const LONGEST_LISTING: u64 = 64 << 20;
 
 /// The hub's description of a file.
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn etags_lose_their_decoration() {
+    fn etags_lose_quotes_and_the_weak_mark() {
         assert_eq!(clean_etag("\"abc\""), "abc");
         assert_eq!(clean_etag("W/\"abc\""), "abc");
     }

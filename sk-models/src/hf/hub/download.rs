@@ -27,7 +27,7 @@ const BUFFER: usize = 1 << 16;
 const PARTIAL_CONTENT: u16 = 206;
 /// HTTP status of a range beyond the end.
 const RANGE_NOT_SATISFIABLE: u16 = 416;
-/// Bytes of a file whose length the hub does not say.
+/// The largest number of bytes of a file whose length the hub does not report.
 const LONGEST_UNANNOUNCED: u64 = 256 << 20;
 /// Hexadecimal digits of a SHA-1, which names files that git stores.
 const SHA1_DIGITS: usize = 40;

@@ -61,7 +61,7 @@ impl HubError {
     }
 }
 
-/// An I/O error with the file it happened on.
+/// Returns an I/O error with the file that it concerns.
 pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> HubError {
     HubError::Io { action, path: path.to_owned(), source }
 }

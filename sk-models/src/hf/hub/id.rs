@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_told_from_paths() {
+    fn ids_are_distinguished_from_paths() {
         for good in ["gpt2", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-0.5B@v1.0", "a_b/c.d@0123abcd"] {
             assert_eq!(good.parse::<ModelId>().unwrap().to_string(), good);
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_directory_is_named_as_elsewhere() {
+    fn the_cache_directory_is_named_as_by_other_tools() {
         let id: ModelId = "Qwen/Qwen2.5-7B-Instruct".parse().unwrap();
         assert_eq!(id.cache_name(Kind::Model), "models--Qwen--Qwen2.5-7B-Instruct");
         let id: ModelId = "Anthropic/hh-rlhf".parse().unwrap();

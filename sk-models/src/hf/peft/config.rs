@@ -112,7 +112,7 @@ impl ByPattern {
     }
 }
 
-/// The layers to which a list of names applies, but for names that are whole paths.
+/// The layers to which a list of names applies, except for names that are whole paths.
 #[derive(Debug)]
 struct Layers {
     indices: Vec<usize>,
@@ -176,8 +176,8 @@ struct RawAdapterConfig {
     rest: Map<String, Value>,
 }
 
-/// Returns the modules that an adapter says it changes, or the pattern that selects them; `None` if
-/// the directory has no `adapter_config.json` that says so.
+/// Returns the modules that an adapter's configuration lists, or the pattern that selects them;
+/// `None` if the directory has no `adapter_config.json` with either.
 #[must_use]
 pub fn target_modules(directory: &Path) -> Option<Vec<String>> {
     #[derive(Deserialize)]
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_name() {
+    fn unsupported_settings_are_refused_by_name() {
         for (field, value) in [
             ("use_dora", "true"),
             ("modules_to_save", r#"["lm_head"]"#),

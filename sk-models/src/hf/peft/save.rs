@@ -57,7 +57,7 @@ fn transposed(matrix: &Tensor<2>) -> io::Result<Vec<f32>> {
     Ok(data.iter::<f32>().collect())
 }
 
-/// The text of `adapter_config.json`.
+/// Returns the contents of `adapter_config.json`.
 fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config) -> Value {
     let rank = most_common(changes.iter().map(|(_, change)| change.rank() as f64)).unwrap_or(1.0);
     let alpha_of = |change: &LowRank| change.scale * change.rank() as f64;

@@ -20,22 +20,22 @@ use minijinja::{
 pub(super) const MOST_BYTES: usize = 2 * super::MOST_BYTES;
 /// Bytes that a rendering prints, in blocks and macros too.
 const MOST_PRINTED: u64 = 8 * super::MOST_BYTES as u64;
-/// Levels of lists and mappings in each other. JSON that is read has at most 128.
+/// The deepest nesting of lists and mappings. The JSON parser accepts at most 128 levels.
 pub(super) const DEEPEST: usize = 128;
 /// The bytes that a value counts in addition to its text.
 const VALUE_BYTES: usize = 32;
 /// Values that a rendering may walk, of which 256 bytes of text count as one: a dialogue of ten
 /// thousand messages a hundred times.
 const MOST_WALKED: u64 = 4_000_000;
-/// Bytes that are compared or searched in the time of a value.
+/// Bytes of text that are compared or searched in the time of walking one value.
 const BYTES_A_VALUE: usize = 256;
 
-/// Refuses values that are too large: an index with a value returns the value, or an error.
+/// Rejects values that are too large. Indexing a guard with a value returns the value or an error.
 #[derive(Debug)]
 pub(super) struct Guard {
     /// Values that may still be walked, shared by the guards of a rendering.
     left: Arc<AtomicU64>,
-    /// Bytes that may still be printed, if the value is.
+    /// Bytes that may still be printed, if guarded values are printed.
     room: Option<AtomicU64>,
     /// Whether the value becomes part of another one.
     inside: bool,

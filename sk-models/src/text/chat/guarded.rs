@@ -38,7 +38,7 @@ const BRIEF_TESTS: &[&str] = &[
     "false",
 ];
 
-/// Makes a node of the kind and with the source span of another.
+/// Makes a node with the kind and the source span of another.
 macro_rules! node {
     ($of:ident::$kind:ident($node:ident) { $($field:ident $(: $value:expr)?),* $(,)? }) => {
         $of::$kind(again($node, ast::$kind { $($field $(: $value)?),* }))
@@ -49,7 +49,7 @@ macro_rules! node {
 ///
 /// # Errors
 ///
-/// The tag that is not supported.
+/// If the template has a tag that is not supported. The error is the tag.
 pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
     Ok(match stmt {
         Stmt::Template(it) => node!(Stmt::Template(it) { children: statements(&it.children)? }),
@@ -145,7 +145,7 @@ fn guarded<'a>(expr: &Expr<'a>) -> Expr<'a> {
         Expr::BinOp(it) if matches!(it.op, ast::BinOpKind::Sub | ast::BinOpKind::Div | ast::BinOpKind::FloorDiv) => {
             expression(expr)
         }
-        // Has its guard.
+        // These expressions guard their own values.
         Expr::Slice(_) | Expr::List(_) | Expr::Tuple(_) | Expr::Map(_) | Expr::Filter(_) | Expr::Call(_) => expression(expr),
         _ => guard(VALUE, expression(expr)),
     }
@@ -169,7 +169,7 @@ fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
         Expr::Var(it) => node!(Expr::Var(it) { id: it.id }),
         Expr::Const(it) => node!(Expr::Const(it) { value: it.value.clone() }),
         Expr::UnaryOp(it) => {
-            // It cannot be copied.
+            // The kind of operator is not `Copy`.
             #[allow(clippy::needless_match)]
             let op = match it.op {
                 ast::UnaryOpKind::Not => ast::UnaryOpKind::Not,

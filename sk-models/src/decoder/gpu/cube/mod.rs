@@ -56,7 +56,7 @@ fn tensor<const D: usize>(buffer: CubeTensor) -> Tensor<D> {
     Tensor::from_primitive::<Cube>(buffer)
 }
 
-/// Returns a tensor whose rows have an even stride, and the stride.
+/// Returns a tensor whose rows are evenly spaced, and their stride.
 fn by_rows(tensor: CubeTensor) -> (CubeTensor, usize) {
     let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
     let rank = shape.len();

@@ -51,7 +51,7 @@ impl Deref for Turn {
 fn device() -> Option<Turn> {
     static TURNS: Mutex<()> = Mutex::new(());
     let name: DeviceName = std::env::var("SWISS_KNIFE_TEST_DEVICE").ok()?.parse().expect("the name of a device");
-    // A test that failed leaves nothing that the next one could see.
+    // A failed test leaves no state behind.
     let turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     (name != DeviceName::Cpu).then(|| Turn { device: name.open().expect("a device of this machine"), _turn: turn })
 }
@@ -104,8 +104,8 @@ fn rows_times_a_matrix() {
                         if *device != Device::flex() {
                             return multiply(&x, &weight);
                         }
-                        // On the processor the product is rounded to the format of the matrix; a
-                        // few rows on a GPU are not.
+                        // On the CPU the product is rounded to the format of the matrix; a few rows
+                        // on a GPU are not.
                         let exact = x.cast(DType::F32).matmul(weight.cast(DType::F32));
                         if rows > 16 { exact.cast(format) } else { exact }
                     });
@@ -117,7 +117,7 @@ fn rows_times_a_matrix() {
 
 /// A logit does not depend on the number of rows and is not rounded to the format of the head.
 #[test]
-fn rows_times_a_head_are_whole_however_many() {
+fn logits_are_not_rounded_for_any_number_of_rows() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         for rows in [3, 16, 17, 90] {
@@ -265,7 +265,7 @@ fn keys_are_attended_to() {
 }
 
 #[test]
-fn what_wins_goes_to_the_front() {
+fn an_adopted_row_moves_to_the_front() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         for (tokens, rows, row) in [(1, 3, 2), (5, 3, 0), (5, 3, 2), (24, 7, 1), (4, 1, 0)] {
@@ -278,7 +278,7 @@ fn what_wins_goes_to_the_front() {
 }
 
 #[test]
-fn numbers_are_written_where_others_lie() {
+fn refresh_writes_in_place() {
     let Some(device) = device() else { return };
     let integers = |numbers: [i32; 3]| Tensor::<1, Int>::from_data(TensorData::from(numbers), (&*device, DType::I32));
     let old = integers([1, 2, 3]);
@@ -300,7 +300,7 @@ fn model(device: &Device) -> GpuEngine {
 /// and adopts one, extends a single row, and repeats both with caches that grow and change, under
 /// the backbone and under adapters.
 #[test]
-fn a_recording_is_the_pass() {
+fn a_recording_gives_the_bits_of_the_pass() {
     let Some(device) = device() else { return };
     let model = model(&device);
     let adapters = [3, 4].map(|seed| LoraAdapter::random(&model.config, 4, seed, &device));
@@ -345,8 +345,8 @@ fn a_recording_is_the_pass() {
                 recorded += usize::from(repeated.repeats.is_recorded());
             }
         }
-        // Of the nine passes of a kind, the first four are not; what is of a single row stays of
-        // use where nothing else is recorded.
+        // Of the nine passes of a kind, the first four are not recorded. A recording of a single
+        // row is kept while no other pass is recorded.
         assert_eq!(recorded, if width == 5 { 6 * 5 } else { 5 + 2 * 9 });
         // Compare only at the end, so that a state that a later pass overwrites is found.
         for (pass, [expected, found]) in held.into_iter().enumerate() {
@@ -357,7 +357,7 @@ fn a_recording_is_the_pass() {
 }
 
 #[test]
-fn gates_are_opened() {
+fn gates_are_applied() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
@@ -373,7 +373,7 @@ fn gates_are_opened() {
 /// Test one, two and three targets, in lanes with and without an adapter, with numbers of rows and
 /// columns that cubes do not divide.
 #[test]
-fn adapters_spread_what_they_change() {
+fn second_matrices_are_applied_per_lane() {
     let Some(device) = device() else { return };
     // More columns than the units of a cube handle at once: 512.
     let config = Qwen2Config { head_dim: 190, ..Qwen2Config::small([11, 24, 701, 1, 3, 1]) };
@@ -395,7 +395,7 @@ fn adapters_spread_what_they_change() {
 }
 
 #[test]
-fn logits_are_looked_at() {
+fn logits_are_summarised() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         // Logits lie far apart, so that rounding changes no order. Every row has another scale, and
