@@ -72,8 +72,8 @@ impl PrefixTree {
         found
     }
 
-    /// Adds node `index` of `tokens` for each lane. Returns whether all lanes have it now: it is not
-    /// added if a node before it is missing or there is no room.
+    /// Adds node `index` of `tokens` for each lane. Returns whether all lanes have it now: it is
+    /// not added if a node before it is missing or there is no room.
     ///
     /// Room is never made at the cost of the lanes' own nodes, so that all lanes hold equally many.
     pub(super) fn insert<'a, I>(&self, tokens: &[TokenId], index: usize, lanes: I) -> bool
