@@ -26,13 +26,13 @@ const BELOW: std::alloc::System = std::alloc::System;
 const BELOW: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// An allocator that exits with a message where the default one would abort.
-struct Complaining;
+struct ReportingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Complaining = Complaining;
+static ALLOCATOR: ReportingAllocator = ReportingAllocator;
 
 // SAFETY: every call is forwarded unchanged, and a null pointer is never returned.
-unsafe impl GlobalAlloc for Complaining {
+unsafe impl GlobalAlloc for ReportingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of the underlying allocator, which is the same.
         checked(unsafe { BELOW.alloc(layout) }, layout.size())

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod batches;
+pub mod certificates;
 pub mod cli;
 pub mod commands;
 mod document;
@@ -18,7 +19,6 @@ mod output;
 mod plural;
 pub mod pool;
 mod progress;
-pub mod promise;
 pub mod prompt_sets;
 mod record_file;
 pub mod ruler;

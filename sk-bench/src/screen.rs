@@ -6,9 +6,9 @@ use sk_core::{Ended, StepTrace};
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
+use crate::certificates::{Certificates, StepCertificate};
 use crate::explain::Detail;
 use crate::plural::counted;
-use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeSpec;
 use crate::trace::{MOST, StepRecord, TraceFile, is_whole, kept};
 use crate::wrap::Wrap;
@@ -27,7 +27,7 @@ pub struct Screen<'t> {
     quiet: bool,
     trace: Option<TraceFile>,
     scheme: SchemeSpec,
-    promises: Promises,
+    certificates: Certificates,
     /// Whether certificates are shown.
     certify: bool,
     /// Whether the user was told that the scheme has no certificate.
@@ -95,7 +95,7 @@ impl<'t> Screen<'t> {
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
             scheme: scheme.clone(),
-            promises: Promises::new(scheme, options.tolerance.unwrap_or_default()),
+            certificates: Certificates::new(scheme, options.tolerance.unwrap_or_default()),
             certify: options.tolerance.is_some(),
             said_why_not: false,
             turn: 0,
@@ -106,7 +106,7 @@ impl<'t> Screen<'t> {
     /// Switches to the steps of another scheme.
     pub fn follow(&mut self, scheme: &SchemeSpec) {
         self.scheme = scheme.clone();
-        self.promises = Promises::new(scheme, self.promises.tolerance);
+        self.certificates = Certificates::new(scheme, self.certificates.tolerance);
         self.said_why_not = false;
     }
 
@@ -116,13 +116,13 @@ impl<'t> Screen<'t> {
     /// If the trace or standard output cannot be written to.
     pub fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
         if let Some(step) = step {
-            let promise = self.promises.of(step);
+            let certificate = self.certificates.of(step);
             if let Some(detail) = self.explain {
-                self.table(step, detail, &promise);
+                self.table(step, detail, &certificate);
             }
             if let Some(trace) = &mut self.trace {
                 let (n, step) = (step.candidates.len(), kept(step, &self.scheme));
-                trace.write(&StepRecord { n, ..StepRecord::new(self.turn, &step, promise, self.tokenizer) })?;
+                trace.write(&StepRecord { n, ..StepRecord::new(self.turn, &step, certificate, self.tokenizer) })?;
             }
         }
         if self.stream && !text.is_empty() {
@@ -168,7 +168,7 @@ impl<'t> Screen<'t> {
         self.trace.take().map_or(Ok(()), TraceFile::finish)
     }
 
-    fn table(&mut self, step: &StepTrace, detail: Detail, promise: &StepPromise) {
+    fn table(&mut self, step: &StepTrace, detail: Detail, certificate: &StepCertificate) {
         let error = io::stderr();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
         // If both streams share a terminal, the table must not start in the middle of a line of
@@ -185,8 +185,8 @@ impl<'t> Screen<'t> {
         };
         let _ = writeln!(error.lock(), "{gap}{shown}");
         // A reason that concerns the scheme is shown only once.
-        if self.certify && (!self.promises.never() || !std::mem::replace(&mut self.said_why_not, true)) {
-            let _ = writeln!(error.lock(), "{promise}");
+        if self.certify && (!self.certificates.never() || !std::mem::replace(&mut self.said_why_not, true)) {
+            let _ = writeln!(error.lock(), "{certificate}");
         }
     }
 }

@@ -20,9 +20,9 @@ pub fn open<'m>(
     adapters: &Adapters,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
-    let (engine, footing) = host.engine(adapters, heads, &InstructionRack::default(), config.readers())?;
+    let (engine, parts) = host.engine(adapters, heads, &InstructionRack::default(), config.readers())?;
     let scheme = config.build(&*engine)?;
-    Ok(Session::new(footing, scheme, config.instructions(), seed)?)
+    Ok(Session::new(parts, scheme, config.instructions(), seed)?)
 }
 
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator

@@ -11,7 +11,7 @@ use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
 use crate::Error;
-use crate::promise::StepPromise;
+use crate::certificates::StepCertificate;
 use crate::scheme::SchemeSpec;
 
 /// Maximum number of candidates of a vocabulary that are shown and recorded. The most likely ones
@@ -55,7 +55,7 @@ pub struct StepRecord<'a> {
     #[serde(skip_serializing_if = "Traffic::is_none")]
     pub traffic: Traffic,
     /// The certificate of the choice, or the reason why there is none.
-    pub certificate: StepPromise,
+    pub certificate: StepCertificate,
     /// Wall time of each part of the step.
     pub seconds: Seconds,
 }
@@ -168,7 +168,7 @@ fn most_probable(step: &StepTrace) -> StepTrace {
 
 impl<'a> StepRecord<'a> {
     /// Returns the record of a step.
-    pub fn new(turn: usize, trace: &'a StepTrace, certificate: StepPromise, tokenizer: &Tokenizer) -> Self {
+    pub fn new(turn: usize, trace: &'a StepTrace, certificate: StepCertificate, tokenizer: &Tokenizer) -> Self {
         let record = |c: &'a sk_core::CandidateTrace| CandidateRecord {
             text: span_text(tokenizer, &c.tokens),
             tokens: &c.tokens,

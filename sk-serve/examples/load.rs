@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use sk_models::assets;
 use sk_models::decoder::{Decoder, Stop};
 use sk_models::device::DeviceName;
-use sk_models::dialogue::{Footing, Framing, Session, SessionError, tokens_of};
+use sk_models::dialogue::{Framing, Session, SessionError, SessionParts, tokens_of};
 use sk_models::engine::{AdapterRack, InstructionRack};
 use sk_models::local::{ModelOptions, Models};
 use sk_models::text::{Message, Role};
@@ -143,14 +143,14 @@ impl Loaded {
         let mut since = Instant::now();
         let mut seen = Seen::default();
         let prompt = tokens_of(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
-        let footing = Footing {
+        let parts = SessionParts {
             models: Some(models),
             tokenizer: &models.tokenizer,
             context_limit: models.context_limit(),
             instructions: InstructionRack::default(),
         };
         let scheme = self.scheme(asked)?.build(&models.engine(&self.rack, &[]))?;
-        let mut session = Session::new(footing, scheme, [], asked.0 as u64)?;
+        let mut session = Session::new(parts, scheme, [], asked.0 as u64)?;
         let _request = models.scheduler.enter(&Stop::new());
         let reply = session.reply(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {

@@ -162,10 +162,10 @@ impl Work {
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
         let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers());
-        let (engine, footing) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
+        let (engine, parts) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
         let scheme = self.config.build(&*engine)?;
         let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
-        let mut session = Session::new(footing, scheme, self.config.instructions(), seed)?;
+        let mut session = Session::new(parts, scheme, self.config.instructions(), seed)?;
         session.instruct(|text| match asked.instructions.iter().find(|(known, _)| known == text) {
             Some((_, instruction)) => Ok(instruction.clone()),
             None => service.instruction(asked, text).map_err(SessionError::from),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use sk_core::{Engine, InstructionRack};
 use sk_models::decoder::{Decoder, Scheduler};
-use sk_models::dialogue::Footing;
+use sk_models::dialogue::SessionParts;
 use sk_models::engine::AdapterRack;
 use sk_models::head::Head;
 use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
@@ -404,7 +404,7 @@ impl Host {
         heads: &[(String, Head)],
         instructions: &InstructionRack,
         readers: impl IntoIterator<Item = (String, &'r str)>,
-    ) -> Result<(Box<dyn Engine + '_>, Footing<'_>), HostError> {
+    ) -> Result<(Box<dyn Engine + '_>, SessionParts<'_>), HostError> {
         let engine: Box<dyn Engine + '_> = match self {
             Self::Local(models) => {
                 Box::new(models.engine(&adapters.local, heads).with_instructions(instructions).with_readers(readers)?)
@@ -416,12 +416,12 @@ impl Host {
                 Box::new(remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions))
             }
         };
-        let footing = Footing {
+        let parts = SessionParts {
             models: self.local(),
             tokenizer: self.tokenizer(),
             context_limit: self.context_limit(),
             instructions: instructions.clone(),
         };
-        Ok((engine, footing))
+        Ok((engine, parts))
     }
 }

@@ -71,7 +71,7 @@ impl Live {
     }
 
     /// Returns the answer as clients see it.
-    pub(crate) fn told(&self, id: &str) -> Value {
+    pub(crate) fn view(&self, id: &str) -> Value {
         let spec = self.spec.snapshot();
         let weights: BTreeMap<&str, f64> =
             spec.seats().iter().map(|seat| &**seat.name()).zip(spec.weights().as_slice().iter().copied()).collect();

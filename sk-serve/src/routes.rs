@@ -105,7 +105,7 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .fallback(async || ApiError::not_found("there is nothing at this path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(body)
-        .layer(middleware::from_fn_with_state(Arc::from(access.origins.as_slice()), refuse_strangers))
+        .layer(middleware::from_fn_with_state(Arc::from(access.origins.as_slice()), refuse_other_origins))
         .layer(CatchPanicLayer::custom(|_| ApiError::fault().into_response()))
         .layer(cors(access.origins))
         .layer(middleware::from_fn(count))
@@ -141,11 +141,11 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
 /// Refuses what pages of other origins than `origins` send. A browser keeps answers from them, but
 /// sends a `POST` of plain text without asking first, and says in `Sec-Fetch-Site` whose page
 /// sends.
-async fn refuse_strangers(State(origins): State<Arc<[HeaderValue]>>, request: Request, next: Next) -> Response {
-    let is_strange = request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
+async fn refuse_other_origins(State(origins): State<Arc<[HeaderValue]>>, request: Request, next: Next) -> Response {
+    let is_foreign = request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
     let origin = request.headers().get(ORIGIN);
     let is_allowed = || origins.iter().any(|allowed| allowed == "*" || Some(allowed) == origin);
-    if is_strange && !request.method().is_safe() && !is_allowed() {
+    if is_foreign && !request.method().is_safe() && !is_allowed() {
         return ApiError::forbidden("pages of this origin may not use the server; start it with --origin ORIGIN").into_response();
     }
     next.run(request).await
@@ -239,7 +239,7 @@ async fn model(State(app): State<App>, PathText(id): PathText) -> Result<Json<Va
 }
 
 async fn generation(State(app): State<App>, PathText(id): PathText) -> Result<Json<Value>, ApiError> {
-    Ok(Json(live::find(&app.service.lives, &id)?.told(&id)))
+    Ok(Json(live::find(&app.service.lives, &id)?.view(&id)))
 }
 
 async fn edit(State(app): State<App>, PathText(id): PathText, Body(edit): Body<Edit>) -> Result<Json<Value>, ApiError> {
@@ -247,7 +247,7 @@ async fn edit(State(app): State<App>, PathText(id): PathText, Body(edit): Body<E
     let edited = tokio::task::spawn_blocking(move || {
         let live = live::find(&app.service.lives, &id)?;
         live.edit(edit, &app.service)?;
-        Ok(Json(live.told(&id)))
+        Ok(Json(live.view(&id)))
     });
     edited.await.unwrap_or_else(|_| Err(ApiError::fault()))
 }

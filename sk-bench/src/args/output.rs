@@ -3,9 +3,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::choice;
+use crate::certificates::Tolerance;
 use crate::explain::Detail;
 use crate::framing::DialogueFraming;
-use crate::promise::Tolerance;
 
 /// How long a response may be, how the dialogue is framed, and what decides the draws.
 #[derive(Debug, Clone, Args)]

@@ -9,11 +9,11 @@ use sk_core::StepTrace;
 
 use super::generate::conversation;
 use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs};
+use crate::certificates::{Certificates, Tolerance};
 use crate::pool::{
     ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
 };
 use crate::progress::Loading;
-use crate::promise::{Promises, Tolerance};
 use crate::record_file::spare;
 use crate::scheme::SchemeSpec;
 use crate::trace::{StepRecord, TraceFile};
@@ -174,13 +174,13 @@ impl ArmsArgs {
         let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;
         let tokens = conversation.begin(host.tokenizer(), &prompt)?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
-        let promises = Promises::new(config, Tolerance::default());
+        let certificates = Certificates::new(config, Tolerance::default());
 
         interrupt::listen();
         let on_step = |step: Option<&StepTrace>, _: &str| {
             let Some(step) = step else { return Ok(()) };
             if let Some(trace) = &mut trace {
-                trace.write(&StepRecord::new(0, step, promises.of(step), host.tokenizer()))?;
+                trace.write(&StepRecord::new(0, step, certificates.of(step), host.tokenizer()))?;
             }
             let (step, distributions) = PoolStep::new(0, name, step, host.tokenizer());
             steps.take(step, &distributions)

@@ -10,7 +10,7 @@ use sk_core::{ParameterError, Selector};
 
 use crate::args::positive;
 use crate::batches::{self, RecordedBatch};
-use crate::promise::Tolerance;
+use crate::certificates::Tolerance;
 use crate::scheme::{Parameter, SchemeError, SchemeSpec, Uncertified, kind_named};
 use crate::{Error, output};
 use report::{Certified, CertifiedStep, CertifyReport};

@@ -105,7 +105,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         let done = line.and_then(|line| match line.trim() {
             "" => Ok(true),
             line => match line.strip_prefix('/') {
-                Some(command) => chat.obey(command),
+                Some(command) => chat.execute(command),
                 None => chat.answer(line).map(|()| true),
             },
         });
@@ -148,7 +148,7 @@ impl Chat<'_> {
     }
 
     /// Executes a chat command. Returns `false` if it ends the dialogue.
-    fn obey(&mut self, line: &str) -> Result<bool, Error> {
+    fn execute(&mut self, line: &str) -> Result<bool, Error> {
         match line.parse::<ChatCommand>().map_err(Error::Usage)? {
             ChatCommand::Help => message::note(&help(terminal::error_columns())),
             ChatCommand::Quit => return Ok(false),

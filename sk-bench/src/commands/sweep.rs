@@ -118,8 +118,8 @@ fn counts(completion: &Completion<'_>) -> String {
         counted(grid.cells.len(), "cell"),
         completion.finished,
     );
-    if completion.strangers > 0 {
-        text += &format!("; {} of other cells are kept", counted(completion.strangers, "record"));
+    if completion.unplanned > 0 {
+        text += &format!("; {} of other cells are kept", counted(completion.unplanned, "record"));
     }
     text
 }

@@ -14,7 +14,7 @@ pub struct Completion<'g> {
     /// The number of cells that are done.
     pub finished: usize,
     /// The number of records of cells that are not in the plan.
-    pub strangers: usize,
+    pub unplanned: usize,
     /// The number of complete lines read, including blank lines.
     pub(super) lines: u64,
     /// The number of bytes of the trace file that the records refer to.
@@ -24,7 +24,7 @@ pub struct Completion<'g> {
 impl<'g> Completion<'g> {
     /// Returns the state before any record is read.
     pub fn new(grid: &'g Grid) -> Self {
-        Self { grid, done: vec![false; grid.cells.len()], finished: 0, strangers: 0, lines: 0, trace_end: 0 }
+        Self { grid, done: vec![false; grid.cells.len()], finished: 0, unplanned: 0, lines: 0, trace_end: 0 }
     }
 
     /// Adds the records of `bytes`, the next unread complete lines of an output. Records of cells
@@ -40,7 +40,7 @@ impl<'g> Completion<'g> {
             let wrong = |reason: String| RecordError::line(path, line, reason);
             self.trace_end = self.trace_end.max(record.trace.map_or(0, |span| span.end()));
             let Some(place) = self.grid.find(&record.id) else {
-                self.strangers += 1;
+                self.unplanned += 1;
                 continue;
             };
             let cell = &self.grid.cells[place];

@@ -12,9 +12,9 @@ use sk_serve::host::{Adapter, Adapters, Host};
 use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
+use crate::certificates::{Certificates, Tolerance};
 use crate::models::{load_adapters, load_heads, on};
 use crate::progress::Loading;
-use crate::promise::{Promises, Tolerance};
 use crate::prompt_sets::Prompt;
 use crate::scheme::NamedWeights;
 use crate::trace::{StepRecord, kept};
@@ -117,7 +117,7 @@ impl<'g> Worker<'g> {
         };
         let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
         let mut session = session::open(host, &config, &heads[cell.arm], &own, cell.draws())?;
-        let promises = Promises::new(&config, Tolerance::default());
+        let certificates = Certificates::new(&config, Tolerance::default());
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stops());
         session.instruct(|instruction| -> Result<_, Error> {
@@ -128,7 +128,7 @@ impl<'g> Worker<'g> {
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
                 let (n, kept) = (step.candidates.len(), kept(step, &config));
-                let record = StepRecord { n, ..StepRecord::new(0, &kept, promises.of(step), host.tokenizer()) };
+                let record = StepRecord { n, ..StepRecord::new(0, &kept, certificates.of(step), host.tokenizer()) };
                 serde_json::to_writer(&mut steps, &CellStep { id: &cell.id, step: record })
                     .map_err(|error| Error::Write { path: grid.plan.traces_file(), source: error.into() })?;
                 steps.push(b'\n');

@@ -39,7 +39,7 @@ pub(crate) use gpu::ops::multiply;
 pub use kv::{Prefix, Suffix};
 pub(crate) use logits::{HostLogits, Logits};
 pub(crate) use prefix_tree::NODE_TOKENS;
-pub(crate) use scheduler::is_under_way;
+pub(crate) use scheduler::check_stopped;
 pub use scheduler::{Away, PATIENCE, PassSize, Request, Scheduler, Stop, Stopped};
 
 use engine::{AnyEngine, Cache};

@@ -195,7 +195,7 @@ struct Own {
 }
 
 /// Returns an error if the request of this thread was stopped.
-pub(crate) fn is_under_way() -> Result<(), Stopped> {
+pub(crate) fn check_stopped() -> Result<(), Stopped> {
     OWN.with_borrow(|own| if own.as_ref().is_some_and(|own| own.stop.is_stopped()) { Err(Stopped) } else { Ok(()) })
 }
 
@@ -626,11 +626,11 @@ mod tests {
     fn a_stopped_request_fails_until_it_leaves() {
         let (scheduler, stop) = (Scheduler::new(), Stop::new());
         let here = scheduler.enter(&stop);
-        assert_eq!(is_under_way(), Ok(()));
+        assert_eq!(check_stopped(), Ok(()));
         stop.clone().stop();
-        assert_eq!(is_under_way(), Err(Stopped));
+        assert_eq!(check_stopped(), Err(Stopped));
         drop(here);
-        assert_eq!(is_under_way(), Ok(()));
+        assert_eq!(check_stopped(), Ok(()));
     }
 
     #[test]

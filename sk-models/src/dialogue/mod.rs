@@ -7,4 +7,4 @@ mod session;
 
 pub use conversation::Conversation;
 pub use framing::{Framing, instructed, is_framed, tokens, tokens_of};
-pub use session::{Footing, Reply, Session, SessionError};
+pub use session::{Reply, Session, SessionError, SessionParts};

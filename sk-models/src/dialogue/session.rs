@@ -39,7 +39,7 @@ impl Reply {
 }
 
 /// The parts of an engine and its models that a session uses.
-pub struct Footing<'m> {
+pub struct SessionParts<'m> {
     /// The models, if they run in this process and take its memory.
     pub models: Option<&'m Models>,
     /// The tokenizer of the models.
@@ -53,7 +53,7 @@ pub struct Footing<'m> {
 /// A scheme that runs on an engine, with the random generator of its draws.
 pub struct Session<'m> {
     scheme: Scheme,
-    footing: Footing<'m>,
+    parts: SessionParts<'m>,
     /// The instructions by the names of their lanes.
     instructions: Vec<(String, String)>,
     continues: bool,
@@ -67,13 +67,13 @@ impl<'m> Session<'m> {
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions).
     pub fn new<'i>(
-        footing: Footing<'m>,
+        parts: SessionParts<'m>,
         scheme: Scheme,
         instructions: impl IntoIterator<Item = (String, &'i str)>,
         seed: u64,
     ) -> Result<Self, SessionError> {
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut session = Self { scheme, footing, instructions: Vec::new(), continues: false, rng };
+        let mut session = Self { scheme, parts, instructions: Vec::new(), continues: false, rng };
         session.add_instructions(instructions)?;
         Ok(session)
     }
@@ -96,12 +96,12 @@ impl<'m> Session<'m> {
                 Some((_, known)) if *known == text => {}
                 Some(_) => return Err(SessionError::TwoInstructions { name }),
                 None => {
-                    read.push(Instruction::new(0, self.footing.tokenizer.encode(text)?));
+                    read.push(Instruction::new(0, self.parts.tokenizer.encode(text)?));
                     added.push((name, text.to_owned()));
                 }
             }
         }
-        added.iter().zip(read).for_each(|((name, _), read)| self.footing.instructions.insert(name.as_str(), read));
+        added.iter().zip(read).for_each(|((name, _), read)| self.parts.instructions.insert(name.as_str(), read));
         self.instructions.extend(added);
         Ok(())
     }
@@ -113,7 +113,7 @@ impl<'m> Session<'m> {
     /// The errors that `context` returns.
     pub fn instruct<E>(&mut self, mut context: impl FnMut(&str) -> Result<Instruction, E>) -> Result<(), E> {
         for (name, text) in &self.instructions {
-            self.footing.instructions.insert(name.as_str(), context(text)?);
+            self.parts.instructions.insert(name.as_str(), context(text)?);
         }
         Ok(())
     }
@@ -122,13 +122,13 @@ impl<'m> Session<'m> {
     pub fn drop_instructions(&mut self, blade: &str) {
         let its = |(lane, _): &mut (String, String)| matches!(lane.strip_prefix(blade), Some("" | "/against"));
         for (lane, _) in self.instructions.extract_if(.., its) {
-            self.footing.instructions.remove(&lane);
+            self.parts.instructions.remove(&lane);
         }
     }
 
     /// Returns the most tokens that an instruction adds to the context.
     fn extra(&self) -> usize {
-        let lanes = self.instructions.iter().filter_map(|(lane, _)| self.footing.instructions.get(lane));
+        let lanes = self.instructions.iter().filter_map(|(lane, _)| self.parts.instructions.get(lane));
         lanes.map(|instruction| instruction.extra()).max().unwrap_or(0)
     }
 
@@ -174,7 +174,7 @@ impl<'m> Session<'m> {
             return Err(error);
         }
         for (lane, _) in before.iter().filter(|(lane, _)| !self.instructions.iter().any(|(other, _)| other == lane)) {
-            self.footing.instructions.remove(lane);
+            self.parts.instructions.remove(lane);
         }
         self.scheme = scheme;
         Ok(())
@@ -182,7 +182,7 @@ impl<'m> Session<'m> {
 
     /// Returns the instructions of the engine's lanes.
     pub fn instruction_rack(&self) -> &InstructionRack {
-        &self.footing.instructions
+        &self.parts.instructions
     }
 
     /// Reseeds the random generator.
@@ -208,7 +208,7 @@ impl<'m> Session<'m> {
         // Blades of weight zero are not read.
         self.scheme.arm.spec.edit(|spec| spec.with_weights(Simplex::uniform(spec.seats().len())?))?;
         self.scheme.proposal = Box::new(Given(written));
-        let limit = self.footing.context_limit.saturating_sub(prompt.len() + self.extra());
+        let limit = self.parts.context_limit.saturating_sub(prompt.len() + self.extra());
         let step = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
         let of = |place: usize| step.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place])).collect::<Vec<_>>();
         let mut places = 0..;
@@ -236,20 +236,20 @@ impl<'m> Session<'m> {
             return Err(SessionError::EmptyPrompt.into());
         }
         let longest = prompt.len() + self.extra();
-        let room = self.footing.context_limit.saturating_sub(longest);
+        let room = self.parts.context_limit.saturating_sub(longest);
         if room == 0 {
-            return Err(SessionError::PromptTooLong { tokens: longest, limit: self.footing.context_limit }.into());
+            return Err(SessionError::PromptTooLong { tokens: longest, limit: self.parts.context_limit }.into());
         }
         let limit = max_new_tokens.min(room);
         let lanes = self.spec().snapshot().seats().len() + self.instructions.len() + 1;
         let tokens = longest + limit;
-        if let Some(models) = self.footing.models {
+        if let Some(models) = self.parts.models {
             let needed = models.footprint(Extent { lanes, context: tokens, ..Extent::default() });
             models.check_room(needed).map_err(|shortage| SessionError::Memory { tokens, shortage })?;
         }
         let start = Instant::now();
         let mut context = Context::new(prompt).map_err(SessionError::from)?;
-        let mut text = ReplyText::new(self.footing.tokenizer, stop, self.continues);
+        let mut text = ReplyText::new(self.parts.tokenizer, stop, self.continues);
         let mut seconds = Seconds::default();
         let mut steps = 0;
         let mut failure = None;

@@ -50,7 +50,7 @@ pub(super) fn draw(
         Logits::Host(logits) => logits,
         Logits::Device(logits) => {
             let blocks = Blocks::new(*logits);
-            if (Far { blocks: &blocks.forbid(forbidden), vocabulary, sampling }).draw(draws)? {
+            if (DeviceLogits { blocks: &blocks.forbid(forbidden), vocabulary, sampling }).draw(draws)? {
                 return Ok(());
             }
             HostLogits::copied(&blocks.whole()?, vocabulary)
@@ -89,7 +89,7 @@ const LEAST: usize = 16;
 const TAKEN: f64 = 0.9;
 
 /// Logits on a device.
-struct Far<'a> {
+struct DeviceLogits<'a> {
     blocks: &'a Blocks,
     vocabulary: usize,
     sampling: &'a Sampling,
@@ -122,7 +122,7 @@ impl LogitsRow<'_, '_> {
     }
 }
 
-impl Far<'_> {
+impl DeviceLogits<'_> {
     /// Draws for all rows. Returns whether every draw was decided.
     fn draw<'a, 'b>(&self, draws: &'a mut [RowDraw<'b>]) -> Result<bool, DeviceFailure> {
         let mut seen: Vec<TokenId> = Vec::new();
@@ -151,7 +151,7 @@ impl Far<'_> {
         rows.iter_mut().for_each(|row| row.arrange(count + 1));
         let places =
             |row: &LogitsRow<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block as usize)).collect::<Vec<_>>();
-        let values = self.blocks.look_into(&rows.iter().flat_map(places).collect::<Vec<_>>())?;
+        let values = self.blocks.copy_blocks(&rows.iter().flat_map(places).collect::<Vec<_>>())?;
         for_each_mut(&mut rows, |index, row| {
             let looked_into = &values[index * count * BLOCK..][..count * BLOCK];
             row.draw.drawn = if row.outline.is_broken() { None } else { self.settle(row, looked_into, &seen) };
@@ -328,7 +328,7 @@ mod tests {
             let mut draws: Vec<RowDraw<'_>> = samplers.iter_mut().zip(uniforms).enumerate().map(row).rev().collect();
             let settled = if far {
                 let blocks = Blocks::new(tensor(self.logits)).forbid(self.forbidden);
-                Far { blocks: &blocks, vocabulary: VOCABULARY, sampling: &self.sampling }.draw(&mut draws).unwrap()
+                DeviceLogits { blocks: &blocks, vocabulary: VOCABULARY, sampling: &self.sampling }.draw(&mut draws).unwrap()
             } else {
                 let near = Logits::Host(HostLogits::copied(self.logits, VOCABULARY));
                 draw(near, VOCABULARY, &self.sampling, self.forbidden, &mut draws).unwrap();

@@ -1,6 +1,6 @@
 use sk_core::TokenId;
 
-use crate::decoder::{Stopped, is_under_way};
+use crate::decoder::{Stopped, check_stopped};
 use crate::device::DeviceFailure;
 
 /// Why a model could not draft, read or decode.
@@ -45,7 +45,7 @@ pub enum EngineError {
 
 /// Returns an error if the request of this thread was stopped.
 pub(super) fn proceed() -> Result<(), EngineError> {
-    Ok(is_under_way()?)
+    Ok(check_stopped()?)
 }
 
 impl From<DeviceFailure> for EngineError {

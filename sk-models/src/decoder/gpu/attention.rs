@@ -33,7 +33,7 @@ pub(super) fn numbers(groups: &[Group<'_, GpuEngine>], lanes: usize) -> Vec<i32>
         }
     }
     let mut numbers = tokens.repeat(lanes);
-    numbers.extend(groups.iter().flat_map(|group| group.sight().place()));
+    numbers.extend(groups.iter().flat_map(|group| group.visibility().place()));
     numbers
 }
 
@@ -53,20 +53,21 @@ pub(super) fn attend(
     // Two numbers per group follow the tokens.
     let mut at = pass.numbers.dims()[0] - 2 * groups.len();
     for group in groups {
-        let sight = group.sight();
-        let own = GroupPlaces { lanes, start, places: sight.places };
-        start += sight.places;
-        let place = DevicePlace { numbers: pass.numbers.clone(), at, room: pass.room.unwrap_or(sight.keys()) };
+        let visibility = group.visibility();
+        let own = GroupPlaces { lanes, start, places: visibility.places };
+        start += visibility.places;
+        let place = DevicePlace { numbers: pass.numbers.clone(), at, room: pass.room.unwrap_or(visibility.keys()) };
         at += 2;
-        let cache = group.cache.prefix.reserve(layer, sight.keys() - sight.places, sight.places);
+        let cache = group.cache.prefix.reserve(layer, visibility.keys() - visibility.places, visibility.places);
         let mut queries = None;
         cache.inplace(|cache| {
-            let (query, cache) = rotate(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, sight, &place, cache);
+            let (query, cache) =
+                rotate(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, visibility, &place, cache);
             queries = Some(query);
             cache
         });
         let queries = queries.expect("the rotation returns the queries");
-        mixed.push(ops::attend(queries, cache, heads, lanes, sight, &place, format));
+        mixed.push(ops::attend(queries, cache, heads, lanes, visibility, &place, format));
     }
     join_lanes(mixed, lanes)
 }

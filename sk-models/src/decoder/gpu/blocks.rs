@@ -116,7 +116,7 @@ impl Blocks {
     }
 
     /// Copies the logits of the blocks `(row, block)`, `BLOCK` each, in the given order.
-    pub(crate) fn look_into(&self, places: &[(usize, usize)]) -> Result<Vec<f32>, DeviceFailure> {
+    pub(crate) fn copy_blocks(&self, places: &[(usize, usize)]) -> Result<Vec<f32>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
         let places: Vec<usize> = places.iter().map(|(row, block)| row * blocks + block).collect();
         let flat = self.logits.clone().reshape([rows * blocks, BLOCK]);

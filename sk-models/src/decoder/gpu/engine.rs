@@ -205,14 +205,14 @@ impl GpuEngine {
         {
             return self.forward_all(groups).remove(0);
         }
-        let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
-        let room = group.cache.prefix.make_room(sight.keys() - sight.places, sight.places);
+        let (visibility, numbers) = (group.visibility(), self.upload_input(std::slice::from_ref(group), lanes));
+        let room = group.cache.prefix.make_room(visibility.keys() - visibility.places, visibility.places);
         if let Some(states) = group.cache.prefix.repeats.replay(&numbers) {
             advance(groups);
             return states;
         }
         let recording = quietly(|| {
-            let can = *self.records.get_or_init(|| self.rehearse(sight.rows, groups[0].seats));
+            let can = *self.records.get_or_init(|| self.rehearse(visibility.rows, groups[0].seats));
             can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
         });
         let [group] = groups;
@@ -249,11 +249,11 @@ impl GpuEngine {
         let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), DeviceSuffix::new(rows));
         let cache = Cache { prefix: &mut prefix, suffix: Some(&mut suffix) };
         let groups = &mut [Group { rows: vec![&[0][..]; rows], seats, cache }];
-        let Some(mut recording) = self.record(&self.tell(groups, lanes), room, groups, lanes) else { return false };
+        let Some(mut recording) = self.record(&self.upload_input(groups, lanes), room, groups, lanes) else { return false };
         groups[0].rows = vec![&[1]; rows];
         // SAFETY: the cache still exists, nothing has happened since the recording, and this is its
         // thread.
-        let replayed = unsafe { recording.replay(&self.tell(groups, lanes)) };
+        let replayed = unsafe { recording.replay(&self.upload_input(groups, lanes)) };
         let expected = self.forward_all(groups).remove(0);
         let bits = |states: Tensor<2>| {
             let values = states.try_into_vec_as::<f32>().ok()?;

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::GpuEngine;
-use super::shape::Sight;
+use super::shape::Visibility;
 use crate::decoder::engine::{Group, Sequences, SuffixCache};
 
 impl Group<'_, GpuEngine> {
@@ -12,10 +12,10 @@ impl Group<'_, GpuEngine> {
         self.width() * self.rows.len()
     }
 
-    pub(super) fn sight(&self) -> Sight {
+    pub(super) fn visibility(&self) -> Visibility {
         // Tokens of the prefix, and tokens that each row has added since.
         let (shared, earlier) = (self.cache.prefix.len(), self.cache.suffix.as_ref().map_or(0, |suffix| suffix.len()));
-        Sight { places: self.places(), shared, earlier, rows: self.rows.len() }
+        Visibility { places: self.places(), shared, earlier, rows: self.rows.len() }
     }
 }
 

@@ -128,8 +128,8 @@ impl GpuEngine {
         let Some(lanes) = groups.first().map(|group| group.seats.lanes()) else { return Vec::new() };
         arrive(&self.embedding.device());
         groups.iter_mut().for_each(|group| group.cache.prefix.repeats.meet());
-        let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
-        let (numbers, angles) = (self.tell(groups, lanes), self.angles(positions));
+        let positions = groups.iter().map(|group| group.visibility().last() + 1).max().unwrap_or(0);
+        let (numbers, angles) = (self.upload_input(groups, lanes), self.angles(positions));
         let states = self.read(&PassInput { lanes, heads: Heads::new(&self.config), numbers, angles, room: None }, groups);
         advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
@@ -137,7 +137,7 @@ impl GpuEngine {
     }
 
     /// Copies the tokens and positions of a pass to the device.
-    fn tell(&self, groups: &[Group<'_, Self>], lanes: Lanes<'_>) -> Tensor<1, Int> {
+    fn upload_input(&self, groups: &[Group<'_, Self>], lanes: Lanes<'_>) -> Tensor<1, Int> {
         Tensor::from_data(&numbers(groups, lanes.count())[..], (&self.embedding.device(), DType::I32))
     }
 

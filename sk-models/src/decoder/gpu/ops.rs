@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::cube;
-use super::shape::{GroupPlaces, Sight};
+use super::shape::{GroupPlaces, Visibility};
 use crate::decoder::heads::Heads;
 use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
@@ -45,7 +45,7 @@ impl Changed {
     }
 }
 
-/// [`Sight::place`] in device memory, so that the same launches serve other passes: two numbers of
+/// [`Visibility::place`] in device memory, so that the same launches serve other passes: two numbers of
 /// a tensor, from `at` on.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "the processor has no other pass to serve"))]
@@ -111,23 +111,24 @@ pub(super) fn rotate(
     angles: Tensor<2>,
     heads: Heads,
     own: GroupPlaces,
-    sight: Sight,
+    visibility: Visibility,
     place: &DevicePlace,
     cache: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&projected.frozen.device()) {
-        return cube::rotate(projected, bias, angles, heads, own, sight, place, cache);
+        return cube::rotate(projected, bias, angles, heads, own, visibility, place, cache);
     }
     let _ = place;
-    let (format, at) = (cache.dtype(), sight.first());
+    let (format, at) = (cache.dtype(), visibility.first());
     let GroupPlaces { lanes, start, places } = own;
     let Heads { queries, keys, width } = heads;
     let half = width / 2;
     let all = projected.sum() + bias.unsqueeze();
     let [rows, _] = all.dims();
     let own = all.reshape([lanes, rows / lanes, heads.count(), width]).slice([0..lanes, start..start + places]).swap_dims(1, 2);
-    let positions: Vec<usize> = (0..places).map(|place| sight.shared + sight.earlier + place / sight.rows).collect();
+    let positions: Vec<usize> =
+        (0..places).map(|place| visibility.shared + visibility.earlier + place / visibility.rows).collect();
     let positions = Tensor::from_data(&positions[..], &angles.device());
     let angles = angles.select(0, positions).unsqueeze::<4>();
     let part = |tensor: &Tensor<4>, from: usize| tensor.clone().narrow(3, from, half);
@@ -148,35 +149,35 @@ pub(super) fn attend(
     cache: &Tensor<4>,
     heads: Heads,
     lanes: usize,
-    sight: Sight,
+    visibility: Visibility,
     place: &DevicePlace,
     format: DType,
 ) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if reads_place(&queries.device(), heads, lanes, sight.places) {
-        return cube::attend(queries, cache, heads, lanes, sight, place, format);
+    if reads_place(&queries.device(), heads, lanes, visibility.places) {
+        return cube::attend(queries, cache, heads, lanes, visibility, place, format);
     }
     let _ = place;
-    let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width]);
+    let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..visibility.keys(), 0..heads.width]);
     let (keys, values) = (part(0), part(heads.keys));
-    let weights = softmax(product(queries, keys.swap_dims(2, 3)), sight, cache.dtype());
-    by_place(product(weights, values), heads, lanes, sight.places, format)
+    let weights = softmax(product(queries, keys.swap_dims(2, 3)), visibility, cache.dtype());
+    by_place(product(weights, values), heads, lanes, visibility.places, format)
 }
 
 /// Computes the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the visible keys of each query,
 /// in `format`.
-pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
+pub(super) fn softmax(scores: Tensor<4>, visibility: Visibility, format: DType) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&scores.device()) {
-        return cube::softmax(scores, sight, format);
+        return cube::softmax(scores, visibility, format);
     }
     let [lanes, heads, queries, keys] = scores.dims();
-    let scores = if sight.is_whole() {
+    let scores = if visibility.is_whole() {
         scores
     } else {
-        let mask = TensorData::new(sight.mask(), [1, 1, sight.places, keys]);
+        let mask = TensorData::new(visibility.mask(), [1, 1, visibility.places, keys]);
         let mask = Tensor::<4>::from_data(mask, &scores.device());
-        let seen = scores.reshape([lanes * heads, queries / sight.places, sight.places, keys]) + mask;
+        let seen = scores.reshape([lanes * heads, queries / visibility.places, visibility.places, keys]) + mask;
         seen.reshape([lanes, heads, queries, keys])
     };
     let max = scores.clone().max_dim(3);

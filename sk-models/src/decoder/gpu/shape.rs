@@ -17,7 +17,7 @@ impl Heads {
 /// The visible keys of a group's queries. There are `shared + (earlier + steps)·rows` keys. The
 /// query at place `t·rows + n` attends to the shared keys and to those of its own row up to itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sight {
+pub(super) struct Visibility {
     /// Queries of a head: one for each place.
     pub(super) places: usize,
     /// Keys that all queries attend to.
@@ -28,7 +28,7 @@ pub(super) struct Sight {
     pub(super) rows: usize,
 }
 
-impl Sight {
+impl Visibility {
     /// Returns the number of keys.
     pub(super) fn keys(self) -> usize {
         self.first() + self.places

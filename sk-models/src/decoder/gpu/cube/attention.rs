@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 use super::kernels::attention::{chunk_kernel, combine_kernel};
 use super::{FEW, LINE, cubes, element, empty, floats, integers, launch, tensor, units, vector_of};
 use crate::decoder::gpu::ops::DevicePlace;
-use crate::decoder::gpu::shape::Sight;
+use crate::decoder::gpu::shape::Visibility;
 use crate::decoder::heads::Heads;
 
 /// Keys of one cube of [`chunk_kernel`].
@@ -40,7 +40,7 @@ pub(in crate::decoder::gpu) fn attend(
     cache: &Tensor<4>,
     heads: Heads,
     lanes: usize,
-    sight: Sight,
+    sight: Visibility,
     place: &DevicePlace,
     format: DType,
 ) -> Tensor<2> {

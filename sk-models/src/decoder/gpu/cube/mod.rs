@@ -22,7 +22,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::ops::{Changed, DevicePlace};
-use super::shape::{GroupPlaces, Sight};
+use super::shape::{GroupPlaces, Visibility};
 use crate::decoder::heads::Heads;
 use crate::model::Norm;
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, rotate_kernel, softmax_kernel};
@@ -182,7 +182,7 @@ pub(super) fn rotate(
     angles: Tensor<2>,
     heads: Heads,
     own: GroupPlaces,
-    sight: Sight,
+    sight: Visibility,
     place: &DevicePlace,
     cache: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
@@ -218,7 +218,7 @@ pub(super) fn rotate(
 }
 
 /// See [`softmax`](super::ops::softmax).
-pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
+pub(super) fn softmax(scores: Tensor<4>, sight: Visibility, format: DType) -> Tensor<4> {
     let (scores, stride) = by_rows(floats(scores));
     let [lanes, heads, queries, columns] = scores.meta.shape().dims();
     let out = empty(&scores, [lanes, heads, queries, columns], format);

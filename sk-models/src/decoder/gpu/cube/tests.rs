@@ -12,7 +12,7 @@ use super::super::ops::{
     Changed, DevicePlace, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read,
     refresh, rotate, softmax, spread,
 };
-use super::super::shape::{GroupPlaces, Sight};
+use super::super::shape::{GroupPlaces, Visibility};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Cache, Group, PrefixCache, Sequences};
 use crate::decoder::gpu::GpuEngine;
@@ -168,8 +168,8 @@ fn sums_and_norms() {
 
 /// Returns three groups, with heads of odd and even widths, in lanes with other groups before and
 /// after.
-fn shapes() -> [(Heads, GroupPlaces, usize, Sight); 3] {
-    let sight = |places, shared, earlier, rows| Sight { places, shared, earlier, rows };
+fn shapes() -> [(Heads, GroupPlaces, usize, Visibility); 3] {
+    let sight = |places, shared, earlier, rows| Visibility { places, shared, earlier, rows };
     [
         (Heads { queries: 6, keys: 2, width: 10 }, GroupPlaces { lanes: 2, start: 3, places: 4 }, 9, sight(4, 3, 1, 2)),
         (Heads { queries: 7, keys: 1, width: 64 }, GroupPlaces { lanes: 1, start: 0, places: 1 }, 1, sight(1, 5, 0, 1)),
@@ -178,7 +178,7 @@ fn shapes() -> [(Heads, GroupPlaces, usize, Sight); 3] {
 }
 
 /// Returns the place of a group, after the numbers of others.
-fn place(sight: Sight, room: usize, device: &Device) -> DevicePlace {
+fn place(sight: Visibility, room: usize, device: &Device) -> DevicePlace {
     let [shared, earlier] = sight.place();
     let numbers = TensorData::new(vec![71, 72, 73, shared, earlier], [5]);
     DevicePlace { numbers: Tensor::from_data(numbers, (device, DType::I32)), at: 3, room }
@@ -215,13 +215,13 @@ fn heads_are_rotated() {
 }
 
 /// From one query and one key to several rows that have added tokens before.
-const SIGHTS: [Sight; 6] = [
-    Sight { places: 1, shared: 0, earlier: 0, rows: 1 },
-    Sight { places: 1, shared: 70, earlier: 0, rows: 1 },
-    Sight { places: 6, shared: 0, earlier: 0, rows: 1 },
-    Sight { places: 6, shared: 300, earlier: 2, rows: 3 },
-    Sight { places: 7, shared: 40, earlier: 5, rows: 7 },
-    Sight { places: 40, shared: 33, earlier: 0, rows: 5 },
+const SIGHTS: [Visibility; 6] = [
+    Visibility { places: 1, shared: 0, earlier: 0, rows: 1 },
+    Visibility { places: 1, shared: 70, earlier: 0, rows: 1 },
+    Visibility { places: 6, shared: 0, earlier: 0, rows: 1 },
+    Visibility { places: 6, shared: 300, earlier: 2, rows: 3 },
+    Visibility { places: 7, shared: 40, earlier: 5, rows: 7 },
+    Visibility { places: 40, shared: 33, earlier: 0, rows: 5 },
 ];
 
 #[test]
@@ -469,7 +469,7 @@ fn kernels_timed() {
     }
     let heads = Heads { queries: 16, keys: 2, width: 128 };
     for shared in [72, 2184] {
-        let sight = Sight { places: 7, shared, earlier: 7, rows: 7 };
+        let sight = Visibility { places: 7, shared, earlier: 7, rows: 7 };
         let room = sight.keys();
         let queries = numbers([1, 2, 56, 128], 3, &device).cast(half);
         let cache = numbers([1, 4, room, 128], 4, &device).cast(half);

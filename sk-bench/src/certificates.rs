@@ -9,7 +9,7 @@ use sk_core::StepTrace;
 use crate::scheme::{SchemeSpec, Stability, Uncertified};
 
 /// The certificates of a scheme's steps at a tolerance.
-pub struct Promises {
+pub struct Certificates {
     stability: Result<Stability, Uncertified>,
     pub(crate) tolerance: Tolerance,
 }
@@ -17,7 +17,7 @@ pub struct Promises {
 /// The certificate of one step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum StepPromise {
+pub enum StepCertificate {
     /// If every composite score changes by less than the radius, the choice distribution changes by
     /// at most the tolerance, in total variation. A radius is infinite (`null` in a record) if no
     /// change of the scores affects the choice.
@@ -38,7 +38,7 @@ pub enum StepPromise {
     },
 }
 
-impl Promises {
+impl Certificates {
     /// Returns the certificates of `scheme` at a tolerance.
     pub fn new(scheme: &SchemeSpec, tolerance: Tolerance) -> Self {
         Self { stability: scheme.stability(), tolerance }
@@ -50,15 +50,15 @@ impl Promises {
     }
 
     /// Returns the certificate of a step.
-    pub fn of(&self, step: &StepTrace) -> StepPromise {
-        let refused = |reason: Uncertified| StepPromise::Refused { refused: reason.to_string() };
+    pub fn of(&self, step: &StepTrace) -> StepCertificate {
+        let refused = |reason: Uncertified| StepCertificate::Refused { refused: reason.to_string() };
         self.certified(step).unwrap_or_else(refused)
     }
 
-    fn certified(&self, step: &StepTrace) -> Result<StepPromise, Uncertified> {
+    fn certified(&self, step: &StepTrace) -> Result<StepCertificate, Uncertified> {
         let tolerance = self.tolerance.get();
         let certificate = self.stability.as_ref().map_err(Clone::clone)?.certificate(&step.batch())?;
-        Ok(StepPromise::Certified {
+        Ok(StepCertificate::Certified {
             tolerance,
             radius: certificate.radius(tolerance)?,
             uniform_radius: certificate.uniform_radius(tolerance)?,
@@ -67,7 +67,7 @@ impl Promises {
     }
 }
 
-impl fmt::Display for StepPromise {
+impl fmt::Display for StepCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Certified { radius, .. } if radius.is_infinite() => {
