@@ -143,6 +143,8 @@ pub(crate) struct KvPiece {
     width: usize,
 }
 
+const _: () = assert!(NODE_TOKENS.is_multiple_of(WIDTH), "pieces are whole panels");
+
 impl Piece for KvPiece {
     fn bytes(&self) -> usize {
         size_of_val::<[f32]>(&self.numbers)
@@ -159,7 +161,7 @@ impl KvPiece {
 }
 
 /// The blocks of several sequences of one length.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct KvCache {
     /// Per layer: `sequences × heads`, the heads of a sequence side by side.
     layers: Vec<Vec<Block>>,
@@ -283,13 +285,13 @@ impl KvPrefix {
     }
 
     /// Returns the number of pieces of each lane.
-    fn whole(&self) -> usize {
+    fn piece_count(&self) -> usize {
         self.pieces.first().map_or(0, Vec::len)
     }
 
     /// Returns the number of tokens of each lane that are in pieces.
     pub(crate) fn in_pieces(&self) -> usize {
-        self.whole() * NODE_TOKENS
+        self.piece_count() * NODE_TOKENS
     }
 
     /// Returns the keys and values of all tokens in one layer.
@@ -308,7 +310,7 @@ impl KvPrefix {
 
     /// Moves the first tokens of each lane into pieces until each lane has at least `pieces`.
     fn divide(&mut self, pieces: usize) {
-        let more = pieces.saturating_sub(self.whole());
+        let more = pieces.saturating_sub(self.piece_count());
         if more > 0 {
             let new = self.rest.split(more);
             self.pieces.iter_mut().zip(new).for_each(|(pieces, new)| pieces.extend(new));
@@ -332,7 +334,7 @@ impl Sequences for KvPrefix {
             self.rest.truncate(kept);
         }
         let (whole, part) = (length / NODE_TOKENS, length % NODE_TOKENS);
-        if whole < self.whole() {
+        if whole < self.piece_count() {
             let cut: Vec<_> = self.pieces.iter_mut().flat_map(|pieces| pieces.drain(whole..).next()).collect();
             if part > 0 {
                 self.rest.append(part, |lane, head| cut[lane].run(head).first(part));
@@ -357,8 +359,8 @@ impl PrefixCache for KvPrefix {
 
     fn join_lanes(&mut self, mut other: Self) {
         assert_eq!(self.len(), other.len(), "prefixes of different lengths cannot be joined");
-        self.divide(other.whole());
-        other.divide(self.whole());
+        self.divide(other.piece_count());
+        other.divide(self.piece_count());
         self.pieces.extend(other.pieces);
         self.rest.join(other.rest);
     }
