@@ -45,8 +45,8 @@ impl Changed {
     }
 }
 
-/// [`Visibility::place`] in device memory, so that the same launches serve other passes: two numbers of
-/// a tensor, from `at` on.
+/// [`Visibility::place`] in device memory, so that the same launches serve other passes: two
+/// numbers of a tensor, from `at` on.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "the processor has no other pass to serve"))]
 pub(super) struct DevicePlace {
