@@ -74,7 +74,10 @@ impl Endpoint {
             return Err(wrong("it holds a user name; keys come from an environment variable"));
         }
         // Requests to a port that `Uri` cannot read would go to that of the scheme.
-        if uri.authority().is_some_and(|authority| authority.as_str() != host && authority.port_u16().is_none()) {
+        if uri
+            .authority()
+            .is_some_and(|authority| authority.as_str() != host && authority.port_u16().is_none_or(|port| port == 0))
+        {
             return Err(wrong("what follows the colon after the host is not a port, a number from 1 to 65535"));
         }
         // `Uri` drops the fragment.
@@ -226,9 +229,16 @@ mod tests {
         ] {
             assert_eq!(endpoint(given).unwrap().completions(), asked);
         }
-        for wrong in
-            ["localhost:8000", "ftp://host/v1", "", "http://user:pw@host/v1", "/v1", "http://host:87720/v1", "http://host:"]
-        {
+        for wrong in [
+            "localhost:8000",
+            "ftp://host/v1",
+            "",
+            "http://user:pw@host/v1",
+            "/v1",
+            "http://host:87720/v1",
+            "http://host:",
+            "http://host:0",
+        ] {
             assert!(endpoint(wrong).is_err(), "{wrong}");
         }
         for wrong in ["http://host/?x=1", "http://host?x=1", "https://host/v1?", "http://host/v1#x", "http://host#x"] {

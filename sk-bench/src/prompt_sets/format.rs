@@ -26,9 +26,9 @@ named! {
     }
 }
 
-/// The columns that TruthfulQA is read from. A file with all of them is recognised as TruthfulQA.
+/// The columns of TruthfulQA that are read. A file with all of them is recognised as TruthfulQA.
 const TRUTHFUL_QA: [&str; 3] = ["Type", "Category", "Question"];
-/// The columns that XSTest is read from. A file with all of them is recognised as XSTest.
+/// The columns of XSTest that are read. A file with all of them is recognised as XSTest.
 const XSTEST: [&str; 5] = ["id", "prompt", "type", "label", "focus"];
 
 /// Reads the prompts of a file, in the order of the file.

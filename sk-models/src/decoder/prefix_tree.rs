@@ -75,7 +75,8 @@ impl PrefixTree {
     /// Adds node `index` of `tokens` for each lane. Returns whether all lanes have it now: it is
     /// not added if a node before it is missing or there is no room.
     ///
-    /// Room is never made at the cost of the lanes' own nodes, so that all lanes hold equally many.
+    /// The paths of the lanes are not evicted to make room, so one lane has at most one node more
+    /// than another.
     pub(super) fn insert<'a, I>(&self, tokens: &[TokenId], index: usize, lanes: I) -> bool
     where
         I: Iterator<Item = (Option<&'a Weak<LoraAdapter>>, &'a Arc<dyn Piece>)> + Clone,

@@ -41,7 +41,7 @@ impl Clusters {
         self.groups.iter().map(|group| mean(group)).collect()
     }
 
-    /// Returns the differences of the drawn clusters, one cluster after the other.
+    /// Returns the differences of the drawn clusters, in the order of `drawn`.
     pub(crate) fn drawn(&self, drawn: &[usize]) -> Vec<f64> {
         drawn.iter().flat_map(|&cluster| &self.groups[cluster]).copied().collect()
     }
