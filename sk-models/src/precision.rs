@@ -7,9 +7,8 @@ use half::bf16;
 use crate::config::Qwen2Config;
 use crate::kernels::is_fused;
 
-/// The largest number of inputs of a layer in int8, whose sums of products of a weight in −127…127
-/// and a byte fit into 32 bits.
-pub(crate) const MOST_INPUTS: usize = i32::MAX as usize / (127 * 255);
+/// Consecutive inputs that share a scale in [`Precision::Int8`].
+pub(crate) const INT8_GROUP: usize = 64;
 
 /// The number format of a decoder's weights.
 ///
@@ -25,11 +24,11 @@ pub enum Precision {
     /// bits if many tokens are read and the processor has AMX. With AVX-512 BF16 and no AMX, they
     /// are rounded to bf16. On a GPU, activations and products are rounded to bf16.
     Bf16,
-    /// Eight bits per weight and a scale per output: a quarter of the memory. Activations are
-    /// rounded to sixteen bits.
+    /// Eight bits per weight, and an f32 scale for every 64 consecutive inputs of an output: little
+    /// more than a quarter of the memory. Activations are rounded in the same way.
     ///
-    /// The error of a weight is at most 1/254 of the largest weight of the same output. Sums are
-    /// exact. For CPUs; fast with AVX-512 VNNI.
+    /// A number is off by at most 1/254 of the largest of its 64. Sums over 64 products are exact.
+    /// For CPUs; fast with AVX-512 VNNI.
     Int8,
 }
 
@@ -44,9 +43,6 @@ pub enum PrecisionError {
     /// The device has no products of this precision.
     #[error("this device has no products of weights in {precision}; use --precision f32 or --device cpu")]
     Device { precision: Precision },
-    /// A layer with more inputs than a sum of products in this precision holds.
-    #[error("its layers have {inputs} inputs and products in int8 sum at most {most} exactly; use --precision bf16 or f32")]
-    Inputs { inputs: usize, most: usize },
 }
 
 impl Precision {
@@ -57,28 +53,17 @@ impl Precision {
         match self {
             Self::F32 => numbers * size_of::<f32>() as u64,
             Self::Bf16 => numbers * size_of::<bf16>() as u64,
-            // An embedding that is not the head stays in f32.
-            Self::Int8 if config.tie_word_embeddings => numbers,
             Self::Int8 => {
-                let table = (config.vocab_size * config.hidden_size) as u64;
-                numbers + table * (size_of::<f32>() as u64 - 1)
+                // An embedding that is not the head stays in f32.
+                let table = if config.tie_word_embeddings { 0 } else { config.vocab_size * config.hidden_size } as u64;
+                let scales = (numbers - table) / INT8_GROUP as u64;
+                numbers - table + (scales + table) * size_of::<f32>() as u64
             }
         }
     }
 
-    /// Checks that the device supports weights of this precision, and that the layers of a model
-    /// are not too wide for the precision.
-    pub(crate) fn check(self, config: &Qwen2Config, device: &Device) -> Result<(), PrecisionError> {
-        self.check_device(device)?;
-        let inputs = config.hidden_size.max(config.query_size()).max(config.intermediate_size);
-        if self == Self::Int8 && inputs > MOST_INPUTS {
-            return Err(PrecisionError::Inputs { inputs, most: MOST_INPUTS });
-        }
-        Ok(())
-    }
-
     /// Checks that the device supports weights of this precision.
-    pub(crate) fn check_device(self, device: &Device) -> Result<(), PrecisionError> {
+    pub(crate) fn check(self, device: &Device) -> Result<(), PrecisionError> {
         let has = match self {
             Self::F32 => true,
             Self::Bf16 => is_fused(device, DType::F32) || device.supports_dtype(DType::BF16),

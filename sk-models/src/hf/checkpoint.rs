@@ -170,7 +170,7 @@ impl Checkpoint {
         precision: Precision,
         assemble: impl FnOnce(CheckpointParts<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
-        precision.check(&self.config, device)?;
+        precision.check(device)?;
         self.check_memory(device, precision, free_memory())?;
         let assembled = assemble(CheckpointParts::new(&self.config, &self.tensors, device)?)?;
         self.wait(device)?;

@@ -193,9 +193,9 @@ const ROUNDS: usize = 1 << 18;
 
 /// Measures the operations per second in registers: two per multiply-add. If the processor has the
 /// instructions, weights of two bytes use pairs of bf16, and weights of one byte use products of
-/// sixteen by eight bits, each as two products of bytes. All others use f32. If the processor has
-/// tiles, their rate is measured too, and the higher one is returned. A multiply-add in tiles
-/// counts once, whatever the number of products that it takes.
+/// bytes. All others use f32. If the processor has tiles and the weights use them, their rate is
+/// measured too, and the higher one is returned. A multiply-add in tiles counts once, whatever the
+/// number of products that it takes.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();
@@ -216,7 +216,7 @@ fn widest(bytes: usize) -> (fn() -> f32, usize) {
     {
         if bytes == 1 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the processor has the features that the function is compiled for.
-            return (|| unsafe { vnni_chains() }, of_width(2 * VECTOR));
+            return (|| unsafe { vnni_chains() }, of_width(4 * VECTOR));
         }
         if bytes == 2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
             // SAFETY: as above.
@@ -367,9 +367,9 @@ mod tests {
                 assert_eq!(chains(), multiply_adds as f32);
             }
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-                // Four products of bytes in each round and number, two to a multiply-add.
+                // Four products of ones in each round and number.
                 let (chains, multiply_adds) = widest(1);
-                assert_eq!(chains(), 2.0 * multiply_adds as f32);
+                assert_eq!(chains(), multiply_adds as f32);
             }
         }
     }

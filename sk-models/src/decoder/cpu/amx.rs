@@ -27,14 +27,6 @@ pub(super) const HEIGHT: usize = 16;
 #[repr(C, align(64))]
 pub(super) struct Line([u32; HEIGHT]);
 
-impl From<[u8; 64]> for Line {
-    #[inline(always)]
-    fn from(bytes: [u8; 64]) -> Self {
-        // SAFETY: both types have 64 bytes, and every bit pattern is a valid `[u32; HEIGHT]`.
-        Self(unsafe { std::mem::transmute::<[u8; 64], [u32; HEIGHT]>(bytes) })
-    }
-}
-
 /// Proof that this process may use tiles.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tiles(());
@@ -152,8 +144,8 @@ macro_rules! square {
 
 /// Returns whether the processor has tiles, even if the system does not grant their use.
 pub(super) fn exists() -> bool {
-    // Bits of leaf 7: products of bf16, tiles, products of bytes.
-    const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+    // Bits of leaf 7: products of bf16, tiles.
+    const BITS: u32 = 1 << 22 | 1 << 24;
     __cpuid_count(7, 0).edx & BITS == BITS
 }
 
@@ -261,47 +253,6 @@ impl Configured {
                     multiply!(),
                     lines!("add {a}, 4096" "add {b}, 2048" "add {ahead}, 256" "dec {blocks}" "jnz 2b"),
                 ]
-            );
-        }
-    }
-}
-
-/// Sums for sixteen rows and [`SIDE`] columns: those of the upper bytes of A, then those of the
-/// lower bytes.
-#[repr(C, align(64))]
-pub(super) struct Sums(pub(super) [[[i32; SIDE]; HEIGHT]; 2]);
-
-impl Configured {
-    /// Computes `A·B` exactly for sixteen rows of unsigned bytes, upper and lower, and [`SIDE`]
-    /// columns of signed bytes.
-    ///
-    /// A is `[blocks, 2]` tiles: 64 upper bytes of each row, then 64 lower bytes. B is `[16·blocks,
-    /// 32]` quads of rows. The kernel prefetches an eighth of the bytes of B from `ahead` on.
-    ///
-    /// # Safety
-    ///
-    /// A and B hold that many tiles.
-    pub(super) unsafe fn bytes(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, out: &mut Sums) {
-        // SAFETY: tiles are set up; memory by the caller's promise.
-        unsafe {
-            asm!(
-                lines!("tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3" "2:"),
-                lines!("tileloadd tmm6, [{b} + 2 * {line}]" "tileloadd tmm7, [{b} + 2 * {line} + 64]"),
-                rows!("0", "1024"),
-                fetch!("0" "64" "128" "192"),
-                lines!("tdpbusd tmm0, tmm4, tmm6" "tdpbusd tmm1, tmm4, tmm7" "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"),
-                lines!("add {a}, 2048" "add {b}, 2048" "add {ahead}, 256" "dec {blocks}" "jnz 2b"),
-                lines!("tilestored [{out} + 2 * {line}], tmm0" "tilestored [{out} + 2 * {line} + 64], tmm1"),
-                lines!("tilestored [{out} + 2 * {line} + 2048], tmm2" "tilestored [{out} + 2 * {line} + 2112], tmm3"),
-                a = inout(reg) a => _,
-                b = inout(reg) b => _,
-                ahead = inout(reg) ahead => _,
-                blocks = inout(reg) blocks.get() => _,
-                line = in(reg) size_of::<Line>(),
-                out = in(reg) &raw mut *out,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack),
             );
         }
     }

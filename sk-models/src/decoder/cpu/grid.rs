@@ -140,7 +140,7 @@ pub(crate) trait Number: Copy + Default {}
 
 impl Number for f32 {}
 impl Number for bf16 {}
-impl Number for i8 {}
+impl Number for u8 {}
 
 /// The smallest slab that fills a large page, in bytes.
 const LARGE: usize = 2 << 20;

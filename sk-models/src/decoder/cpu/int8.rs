@@ -1,36 +1,38 @@
 //! Products with weights of eight bits.
 //!
-//! A weight column is `s_c·w` with w in −127…127; the largest entry of the column sets the scale.
-//! Activations keep sixteen bits: a number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so a
-//! product with a weight is two byte products. Sums are exact integers. The only errors are those
-//! of rounding a weight to 1/127 of the largest in its column and an activation to 1/32767 of the
-//! largest in its row.
+//! Weights and activations are divided into groups of [`GROUP`] consecutive k. A group of a weight
+//! column is `s_w·w` and a group of a row is `s_x·x`, with w and x in −127…127; the largest number
+//! of a group sets its scale. Sums within a group are exact integers, and the groups are added in
+//! f32 in the order of k. So a number is off by at most 1/254 of the largest of its group.
 
-use std::num::NonZero;
-
-use super::amx::{HEIGHT, Line, Sums, Tiles};
 use super::grid::{Grid, Slab};
-#[cfg(target_arch = "x86_64")]
-use super::tile::of_height;
 use super::tile::{Place, WIDTH};
+#[cfg(target_arch = "x86_64")]
+use super::tile::{load_sums, of_height, store_sums};
 use crate::kernels::simd::widened;
-use crate::precision::MOST_INPUTS;
+use crate::precision::INT8_GROUP as GROUP;
 use crate::team::for_each_mut;
-
-/// Rows of the largest tile: two sums of two vectors each fill the registers.
-const ROWS: usize = 6;
 
 /// Consecutive k whose bytes lie side by side: one instruction multiplies and adds them.
 const QUAD: usize = 4;
 
-/// Consecutive k whose bytes a tile holds.
-const DEPTH: usize = 64;
+/// Quads of a group.
+const QUADS: usize = GROUP / QUAD;
 
-/// The largest absolute value of a rounded weight.
-const WEIGHT: f32 = 127.0;
+/// Rows of the largest tile: sums in integers and in f32 of two vectors each fill the registers.
+const ROWS: usize = 6;
 
-/// The largest absolute value of a rounded activation.
-const ACTIVATION: f32 = 32_767.0;
+/// Bytes of a group of a panel.
+const PANEL: usize = GROUP * WIDTH;
+
+/// Bytes of a group of a strip.
+const STRIP: usize = GROUP * ROWS;
+
+/// The largest absolute value of a rounded number.
+const LARGEST: f32 = 127.0;
+
+/// What is added to weights, since the instruction multiplies signed with unsigned bytes.
+const SHIFT: i32 = 128;
 
 /// Returns whether the processor multiplies and adds four bytes at a time (AVX-512 VNNI).
 pub(super) fn has_vnni() -> bool {
@@ -40,66 +42,72 @@ pub(super) fn has_vnni() -> bool {
     false
 }
 
-/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and four rows, the four
-/// bytes of each column. Zeros fill a panel up to whole tiles.
+/// Rounds a group and returns its scale, which is NaN unless all numbers are finite.
+#[inline(always)]
+fn round(group: &[f32; GROUP], out: &mut [i8; GROUP]) -> f32 {
+    /// Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let (mut largest, mut spoilt) = ([0.0_f32; 16], [0.0_f32; 16]);
+    for part in group.as_chunks::<16>().0 {
+        for ((largest, spoilt), x) in largest.iter_mut().zip(&mut spoilt).zip(part) {
+            *largest = if x.abs() > *largest { x.abs() } else { *largest };
+            // Stays zero unless x is NaN or infinite.
+            *spoilt += x * 0.0;
+        }
+    }
+    let largest = largest.into_iter().fold(0.0, f32::max);
+    let rate = if largest > 0.0 { LARGEST / largest } else { 0.0 };
+    for (out, x) in out.iter_mut().zip(group) {
+        *out = (x * rate + ROUND).to_bits() as i8;
+    }
+    largest / LARGEST + spoilt.into_iter().sum::<f32>()
+}
+
+/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel, group and four rows, the
+/// four bytes of each column.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    panels: Slab<i8>,
-    /// s_c of each column, padded to whole panels.
+    /// w + [`SHIFT`], `[panels, groups, QUADS, WIDTH, QUAD]`.
+    panels: Slab<u8>,
+    /// s_w, `[panels, groups, WIDTH]`.
     scales: Vec<f32>,
-    /// Σ w of each column.
-    sums: Vec<i32>,
-    quads: usize,
-    /// Bytes of a panel.
-    size: usize,
+    groups: usize,
 }
 
 impl Bytes {
     /// Packs and rounds the weight that `get` returns for each row and column.
-    ///
-    /// # Panics
-    ///
-    /// If there are more than [`MOST_INPUTS`] rows.
     pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
-        assert!(input <= MOST_INPUTS, "{input} products do not fit into a sum");
-        let (count, quads) = (output.div_ceil(WIDTH), input.div_ceil(QUAD));
-        let size = input.next_multiple_of(DEPTH) * WIDTH;
-        let mut panels = Slab::new(count * size);
-        let mut scales = vec![0.0; count * WIDTH];
-        let mut sums = vec![0; count * WIDTH];
-        let mut parts: Vec<_> =
-            panels.chunks_exact_mut(size.max(1)).zip(scales.chunks_exact_mut(WIDTH)).zip(sums.chunks_exact_mut(WIDTH)).collect();
-        for_each_mut(&mut parts, |panel, ((bytes, scales), sums)| {
+        let (count, groups) = (output.div_ceil(WIDTH), input.div_ceil(GROUP));
+        let mut panels = Slab::new(count * groups * PANEL);
+        let mut scales = vec![0.0; count * groups * WIDTH];
+        let mut parts: Vec<_> = panels.chunks_exact_mut(PANEL).zip(scales.chunks_exact_mut(WIDTH)).collect();
+        for_each_mut(&mut parts, |index, (bytes, scales)| {
+            let (panel, from) = (index / groups, index % groups * GROUP);
             for (place, column) in (panel * WIDTH..output.min((panel + 1) * WIDTH)).enumerate() {
-                let largest = (0..input).map(|k| get(k, column).abs()).fold(0.0, f32::max);
-                let scale = largest / WEIGHT;
-                scales[place] = scale;
-                let rate = if scale > 0.0 { scale.recip() } else { 0.0 };
-                for k in 0..input {
-                    // In range by the choice of the scale. A NaN becomes zero, and the scale of its
-                    // column becomes NaN.
-                    let weight = (get(k, column) * rate).round() as i8;
-                    bytes[(k / QUAD * WIDTH + place) * QUAD + k % QUAD] = weight;
-                    sums[place] += i32::from(weight);
-                }
-                if !(0..input).all(|k| get(k, column).is_finite()) {
-                    scales[place] = f32::NAN;
+                let numbers = std::array::from_fn(|k| if from + k < input { get(from + k, column) } else { 0.0 });
+                let mut rounded = [0; GROUP];
+                scales[place] = round(&numbers, &mut rounded);
+                for (k, weight) in rounded.into_iter().enumerate() {
+                    bytes[(k / QUAD * WIDTH + place) * QUAD + k % QUAD] = (i32::from(weight) + SHIFT) as u8;
                 }
             }
         });
-        Self { panels, scales, sums, quads, size }
+        Self { panels, scales, groups }
     }
 
-    /// Bytes of weights and scales.
+    /// Returns the bytes of weights and scales.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val::<[i8]>(&self.panels) + size_of_val::<[f32]>(&self.scales) + size_of_val::<[i32]>(&self.sums)
+        size_of_val::<[u8]>(&self.panels) + size_of_val::<[f32]>(&self.scales)
     }
 
     /// Copies column `column`, as rounded when packed, to `out`.
     pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
-        let panel = &self.panels[column / WIDTH * self.size..];
-        for (k, value) in out.iter_mut().enumerate() {
-            *value = self.scales[column] * f32::from(panel[(k / QUAD * WIDTH + column % WIDTH) * QUAD + k % QUAD]);
+        let (first, place) = (column / WIDTH * self.groups, column % WIDTH);
+        for (group, out) in (first..).zip(out.chunks_mut(GROUP)) {
+            let (bytes, scale) = (&self.panels[group * PANEL..][..PANEL], self.scales[group * WIDTH + place]);
+            for (k, value) in out.iter_mut().enumerate() {
+                *value = scale * (i32::from(bytes[(k / QUAD * WIDTH + place) * QUAD + k % QUAD]) - SHIFT) as f32;
+            }
         }
     }
 
@@ -109,24 +117,19 @@ impl Bytes {
     ///
     /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
     pub(crate) unsafe fn multiply(&self, panel: usize, [first, rows]: [usize; 2], x: &Quantized, c: Place<*mut f32>, add: bool) {
-        assert!(x.quads == self.quads && first + rows <= x.scales.len());
-        if let Some(tiles) = x.tiles {
-            // SAFETY: the caller's promise.
-            return unsafe { self.multiply_tiles(tiles, panel, [first, rows], x, c, add) };
-        }
+        assert!(x.groups == self.groups && first + rows <= x.rows);
         let (mut row, end) = (first, first + rows);
         while row < end {
             // A tile is a strip, or the requested part of one.
             let (strip, from) = (row / ROWS, row % ROWS);
             let height = (ROWS - from).min(end - row);
             let tile = Tile {
-                quads: self.quads,
-                strip: &x.strips[strip * x.quads * STRIP..][..x.quads * STRIP],
-                from,
-                row_scales: &x.scales[row..row + height],
-                bytes: &self.panels[panel * self.size..][..self.quads * QUAD * WIDTH],
-                scales: self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels"),
-                sums: self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels"),
+                rows: [from, height],
+                strip: &x.strips[strip * x.groups * STRIP..][..x.groups * STRIP],
+                row_scales: &x.scales[strip * x.groups * ROWS..][..x.groups * ROWS],
+                shifts: &x.shifts[strip * x.groups * ROWS..][..x.groups * ROWS],
+                bytes: &self.panels[panel * self.groups * PANEL..][..self.groups * PANEL],
+                scales: &self.scales[panel * self.groups * WIDTH..][..self.groups * WIDTH],
             };
             let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
             // SAFETY: rows `row..row + height` of C.
@@ -134,203 +137,75 @@ impl Bytes {
             row += height;
         }
     }
-
-    /// Computes [`multiply`](Self::multiply) in AMX tiles, with the same bits.
-    ///
-    /// # Safety
-    ///
-    /// As [`multiply`](Self::multiply).
-    unsafe fn multiply_tiles(
-        &self,
-        tiles: Tiles,
-        panel: usize,
-        [first, rows]: [usize; 2],
-        x: &Quantized,
-        c: Place<*mut f32>,
-        add: bool,
-    ) {
-        assert!(first.is_multiple_of(HEIGHT));
-        let Some(some) = NonZero::new(self.quads.div_ceil(DEPTH / QUAD)) else { return };
-        let blocks = some.get();
-        let bytes = &self.panels[panel * self.size..][..self.size];
-        let scales: &[f32; WIDTH] = self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels");
-        let shifts: &[i32; WIDTH] = self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels");
-        let tiles = tiles.configure();
-        let mut sums = Sums([[[0; WIDTH]; HEIGHT]; 2]);
-        for row in (0..rows).step_by(HEIGHT) {
-            let a = x.lines[(first + row) / HEIGHT * blocks * 2 * HEIGHT..][..blocks * 2 * HEIGHT].as_ptr().cast();
-            // Each of the first eight groups of rows prefetches an eighth of the next panel.
-            let eighth = row / HEIGHT;
-            let ahead = if eighth < 8 { bytes.as_ptr().wrapping_add((8 + eighth) * self.size / 8).cast() } else { a };
-            // SAFETY: the panel and the rows have the same number of blocks.
-            unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], some, &mut sums) };
-            widened!({
-                let pairs = sums.0[0].iter().zip(&sums.0[1]);
-                for (place, (high, low)) in pairs.take(rows - row).enumerate() {
-                    let scale = x.scales[first + row + place];
-                    // SAFETY: the caller's promise.
-                    let out = unsafe { &mut *c.start.add((row + place) * c.stride).cast::<[f32; WIDTH]>() };
-                    for column in 0..WIDTH {
-                        let before = if add { out[column] } else { 0.0 };
-                        let upper = (high[column] - 128 * shifts[column]) as f32;
-                        out[column] = upper.mul_add(256.0, low[column] as f32) * (scales[column] * scale) + before;
-                    }
-                }
-            });
-        }
-    }
 }
 
-/// Bytes of a strip per quad: for each row, the four upper bytes, then the four lower ones.
-const STRIP: usize = ROWS * 2 * QUAD;
-
-/// Activations in sixteen bits, in strips of [`ROWS`] rows whose quads lie side by side, so that a
-/// tile reads them as it reads a panel.
+/// Rows of rounded numbers, in strips of [`ROWS`] rows whose quads lie side by side, so that a tile
+/// reads them as it reads a panel. Unused memory may follow the strips.
 #[derive(Debug, Default)]
 pub(crate) struct Quantized {
-    /// `[strips, quads, ROWS, 2, 4]` at the start; unused if AMX is used.
-    strips: Vec<u8>,
-    /// `[rows / 16, blocks, 2]` tiles at the start if AMX is used: upper bytes, then lower ones.
-    lines: Vec<Line>,
-    tiles: Option<Tiles>,
-    /// s_r of each row.
+    /// x, `[strips, groups, QUADS, ROWS, QUAD]`.
+    strips: Vec<i8>,
+    /// s_x, `[strips, groups, ROWS]`.
     scales: Vec<f32>,
-    quads: usize,
+    /// −[`SHIFT`]·Σx, `[strips, groups, ROWS]`, which makes up for the shift of the weights.
+    shifts: Vec<i32>,
+    groups: usize,
+    rows: usize,
 }
 
 impl Quantized {
-    /// Rounds the first `width` columns of a grid, for tiles or for vectors.
-    pub(crate) fn fill(&mut self, grid: &Grid, width: usize, tiles: Option<Tiles>) {
-        let (rows, quads) = (grid.rows(), width.div_ceil(QUAD));
-        (self.quads, self.tiles) = (quads, tiles);
-        if tiles.is_some() {
-            return self.fill_tiles(grid, width);
+    /// Rounds the first `width` columns of a grid.
+    pub(crate) fn fill(&mut self, grid: &Grid, width: usize) {
+        (self.rows, self.groups) = (grid.rows(), width.div_ceil(GROUP));
+        let groups = self.rows.div_ceil(ROWS) * self.groups;
+        if self.strips.len() < groups * STRIP {
+            self.strips.resize(groups * STRIP, 0);
+            self.scales.resize(groups * ROWS, 0.0);
+            self.shifts.resize(groups * ROWS, 0);
         }
-        let bytes = rows.div_ceil(ROWS) * quads * STRIP;
-        if self.strips.len() < bytes {
-            self.strips.resize(bytes, 0);
-        }
-        self.scales.resize(rows, 0.0);
-        let strips = self.strips.chunks_exact_mut((quads * STRIP).max(1));
-        let mut parts: Vec<_> = strips.zip(self.scales.chunks_mut(ROWS)).collect();
-        for_each_mut(&mut parts, |strip, (bytes, scales)| {
-            for (row, scale) in scales.iter_mut().enumerate() {
-                let x = &grid.row(strip * ROWS + row)[..width];
-                *scale = widened!(quantize(x, &mut bytes[row * 2 * QUAD..]));
+        let strips = self.strips.chunks_exact_mut((self.groups * STRIP).max(1));
+        let scales = self.scales.chunks_exact_mut((self.groups * ROWS).max(1));
+        let shifts = self.shifts.chunks_exact_mut((self.groups * ROWS).max(1));
+        let count = self.rows.div_ceil(ROWS);
+        let mut parts: Vec<_> = strips.zip(scales.zip(shifts)).take(count).collect();
+        for_each_mut(&mut parts, |strip, (bytes, (scales, shifts))| {
+            for (place, row) in (strip * ROWS..self.rows.min((strip + 1) * ROWS)).enumerate() {
+                let x = &grid.row(row)[..width];
+                widened!(for (group, bytes) in bytes.chunks_exact_mut(STRIP).enumerate() {
+                    let x = &x[group * GROUP..];
+                    let mut numbers = [0.0; GROUP];
+                    numbers[..x.len().min(GROUP)].copy_from_slice(&x[..x.len().min(GROUP)]);
+                    let mut rounded = [0; GROUP];
+                    scales[group * ROWS + place] = round(&numbers, &mut rounded);
+                    shifts[group * ROWS + place] = -SHIFT * rounded.iter().map(|x| i32::from(*x)).sum::<i32>();
+                    for (quad, x) in bytes.chunks_exact_mut(ROWS * QUAD).zip(rounded.as_chunks::<QUAD>().0) {
+                        quad[place * QUAD..][..QUAD].copy_from_slice(x);
+                    }
+                });
             }
         });
     }
-
-    pub(crate) fn is_tiled(&self) -> bool {
-        self.tiles.is_some()
-    }
-
-    fn fill_tiles(&mut self, grid: &Grid, width: usize) {
-        let (rows, blocks) = (grid.rows(), width.div_ceil(DEPTH));
-        let lines = rows.div_ceil(HEIGHT) * blocks * 2 * HEIGHT;
-        if self.lines.len() < lines {
-            self.lines.resize(lines, Line::default());
-        }
-        self.scales.resize(rows, 0.0);
-        let tiles = self.lines.chunks_exact_mut((blocks * 2 * HEIGHT).max(1));
-        let mut parts: Vec<_> = tiles.zip(self.scales.chunks_mut(HEIGHT)).collect();
-        for_each_mut(&mut parts, |index, (lines, scales)| {
-            widened!({
-                for (place, scale) in scales.iter_mut().enumerate() {
-                    let x = &grid.row(index * HEIGHT + place)[..width];
-                    let (rate, found) = range(x);
-                    *scale = found;
-                    for (block, x) in x.chunks(DEPTH).enumerate() {
-                        let [upper, lower] = halved::<DEPTH>(x, rate);
-                        lines[block * 2 * HEIGHT + place] = Line::from(upper);
-                        lines[(block * 2 + 1) * HEIGHT + place] = Line::from(lower);
-                    }
-                }
-            });
-        });
-    }
-}
-
-/// Returns the upper and the lower bytes of at most N numbers in sixteen bits, in which zero is
-/// 32768.
-#[inline(always)]
-fn halved<const N: usize>(x: &[f32], rate: f32) -> [[u8; N]; 2] {
-    /// Zero, shifted to the middle of sixteen bits.
-    const ZERO: f32 = 32_768.0;
-    /// Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits.
-    const ROUND: f32 = 12_582_912.0;
-    let (mut upper, mut lower) = ([0_u8; N], [0_u8; N]);
-    for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
-        let shifted = (x * rate + (ZERO + ROUND)).to_bits();
-        (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
-    }
-    [upper, lower]
-}
-
-/// Numbers of a row that are rounded at a time.
-const SIDE: usize = 16;
-
-/// Returns the factor by which the numbers of a row are multiplied, and the scale that undoes it.
-#[inline(always)]
-fn range(x: &[f32]) -> (f32, f32) {
-    let mut largest = [0.0_f32; SIDE];
-    let mut spoilt = [0.0_f32; SIDE];
-    for piece in pieces(x) {
-        for ((largest, spoilt), x) in largest.iter_mut().zip(&mut spoilt).zip(piece) {
-            *largest = if x.abs() > *largest { x.abs() } else { *largest };
-            // Stays zero unless x is NaN or infinite.
-            *spoilt += x * 0.0;
-        }
-    }
-    let largest = largest.into_iter().fold(0.0, f32::max);
-    let rate = if largest > 0.0 { ACTIVATION / largest } else { 0.0 };
-    (rate, largest / ACTIVATION + spoilt.into_iter().sum::<f32>())
-}
-
-/// Divides a row into pieces, the last of which is filled up with zeros.
-#[inline(always)]
-fn pieces(x: &[f32]) -> impl Iterator<Item = [f32; SIDE]> {
-    let (whole, rest) = x.as_chunks();
-    let mut last = [0.0; SIDE];
-    last[..rest.len()].copy_from_slice(rest);
-    whole.iter().copied().chain([last])
-}
-
-/// Writes the bytes of a row to its place in a strip and returns its scale.
-#[inline(always)]
-fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
-    let (rate, scale) = range(x);
-    for (quads, piece) in strip.chunks_mut(SIDE / QUAD * STRIP).zip(pieces(x)) {
-        let [upper, lower] = halved::<SIDE>(&piece, rate);
-        let bytes = upper.as_chunks::<QUAD>().0.iter().zip(lower.as_chunks::<QUAD>().0);
-        for (quad, (upper, lower)) in quads.chunks_mut(STRIP).zip(bytes) {
-            quad[..QUAD].copy_from_slice(upper);
-            quad[QUAD..2 * QUAD].copy_from_slice(lower);
-        }
-    }
-    scale
 }
 
 /// A few rows times one panel.
 struct Tile<'a> {
-    quads: usize,
-    strip: &'a [u8],
-    /// The first requested row of the strip. There is one row per scale.
-    from: usize,
+    /// The first requested row of the strip, and the number of rows.
+    rows: [usize; 2],
+    strip: &'a [i8],
     row_scales: &'a [f32],
-    bytes: &'a [i8],
-    scales: &'a [f32; WIDTH],
-    sums: &'a [i32; WIDTH],
+    shifts: &'a [i32],
+    bytes: &'a [u8],
+    scales: &'a [f32],
 }
 
 impl Tile<'_> {
     /// # Safety
     ///
-    /// C holds a row of [`WIDTH`] columns for each row scale, and nothing else uses it.
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses it.
     unsafe fn multiply(&self, c: Place<*mut f32>, add: bool) {
-        let rows = self.row_scales.len();
-        assert!(self.strip.len() == self.quads * STRIP && self.from + rows <= ROWS);
-        assert!(self.bytes.len() == self.quads * QUAD * WIDTH);
+        let ([from, rows], groups) = (self.rows, self.strip.len() / STRIP);
+        assert!(from + rows <= ROWS && self.row_scales.len() == groups * ROWS && self.shifts.len() == groups * ROWS);
+        assert!(self.bytes.len() == groups * PANEL && self.scales.len() == groups * WIDTH);
         #[cfg(target_arch = "x86_64")]
         if has_vnni() {
             // SAFETY: the processor has the instructions, the slices are long enough by the
@@ -352,22 +227,25 @@ impl Tile<'_> {
     /// `c` is valid for writes.
     #[inline(always)]
     unsafe fn plain(&self, row: usize, c: *mut [f32; WIDTH], add: bool) {
-        let (mut high, mut low) = ([0_i32; WIDTH], [0_i32; WIDTH]);
-        for (x, quad) in self.strip.chunks_exact(STRIP).zip(self.bytes.chunks_exact(QUAD * WIDTH)) {
-            let (h, l) = x[(self.from + row) * 2 * QUAD..][..2 * QUAD].split_at(QUAD);
-            for (column, weights) in quad.chunks_exact(QUAD).enumerate() {
-                for ((weight, h), l) in weights.iter().zip(h).zip(l) {
-                    high[column] += i32::from(*weight) * i32::from(*h);
-                    low[column] += i32::from(*weight) * i32::from(*l);
-                }
-            }
-        }
+        let place = self.rows[0] + row;
         // SAFETY: the caller's promise.
         let out = unsafe { &mut *c };
-        for column in 0..WIDTH {
-            let before = if add { out[column] } else { 0.0 };
-            let sum = (high[column] - 128 * self.sums[column]) as f32 * 256.0 + low[column] as f32;
-            out[column] = sum * (self.row_scales[row] * self.scales[column]) + before;
+        if !add {
+            *out = [0.0; WIDTH];
+        }
+        let groups = self.strip.chunks_exact(STRIP).zip(self.bytes.chunks_exact(PANEL)).zip(self.scales.chunks_exact(WIDTH));
+        for (group, ((strip, panel), scales)) in groups.enumerate() {
+            let mut sums = [self.shifts[group * ROWS + place]; WIDTH];
+            for (x, quad) in strip.chunks_exact(ROWS * QUAD).zip(panel.chunks_exact(QUAD * WIDTH)) {
+                let x = &x[place * QUAD..][..QUAD];
+                for (sum, weights) in sums.iter_mut().zip(quad.chunks_exact(QUAD)) {
+                    *sum += weights.iter().zip(x).map(|(weight, x)| i32::from(*weight) * i32::from(*x)).sum::<i32>();
+                }
+            }
+            let scale = self.row_scales[group * ROWS + place];
+            for ((out, sum), column) in out.iter_mut().zip(sums).zip(scales) {
+                *out += sum as f32 * (column * scale);
+            }
         }
     }
 
@@ -379,7 +257,7 @@ impl Tile<'_> {
     #[target_feature(enable = "avx512f,avx512vnni")]
     unsafe fn vnni(&self, c: Place<*mut f32>, add: bool) {
         // SAFETY: passed on.
-        unsafe { of_height!(self.row_scales.len(), R => self.vnni_tile::<R>(c, add), 1 2 3 4 5, ROWS) }
+        unsafe { of_height!(self.rows[1], R => self.vnni_tile::<R>(c, add), 1 2 3 4 5, ROWS) }
     }
 
     /// # Safety
@@ -390,46 +268,42 @@ impl Tile<'_> {
     #[inline]
     unsafe fn vnni_tile<const R: usize>(&self, c: Place<*mut f32>, add: bool) {
         use std::arch::x86_64::{
-            _MM_HINT_T0, _mm_prefetch, _mm512_add_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
-            _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
-            _mm512_slli_epi32, _mm512_storeu_ps, _mm512_sub_epi32,
+            _MM_HINT_T0, _mm_prefetch, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
+            _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
         };
         /// Quads to prefetch ahead; see [`super::tile`].
         const AHEAD: usize = 32;
-        // SAFETY: the slices hold `R` rows and whole quads, C is valid by the caller's promise, and
-        // a prefetch may point anywhere.
+        let from = self.rows[0];
+        // SAFETY: the slices hold R rows of whole groups, C is valid by the caller's promise, and a
+        // prefetch may point anywhere.
         unsafe {
-            let zero = _mm512_setzero_si512();
-            let (mut high, mut low) = ([[zero; 2]; R], [[zero; 2]; R]);
-            let (x, w) = (self.strip.as_ptr().add(self.from * 2 * QUAD), self.bytes.as_ptr());
-            for quad in 0..self.quads {
-                let at = w.add(quad * QUAD * WIDTH);
-                let columns = [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(64).cast())];
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH));
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH + 64));
-                for r in 0..R {
-                    let bytes = x.add(quad * STRIP + r * 2 * QUAD);
-                    let upper = _mm512_set1_epi32(bytes.cast::<i32>().read_unaligned());
-                    let lower = _mm512_set1_epi32(bytes.add(QUAD).cast::<i32>().read_unaligned());
-                    for v in 0..2 {
-                        high[r][v] = _mm512_dpbusd_epi32(high[r][v], upper, columns[v]);
-                        low[r][v] = _mm512_dpbusd_epi32(low[r][v], lower, columns[v]);
+            let mut sums = load_sums!(R, 2, c, add);
+            for group in 0..self.strip.len() / STRIP {
+                let x = self.strip.as_ptr().add(group * STRIP + from * QUAD);
+                let w = self.bytes.as_ptr().add(group * PANEL);
+                let rows = group * ROWS + from;
+                let mut whole: [_; R] = std::array::from_fn(|r| [_mm512_set1_epi32(*self.shifts.as_ptr().add(rows + r)); 2]);
+                for quad in 0..QUADS {
+                    let at = w.add(quad * QUAD * WIDTH);
+                    let columns = [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(64).cast())];
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH + 64).cast());
+                    for (r, whole) in whole.iter_mut().enumerate() {
+                        let x = _mm512_set1_epi32(x.add((quad * ROWS + r) * QUAD).cast::<i32>().read_unaligned());
+                        for (whole, column) in whole.iter_mut().zip(columns) {
+                            *whole = _mm512_dpbusd_epi32(*whole, column, x);
+                        }
+                    }
+                }
+                for v in 0..2 {
+                    let scale = _mm512_loadu_ps(self.scales.as_ptr().add(group * WIDTH + 16 * v));
+                    for (r, (sums, whole)) in sums.iter_mut().zip(&whole).enumerate() {
+                        let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*self.row_scales.as_ptr().add(rows + r)));
+                        sums[v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[v]), scale, sums[v]);
                     }
                 }
             }
-            for v in 0..2 {
-                let scale = _mm512_loadu_ps(self.scales.as_ptr().add(16 * v));
-                // 128·Σw, which the shift of the upper bytes adds.
-                let shift = _mm512_slli_epi32::<7>(_mm512_loadu_si512(self.sums.as_ptr().add(16 * v).cast()));
-                for r in 0..R {
-                    let upper = _mm512_cvtepi32_ps(_mm512_sub_epi32(high[r][v], shift));
-                    let sum = _mm512_fmadd_ps(upper, _mm512_set1_ps(256.0), _mm512_cvtepi32_ps(low[r][v]));
-                    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(self.row_scales[r]));
-                    let out = c.start.add(r * c.stride + 16 * v);
-                    let before = if add { _mm512_loadu_ps(out) } else { _mm512_setzero_ps() };
-                    _mm512_storeu_ps(out, _mm512_add_ps(_mm512_mul_ps(sum, scale), before));
-                }
-            }
+            store_sums!(sums, c);
         }
     }
 }
@@ -439,47 +313,44 @@ mod tests {
     use super::super::noise::{grid, noise};
     use super::*;
 
-    /// Returns the product of the rounded numbers, summed in exact integers.
-    fn exactly(input: usize, x: &[f32], column: usize) -> f64 {
-        let largest = x.iter().fold(0.0_f32, |a, b| a.max(b.abs()));
-        let weights: Vec<f32> = (0..input).map(|k| noise(k, column)).collect();
-        let most = weights.iter().fold(0.0_f32, |a, b| a.max(b.abs()));
-        let rate = (most / WEIGHT).recip();
-        let sum: i64 = x
-            .iter()
-            .zip(&weights)
-            .map(|(x, w)| (x * (ACTIVATION / largest)).round_ties_even() as i64 * (w * rate).round() as i64)
-            .sum();
-        sum as f64 * f64::from(largest / ACTIVATION) * f64::from(most / WEIGHT)
+    /// Returns numbers as they are rounded: by group, to 1/127 of the group's largest.
+    fn rounded(numbers: &[f32]) -> Vec<f64> {
+        let group = |group: &[f32]| {
+            let largest = group.iter().fold(0.0_f32, |a, b| a.max(b.abs()));
+            let step = f64::from(largest / LARGEST);
+            group.iter().map(|x| f64::from((x * (LARGEST / largest)).round_ties_even()) * step).collect::<Vec<_>>()
+        };
+        numbers.chunks(GROUP).flat_map(group).collect()
     }
 
     #[test]
     fn only_the_documented_roundings_occur() {
-        for (input, rows) in [(5, 1), (64, 6), (71, 13), (300, 4)] {
+        for (input, rows) in [(5, 1), (64, 6), (71, 13), (300, 4), (1408, 7)] {
             let output = 45;
             let weight = Bytes::new([input, output], noise);
             let grid = grid(rows, input, |row, k| 3.0 * noise(k + 7, row + 100));
             let mut quantized = Quantized::default();
-            quantized.fill(&grid, input, None);
+            quantized.fill(&grid, input);
             for (panel, add) in [(0, false), (1, true)] {
-                let mut fast = vec![0.5_f32; rows * WIDTH];
-                let c = Place { start: fast.as_mut_ptr(), stride: WIDTH };
+                let mut found = vec![0.5_f32; rows * WIDTH];
+                let c = Place { start: found.as_mut_ptr(), stride: WIDTH };
                 // SAFETY: the vector has the rows and columns.
                 unsafe { weight.multiply(panel, [0, rows], &quantized, c, add) };
-                for row in 0..rows {
-                    let x = &grid.row(row)[..input];
-                    for place in 0..WIDTH.min(output - panel * WIDTH) {
-                        let start = if add { 0.5 } else { 0.0 };
-                        let expected = exactly(input, x, panel * WIDTH + place) + start;
-                        let found = f64::from(fast[row * WIDTH + place]);
-                        // Two conversions of integers to f32 and two products.
-                        let tolerance = 4.0 * f64::from(f32::EPSILON) * (input as f64);
+                for place in 0..WIDTH.min(output - panel * WIDTH) {
+                    let weights: Vec<f32> = (0..input).map(|k| noise(k, panel * WIDTH + place)).collect();
+                    let mut packed = vec![0.0; input];
+                    weight.column(panel * WIDTH + place, &mut packed);
+                    let weights = rounded(&weights);
+                    assert!(packed.iter().zip(&weights).all(|(a, b)| (f64::from(*a) - b).abs() <= f64::from(f32::EPSILON)));
+                    for row in 0..rows {
+                        let x = rounded(&grid.row(row)[..input]);
+                        let products = || x.iter().zip(&weights).map(|(x, w)| x * w);
+                        let expected = products().sum::<f64>() + if add { 0.5 } else { 0.0 };
+                        // Per group, two scales, their product, a conversion and an addition.
+                        let size = products().map(f64::abs).sum::<f64>() + 0.5;
+                        let tolerance = f64::from(f32::EPSILON) * size * (4 + input.div_ceil(GROUP)) as f64;
+                        let found = f64::from(found[row * WIDTH + place]);
                         assert!((found - expected).abs() <= tolerance, "{found} for {expected}");
-                        // The result is also near the unrounded product: half a step of a weight
-                        // and of an activation for each k.
-                        let plain: f64 = (0..input).map(|k| f64::from(x[k]) * f64::from(noise(k, panel * WIDTH + place))).sum();
-                        let bound: f64 = x.iter().map(|x| f64::from(x.abs()) * 0.5 / 127.0 + 3.0 * 0.5 / 32_767.0).sum();
-                        assert!((found - start - plain).abs() <= bound * 1.001 + tolerance, "{found} for {plain}");
                     }
                 }
             }
@@ -487,67 +358,50 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_and_the_fast_path_agree() {
-        let (input, rows) = (70, 5);
+    fn a_row_has_the_same_bits_in_any_tile() {
+        let (input, rows) = (70, 15);
         let weight = Bytes::new([input, WIDTH], noise);
         let grid = grid(rows, input, |row, k| noise(k, row + 50));
         let mut x = Quantized::default();
-        x.fill(&grid, input, None);
-        let (mut fast, mut plain) = (vec![1.0_f32; rows * WIDTH], vec![1.0_f32; rows * WIDTH]);
-        // SAFETY: the vectors have the rows and columns.
-        unsafe {
-            weight.multiply(0, [0, rows], &x, Place { start: fast.as_mut_ptr(), stride: WIDTH }, true);
-            let tile = Tile {
-                quads: weight.quads,
-                strip: &x.strips,
-                from: 0,
-                row_scales: &x.scales,
-                bytes: &weight.panels[..weight.quads * QUAD * WIDTH],
-                scales: weight.scales.first_chunk().unwrap(),
-                sums: weight.sums.first_chunk().unwrap(),
-            };
-            (0..rows).for_each(|row| tile.plain(row, plain[row * WIDTH..].as_mut_ptr().cast(), true));
-        }
-        // One of the two uses a fused multiply-add.
-        assert!(fast.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
+        x.fill(&grid, input);
+        let product = |first: usize, rows: usize| {
+            let mut c = vec![1.0_f32; rows * WIDTH];
+            // SAFETY: the vector has the rows and columns.
+            unsafe { weight.multiply(0, [first, rows], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, true) };
+            c
+        };
+        let whole = product(0, rows);
+        assert_eq!((0..rows).flat_map(|row| product(row, 1)).collect::<Vec<_>>(), whole);
+        assert_eq!([product(0, 4), product(4, 11)].concat(), whole);
+        // Any processor computes them, up to the rounding of a fused multiply-add.
+        let mut plain = vec![1.0_f32; ROWS * WIDTH];
+        let groups = x.groups;
+        let tile = Tile {
+            rows: [0, ROWS],
+            strip: &x.strips[..groups * STRIP],
+            row_scales: &x.scales[..groups * ROWS],
+            shifts: &x.shifts[..groups * ROWS],
+            bytes: &weight.panels,
+            scales: &weight.scales,
+        };
+        // SAFETY: the vector has the rows and columns.
+        (0..ROWS).for_each(|row| unsafe { tile.plain(row, plain[row * WIDTH..].as_mut_ptr().cast(), true) });
+        assert!(whole.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
     }
 
     #[test]
-    fn tiles_have_the_bits_that_vectors_have() {
-        let Some(tiles) = Tiles::get() else { return };
-        for (input, rows, first) in [(5, 1, 0), (64, 16, 0), (71, 40, 16), (300, 33, 32), (128, 70, 0)] {
-            let weight = Bytes::new([input, 45], noise);
-            let grid = grid(rows, input, |row, k| 5.0 * noise(k + 3, row + 20));
-            let (mut strips, mut lines) = (Quantized::default(), Quantized::default());
-            strips.fill(&grid, input, None);
-            lines.fill(&grid, input, Some(tiles));
-            for (panel, add) in [(0, false), (1, true)] {
-                let product = |x: &Quantized| {
-                    let mut c = vec![0.25_f32; (rows - first) * WIDTH];
-                    let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
-                    // SAFETY: the vector has the rows and columns.
-                    unsafe { weight.multiply(panel, [first, rows - first], x, place, add) };
-                    c
-                };
-                assert_eq!(product(&lines), product(&strips), "{rows} rows of {input}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_widest_sums_do_not_wrap() {
+    fn the_largest_numbers_do_not_wrap() {
         for sign in [1.0_f32, -1.0] {
-            let weight = Bytes::new([MOST_INPUTS, 1], |_, _| sign);
-            for tiles in [None, Tiles::get()] {
-                let mut grid = Grid::new(1, MOST_INPUTS);
-                grid.rows_mut().for_each(|line| line.fill(1.0));
-                let mut x = Quantized::default();
-                x.fill(&grid, MOST_INPUTS, tiles);
-                let mut c = vec![0.0_f32; WIDTH];
-                // SAFETY: the vector has the row and columns.
-                unsafe { weight.multiply(0, [0, 1], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
-                let expected = sign * MOST_INPUTS as f32;
-                assert!((c[0] - expected).abs() < 1.0, "{} for {expected}", c[0]);
+            let weight = Bytes::new([3 * GROUP, 1], |_, _| sign);
+            let mut grid = Grid::new(2, 3 * GROUP);
+            grid.rows_mut().zip([1.0, -1.0]).for_each(|(line, x)| line.fill(x));
+            let mut x = Quantized::default();
+            x.fill(&grid, 3 * GROUP);
+            let mut c = vec![0.0_f32; 2 * WIDTH];
+            // SAFETY: the vector has the rows and columns.
+            unsafe { weight.multiply(0, [0, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            for (row, expected) in [sign, -sign].map(|sign| sign * 3.0 * GROUP as f32).into_iter().enumerate() {
+                assert!((c[row * WIDTH] - expected).abs() < 1e-4, "{} for {expected}", c[row * WIDTH]);
             }
         }
     }
@@ -557,7 +411,7 @@ mod tests {
         let mut grid = Grid::new(3, 8);
         grid.rows_mut().zip([0.0, f32::NAN, f32::INFINITY]).for_each(|(line, x)| line[3] = x);
         let mut x = Quantized::default();
-        x.fill(&grid, 8, None);
+        x.fill(&grid, 8);
         let product = |weight: &Bytes| {
             let mut c = vec![0.0_f32; 3 * WIDTH];
             // SAFETY: as above.

@@ -141,7 +141,7 @@ impl<'a> Input<'a> {
 pub(crate) enum InputForm<'a> {
     /// As f32.
     Numbers,
-    /// As sixteen-bit integers, for weights of eight bits.
+    /// Rounded to eight bits, for weights of eight bits.
     Bytes(&'a Quantized),
     /// Rounded to bf16, for weights in bf16.
     Rounded(&'a Rounded),
@@ -152,11 +152,7 @@ pub(crate) enum InputForm<'a> {
 impl InputForm<'_> {
     /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of [`SIDE`].
     pub(crate) fn is_tiled(self) -> bool {
-        match self {
-            Self::Numbers | Self::Rounded(_) => false,
-            Self::Bytes(bytes) => bytes.is_tiled(),
-            Self::Terms(..) => true,
-        }
+        matches!(self, Self::Terms(..))
     }
 
     /// Divides the depth of a product of `rows` rows into sweeps; `None` is the whole depth.
@@ -258,7 +254,7 @@ impl<'a> Linear<'a> {
                 // If the rows were not converted for this weight, they are rounded here.
                 (Panels::Int8(bytes), _) => {
                     let mut rounded = Quantized::default();
-                    rounded.fill(x.grid, self.weight.input, None);
+                    rounded.fill(x.grid, self.weight.input);
                     bytes.multiply(panel, [first, rows], &rounded, c, add);
                 }
             }
@@ -306,20 +302,22 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
     let threads = Team::global().threads();
     let rows = x.grid.rows();
     let room = |height: usize, bytes: usize, number: usize| (bytes / (depth * number).max(1)).max(height);
-    // A panel is prepared once per block, so few rows form one block, and many rows form one block
-    // per thread, which stays in the thread's cache.
-    let tiled = |number: usize| {
-        let share = if rows >= MANY * threads { rows.div_ceil(threads) } else { rows };
-        let parts = share.div_ceil(room(SIDE, TILED_BYTES, number)).max(1);
-        share.div_ceil(parts).next_multiple_of(SIDE)
-    };
     let block = match x.form {
-        InputForm::Terms(terms, _) => tiled(terms.bytes()),
-        InputForm::Bytes(_) if x.form.is_tiled() => tiled(size_of::<u16>()),
+        // A panel is prepared once per block, so few rows form one block, and many rows form one
+        // block per thread, which stays in the thread's cache.
+        InputForm::Terms(terms, _) => {
+            let share = if rows >= MANY * threads { rows.div_ceil(threads) } else { rows };
+            let parts = share.div_ceil(room(SIDE, TILED_BYTES, terms.bytes())).max(1);
+            share.div_ceil(parts).next_multiple_of(SIDE)
+        }
         _ if rows <= 2 * ROWS => rows,
         // Whole tiles, and whole strips of bytes.
         form => {
-            let number = if matches!(form, InputForm::Rounded(_)) { size_of::<bf16>() } else { size_of::<f32>() };
+            let number = match form {
+                InputForm::Bytes(_) => size_of::<i8>(),
+                InputForm::Rounded(_) => size_of::<bf16>(),
+                _ => size_of::<f32>(),
+            };
             rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(ROWS)
         }
     };
@@ -432,7 +430,7 @@ mod tests {
         let weight = Matrix::of_rows(&weights, [input, output], None, Precision::Int8);
         let grid = grid(rows, input, |row, k| noise(k, row));
         let mut rounded = Quantized::default();
-        rounded.fill(&grid, input, None);
+        rounded.fill(&grid, input);
         let [found, expected] = [InputForm::Numbers, InputForm::Bytes(&rounded)].map(|form| {
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));

@@ -113,12 +113,12 @@ enum Embedding {
 /// They depend only on the features of the processor, so that results on one machine are
 /// bit-identical in every run.
 pub(crate) fn instructions(precision: Precision) -> String {
-    let vectors = match precision {
-        Precision::Bf16 if PairProducts::get().is_some() => "AVX-512 BF16",
-        Precision::Int8 if int8::has_vnni() => "AVX-512 VNNI",
-        _ => tile::instructions(),
-    };
-    format!("{vectors}{}", if Tiles::get().is_some() { " and AMX tiles" } else { "" })
+    match precision {
+        Precision::Int8 if int8::has_vnni() => "AVX-512 VNNI".to_owned(),
+        Precision::Bf16 if PairProducts::get().is_some() => "AVX-512 BF16".to_owned(),
+        Precision::F32 | Precision::Bf16 if Tiles::get().is_some() => format!("{} and AMX tiles", tile::instructions()),
+        _ => tile::instructions().to_owned(),
+    }
 }
 
 /// A packed model.
@@ -285,7 +285,7 @@ impl CpuEngine {
         let tiles = if pace == Pace::Read { Tiles::get() } else { None };
         let form = match (self.precision, tiles) {
             (Precision::Int8, _) => {
-                room.bytes.fill(grid, width, tiles);
+                room.bytes.fill(grid, width);
                 InputForm::Bytes(&room.bytes)
             }
             (Precision::Bf16, None) if let Some(proof) = PairProducts::get() => {

@@ -28,11 +28,10 @@ pub(crate) const THREE: usize = 3;
 pub(crate) const TWO: usize = 2;
 
 /// Runs products of tiles in registers and returns the number of multiply-adds with weights of
-/// `bytes` bytes, or `None` without tiles. Weights in f32 take six bf16 products, in bf16 two, and
-/// in eight bits two products of bytes, of which a tile holds twice as many.
+/// `bytes` bytes, or `None` without tiles or for weights that do not use them. Weights in f32 take
+/// six bf16 products, and weights in bf16 two.
 pub(crate) fn products(bytes: usize, rounds: usize) -> Option<usize> {
     let each = match bytes {
-        1 => 1,
         2 => TWO,
         4 => 2 * THREE,
         _ => return None,

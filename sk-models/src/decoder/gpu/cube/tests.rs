@@ -58,7 +58,7 @@ fn device() -> Option<Turn> {
 
 /// Returns the weight formats that a device supports.
 fn formats(device: &Device) -> Vec<DType> {
-    let half = Precision::Bf16.check_device(device).is_ok().then_some(DType::BF16);
+    let half = Precision::Bf16.check(device).is_ok().then_some(DType::BF16);
     [DType::F32].into_iter().chain(half).collect()
 }
 
