@@ -42,25 +42,18 @@ pub(super) fn has_vnni() -> bool {
     false
 }
 
-/// Rounds a group and returns its scale, which is NaN unless all numbers are finite.
+/// Rounds a group and returns its scale, which is finite if all numbers are.
 #[inline(always)]
 fn round(group: &[f32; GROUP], out: &mut [i8; GROUP]) -> f32 {
     /// Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits.
     const ROUND: f32 = 12_582_912.0;
-    let (mut largest, mut spoilt) = ([0.0_f32; 16], [0.0_f32; 16]);
-    for part in group.as_chunks::<16>().0 {
-        for ((largest, spoilt), x) in largest.iter_mut().zip(&mut spoilt).zip(part) {
-            *largest = if x.abs() > *largest { x.abs() } else { *largest };
-            // Stays zero unless x is NaN or infinite.
-            *spoilt += x * 0.0;
-        }
-    }
-    let largest = largest.into_iter().fold(0.0, f32::max);
+    // Without their sign, numbers are in the order of their bits, and NaN is the largest.
+    let largest = f32::from_bits(group.iter().fold(0, |largest, x| largest.max(x.abs().to_bits())));
     let rate = if largest > 0.0 { LARGEST / largest } else { 0.0 };
     for (out, x) in out.iter_mut().zip(group) {
         *out = (x * rate + ROUND).to_bits() as i8;
     }
-    largest / LARGEST + spoilt.into_iter().sum::<f32>()
+    largest / LARGEST
 }
 
 /// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel, group and four rows, the
@@ -170,15 +163,15 @@ impl Quantized {
         let mut parts: Vec<_> = strips.zip(scales.zip(shifts)).take(count).collect();
         for_each_mut(&mut parts, |strip, (bytes, (scales, shifts))| {
             for (place, row) in (strip * ROWS..self.rows.min((strip + 1) * ROWS)).enumerate() {
-                let x = &grid.row(row)[..width];
-                widened!(for (group, bytes) in bytes.chunks_exact_mut(STRIP).enumerate() {
-                    let x = &x[group * GROUP..];
-                    let mut numbers = [0.0; GROUP];
-                    numbers[..x.len().min(GROUP)].copy_from_slice(&x[..x.len().min(GROUP)]);
+                let (whole, rest) = grid.row(row)[..width].as_chunks();
+                let mut last = [0.0; GROUP];
+                last[..rest.len()].copy_from_slice(rest);
+                widened!(for (group, x) in whole.iter().chain((!rest.is_empty()).then_some(&last)).enumerate() {
                     let mut rounded = [0; GROUP];
-                    scales[group * ROWS + place] = round(&numbers, &mut rounded);
+                    scales[group * ROWS + place] = round(x, &mut rounded);
                     shifts[group * ROWS + place] = -SHIFT * rounded.iter().map(|x| i32::from(*x)).sum::<i32>();
-                    for (quad, x) in bytes.chunks_exact_mut(ROWS * QUAD).zip(rounded.as_chunks::<QUAD>().0) {
+                    let quads = bytes[group * STRIP..][..STRIP].chunks_exact_mut(ROWS * QUAD);
+                    for (quad, x) in quads.zip(rounded.as_chunks::<QUAD>().0) {
                         quad[place * QUAD..][..QUAD].copy_from_slice(x);
                     }
                 });
