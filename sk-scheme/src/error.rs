@@ -53,6 +53,9 @@ pub enum SchemeError {
         "[selector.gates.{name}]: no blade \"{name}\" is seated (seated: {seated}); seat one, give on = \"score\", or remove the gate"
     )]
     Gate { name: String, seated: String },
+    /// A gate is on the fluency, and there is no fluency blade.
+    #[error("[selector.gates.{name}]: no blade of kind \"fluency\" is seated; seat one, give on = \"score\", or remove the gate")]
+    FluencyGate { name: String },
     /// The engine cannot make the candidates of the scheme.
     #[error(transparent)]
     Engine(sk_core::BoxError),

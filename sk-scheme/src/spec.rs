@@ -15,7 +15,7 @@ use toml::Table;
 use crate::choices::Convention;
 use crate::weights::NamedWeights;
 use crate::{
-    AggregatorSpec, BladeSpec, FallbackSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SearchSpec,
+    AggregatorSpec, BladeSpec, FallbackSpec, GateOn, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SearchSpec,
     SelectorSpec, WeightingSpec, suggest,
 };
 
@@ -210,6 +210,10 @@ impl SchemeSpec {
         }
         if let Some((name, _)) = self.selector.thresholds().find(|(name, _)| !seated.contains(name)) {
             return Err(SchemeError::Gate { name: name.to_owned(), seated: seated.join(", ") });
+        }
+        let on_fluency = self.selector.gates.iter().find(|gate| gate.on == GateOn::Fluency);
+        if let (Some(gate), None) = (on_fluency, &self.fluency) {
+            return Err(SchemeError::FluencyGate { name: gate.name.clone() });
         }
         let seat = |blade: &BladeSpec| {
             blade.build().map(|built| Seat::new(blade.name.as_str(), built)).map_err(|error| parameter("blades", error))

@@ -79,11 +79,15 @@ impl Steering {
     /// Rejects numbers that have no effect on a scheme whose blades are all seated.
     ///
     /// # Errors
-    /// If β is given and no blade has one.
+    /// If β is given and no blade has one, or if α is given and there is no fluency blade.
     pub fn check_effect(&self, seated: &SchemeSpec) -> Result<(), SchemeError> {
-        let beta = self.numbers.iter().any(|(parameter, _)| parameter.name == "beta");
-        if beta && !seated.blades.iter().any(|blade| table_of(blade).contains_key("beta")) {
-            return Err(SchemeError::Parameter { slot: "--beta", reason: "no blade of the scheme has a β".to_owned() });
+        let is_given = |name: &str| self.numbers.iter().any(|(parameter, _)| parameter.name == name);
+        let refuse = |slot, reason: &str| Err(SchemeError::Parameter { slot, reason: reason.to_owned() });
+        if is_given("beta") && !seated.blades.iter().any(|blade| table_of(blade).contains_key("beta")) {
+            return refuse("--beta", "no blade of the scheme has a β");
+        }
+        if is_given("alpha") && seated.fluency.is_none() {
+            return refuse("--alpha", "the scheme has no blade of kind \"fluency\"");
         }
         Ok(())
     }

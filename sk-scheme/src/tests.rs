@@ -83,6 +83,10 @@ fn gates_are_named_after_blades_and_stand_before_the_selection() {
     assert_eq!(gated(both), [0.0, 1.0, 0.0]);
     assert_eq!(gated("[selector.gates.low]\non = \"rating\"\nthreshold = 3\n"), [1.0, 0.0, 0.0]);
     assert_eq!(overlaid(both).unwrap().selector.build().unwrap().blades(), ["safe".into()]);
+    let fluent = "[selector.gates.floor]\non = \"fluency\"\nthreshold = 1\n[blades.calm]\nadapter = \"calm\"\n";
+    let unseated = overlaid(fluent).unwrap().spec().unwrap_err().to_string();
+    assert!(unseated.starts_with("[selector.gates.floor]: no blade of kind \"fluency\" is seated"), "{unseated}");
+    assert!(overlaid(&format!("{fluent}[blades.b0]\nkind = \"fluency\"\n")).unwrap().spec().is_ok());
     for (text, said) in [
         ("[selector.gates.safe]\nkappa = 1\n", "a gate needs a threshold"),
         ("[selector.gates.safe]\nthreshold = nan\n", "threshold is NaN; it must be a number"),
@@ -204,6 +208,16 @@ fn blades_are_amended_field_by_field() {
         let error = amended(scheme, text).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn an_alpha_needs_a_fluency_blade() {
+    let alpha = Steering { numbers: vec![(Parameter::named("alpha").unwrap(), 0.9)], ..Steering::default() };
+    let mut spec = alpha.spec(false).unwrap();
+    assert!(alpha.check_effect(&spec).is_ok());
+    spec.overlay("test.toml", "[blades.calm]\n", Path::new("")).unwrap();
+    let error = alpha.check_effect(&spec).unwrap_err().to_string();
+    assert_eq!(error, "--alpha: the scheme has no blade of kind \"fluency\"");
 }
 
 #[test]
