@@ -203,8 +203,8 @@ impl Section<'_> {
             all.insert("link".to_owned(), Value::String(link.name()));
             all.insert("p".to_owned(), Value::Float(*p));
         }
-        if self.table.contains_key("correlations") {
-            self.table.remove("propagation");
+        if ["correlations", "propagation"].iter().all(|field| self.table.contains_key(*field)) {
+            return Err(self.fault("correlations replace propagation; give one of the two"));
         }
         all.extend(self.table.clone());
 

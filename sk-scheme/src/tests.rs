@@ -137,6 +137,10 @@ fn normalisation_is_set_number_by_number() {
     assert_eq!(cbn(text).rule, NormalizerRule::Cbn { deviation, epsilon: 1e-6, dispersion_unit });
     let correlations = vec![("a".to_owned(), "b".to_owned(), -0.5)];
     assert_eq!(cbn(text).propagation, PropagationSpec::Correlated { correlations });
+    assert!(cbn("[normalizer]\ncorrelations = []\n").build().is_ok());
+    let mut layered = overlaid(text).unwrap();
+    layered.amend("--set", "[normalizer]\npropagation = \"independent\"\n").unwrap();
+    assert_eq!(layered.normalizer.propagation, PropagationSpec::Rule { propagation: PropagationRule::Independent });
     let normalizer = cbn("[normalizer]\nepsilon = 0.5\ndispersion_unit = \"own\"\n");
     assert_eq!(normalizer.rule, NormalizerRule::Cbn { deviation: Deviation::Sample, epsilon: 0.5, dispersion_unit });
     assert_eq!(normalizer.propagation, PropagationSpec::Rule { propagation: PropagationRule::Linear });
@@ -145,6 +149,11 @@ fn normalisation_is_set_number_by_number() {
         ("correlations = [[\"a\", \"b\"]]\n", "expected a list such as"),
         ("correlations = [[\"a\", \"a\", 0]]\n", "blade \"a\" is paired with itself"),
         ("correlations = [[\"a\", \"b\", 2]]\n", "it must be in [-1, 1]"),
+        ("correlations = [[\"a\", \"b\", 0.5]]\npropagation = \"linear\"\n", "correlations replace propagation"),
+        (
+            "correlations = [[\"a\", \"b\", -0.6], [\"a\", \"c\", -0.6], [\"c\", \"b\", -0.6], [\"d\", \"a\", 0]]\n",
+            "the errors of blades a, b, c cannot all be correlated like this",
+        ),
         ("kind = \"raw\"\nepsilon = 1\n", "epsilon"),
     ] {
         let error = overlaid(&format!("[normalizer]\n{text}")).unwrap_err().to_string();
