@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use sk_core::OperatingPoint;
 
-use crate::spec::table_of;
+use crate::spec::{TEMPLATE, table_of};
 use crate::{Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
 
 /// A scheme by name or file with changes, as a command line, a plan or a request specifies it.
@@ -24,7 +24,7 @@ pub struct Steering {
     pub weights: Vec<NamedWeights>,
     /// The name of a shipped scheme, or a file. Defaults to the reference scheme.
     pub scheme: Option<PathBuf>,
-    /// Fields that are set after the scheme, in this order.
+    /// Fields that are set after the scheme, those of `blades.*` first, the others in this order.
     pub set: Vec<FieldEdit>,
     /// The operating point. Defaults to that of the convention.
     pub preset: Option<Preset>,
@@ -137,8 +137,8 @@ pub struct FieldEdit {
 }
 
 impl FieldEdit {
-    /// Applies edits to a scheme in this order, those of one section together. Errors prefix each
-    /// edit with `name`.
+    /// Applies edits to a scheme in this order, those of one section together and those of
+    /// `blades.*` first. Errors prefix each edit with `name`.
     ///
     /// # Errors
     /// As for [`SchemeSpec::amend`]. Earlier sections are then already set.
@@ -182,6 +182,8 @@ fn by_section(all: &[FieldEdit]) -> Vec<Vec<&FieldEdit>> {
             }
         }
     }
+    // A blade that gets a section is a copy of the template, whatever the order of the edits.
+    sections.sort_by_key(|fields| fields[0].blade.as_deref() != Some(TEMPLATE));
     sections
 }
 

@@ -206,6 +206,12 @@ fn blades_are_amended_field_by_field() {
     let mixture = amended("mod-alpha", "[blades.\"*\"]\ndivergence_alpha = 0.25\n").unwrap();
     let BladeRule::DivergenceRatio { divergence, .. } = mixture.template.unwrap().rule else { panic!("another kind") };
     assert_eq!(divergence, DivergenceSpec::Alpha { divergence_alpha: 0.25 });
+    // The template changes first, so the copy has its changes whatever the order.
+    for set in [["blades.*.arm=zero", "blades.b.weight=2"], ["blades.b.weight=2", "blades.*.arm=zero"]] {
+        let set = set.map(|edit| edit.parse().unwrap()).to_vec();
+        let spec = Steering { set, ..Steering::default() }.spec(false).unwrap();
+        assert_eq!((spec.blades[0].weight, spec.blades[0].arm), (Some(2.0), DispersionArm::Zero));
+    }
     let base = amended("base", "[blades.backbone]\ndispersion = \"min-entropy\"\n").unwrap();
     assert_eq!((base.blades.len(), base.blades[0].weight), (1, Some(1.0)));
     for (scheme, text, said) in [
