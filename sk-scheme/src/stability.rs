@@ -72,6 +72,7 @@ impl Stability {
             return Err(Uncertified::Truncated);
         }
         let (temperature, factors) = match selector.rule {
+            SelectorRule::Softmax { temperature: 0.0 } => return Err(Uncertified::Highest),
             SelectorRule::Softmax { temperature } => (temperature, (1.0, 0.0)),
             SelectorRule::Champion(ChampionSpec { standardize: true, .. }) => return Err(Uncertified::Champion),
             SelectorRule::Champion(ChampionSpec { temperature, .. }) if temperature < sk_select::Champion::COLD => {
@@ -146,6 +147,7 @@ mod tests {
         assert_eq!(with("kind = \"argmax\"\n"), Uncertified::Highest);
         assert_eq!(with("kind = \"epsilon-argmax\"\n"), Uncertified::Highest);
         assert_eq!(with("standardize = false\ntemperature = 0\n"), Uncertified::Highest);
+        assert_eq!(with("kind = \"softmax\"\ntemperature = 0\n"), Uncertified::Highest);
         assert_eq!(with("kind = \"softmax\"\ntop_k = 3\n"), Uncertified::Truncated);
         assert_eq!(with("kind = \"uniform\"\ntop_p = 0.9\n"), Uncertified::Truncated);
         assert_eq!(with("kind = \"softmax\"\n[selector.gates.safe]\nthreshold = 0\n"), Uncertified::Gated);

@@ -24,6 +24,7 @@ impl PlackettLuce {
     /// # Errors
     /// If T is not positive and finite.
     pub fn new(temperature: f64) -> Result<Self, ParameterError> {
+        let temperature = ParameterError::positive("temperature", temperature)?;
         Ok(Self { first: Softmax::new(temperature)? })
     }
 

@@ -8,12 +8,14 @@ pub struct Softmax {
 }
 
 impl Softmax {
-    /// Creates a softmax at temperature T.
+    /// Creates a softmax at temperature T. T = 0 is the limit: the highest rating, and all of the
+    /// highest with equal probability.
     ///
     /// # Errors
-    /// If T is not positive and finite. The limit T → 0 is [`Argmax`](crate::Argmax).
+    /// If T is negative or not finite.
     pub fn new(temperature: f64) -> Result<Self, ParameterError> {
-        ParameterError::positive("temperature", temperature)?;
+        // Without the sign of −0, by which a quotient would be +∞.
+        let temperature = ParameterError::not_negative("temperature", temperature)?.abs();
         Ok(Self { temperature })
     }
 

@@ -155,6 +155,9 @@ fn softmax_has_no_largest_rating_and_no_least_temperature() {
     let two = 1.0 / (1.0 + (-2f64).exp());
     assert_close(&of_ratings(&Softmax::new(f64::MAX).unwrap(), &[f64::MAX, f64::MIN]), &[two, 1.0 - two]);
     assert_close(&of_ratings(&Softmax::new(5e-324).unwrap(), &[f64::MAX, f64::MIN, f64::MAX]), &[0.5, 0.0, 0.5]);
+    for zero in [0.0, -0.0] {
+        assert_eq!(of_ratings(&Softmax::new(zero).unwrap(), &[f64::MAX, f64::MIN, f64::MAX]), [0.5, 0.0, 0.5]);
+    }
     let single = |temperature: f64, ratings: [f32; 2]| {
         let mut p = [f32::NAN; 2];
         Softmax::new(temperature).unwrap().distribution(&ratings, &Batch::trusted(&[0.0; 2], &[0.0; 2]), &mut p);
@@ -190,9 +193,10 @@ fn a_plain_champion_has_no_largest_score() {
 
 #[test]
 fn impossible_parameters_are_refused() {
-    for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+    for temperature in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(Softmax::new(temperature).is_err());
     }
+    assert!(PlackettLuce::new(0.0).is_err());
     assert!(TopK::new(0, Argmax).is_err());
     for epsilon in [-0.1, 1.1, f64::NAN] {
         assert!(EpsilonArgmax::new(epsilon).is_err());
