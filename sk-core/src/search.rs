@@ -111,8 +111,11 @@ impl Race {
     }
 
     /// Returns the surviving candidates in ascending order: the fewest most probable ones that have
-    /// the mass up to rounding. On ties, the first is preferred.
+    /// the mass up to rounding; all if the mass is 1. On ties, the first is preferred.
     pub(crate) fn survivors(&self, probabilities: &[f64]) -> Vec<usize> {
+        if self.mass == 1.0 {
+            return (0..probabilities.len()).collect();
+        }
         let mut order: Vec<usize> = (0..probabilities.len()).collect();
         order.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]));
         // Allows for the rounding of N additions.
@@ -141,6 +144,7 @@ mod tests {
         assert_eq!(race(0.5).survivors(&p), [1, 3]);
         assert_eq!(race(0.75).survivors(&p), [0, 1, 3]);
         assert_eq!(race(1.0).survivors(&[0.25; 3]), [0, 1, 2]);
+        assert_eq!(race(1.0).survivors(&[1.0, 1e-17, 0.0]), [0, 1, 2]);
         // Nine times 0.1 is below 0.9 by rounding.
         assert_eq!(race(0.9).survivors(&[0.1; 10]).len(), 9);
         for mass in [0.0, 1.1, f64::NAN] {
