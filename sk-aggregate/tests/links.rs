@@ -107,7 +107,7 @@ fn degrees_of_freedom_are_checked() {
         assert!(StudentT::new(nu).is_err());
     }
     let refused = StudentT::new(0.05).unwrap_err().to_string();
-    assert_eq!(refused, "degrees of freedom is 0.05; it must be finite and at least 0.1");
+    assert_eq!(refused, "nu is 0.05; it must be finite and at least 0.1");
     assert!([4.0, 0.1, 25.0, f64::MAX].iter().all(|&nu| StudentT::new(nu).is_ok()));
 }
 

@@ -35,7 +35,7 @@ impl Divergence {
     /// # Errors
     /// If `alpha` is not positive and finite.
     pub fn alpha(alpha: f64) -> Result<Self, ParameterError> {
-        ParameterError::positive("alpha", alpha).map(Self::Alpha)
+        ParameterError::positive("divergence_alpha", alpha).map(Self::Alpha)
     }
 
     /// Returns f′(eᵘ), up to an additive constant that cancels in the mixture.

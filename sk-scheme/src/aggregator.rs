@@ -65,7 +65,7 @@ pub struct RoundRobinSpec {
     pub link: LinkSpec,
     /// p, exponent of the spread, at least 1; may be inf.
     #[serde(with = "number")]
-    #[schemars(with = "number::Number")]
+    #[schemars(schema_with = "number::or_inf")]
     pub p: f64,
     /// How scores enter a comparison.
     #[serde(flatten)]

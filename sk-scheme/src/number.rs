@@ -1,10 +1,10 @@
 //! Numbers that may be infinite. JSON has no literal for infinity, so they are written as "inf" and
 //! "-inf".
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A number, or "inf".
+/// A number, "inf" or "-inf".
 #[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Number {
@@ -18,6 +18,11 @@ pub(crate) enum Infinite {
     Positive,
     #[serde(rename = "-inf")]
     Negative,
+}
+
+/// Returns the schema of a number that may be "inf".
+pub(crate) fn or_inf(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "number" }, { "const": "inf" }] })
 }
 
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {

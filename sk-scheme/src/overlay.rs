@@ -303,17 +303,30 @@ impl Section<'_> {
     }
 }
 
-/// Finds a kind that has a field which the current kind lacks.
+/// Says where a field exists that the section cannot have: under another choice, or in another
+/// kind.
 fn elsewhere(schema: &Json, kinds: &[String], tag: &str, kind: &str, key: &str) -> Option<String> {
     let has = |kind: &str| {
-        let table = Table::from_iter([(tag.to_owned(), Value::String(kind.to_owned()))]);
+        let table = Table::from_iter([(tag.to_owned(), Value::String(without_member(kind).to_owned()))]);
         fields(schema, &table).is_some_and(|fields| fields.contains_key(key))
     };
-    // A field that depends on a choice other than the kind is not reported here.
-    let other = kinds.iter().find(|other| !has(kind) && has(other))?;
-    let more = if key == "nu" { " and link = \"student-t\"" } else { "" };
-    Some(format!("kind \"{kind}\" has no {key}; use {tag} = \"{other}\"{more}"))
+    let choice = DEPENDENT.iter().find(|(field, _)| *field == key).map(|(_, choice)| *choice);
+    if has(kind) {
+        return choice.map(|choice| format!("it needs {choice}"));
+    }
+    let other = kinds.iter().find(|other| has(other))?;
+    let choice = choice.map_or_else(String::new, |choice| format!(" and {choice}"));
+    Some(format!("{tag} \"{kind}\" has no {key}; use {tag} = \"{other}\"{choice}"))
 }
+
+/// Returns the kind of which this one is a member, or the kind itself.
+fn without_member(kind: &str) -> &str {
+    if MEMBERS.iter().any(|(member, ..)| *member == kind) { "round-robin" } else { kind }
+}
+
+/// Fields that exist only under a choice of another field, and that choice.
+const DEPENDENT: [(&str, &str); 3] =
+    [("nu", "link = \"student-t\""), ("divergence_alpha", "divergence = \"alpha\""), ("likelihood", "the field guided")];
 
 /// Fields, each with the fields that it replaces.
 const REPLACED: [(&str, &[&str]); 5] = [

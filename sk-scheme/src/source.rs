@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use toml::de::{DeTable, DeValue};
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 use crate::SchemeError;
 
@@ -43,8 +43,10 @@ impl<'a> Source<'a> {
             line: source.line(error.span().unwrap_or_default().start),
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
-        let table = plain_table(root.get_ref(), &mut Vec::new(), &mut source.places);
-        Ok((source, table))
+        match plain_table(root.get_ref(), &mut Vec::new(), &mut source.places) {
+            Ok(table) => Ok((source, table)),
+            Err((position, message)) => Err(SchemeError::Syntax { file: file.to_owned(), line: source.line(position), message }),
+        }
     }
 
     /// Reads any serde format. Errors do not name lines.
@@ -72,31 +74,42 @@ impl<'a> Source<'a> {
     }
 }
 
+/// A value that cannot be represented: its position and the reason.
+type Unrepresentable = (usize, String);
+
 /// Converts a table into one without spans, whose start positions go to `places`.
-fn plain_table(table: &DeTable<'_>, path: &mut Vec<String>, places: &mut Places) -> Table {
+fn plain_table(table: &DeTable<'_>, path: &mut Vec<String>, places: &mut Places) -> Result<Table, Unrepresentable> {
     let mut plain = Table::new();
     for (key, value) in table {
         path.push(key.get_ref().clone().into_owned());
         places.insert(path.clone(), [key.span().start, value.span().start]);
-        let value = plain_value(value.get_ref(), path, places);
+        let value = plain_value(value, path, places)?;
         plain.insert(path.pop().unwrap_or_default(), value);
     }
-    plain
+    Ok(plain)
 }
 
-fn plain_value(value: &DeValue<'_>, path: &mut Vec<String>, places: &mut Places) -> Value {
-    match value {
+fn plain_value(value: &Spanned<DeValue<'_>>, path: &mut Vec<String>, places: &mut Places) -> Result<Value, Unrepresentable> {
+    Ok(match value.get_ref() {
         DeValue::String(text) => Value::String(text.clone().into_owned()),
         DeValue::Boolean(flag) => Value::Boolean(*flag),
         DeValue::Integer(integer) => {
-            let decimal = Some(integer.as_str()).filter(|_| integer.radix() == 10).and_then(|digits| digits.parse().ok());
-            decimal.map_or_else(|| Value::String(integer.to_string()), Value::Integer)
+            let parsed = i64::from_str_radix(integer.as_str(), integer.radix());
+            Value::Integer(parsed.map_err(|_| (value.span().start, format!("{integer} does not fit in 64 bits")))?)
         }
         DeValue::Float(float) => float.as_str().parse().map_or_else(|_| Value::String(float.to_string()), Value::Float),
         DeValue::Datetime(datetime) => Value::Datetime(*datetime),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| plain_value(item.get_ref(), path, places)).collect()),
-        DeValue::Table(table) => Value::Table(plain_table(table, path, places)),
-    }
+        DeValue::Array(items) => {
+            Value::Array(items.iter().map(|item| plain_value(item, path, places)).collect::<Result<_, _>>()?)
+        }
+        DeValue::Table(table) => Value::Table(plain_table(table, path, places)?),
+    })
+}
+
+/// Returns the type of a value with its article.
+fn type_of(value: &Value) -> String {
+    let name = value.type_str();
+    format!("{} {name}", if name.starts_with(['a', 'i']) { "an" } else { "a" })
 }
 
 impl<'s> Section<'s> {
@@ -135,7 +148,7 @@ impl<'s> Section<'s> {
             Value::Table(table) => Ok(self.under(&name, table)),
             other => {
                 let place = self.path_of(&name).join(".");
-                let reason = format!("a {what} is a table such as [{place}], not a {}", other.type_str());
+                let reason = format!("a {what} is a table such as [{place}], not {}", type_of(&other));
                 Err(self.value(self.lines(&name)[0], place, reason))
             }
         };
@@ -163,7 +176,7 @@ impl<'s> Section<'s> {
     pub(crate) fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
         let shown = match found {
             Value::Integer(_) | Value::Float(_) => found.to_string(),
-            other => format!("{} {}", if other.type_str().starts_with(['a', 'i']) { "an" } else { "a" }, other.type_str()),
+            other => type_of(other),
         };
         self.value(self.lines(key)[1], format!("{}.{key}", self.dotted()), format!("expected {expected}, found {shown}"))
     }

@@ -52,13 +52,63 @@ fn every_link_of_the_library_has_a_name() {
     }
     for (text, said) in [
         ("link = \"studentt\"", "test.toml:3: unknown link \"studentt\"; did you mean \"student-t\"?"),
-        ("link = \"student-t\"\nnu = 0", "degrees of freedom is 0; it must be finite and at least 0.1"),
-        ("link = \"probit\"\nnu = 3", "test.toml:4: unknown field of [aggregator] \"nu\""),
+        ("link = \"student-t\"\nnu = 0", "nu is 0; it must be finite and at least 0.1"),
+        ("link = \"probit\"\nnu = 3", "test.toml:4: unknown field of [aggregator] \"nu\"; it needs link = \"student-t\""),
         ("p = 0.5", "p is 0.5; it must be at least 1"),
+        ("p = \"foo\"", "unknown p \"foo\"; known: inf"),
     ] {
         let error = rated(text).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn a_field_of_another_choice_says_which_choice_it_needs() {
+    for (text, said) in [
+        ("[aggregator]\nkind = \"round-robin\"\nnu = 3\n", "\"nu\"; it needs link = \"student-t\""),
+        ("[aggregator]\nkind = \"thurstone\"\nnu = 3\n", "\"nu\"; it needs link = \"student-t\""),
+        ("[aggregator]\nnu = 3\n", "kind \"swiss-elo\" has no nu; use kind = \"round-robin\" and link = \"student-t\""),
+        (
+            "[aggregator]\nkind = \"divergence-mixture\"\ndivergence = \"reverse-kl\"\ndivergence_alpha = 0.5\n",
+            "\"divergence_alpha\"; it needs divergence = \"alpha\"",
+        ),
+        ("[blades.calm]\nlikelihood = \"summed\"\n", "\"likelihood\"; it needs the field guided"),
+        ("[selector.gates.f]\non = \"fluency\"\nthreshold = 1\nkappa = 1\n", "on \"fluency\" has no kappa; use on = \"blade\""),
+    ] {
+        let error = overlaid(text).unwrap_err().to_string();
+        assert!(error.ends_with(said), "{error}");
+    }
+}
+
+#[test]
+fn errors_of_range_name_the_field_of_the_file() {
+    for (text, said) in [
+        (
+            "[aggregator]\nkind = \"divergence-mixture\"\ndivergence = \"alpha\"\ndivergence_alpha = -1\n",
+            "divergence_alpha is -1",
+        ),
+        ("[selector]\ntop_p = 0\n", "top_p is 0"),
+        ("[aggregator]\nrounds = 0\n", "rounds is 0"),
+    ] {
+        let error = overlaid(text).unwrap_err().to_string();
+        assert!(error.contains(&format!("]: {said}; it must be")), "{error}");
+    }
+}
+
+#[test]
+fn integers_are_read_in_every_base_and_refused_beyond_64_bits() {
+    let rounds = |text: &str| overlaid(&format!("[aggregator]\nrounds = {text}\n"));
+    for (text, value) in [("0x10", 16), ("0o17", 15), ("0b11", 3), ("1_000", 1000)] {
+        let AggregatorSpec::SwissElo(tournament) = rounds(text).unwrap().aggregator else { panic!("another kind") };
+        assert_eq!(tournament.rounds, value, "{text}");
+    }
+    for text in ["9223372036854775808", "0xffffffffffffffff"] {
+        assert_eq!(rounds(text).unwrap_err().to_string(), format!("test.toml:2: {text} does not fit in 64 bits"));
+    }
+    assert_eq!(
+        overlaid("selector = 3\n").unwrap_err().to_string(),
+        "test.toml:1: selector: a slot is a table such as [selector], not an integer"
+    );
 }
 
 /// Selects from ratings 3, 2, 1 and raw scores of two blades, of which only the first has weight.

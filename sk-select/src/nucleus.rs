@@ -19,7 +19,7 @@ impl<S> Nucleus<S> {
     /// # Errors
     /// If the mass is not in (0, 1].
     pub fn new(mass: f64, inner: S) -> Result<Self, ParameterError> {
-        ParameterError::check(mass > 0.0 && mass <= 1.0, "top-p", mass, "in (0, 1]")?;
+        ParameterError::check(mass > 0.0 && mass <= 1.0, "top_p", mass, "in (0, 1]")?;
         Ok(Self { mass, inner })
     }
 }

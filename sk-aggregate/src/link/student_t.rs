@@ -44,7 +44,7 @@ impl StudentT {
     /// # Errors
     /// If ν is not finite, or below [`FEWEST`](Self::FEWEST).
     pub fn new(nu: f64) -> Result<Self, ParameterError> {
-        ParameterError::check(nu.is_finite() && nu >= Self::FEWEST, "degrees of freedom", nu, "finite and at least 0.1")?;
+        ParameterError::check(nu.is_finite() && nu >= Self::FEWEST, "nu", nu, "finite and at least 0.1")?;
         let form = if nu < expansion::FROM { Form::Fraction(Fraction::new(nu)) } else { Form::Expansion(Expansion::new(nu)) };
         Ok(Self { nu, form })
     }

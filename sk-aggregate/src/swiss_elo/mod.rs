@@ -75,7 +75,7 @@ impl SwissElo {
     /// If there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS).
     pub fn new(rounds: usize, entry: Entry, seeding: Seeding) -> Result<Self, ParameterError> {
         let valid = (1..=Self::MAX_ROUNDS).contains(&rounds);
-        ParameterError::check(valid, "the number of rounds", rounds as f64, "between 1 and 65536")?;
+        ParameterError::check(valid, "rounds", rounds as f64, "between 1 and 65536")?;
         let OperatingPoint { k_max, k_min, .. } = OperatingPoint::HHH;
         Ok(Self { rounds, k_max, k_min, entry, seeding })
     }

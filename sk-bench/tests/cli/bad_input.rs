@@ -216,7 +216,7 @@ fn schemes() {
         &["[selector.gates.rude]", "no blade \"rude\" is seated (seated: helpful, honest, harmless)", "on = \"score\""],
     );
     refused("[aggregator]\nkind = \"scores\"\n", &["--rounds", "3"], &["--rounds does not apply", "scores"]);
-    refused("", &["--rounds", "65537"], &["the number of rounds is 65537; it must be between 1 and 65536"]);
+    refused("", &["--rounds", "65537"], &["rounds is 65537; it must be between 1 and 65536"]);
     refused("[selector]\nkind = \"argmax\"\n", &["--temperature", "2"], &["--temperature does not apply", "argmax"]);
     assert_refused(&run_on_models("generate", &["Hi", "--scheme", "none.toml"]), &["none.toml"]);
 }
