@@ -112,7 +112,7 @@ pub enum BladeRule {
     /// The mean implicit reward of several adapters, with their disagreement for σ.
     Ensemble {
         /// Directories of the adapters, at least two.
-        #[serde(default)]
+        #[schemars(length(min = 2))]
         adapters: Vec<PathBuf>,
         /// β, scale of the log-ratio.
         beta: f64,

@@ -20,6 +20,7 @@ pub(crate) fn defaults(slot: &str, kind: &str, base: &Base) -> Table {
         "granularity" if kind == "response" => vec![("span_tokens", text("unlimited"))],
         "granularity" if kind == "delimiters" => vec![("delimiters", Value::Array(Vec::new()))],
         "blades" => vec![
+            ("adapters", Value::Array(Vec::new())),
             ("dispersion", text(if kind == "discriminator" { "zero" } else { "min-entropy" })),
             ("arm", text("real")),
             ("likelihood", text("summed")),
@@ -42,6 +43,17 @@ pub(crate) fn defaults(slot: &str, kind: &str, base: &Base) -> Table {
     };
     table.extend(choices.into_iter().map(|(field, value)| (field.to_owned(), value)));
     table
+}
+
+/// Returns the kind of a section that names none, in a file that changes the reference scheme.
+pub(crate) fn usual_kind(slot: &str) -> String {
+    match slot {
+        "blades" => "implicit-reward".to_owned(),
+        "gates" => "blade".to_owned(),
+        _ => {
+            SchemeSpec::default().section(slot).and_then(|section| Some(section["kind"].as_str()?.to_owned())).unwrap_or_default()
+        }
+    }
 }
 
 /// Returns the default contents of a slot.

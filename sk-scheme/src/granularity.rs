@@ -33,6 +33,7 @@ pub enum GranularitySpec {
     /// The first of some texts, which belongs to the span.
     Delimiters {
         /// The texts.
+        #[schemars(length(min = 1))]
         delimiters: Vec<String>,
         /// Most tokens of a span.
         span_tokens: Cap,

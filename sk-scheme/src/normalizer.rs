@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sk_core::{Normalizer, Standardize};
 use sk_normalize::{CandidateBatch, Correlation, CorrelationError, Propagation, Rank, Raw, Robust};
 
@@ -48,6 +49,7 @@ pub enum PropagationSpec {
     /// By the correlations between the errors of blades, by name.
     Correlated {
         /// Two blades and the correlation of their errors.
+        #[schemars(schema_with = "correlations")]
         correlations: Vec<(String, String, f64)>,
     },
     /// By a rule.
@@ -55,6 +57,12 @@ pub enum PropagationSpec {
         /// The rule.
         propagation: PropagationRule,
     },
+}
+
+fn correlations(_: &mut SchemaGenerator) -> Schema {
+    let pair =
+        [json!({ "type": "string" }), json!({ "type": "string" }), json!({ "type": "number", "minimum": -1, "maximum": 1 })];
+    json_schema!({ "type": "array", "items": { "type": "array", "prefixItems": pair, "minItems": 3, "maxItems": 3 } })
 }
 
 /// The rules by which dispersions combine.

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use crate::aggregator::MEMBERS;
 use crate::blades::{BladeSection, FluencySection};
-use crate::defaults::defaults;
+use crate::defaults::{defaults, usual_kind};
 use crate::schema::{self, SLOTS, choices, expected, fields, fits, tag};
 use crate::selector::GateSpec;
 use crate::source::{Section, Source};
@@ -224,8 +224,7 @@ impl Section<'_> {
     fn kind(&self, slot: &str, kinds: &[String], current: &Table) -> Result<String, SchemeError> {
         let tag = tag(slot);
         let Some(value) = self.table.get(tag) else {
-            let usual = if slot == "blades" { "implicit-reward" } else { "blade" };
-            return Ok(current.get(tag).and_then(Value::as_str).unwrap_or(usual).to_owned());
+            return Ok(current.get(tag).and_then(Value::as_str).map_or_else(|| usual_kind(slot), str::to_owned));
         };
         let kind = value.as_str().ok_or_else(|| self.mistyped(tag, "a string", value))?;
         if kinds.iter().any(|known| known == kind) {

@@ -10,13 +10,14 @@ use toml::{Table, Value};
 
 use crate::aggregator::{AggregatorSpec, MEMBERS};
 use crate::blades::BladeSection;
+use crate::defaults::{defaults, usual_kind};
 use crate::granularity::GranularitySpec;
 use crate::normalizer::NormalizerSpec;
 use crate::parameters;
 use crate::proposal::ProposalSpec;
 use crate::search::{FallbackSpec, SearchSpec};
 use crate::selector::{GateSpec, SelectorSpec};
-use crate::spec::About;
+use crate::spec::{About, Base};
 use crate::suggest;
 use crate::weighting::WeightingSpec;
 
@@ -86,6 +87,21 @@ pub(crate) fn fields(schema: &Json, table: &Table) -> Option<Map<String, Json>> 
         fitting.into_iter().for_each(|fields| merge(&mut all, fields));
     }
     Some(all)
+}
+
+/// Returns the fields that the types require of a table with these tags.
+fn required(schema: &Json, table: &Table) -> Vec<String> {
+    let mut all: Vec<String> = branches(schema, "required").filter_map(Json::as_str).map(str::to_owned).collect();
+    all.extend(branches(schema, "allOf").flat_map(|part| required(part, table)));
+    for key in ["oneOf", "anyOf"] {
+        // Required is what every alternative with these tags requires.
+        let fitting =
+            branches(schema, key).filter(|branch| fields(branch, table).is_some()).map(|branch| required(branch, table));
+        all.extend(
+            fitting.reduce(|one, other| one.into_iter().filter(|field| other.contains(field)).collect()).unwrap_or_default(),
+        );
+    }
+    all
 }
 
 /// Adds fields. Constants of the same tag become alternatives.
@@ -181,11 +197,11 @@ pub(crate) fn expected(property: &Json) -> &'static str {
     own.or_else(nested).unwrap_or("a string")
 }
 
-/// Returns the JSON Schema of a scheme file. No field is required, since a file contains only
-/// changes.
+/// Returns the JSON Schema of a scheme file. Only what has no default is required, since a file
+/// contains only changes.
 pub fn json_schema() -> Json {
     let slot = |name| match name {
-        "about" => closed(section(name)["properties"].clone(), name),
+        "about" => closed(section(name)["properties"].clone(), &[], name),
         "blades" => json!({ "type": "object", "additionalProperties": slot_schema(name) }),
         _ => slot_schema(name),
     };
@@ -200,7 +216,7 @@ pub fn json_schema() -> Json {
 
 /// Returns a schema with one alternative per kind of a section.
 fn slot_schema(name: &str) -> Json {
-    let schema = section(name);
+    let (schema, usual) = (section(name), usual_kind(name));
     let alternatives: Vec<Json> = kinds(name, schema)
         .iter()
         .map(|kind| {
@@ -217,7 +233,19 @@ fn slot_schema(name: &str) -> Json {
             if name == "selector" {
                 all.insert("gates".to_owned(), json!({ "type": "object", "additionalProperties": slot_schema("gates") }));
             }
-            closed(Json::Object(all), name)
+            let mut needed = required(schema, &table);
+            // No list may be empty, so an empty one is not a default.
+            let mut optional = defaults(name, known, &Base::default());
+            optional.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+            needed.retain(|field| field != tag(name) && !optional.contains_key(field));
+            if *kind != usual {
+                needed.insert(0, tag(name).to_owned());
+            }
+            let mut alternative = closed(Json::Object(all), &needed, name);
+            if name == "normalizer" {
+                alternative["not"] = json!({ "required": ["correlations", "propagation"] });
+            }
+            alternative
         })
         .collect();
     json!({ "anyOf": alternatives })
@@ -240,8 +268,8 @@ fn bound(property: &mut Json, range: &parameters::Range) {
 }
 
 /// Returns the schema of a table with exactly these fields, with the ranges and meanings of
-/// numbers.
-fn closed(mut properties: Json, section: &str) -> Json {
+/// numbers. It has all `required` ones.
+fn closed(mut properties: Json, required: &[String], section: &str) -> Json {
     for (field, property) in properties.as_object_mut().into_iter().flatten() {
         if let Some(object) = property.as_object_mut() {
             object.remove("format");
@@ -254,5 +282,9 @@ fn closed(mut properties: Json, section: &str) -> Json {
             bound(property, &parameter.range);
         }
     }
-    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+    let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
 }

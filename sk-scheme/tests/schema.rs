@@ -43,6 +43,10 @@ fn is_valid(schema: &Value, instance: &Value) -> bool {
             let known = |key: &String| keywords.get("properties").is_some_and(|known| known.get(key).is_some());
             object.iter().filter(|(key, _)| !known(key)).all(|(_, item)| is_valid(value, item))
         }),
+        "required" => {
+            instance.as_object().is_none_or(|object| list(value).iter().all(|key| object.contains_key(key.as_str().unwrap())))
+        }
+        "not" => !is_valid(value, instance),
         "$schema" | "title" | "description" | "default" | "format" => true,
         other => panic!("a keyword without a rule here: {other}"),
     })
@@ -65,6 +69,9 @@ fn shipped_files_are_valid_and_slips_are_not() {
         "[selector.gates.safe]\nthreshold = 0\nkappa = 1\n",
         "[granularity]\nkind = \"response\"\nspan_tokens = \"unlimited\"\n",
         "[blades.calm]\nadapter = \"dir\"\nguided = 1\nlikelihood = \"per-token\"\n",
+        "[search]\nkind = \"race\"\n[weighting]\nkind = \"max-min\"\n[granularity]\nkind = \"delimiters\"\ndelimiters = [\";\"]\n",
+        "[aggregator]\nkind = \"round-robin\"\np = \"inf\"\n[proposal]\nkind = \"soup\"\n",
+        "[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\"]\n[fallback]\nkind = \"backbone\"\nthreshold = 0\n",
     ] {
         assert!(is_valid(&schema, &instance(text)), "{text}");
         SchemeSpec::default().overlay("file", text, std::path::Path::new("")).unwrap();
@@ -82,6 +89,22 @@ fn shipped_files_are_valid_and_slips_are_not() {
         "[blades.calm]\nadapter = \"dir\"\nweight = -1\n",
         "[blades.calm]\nkind = \"fluency\"\nweight = 1\n",
         "[selector.gates.safe]\nthreshhold = 0\n",
+        "[selector.gates.safe]\nkappa = 1\n",
+        "[search]\ntokens = 3\n",
+        "[search]\nkind = \"accept\"\n",
+        "[fallback]\nthreshold = 0\n",
+        "[fallback]\nkind = \"backbone\"\n",
+        "[weighting]\ntemperature = 2\n",
+        "[proposal]\nmerge = \"exact\"\n",
+        "[granularity]\ndelimiters = [\";\"]\n",
+        "[granularity]\nkind = \"delimiters\"\n",
+        "[granularity]\nkind = \"delimiters\"\ndelimiters = []\n",
+        "[blades.calm]\nkind = \"instruction\"\n",
+        "[blades.calm]\nkind = \"ensemble\"\n",
+        "[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\"]\n",
+        "[aggregator]\nkind = \"round-robin\"\np = \"-inf\"\n",
+        "[normalizer]\ncorrelations = [[\"a\", \"b\", 2]]\n",
+        "[normalizer]\ncorrelations = [[\"a\", \"b\", 0.5]]\npropagation = \"linear\"\n",
     ] {
         assert!(!is_valid(&schema, &instance(text)), "{text}");
         assert!(SchemeSpec::default().overlay("file", text, std::path::Path::new("")).is_err(), "{text}");
