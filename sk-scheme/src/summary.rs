@@ -154,7 +154,7 @@ fn proposal(proposal: &ProposalSpec) -> String {
         Prior::Uniform | Prior::Backbone => "vocabulary".to_owned(),
     };
     if vocabulary.head_k > 0 {
-        words += &format!(", head {}", vocabulary.head_k);
+        words += &format!(", top {}", vocabulary.head_k);
     }
     if vocabulary.plausibility > 0.0 {
         words += &format!(", plausibility {}", vocabulary.plausibility);

@@ -94,7 +94,7 @@ fn the_table_of_the_book_is_this_one() {
 /// The table of all parameters in Markdown, as in the book.
 fn table() -> String {
     let mut text =
-        "| section | field | symbol | meaning | values | default | searched | option |\n|---|---|---|---|---|---|---|---|\n"
+        "| section | field | symbol | meaning | values | default | range in `tune` | option |\n|---|---|---|---|---|---|---|---|\n"
             .to_owned();
     for parameter in &ALL {
         let Parameter { symbol, section, field, meaning, range, .. } = parameter;
@@ -123,6 +123,11 @@ fn default_in_words(parameter: &Parameter) -> String {
         if let Some(value) = value.filter(|value| *value != sound) {
             let _ = write!(words, ", {value} (`{preset}`)");
         }
+    }
+    if let Some(value) = (parameter.default)(&Base::default(), "softmax")
+        .filter(|value| parameter.section == "selector" && Some(*value) != at(Convention::Sound, Preset::Hhh))
+    {
+        let _ = write!(words, ", {value} (`softmax`)");
     }
     match at(Convention::Paper, Preset::Hhh) {
         Some(paper) if Some(paper) != at(Convention::Sound, Preset::Hhh) => format!("{words} (`sound`), {paper} (`paper`)"),

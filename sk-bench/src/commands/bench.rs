@@ -46,7 +46,8 @@ Examples:
   swiss-knife bench --backbone-config 7b.json --drafter-config 3b.json --random-blades 3 \\
       --prompt-tokens 2048
 
-  # How a step grows with the prefix, N, K and L, each at the values named or at those of its own
+  # How a step grows with the prefix, the candidates (N), the blades (K) and the length of a span
+  # (L), each at the values named or at those of its own
   swiss-knife bench --sweep prefix=64:1024:4096,n,k,l
 
   # Sixteen generations that share backbone and drafter, against one
