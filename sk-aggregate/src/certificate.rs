@@ -60,16 +60,18 @@ pub enum NoCertificate {
     /// L_g is unknown or infinite.
     #[error("the link has no known bound on its slope; implement Link::lipschitz for it")]
     UnboundedSlope,
-    /// Two candidates are compared with a spread of zero.
+    /// Two candidates are compared with a spread of zero. The message counts candidates from 1.
     #[error(
-        "candidates {i} and {j} are compared on a spread of zero, where any difference decides; give one of them a dispersion"
+        "candidates {} and {} are compared on a spread of zero, where any difference decides; give one of them a dispersion",
+        i + 1, j + 1
     )]
     NoSpread { i: usize, j: usize },
     /// Two candidates are compared with so small a spread that the slope of their ratings
     /// overflows.
     #[error(
-        "candidates {i} and {j} are compared on a spread of {spread:e}, so small that the slope of their ratings overflows; measure scores \
-         and dispersions in a smaller unit"
+        "candidates {} and {} are compared on a spread of {spread:e}, so small that the slope of their ratings overflows; measure scores \
+         and dispersions in a smaller unit",
+        i + 1, j + 1
     )]
     Overflow { i: usize, j: usize, spread: f64 },
 }

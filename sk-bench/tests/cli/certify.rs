@@ -111,7 +111,7 @@ fn schemes_without_a_certificate_are_refused_with_the_reason() {
     refused(&["--scheme", &scheme], "standardised on entry");
     // Two candidates with σ = 0 have no certificate; another batch in the same file may have one.
     let certain = r#"{"mu": [0, 1], "sigma": [0, 0]}"#;
-    assert_refused(&certify(certain, &[]), &["no certificate", "candidates 0 and 1", "--audit"]);
+    assert_refused(&certify(certain, &[]), &["no certificate", "candidates 1 and 2", "--audit"]);
     let report = json_of(&format!("{certain}{BY_HAND}"), &[]);
     assert!(report["batches"][0]["certificate"]["refused"].as_str().unwrap().contains("spread of zero"));
     assert!(report["batches"][1]["certificate"]["radius"]["sharpened"].is_f64());
@@ -156,7 +156,7 @@ fn the_largest_and_the_smallest_dispersions() {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("moves by more than 1e308;") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let small = certify(r#"{"mu": [1, 0], "sigma": [1e-310, 0]}"#, &["--delta", "1"]);
-    assert_refused(&small, &["candidates 0 and 1 are compared on a spread of 1e-310, so small that"]);
+    assert_refused(&small, &["candidates 1 and 2 are compared on a spread of 1e-310, so small that"]);
 }
 
 /// A link whose certificate was once wrong: Student's t with many degrees of freedom, near its
