@@ -11,7 +11,7 @@ use sk_core::{ParameterError, Selector};
 use crate::args::positive;
 use crate::batches::{self, RecordedBatch};
 use crate::certificates::Tolerance;
-use crate::scheme::{Parameter, SchemeError, SchemeSpec, Uncertified, kind_named};
+use crate::scheme::{Parameter, SchemeError, SchemeSpec, Steering, Uncertified, kind_named};
 use crate::{Error, output};
 use report::{Certified, CertifiedStep, CertifyReport};
 
@@ -51,8 +51,8 @@ pub struct CertifyArgs {
     /// 0.1 unless --delta is given.
     #[arg(long, value_name = "TAU")]
     tolerance: Option<Tolerance>,
-    /// Take aggregator and selector from a scheme: a TOML file, or one that ships (see `swiss-knife
-    /// schemes`).
+    /// Take aggregator and selector from a scheme, as `generate` does: a TOML file, or one that
+    /// ships (see `swiss-knife schemes`).
     #[arg(long, value_name = "NAME|FILE", help_heading = "Scheme")]
     scheme: Option<PathBuf>,
     /// Aggregator, as in a scheme file: thurstone, unless a scheme says otherwise.
@@ -63,7 +63,7 @@ pub struct CertifyArgs {
     /// Selector, as in a scheme file: softmax, unless a scheme says otherwise.
     #[arg(long, value_name = "KIND", value_parser = |name: &str| kind_named("selector", name), help_heading = "Scheme")]
     selector: Option<String>,
-    /// T of the selector: 1 for softmax and 8 for champion, unless a scheme says otherwise.
+    /// T of the selector: that of the scheme; without one, 1 for softmax and 8 for champion.
     #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Scheme")]
     temperature: Option<f64>,
     /// α, coefficient of the fluency scores where the batches have them: 0.5, unless a scheme says
@@ -136,11 +136,12 @@ impl CertifyArgs {
     /// Returns aggregator and selector: those of the scheme, or else the defaults, changed by the
     /// options.
     fn config(&self) -> Result<SchemeSpec, SchemeError> {
-        let mut config = SchemeSpec::default();
         let alone = self.scheme.is_none();
-        if let Some(scheme) = &self.scheme {
-            config.adopt(scheme)?;
-        }
+        let mut config = if alone {
+            SchemeSpec::default()
+        } else {
+            Steering { scheme: self.scheme.clone(), ..Steering::default() }.spec(false)?
+        };
         if let Some(kind) = self.aggregator.as_deref().or(alone.then_some("thurstone")) {
             config.amend("--aggregator", &format!("[aggregator]\nkind = \"{kind}\"\n"))?;
             if alone && config.aggregator.entry().is_some() {
@@ -150,8 +151,7 @@ impl CertifyArgs {
         }
         let chosen = self.selector.as_deref().or(alone.then_some("softmax"));
         if let Some(kind) = chosen.filter(|kind| *kind != config.selector.rule.kind()) {
-            let temperature = if kind == "champion" { "temperature = 8.0\n" } else { "" };
-            config.amend("--selector", &format!("[selector]\nkind = \"{kind}\"\n{temperature}"))?;
+            config.amend("--selector", &format!("[selector]\nkind = \"{kind}\"\n"))?;
         }
         for (name, value) in [("temperature", self.temperature), ("alpha", self.alpha)] {
             if let (Some(parameter), Some(value)) = (Parameter::named(name), value) {

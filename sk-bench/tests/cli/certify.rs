@@ -100,12 +100,26 @@ fn several_batches_standard_input_and_scheme_files() {
     assert_eq!(json_of(&two, &["--scheme", &scheme, "--temperature", "1"])["temperature"].as_f64(), Some(1.0));
 }
 
+/// 0.25 is that of the operating point at which `generate` runs a scheme.
+#[test]
+fn a_scheme_is_certified_at_the_temperature_at_which_generate_runs_it() {
+    let temperature = |args: &[&str]| json_of(BY_HAND, args)["temperature"].as_f64();
+    let (_directory, scheme) =
+        file("s.toml", "[aggregator]\nkind = \"thurstone\"\nstandardize = false\n[selector]\nstandardize = false\n");
+    assert_eq!(temperature(&["--scheme", &scheme]), Some(0.25));
+    let (_other, softmax) = file("s.toml", "[selector]\nkind = \"softmax\"\ntemperature = 3\n");
+    let audit = ["--delta", "0.1", "--audit", "--evaluations", "9"];
+    assert_eq!(temperature(&[&["--scheme", &softmax, "--selector", "champion"], &audit[..]].concat()), Some(3.0));
+    assert_eq!(temperature(&[&["--selector", "champion"], &audit[..]].concat()), Some(8.0));
+}
+
 #[test]
 fn schemes_without_a_certificate_are_refused_with_the_reason() {
     let refused = |args: &[&str], part: &str| assert_refused(&certify(BY_HAND, args), &["no certificate", part, "--audit"]);
     refused(&["--aggregator", "swiss-elo"], "pairing of a tournament jumps");
     refused(&["--selector", "champion"], "z-scores");
     refused(&["--selector", "argmax"], "tie");
+    refused(&["--temperature", "0"], "tie");
     refused(&["--aggregator", "copeland"], "two scores tie");
     let (_directory, scheme) = file("scheme.toml", "[aggregator]\nkind = \"thurstone\"\n[selector]\nkind = \"softmax\"\n");
     refused(&["--scheme", &scheme], "standardised on entry");
@@ -127,7 +141,7 @@ fn bad_input_is_refused() {
     refused(BY_HAND, &["--batch", "0"], &["--batch", "at least 1"]);
     refused(BY_HAND, &["--tolerance", "1"], &["--tolerance", "[0, 1)"]);
     refused(BY_HAND, &["--delta", "-1"], &["delta is -1", "not negative"]);
-    refused(BY_HAND, &["--temperature", "0"], &["temperature is 0"]);
+    refused(BY_HAND, &["--temperature", "-1"], &["temperature is -1"]);
     refused(BY_HAND, &["--temperature", "1", "--selector", "argmax"], &["--temperature does not apply", "argmax"]);
     refused(BY_HAND, &["--aggregator", "scores", "--alpha", "0.1"], &["--alpha does not apply", "scores"]);
     refused(BY_HAND, &["--aggregator", "thurston"], &["--aggregator", "did you mean \"thurstone\"?"]);
