@@ -59,6 +59,7 @@ pub enum Command {
     /// Serve a steered model to clients of OpenAI's API, with a page to play with.
     Serve(Box<ServeArgs>),
     /// Serve a steered model and open its web page, to change weights and watch the steps.
+    #[command(after_help = commands::serve::PLAY_EXAMPLES)]
     Play(Box<ServeArgs>),
     /// Let several schemes choose from the very same candidates, and compare them step by step.
     Arms(Box<ArmsArgs>),

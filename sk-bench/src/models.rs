@@ -20,7 +20,7 @@ use crate::judge::key_from_env;
 use crate::pool::{PlannedArm, PoolError};
 use crate::progress::Loading;
 use crate::scheme::{SchemeError, SchemeSpec};
-use crate::{Error, message};
+use crate::{Error, message, suggest};
 
 pub use crate::args::Sources;
 pub(crate) use heads::check as check_heads;
@@ -418,7 +418,12 @@ fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(Strin
             let embedded = embedded.filter(|_| built_in.contains(&name.as_str()))?;
             Some(text(embedded.blade(&name)))
         });
-        let hint = || format!("give --blade {name}=DIR, or adapter = \"DIR\" in its section");
+        let hint = || {
+            let known = built_in.iter().copied().chain(given.iter().map(|blade| blade.name.as_str()));
+            let meant =
+                suggest::closest(&name, known).map_or_else(String::new, |meant| format!("did you mean \"{meant}\"? Otherwise "));
+            format!("{meant}give --blade {name}=DIR, or adapter = \"DIR\" in its section")
+        };
         match source {
             Some(source) => Ok((name, source)),
             None => Err(SchemeError::NoAdapter { hint: hint(), name }.into()),

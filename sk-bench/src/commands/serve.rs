@@ -35,6 +35,16 @@ Examples:
       --backbone Qwen/Qwen2.5-7B-Instruct --drafter Qwen/Qwen2.5-0.5B-Instruct \\
       --blade calm=\"instruction:Answer calmly.\" --precision int8";
 
+/// The examples of `play`.
+pub const PLAY_EXAMPLES: &str = "\
+Examples:
+  # The model that ships with the program
+  swiss-knife play
+
+  # A model of one's own, with blades from instructions
+  swiss-knife play --backbone Qwen/Qwen2.5-7B-Instruct --drafter Qwen/Qwen2.5-0.5B-Instruct \\
+      --framing chat --blade calm=\"instruction:Answer calmly.\" --blade warm=\"instruction:Be warm.\"";
+
 /// The environment variable with the key that clients must send.
 const KEY: &str = "SWISS_KNIFE_SERVE_KEY";
 

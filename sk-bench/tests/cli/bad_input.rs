@@ -193,6 +193,7 @@ fn schemes() {
     refused("proposal = 3\n", &[], &["scheme.toml:1:", "proposal", "table"]);
     refused("[blades.kind]\nadapter = 3\n", &[], &["scheme.toml:2:", "a string"]);
     refused("[blades.rude]\n", &[], &["\"rude\" has no adapter", "--blade rude=DIR"]);
+    refused("[blades.helpfull]\n", &[], &["\"helpfull\" has no adapter", "did you mean \"helpful\"?"]);
     refused("[blades.b0]\nkind = \"fluency\"\n[blades.b1]\nkind = \"fluency\"\n", &[], &["\"b0\"", "\"b1\"", "at most one"]);
     refused("[blades.helpful]\nweight = -0.5\n", &[], &["weight is -0.5"]);
     refused("[granularity]\nkind = \"delimiters\"\n", &[], &["delimiters"]);
