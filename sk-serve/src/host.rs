@@ -230,7 +230,8 @@ impl Host {
         remote.engine.check(&Probe { tokens: &tokens, text: Some(PROBE) })?;
         let limits = remote.engine.context_limit().into_iter().chain(remote.files.context_limit);
         let limit = limits.min().ok_or_else(|| HostError::NoLimit { config: remote.files.config() })?;
-        remote.limit.get_or_init(|| limit);
+        // Servers generate a token after each span that they read.
+        remote.limit.get_or_init(|| limit.saturating_sub(1));
         Ok(())
     }
 
@@ -262,7 +263,7 @@ impl Host {
     }
 
     /// Returns the context length, in tokens, that both models support. For models behind servers
-    /// it is `usize::MAX` until [`check`](Self::check) succeeds.
+    /// it is one less than theirs, and `usize::MAX` until [`check`](Self::check) succeeds.
     #[must_use]
     pub fn context_limit(&self) -> usize {
         match self {
@@ -313,7 +314,6 @@ impl Host {
         self.local().and_then(Models::room)
     }
 
-    /// Returns the bytes of the backbone's KV cache per token; 0 for models behind servers.
     /// Returns the bytes of the KV caches of the answers in progress; 0 for models behind servers.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.decoders().map(|model| model.held_bytes() as u64).sum()

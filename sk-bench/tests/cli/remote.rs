@@ -151,6 +151,22 @@ fn a_key_that_anybody_can_read_on_its_way_is_warned_about() {
 }
 
 #[test]
+fn an_answer_ends_where_the_context_of_the_server_is_full() {
+    for kind in KINDS {
+        let server = start(kind);
+        server.behave(|seen, _| match seen.path.as_str() {
+            "/v1/models" => Act::Alter(Arc::new(|answer| answer["data"][0]["max_model_len"] = json!(40))),
+            "/server_info" => Act::Alter(Arc::new(|answer| answer["max_req_input_len"] = json!(40))),
+            _ => Act::Serve,
+        });
+        let args = ["Hello there", "--framing", "none", "--max-new-tokens", "200", "--span-tokens", "6", "--n", "3", "--json"];
+        let answer: Value = serde_json::from_str(&stdout(&run_on(&server, "generate", &args))).unwrap();
+        // The prompt has 11 tokens, and a server generates one after the span that it reads.
+        assert_eq!((&answer["ended"], &answer["tokens"]), (&json!("context_full"), &json!(28)), "{kind:?}: {answer}");
+    }
+}
+
+#[test]
 fn a_chat_seats_adapters_that_servers_know_or_load() {
     for kind in KINDS {
         let server = start(kind);
