@@ -4,6 +4,7 @@ use std::sync::Arc;
 use rand::{Rng, RngExt};
 use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, Sampling, SpanEnd, TokenId};
 
+use crate::error::counted;
 use crate::fleet::{Answered, Fleet, Lease, Request};
 use crate::reader::{Lane, Reader};
 use crate::wire::{DraftParams, Drafted, Prefix, draft_body, sglang, vllm};
@@ -168,7 +169,7 @@ pub(crate) fn request<'a>(
         Kind::Sglang => sglang::draft_answer(body, count, params),
         Kind::Vllm => vllm::draft_answer(body, count, params),
     };
-    let task = format!("drafting {count} spans with the {}", fleet.role);
+    let task = format!("drafting {} with the {}", counted(count, "span"), fleet.role);
     Request { home, pinned, task, path, body: Some(body), parse: Box::new(parse) }
 }
 

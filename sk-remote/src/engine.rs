@@ -5,7 +5,7 @@ use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, InstructionRac
 
 use crate::check::Checker;
 use crate::drafter::DrafterConfig;
-use crate::fleet::{Fleet, Request};
+use crate::fleet::{Answered, Fleet, Request};
 use crate::http::agent;
 use crate::reader::Reader;
 use crate::wire::{load_body, load_path, sglang};
@@ -133,7 +133,8 @@ impl RemoteEngine {
     /// started with `--enable-lora`; vLLM also needs `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
     ///
     /// # Errors
-    /// If the adapter changes a module that servers ignore, or if a server fails to load it.
+    /// If the adapter changes a module that servers ignore, if a server has an adapter with this
+    /// name already, or if a server fails to load it.
     pub fn load_adapter(&self, blade: &str, source: &AdapterSource) -> Result<(), RemoteError> {
         let left_out = |module: &&String| LEFT_OUT.iter().any(|name| module.rsplit('.').next() == Some(name));
         if let Some(module) = source.modules.iter().find(left_out) {
@@ -154,11 +155,27 @@ impl RemoteEngine {
             parse: Box::new(parse),
         };
         let requests: Vec<Request<'_, Option<String>>> = (0..self.backbone.len()).map(request).collect();
-        for answer in self.backbone.all(&requests, &self.meter)? {
-            if let Some(reason) = answer.value {
-                let server = self.backbone.address(answer.server).to_owned();
-                let message = self.backbone.gist(answer.server, reason.as_bytes());
-                return Err(RemoteError::AdapterRefused { server, adapter: source.name.clone(), message });
+        let adapter = || source.name.clone();
+        for answer in self.backbone.each(&requests, &self.meter) {
+            match answer {
+                Ok(Answered { value: None, .. }) => {}
+                Ok(Answered { value: Some(reason), server }) => {
+                    let message = self.backbone.gist(server, reason.as_bytes());
+                    let server = self.backbone.address(server).to_owned();
+                    return Err(RemoteError::AdapterRefused { server, adapter: adapter(), message });
+                }
+                // The server has loaded it, and its answer was lost.
+                Err(RemoteError::Refused { message, repeated: true, .. }) if message.contains("already") => {}
+                Err(RemoteError::Refused { server, message, .. }) if message.contains("already") => {
+                    return Err(RemoteError::AdapterKnown { server, blade: blade.to_owned(), adapter: adapter(), message });
+                }
+                Err(RemoteError::Refused { server, status: 404, message, .. })
+                    if kind == Kind::Vllm && message == "Not Found" =>
+                {
+                    let message = format!("{message}; start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True");
+                    return Err(RemoteError::AdapterRefused { server, adapter: adapter(), message });
+                }
+                Err(error) => return Err(error),
             }
         }
         self.adapters.insert(blade, source.name.as_str());

@@ -10,11 +10,15 @@ pub enum RemoteError {
     /// An address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// A server rejects a request permanently.
-    #[error("{server} refuses {task} with status {status}: {message}")]
-    Refused { server: String, task: String, status: u16, message: String },
+    /// A server rejects a request permanently. If it is `repeated`, the server may have carried it
+    /// out in an earlier attempt.
+    #[error("{server} refuses {task} with status {status}: {message}{}", remedy(*status))]
+    Refused { server: String, task: String, status: u16, message: String, repeated: bool },
     /// No server gave a usable answer.
-    #[error("{task} found no usable answer in {attempts} attempts and {seconds:.1} s; the last, from {server}: {last}")]
+    #[error(
+        "{task} found no usable answer in {} and {seconds:.1} s; the last, from {server}: {last}",
+        counted(*attempts as usize, "attempt")
+    )]
     Unanswered {
         server: String,
         task: String,
@@ -45,6 +49,12 @@ pub enum RemoteError {
     /// A server did not load an adapter.
     #[error("{server} did not load the adapter \"{adapter}\": {message}")]
     AdapterRefused { server: String, adapter: String, message: String },
+    /// A server already has an adapter with this name.
+    #[error(
+        "{server} did not load the adapter \"{adapter}\": {message}; give {blade}=lora:{adapter} to use the one that it has, or unload that \
+         first"
+    )]
+    AdapterKnown { server: String, blade: String, adapter: String, message: String },
     /// The probe is too short.
     #[error("the text of the check has {tokens} tokens; give at least {least}")]
     ShortProbe { tokens: usize, least: usize },
@@ -143,6 +153,20 @@ pub enum AnswerError {
     /// A row ended for an unexpected reason.
     #[error("row {row} ended by \"{reason}\" after {tokens} tokens")]
     Finish { row: usize, reason: String, tokens: usize },
+}
+
+/// Returns what can be done about a status, as the end of a message.
+fn remedy(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "; set SWISS_KNIFE_REMOTE_KEY to the key of the servers",
+        _ => "",
+    }
+}
+
+/// Returns a number with its noun, in the plural unless the number is 1.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 impl Fault {

@@ -189,7 +189,12 @@ impl Fleet {
     /// # Errors
     /// Returns the first error in the order of the requests.
     pub(crate) fn all<T: Send>(&self, requests: &[Request<'_, T>], meter: &Meter) -> Result<Vec<Answered<T>>, RemoteError> {
-        let Some((first, rest)) = requests.split_first() else { return Ok(Vec::new()) };
+        self.each(requests, meter).into_iter().collect()
+    }
+
+    /// Sends all requests concurrently, waits for the last answer, and returns the outcome of each.
+    pub(crate) fn each<T: Send>(&self, requests: &[Request<'_, T>], meter: &Meter) -> Vec<Result<Answered<T>, RemoteError>> {
+        let Some((first, rest)) = requests.split_first() else { return Vec::new() };
         meter.count(Traffic { round_trips: 1, ..Traffic::default() });
         std::thread::scope(|scope| {
             let spawn = |request| Builder::new().spawn_scoped(scope, move || self.one(request, meter));
@@ -202,11 +207,14 @@ impl Fleet {
                     Err(_) => self.one(request, meter),
                 });
             }
-            answers.into_iter().collect()
+            answers
         })
     }
 
     /// Sends a request, and retries it until it is answered.
+    ///
+    /// If a server refuses it, each other server may answer it: one that restarted no longer has
+    /// the adapters that were loaded at run time.
     fn one<T>(&self, request: &Request<'_, T>, meter: &Meter) -> Result<Answered<T>, RemoteError> {
         let start = Instant::now();
         let mut tried: Vec<usize> = Vec::new();
@@ -215,19 +223,37 @@ impl Fleet {
             server = self.least_busy(|_| true).unwrap_or(server);
         }
         let mut attempt = 0;
+        // The refusals by server.
+        let mut refused: Vec<(usize, RemoteError)> = Vec::new();
+        // Whether the server may have carried out an earlier attempt.
+        let mut repeated = false;
         loop {
             let left = self.retry.deadline.saturating_sub(start.elapsed());
             let (fault, pause) = match self.attempt(server, request, left, meter) {
-                Ok(value) => return Ok(Answered { value, server }),
+                Ok(value) => {
+                    refused.iter().for_each(|&(server, _)| self.members[server].fail(&self.retry, None));
+                    return Ok(Answered { value, server });
+                }
                 Err(Failure::Again(fault, pause)) => (fault, pause),
                 Err(Failure::Refused { status, message }) => {
-                    let (server, task) = (self.address(server).to_owned(), request.task.clone());
-                    return Err(RemoteError::Refused { server, task, status, message });
+                    let (address, task) = (self.address(server).to_owned(), request.task.clone());
+                    refused.push((server, RemoteError::Refused { server: address, task, status, message, repeated }));
+                    tried.push(server);
+                    match self.least_busy(|other| !tried.contains(&other)) {
+                        Some(other) if !request.pinned => server = other,
+                        _ => return Err(refused.swap_remove(0).1),
+                    }
+                    meter.count(Traffic { retries: 1, ..Traffic::default() });
+                    continue;
                 }
             };
+            repeated |= !matches!(fault, Fault::Status { .. });
             self.members[server].fail(&self.retry, pause);
             tried.push(server);
             let fresh = if request.pinned { None } else { self.least_busy(|other| !tried.contains(&other)) };
+            if fresh.is_none() && !refused.is_empty() {
+                return Err(refused.swap_remove(0).1);
+            }
             let (next, wait) = match fresh {
                 Some(other) => (other, Duration::ZERO),
                 None => {

@@ -97,7 +97,11 @@ impl Server {
         }
         match status {
             200..=299 => Ok(text),
-            408 | 425 | 429 | 500..=599 => Err(Failure::Again(Fault::Status { status, message: self.gist(&text) }, pause)),
+            408 | 425 | 429 | 500..=599 => {
+                let asked = pause.map(|pause| format!("; it asks for a pause of {} s", pause.as_secs_f64()));
+                let message = self.gist(&text) + &asked.unwrap_or_default();
+                Err(Failure::Again(Fault::Status { status, message }, pause))
+            }
             300..=399 => {
                 let target = target.map_or_else(|| "elsewhere".to_owned(), |target| self.gist(target.as_bytes()));
                 let message = format!("it redirects to {target}, and redirects are not followed; give the address of the server");

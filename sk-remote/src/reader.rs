@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sk_core::{Reading, TokenId};
 
+use crate::error::counted;
 use crate::fleet::{Fleet, Lease, Request};
 use crate::tolerance::mean;
 use crate::wire::{Prefix, Row, agree, sglang, vllm};
@@ -256,6 +257,6 @@ pub(crate) fn request<'a>(
         inspect(&readings).map_err(Fault::Answer)?;
         Ok(readings)
     };
-    let task = format!("reading {} spans under {}", rows.len(), policies_of(rows.iter().map(|row| row.adapter)));
+    let task = format!("reading {} under {}", counted(rows.len(), "span"), policies_of(rows.iter().map(|row| row.adapter)));
     Request { home, pinned, task, path, body: Some(body), parse: Box::new(parse) }
 }

@@ -96,7 +96,8 @@ pub(crate) fn draft_body(model: Option<&str>, prefix: &Prefix, rows: &[(&[TokenI
 pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -> Result<Vec<Drafted>, Fault> {
     let row = |(at, choice): (usize, Choice<'_>)| {
         let missing = |what: &str| Fault::body(format!("row {at} has no {what}"));
-        let tokens = choice.token_ids.ok_or_else(|| missing("token_ids"))?;
+        let unknown = || missing("token_ids; serve with a version of vLLM that knows return_token_ids");
+        let tokens = choice.token_ids.ok_or_else(unknown)?;
         let log_probs = choice.logprobs.ok_or_else(|| missing("logprobs"))?.token_logprobs;
         let finish = choice.finish_reason.unwrap_or_default();
         drafted(at, tokens, log_probs.into_iter().map(number).collect(), &finish, params)

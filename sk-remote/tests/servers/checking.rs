@@ -175,3 +175,31 @@ fn adapters_are_loaded_by_every_server() {
         assert_eq!(error, RemoteError::AdapterModule { blade, module });
     }
 }
+
+#[test]
+fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let engine = engine(&servers);
+        servers[0].behave(|_, number| if number == 0 { Act::Cut } else { Act::Serve });
+        let source = AdapterSource { name: "lora-kind".to_owned(), directory: "adapters/kind".to_owned(), modules: Vec::new() };
+        engine.load_adapter("kind", &source).unwrap();
+        assert_eq!(servers.iter().map(|server| server.seen().len()).collect::<Vec<_>>(), [2, 1]);
+
+        let error = engine.load_adapter("kind", &source).unwrap_err();
+        assert!(
+            error.to_string().ends_with("give kind=lora:lora-kind to use the one that it has, or unload that first"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_loads_no_adapters_at_run_time_is_told_how_to() {
+    let servers = start(Kind::Vllm, 1);
+    let engine = engine(&servers);
+    servers[0].behave(|_, _| Act::Status(404, None, r#"{"detail":"Not Found"}"#));
+    let source = AdapterSource { name: "lora-kind".to_owned(), directory: "adapters/kind".to_owned(), modules: Vec::new() };
+    let error = engine.load_adapter("kind", &source).unwrap_err().to_string();
+    assert!(error.contains("VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"), "{error}");
+}

@@ -325,6 +325,13 @@ fn answer(inner: &Inner, setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> (u1
             let name = seen.body["lora_name"].as_str().unwrap().to_owned();
             let directory = seen.body["lora_path"].as_str().unwrap();
             let refused = directory.contains("missing");
+            if setup.adapters.contains_key(&name) {
+                let message = format!("The lora adapter '{name}' has already been loaded.");
+                return match setup.kind {
+                    Kind::Vllm => error(400, &message),
+                    Kind::Sglang => (400, json!({"success": false, "error_message": message})),
+                };
+            }
             if !refused {
                 inner.setup.lock().unwrap().adapters.insert(name.clone(), Some(name.clone()));
             }

@@ -232,8 +232,9 @@ fn a_server_that_says_no_is_quoted_and_not_asked_again() {
             let RemoteError::Refused { task, status: got, message, .. } = &error else { panic!("{error}") };
             assert_eq!((*got, message.as_str()), (status, "no such thing"));
             assert!(task.starts_with("reading "), "{task}");
+            // Each of the three policies is read once at each server.
             let seen: usize = servers.iter().map(|server| server.seen().len()).sum();
-            assert!(seen <= 3, "{seen} requests");
+            assert!(seen <= 6, "{seen} requests");
         }
     }
 }
@@ -258,6 +259,41 @@ fn an_unknown_adapter_is_refused_in_the_words_of_the_server() {
         let error = typed(read(&engine).unwrap_err()).to_string();
         assert!(error.contains(words) && error.contains("lora-honest"), "{error}");
     }
+}
+
+#[test]
+fn another_server_answers_for_one_that_refuses() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let engine = checked(&servers);
+        servers[0].set_up(|setup| setup.adapters.clear());
+        for _ in 0..2 {
+            assert_right(&read(&engine).unwrap());
+        }
+    }
+}
+
+#[test]
+fn an_error_says_what_to_do() {
+    let servers = start(Kind::Vllm, 1);
+    let engine = engine(&servers);
+    for (act, part) in [
+        (
+            Act::Status(401, None, r#"{"error":"Unauthorized"}"#),
+            "Unauthorized; set SWISS_KNIFE_REMOTE_KEY to the key of the servers",
+        ),
+        (Act::Status(429, Some("3600"), "busy"), "in 1 attempt and 0.0 s; the last"),
+        (Act::Status(429, Some("3600"), "busy"), "busy; it asks for a pause of 3600 s"),
+    ] {
+        servers[0].behave(move |_, _| act.clone());
+        let error = typed(read(&engine).unwrap_err()).to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    servers[0].behave(|_, _| {
+        altered(|answer| rows(answer).iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("token_ids"))))
+    });
+    let error = typed(steps::draft(&engine, 1).unwrap_err()).to_string();
+    assert!(error.contains("no token_ids; serve with a version of vLLM that knows return_token_ids"), "{error}");
 }
 
 #[test]
