@@ -245,7 +245,7 @@ pub(crate) fn load_adapters(
     sources: impl IntoIterator<Item = (String, String, Option<String>)>,
     loading: &mut Loading,
 ) -> Result<Vec<(String, Adapter)>, Error> {
-    let mut adapters = Vec::new();
+    let mut adapters: Vec<(String, Adapter)> = Vec::new();
     for (name, source, on) in sources {
         let adapter = host.adapter(&name, &source, on.as_deref(), loading)?;
         adapters.push((name, adapter));
@@ -253,7 +253,8 @@ pub(crate) fn load_adapters(
     if host.local().is_none() {
         loading.show("checking the servers");
     }
-    host.check()?;
+    // A chat goes on, and checks the servers again with the next adapter.
+    host.check().inspect_err(|_| adapters.iter().for_each(|(name, _)| host.forget_adapter(name)))?;
     Ok(adapters)
 }
 

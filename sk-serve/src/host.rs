@@ -355,7 +355,7 @@ impl Host {
             (Self::Local(_), Some(_)) => Err(HostError::NamedAdapter { name: name.to_owned(), source_text: source.to_owned() }),
             (Self::Local(models), None) => Ok(Adapter::Local(Arc::new(models.adapter(name, source, on, progress)?))),
             (Self::Remote(remote), Some(known)) => {
-                remote.engine.adapters().insert(known, known);
+                remote.engine.adapters().insert(name, known);
                 Ok(Adapter::Remote(known.into()))
             }
             (Self::Remote(remote), None) => {
@@ -372,8 +372,8 @@ impl Host {
         }
     }
 
-    /// Leaves an adapter that servers have loaded out of later checks.
-    pub(crate) fn forget_adapter(&self, name: &str) {
+    /// Leaves the adapter of the blade `name` out of later checks of the servers.
+    pub fn forget_adapter(&self, name: &str) {
         if let Self::Remote(remote) = self {
             remote.engine.adapters().remove(name);
         }

@@ -167,6 +167,19 @@ fn an_answer_ends_where_the_context_of_the_server_is_full() {
 }
 
 #[test]
+fn a_seat_that_servers_refuse_does_not_block_later_ones() {
+    let server = start(Kind::Vllm);
+    let input = "/seat calm=lora:nope\n/seat calm=lora:lora-honest\nHi\n";
+    let mut command = program();
+    command.arg("chat").args(remote_args(&server)).args(SHORT);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    let error = stderr(&child.wait_with_output().unwrap());
+    assert!(error.contains("nope") && error.contains("1 line had no effect"), "{error}");
+    assert!(error.contains("calm=0.333"), "{error}");
+}
+
+#[test]
 fn a_chat_seats_adapters_that_servers_know_or_load() {
     for kind in KINDS {
         let server = start(kind);
