@@ -90,9 +90,20 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     }
 
     interrupt::listen();
-    let on_step = |step: Option<&StepTrace>, text: &str| screen.step(step, text);
-    let reply = session::reply(&mut session, &host, &conversation, &tokens, args.generation.max_new_tokens, on_step)?;
-    screen.finish()?;
+    let mut begun = false;
+    let on_step = |step: Option<&StepTrace>, text: &str| {
+        begun |= step.is_some();
+        screen.step(step, text)
+    };
+    let reply = session::reply(&mut session, &host, &conversation, &tokens, args.generation.max_new_tokens, on_step);
+    if reply.is_err() {
+        screen.end_line()?;
+    }
+    // The steps before an error are kept; a trace without any does not replace an earlier one.
+    if begun || reply.is_ok() {
+        screen.finish()?;
+    }
+    let reply = reply?;
     if args.json {
         let text = output::json(&report(&prompt, &reply, &session, &host, seed))?;
         writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)?;

@@ -167,6 +167,29 @@ fn an_answer_ends_where_the_context_of_the_server_is_full() {
 }
 
 #[test]
+fn the_steps_before_a_failure_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    let server = start(Kind::Vllm);
+    let args = [&["Hello there", "--n", "3", "--trace", trace.to_str().unwrap()][..], &SHORT].concat();
+    let failing = |from: usize| {
+        let mut drafts = 0;
+        server.behave(move |seen, _| {
+            drafts += usize::from(seen.drafts() && seen.body["n"] == 3);
+            if drafts > from { Act::Status(400, None, "CUDA error") } else { Act::Serve }
+        });
+        let output = run_on(&server, "generate", &args);
+        assert!(!output.status.success() && stderr(&output).contains("CUDA error"), "{}", stderr(&output));
+        output
+    };
+    // The check drafts one row at a time.
+    assert!(!failing(2).stdout.is_empty());
+    assert_eq!(lines(&trace).len(), 2);
+    failing(0);
+    assert_eq!(lines(&trace).len(), 2, "a run without steps does not replace the trace");
+}
+
+#[test]
 fn a_seat_that_servers_refuse_does_not_block_later_ones() {
     let server = start(Kind::Vllm);
     let input = "/seat calm=lora:nope\n/seat calm=lora:lora-honest\nHi\n";
