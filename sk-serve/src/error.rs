@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sk_core::StepError;
 use sk_models::dialogue::SessionError;
 use sk_models::engine::EngineError;
+use sk_remote::RemoteError;
 use sk_scheme::SchemeError;
 
 /// An error in the format of the OpenAI API.
@@ -16,12 +17,14 @@ pub struct ApiError {
     /// The name of the invalid field.
     param: Option<String>,
     code: Option<&'static str>,
+    /// The cause, for the log alone.
+    cause: Option<String>,
 }
 
 impl ApiError {
     /// An invalid request (400).
     pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param.into()), code: None }
+        Self { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param.into()), code: None, cause: None }
     }
 
     pub(crate) fn unsupported(param: &str) -> Self {
@@ -34,7 +37,7 @@ impl ApiError {
     }
 
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None, code: Some(code) }
+        Self { status, message: message.into(), param: None, code: Some(code), cause: None }
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -92,7 +95,18 @@ impl ApiError {
 
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         let message = error.to_string();
-        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message, param: None, code: None }
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message, param: None, code: None, cause: None }
+    }
+
+    /// The model servers failed. Clients do not learn their addresses.
+    fn upstream(error: &RemoteError) -> Self {
+        let message = "the model servers do not answer; the log of this server has the reason";
+        Self { cause: Some(error.to_string()), ..Self::new(StatusCode::BAD_GATEWAY, "bad_gateway", message) }
+    }
+
+    /// Returns the cause, for the log.
+    pub(crate) fn cause(&self) -> &str {
+        self.cause.as_ref().unwrap_or(&self.message)
     }
 
     /// A generation that failed. It is a client error if the input does not fit.
@@ -105,6 +119,9 @@ impl ApiError {
             }
             // Other answers or other programs use the memory at the moment.
             SessionError::Memory { .. } => Self::busy(),
+            SessionError::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
+                source.downcast_ref().map_or_else(|| Self::internal(error), Self::upstream)
+            }
             _ => Self::internal(error),
         }
     }

@@ -118,6 +118,7 @@ impl Work {
                 }
                 Err(Failure::Failed(error)) => {
                     self.failed.store(true, Ordering::Relaxed);
+                    tracing::warn!(request = %self.request.0, answer = self.id, choice, error = error.cause(), "answer failed");
                     let _ = send(Event::Failed(error));
                 }
                 // Answers that were stopped because another one failed count as failed, too.

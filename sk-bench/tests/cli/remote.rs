@@ -337,6 +337,19 @@ fn a_server_steers_models_of_other_servers() {
 }
 
 #[test]
+fn a_server_keeps_the_failures_of_model_servers_to_its_log() {
+    let upstream = start(Kind::Vllm);
+    let server = Server::of(program().arg("serve").args(["--port", "0"]).args(remote_args(&upstream)));
+    upstream.behave(|_, _| Act::Status(400, None, "CUDA error"));
+    let answer = server.chat(&json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12}));
+    assert!(answer.0 == 502 && !answer.2.contains("CUDA") && !answer.2.contains(&upstream.url), "{}", answer.2);
+    server.until(|server| server.log.lock().unwrap().contains("CUDA error"));
+    let log = server.log.lock().unwrap().clone();
+    let line = log.lines().find(|line| line.contains("CUDA error")).unwrap();
+    assert!(line.contains("WARN") && line.contains("request=") && line.contains(&upstream.url), "{line}");
+}
+
+#[test]
 fn an_exported_model_answers_as_the_model_that_ships() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("model");

@@ -27,7 +27,7 @@ pub(crate) struct Server {
     process: Child,
     address: String,
     /// Its log so far.
-    log: Arc<Mutex<String>>,
+    pub(crate) log: Arc<Mutex<String>>,
 }
 
 /// A reply: status, headers and body.
@@ -117,7 +117,7 @@ impl Server {
         stream
     }
 
-    fn until(&self, holds: impl Fn(&Self) -> bool) {
+    pub(crate) fn until(&self, holds: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
             assert!(start.elapsed() < PATIENCE, "it does not come to that");
