@@ -20,7 +20,7 @@ pub fn open<'m>(
     adapters: &Adapters,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
-    let (engine, parts) = host.engine(adapters, heads, &InstructionRack::default(), config.readers())?;
+    let (engine, parts) = host.engine(adapters, heads, &InstructionRack::default(), config.readers(), None)?;
     let scheme = config.build(&*engine)?;
     Ok(Session::new(parts, scheme, config.instructions(), seed)?)
 }
@@ -31,7 +31,7 @@ pub fn open<'m>(
 /// # Errors
 /// If the scheme cannot be built, or an instruction is invalid. The session is then unchanged.
 pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
-    let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers())?;
+    let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers(), None)?;
     let scheme = config.build(&*engine)?;
     Ok(session.replace(scheme, config.instructions())?)
 }

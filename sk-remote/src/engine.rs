@@ -11,7 +11,7 @@ use crate::reader::Reader;
 use crate::wire::{load_body, load_path, sglang};
 use crate::{
     AdapterRack, CheckReport, Fault, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, RemoteVocabulary, Retry,
-    Role, Tolerance, Traffic,
+    Role, TimeLeft, Tolerance, Traffic,
 };
 
 /// The modules of an adapter that servers ignore when they score a prompt.
@@ -76,6 +76,7 @@ pub struct RemoteEngine {
     end_of_text: Arc<[TokenId]>,
     token_bytes: Arc<[Box<[u8]>]>,
     meter: Arc<Meter>,
+    left: Option<TimeLeft>,
 }
 
 impl RemoteEngine {
@@ -99,6 +100,7 @@ impl RemoteEngine {
             end_of_text: end_of_text.into(),
             token_bytes,
             meter: Arc::default(),
+            left: None,
         })
     }
 
@@ -206,6 +208,13 @@ impl RemoteEngine {
         Self { instructions: rack.clone(), ..self }
     }
 
+    /// Limits the time of generations that start later. A request waits no longer than `left`
+    /// returns when it is sent, and is not repeated once that is zero.
+    #[must_use]
+    pub fn with_time_left(self, left: TimeLeft) -> Self {
+        Self { left: Some(left), ..self }
+    }
+
     /// Returns the most tokens of a context with its continuation, if a server reported it during
     /// the check.
     #[must_use]
@@ -224,7 +233,7 @@ impl RemoteEngine {
     /// # Errors
     /// As [`start`](Engine::start).
     pub fn generation(&self, drafting: &Drafting) -> Result<Generation, RemoteError> {
-        let meter = Arc::new(Meter::part_of(&self.meter));
+        let meter = Arc::new(Meter::part_of(&self.meter, self.left.clone()));
         let backbone_reader = || Reader::new(&self.backbone, &meter);
         let drafter_reader = || Reader::new(&self.drafter, &meter);
         let end_of_text = Arc::clone(&self.end_of_text);

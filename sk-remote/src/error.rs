@@ -27,6 +27,9 @@ pub enum RemoteError {
         #[source]
         last: Fault,
     },
+    /// The time of the generation is over, or it is stopped.
+    #[error("{task} ended with the time of the generation")]
+    Stopped { task: String },
     /// The context and its continuation are too long for the model.
     #[error(
         "the context has {tokens} tokens with what continues it, and the {role} holds {limit}; shorten the prompt or the response"

@@ -228,7 +228,10 @@ impl Fleet {
         // Whether the server may have carried out an earlier attempt.
         let mut repeated = false;
         loop {
-            let left = self.retry.deadline.saturating_sub(start.elapsed());
+            let left = self.retry.deadline.saturating_sub(start.elapsed()).min(meter.left());
+            if meter.left().is_zero() {
+                return Err(RemoteError::Stopped { task: request.task.clone() });
+            }
             let (fault, pause) = match self.attempt(server, request, left, meter) {
                 Ok(value) => {
                     refused.iter().for_each(|&(server, _)| self.members[server].fail(&self.retry, None));
@@ -271,7 +274,7 @@ impl Fleet {
                     last: fault,
                 });
             }
-            std::thread::sleep(wait);
+            meter.sleep(wait);
             meter.count(Traffic { retries: 1, ..Traffic::default() });
             server = next;
             attempt += 1;

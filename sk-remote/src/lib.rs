@@ -26,6 +26,8 @@ pub use sk_core::Traffic;
 pub use tolerance::Tolerance;
 pub use vocabulary::RemoteVocabulary;
 
+pub use traffic::TimeLeft;
+
 use traffic::Meter;
 
 /// The adapters on the servers: the name of an adapter on the servers, by the name of its blade.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sk_core::{Arm, Ended, InstructionRack, Policy, StepTrace, TokenId};
 use sk_models::decoder::Stop;
@@ -116,14 +116,14 @@ impl Work {
                     counted.outcome = Outcome::Complete;
                     continue;
                 }
-                Err(Failure::Failed(error)) => {
+                Err(Failure::Failed(error)) if !self.stop.is_stopped() => {
                     self.failed.store(true, Ordering::Relaxed);
                     tracing::warn!(request = %self.request.0, answer = self.id, choice, error = error.cause(), "answer failed");
                     let _ = send(Event::Failed(error));
                 }
                 // Answers that were stopped because another one failed count as failed, too.
-                Err(Failure::Gone) if self.failed.load(Ordering::Relaxed) => {}
-                Err(Failure::Gone) => counted.outcome = Outcome::HungUp,
+                Err(_) if self.failed.load(Ordering::Relaxed) => {}
+                Err(_) => counted.outcome = Outcome::HungUp,
             }
             return self.stop.stop();
         }
@@ -162,7 +162,10 @@ impl Work {
         let instructed = InstructionRack::default();
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
-        let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers());
+        let deadline = self.arrived + service.parts.limits.time;
+        let stop = self.stop.clone();
+        let left = move || if stop.is_stopped() { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+        let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers(), Some(Arc::new(left)));
         let (engine, parts) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
         let scheme = self.config.build(&*engine)?;
         let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
@@ -184,12 +187,11 @@ impl Work {
 
         let stops: Vec<&str> =
             service.parts.framing.stops().iter().copied().chain(self.job.stop.iter().map(String::as_str)).collect();
-        let deadline = self.arrived + service.parts.limits.time;
         let (mut drafted_tokens, mut scored_tokens) = (0, 0);
         let mut since = self.arrived;
         let request = host.scheduler().enter(&self.stop);
         let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
-            // Local models check the stop flag within a step; servers do not.
+            // Local models check the stop flag within a step; a request to a server goes on.
             if self.stop.is_stopped() {
                 return Err(Failure::Gone);
             }

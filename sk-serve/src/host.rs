@@ -12,7 +12,7 @@ use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
-use sk_remote::{AdapterSource, AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role};
+use sk_remote::{AdapterSource, AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, TimeLeft};
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
@@ -393,7 +393,8 @@ impl Host {
 
     /// Returns the engine of one generation, and what a session on it needs. Its backbone can use
     /// `adapters`, `heads` and `instructions`. `readers` are lanes that use another model than the
-    /// backbone, each given by its name and its model.
+    /// backbone, each given by its name and its model. Requests to servers wait no longer than
+    /// `left` returns.
     ///
     /// # Errors
     /// If the model of a reader is not loaded, or there is a reader and the backbone is behind
@@ -404,6 +405,7 @@ impl Host {
         heads: &[(String, Head)],
         instructions: &InstructionRack,
         readers: impl IntoIterator<Item = (String, &'r str)>,
+        left: Option<TimeLeft>,
     ) -> Result<(Box<dyn Engine + '_>, SessionParts<'_>), HostError> {
         let engine: Box<dyn Engine + '_> = match self {
             Self::Local(models) => {
@@ -413,7 +415,11 @@ impl Host {
                 if let Some((name, on)) = readers.into_iter().next() {
                     return Err(HostError::Reader { name, on: on.to_owned() });
                 }
-                Box::new(remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions))
+                let engine = remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions);
+                Box::new(match left {
+                    Some(left) => engine.with_time_left(left),
+                    None => engine,
+                })
             }
         };
         let parts = SessionParts {

@@ -194,7 +194,10 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
     message::note(&format!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way"));
     listening_at(&format!("http://{address}"));
-    runtime.block_on(serving).map_err(|error| listening(error.into()))
+    let served = runtime.block_on(serving).map_err(|error| listening(error.into()));
+    // A thread may still wait for a model server; its answer has been cut off.
+    runtime.shutdown_background();
+    served
 }
 
 /// Returns a duration of at most 136 years, so that its sum with a time does not overflow.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sk_core::TokenId;
@@ -347,6 +348,33 @@ fn a_server_keeps_the_failures_of_model_servers_to_its_log() {
     let log = server.log.lock().unwrap().clone();
     let line = log.lines().find(|line| line.contains("CUDA error")).unwrap();
     assert!(line.contains("WARN") && line.contains("request=") && line.contains(&upstream.url), "{line}");
+}
+
+#[test]
+fn an_answer_waits_for_a_model_server_no_longer_than_its_time() {
+    let upstream = start(Kind::Vllm);
+    let options = ["serve", "--port", "0", "--timeout", "3", "--concurrent", "1"];
+    let server = Server::of(program().args(options).args(remote_args(&upstream)));
+    upstream.behave(|_, _| Act::Hang(Duration::from_secs(300)));
+    let started = Instant::now();
+    let body = json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12});
+    assert_eq!(server.chat(&body).0, 502);
+    upstream.behave(|_, _| Act::Serve);
+    assert_eq!(server.chat(&body).0, 200);
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_server_ends_while_a_model_server_hangs() {
+    let upstream = start(Kind::Vllm);
+    let mut server = Server::of(program().args(["serve", "--port", "0", "--drain", "1"]).args(remote_args(&upstream)));
+    upstream.behave(|_, _| Act::Hang(Duration::from_secs(300)));
+    let body = json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12}).to_string();
+    let _waiting = server.send("POST", "/v1/chat/completions", "", &body);
+    server.until(|_| !upstream.seen().is_empty());
+    server.terminate();
+    let (status, took) = server.wait();
+    assert!(status == Some(0) && took < Duration::from_secs(30), "{status:?} after {took:?}");
 }
 
 #[test]

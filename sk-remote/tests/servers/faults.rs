@@ -369,6 +369,22 @@ fn a_late_server_is_given_up_for_another() {
 }
 
 #[test]
+fn a_generation_waits_no_longer_than_it_has_time() {
+    for act in [Act::Hang(Duration::from_secs(5)), Act::Status(429, Some("20"), "")] {
+        let servers = start(Kind::Vllm, 1);
+        let mut options = options(&servers);
+        (options.retry.patience, options.retry.deadline) = (Duration::from_secs(60), Duration::from_secs(60));
+        let end = Instant::now() + Duration::from_millis(300);
+        let left = Arc::new(move || end.saturating_duration_since(Instant::now()));
+        let engine = RemoteEngine::new(options).unwrap().with_time_left(left);
+        servers[0].behave(move |_, _| act.clone());
+        let error = typed(steps::draft(&engine, 1).unwrap_err());
+        assert!(matches!(error, RemoteError::Stopped { .. }), "{error}");
+        assert!(end.elapsed() < Duration::from_secs(3));
+    }
+}
+
+#[test]
 fn a_server_that_failed_is_not_asked_for_a_while() {
     for kind in KINDS {
         let servers = start(kind, 2);

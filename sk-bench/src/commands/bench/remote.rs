@@ -81,7 +81,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
     let (mut rates, mut steps) = (Vec::new(), Vec::new());
     for turn in 0..=args.repeat {
         loading.show(&format!("run {turn} of {}", args.repeat));
-        let (engine, _) = host.engine(&adapters, &[], &InstructionRack::default(), config.readers())?;
+        let (engine, _) = host.engine(&adapters, &[], &InstructionRack::default(), config.readers(), None)?;
         let mut scheme = config.build(&*engine)?;
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
         let (start, mut measured) = (Instant::now(), Vec::new());

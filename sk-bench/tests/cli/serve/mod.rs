@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// Sends a request and leaves the connection open.
-    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let length = body.len();
@@ -91,13 +91,13 @@ impl Server {
     }
 
     /// Asks the server to shut down.
-    fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
     /// Waits for the process to end. Returns the exit status and the time that it took.
-    fn wait(&mut self) -> (Option<i32>, Duration) {
+    pub(crate) fn wait(&mut self) -> (Option<i32>, Duration) {
         let start = Instant::now();
         loop {
             if let Some(status) = self.process.try_wait().unwrap() {
