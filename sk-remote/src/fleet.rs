@@ -289,7 +289,8 @@ impl Fleet {
         let sent = request.body.as_ref().map_or(0, String::len) as u64;
         let received = answer.as_ref().map_or(0, Vec::len) as u64;
         meter.count(Traffic { requests: 1, bytes_out: sent, bytes_in: received, ..Traffic::default() });
-        let value = (request.parse)(&answer?).map_err(|fault| Failure::Again(fault, None))?;
+        let answer = answer?;
+        let value = (request.parse)(&answer).map_err(|fault| Failure::Again(member.server.quoting(fault, &answer), None))?;
         member.recover();
         Ok(value)
     }

@@ -9,7 +9,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, RequestBuilder};
 
 use crate::retry::retry_after;
-use crate::{Fault, Key};
+use crate::{AnswerError, Fault, Key};
 
 /// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -128,7 +128,27 @@ impl Server {
         if timed_out {
             return Fault::TimedOut { seconds: waited.as_secs_f64() };
         }
-        Fault::Connection { message: self.gist(error.to_string().as_bytes()) }
+        let through = self.proxy.as_ref().filter(|proxy| self.base.parse().is_ok_and(|uri| !proxy.is_no_proxy(&uri)));
+        let through = through.map(|proxy| format!(" (through the proxy {}:{})", proxy.host(), proxy.port()));
+        Fault::Connection { message: self.gist(error.to_string().as_bytes()) + &through.unwrap_or_default() }
+    }
+
+    /// Returns a fault in the answer `body` with what the server says about it, without the key.
+    pub(crate) fn quoting(&self, fault: Fault, body: &[u8]) -> Fault {
+        match fault {
+            Fault::Body { message } => {
+                let message = self.gist(message.as_bytes());
+                let says_more = match serde_json::from_slice::<Value>(body) {
+                    Ok(body) => message_of(&body).is_some(),
+                    Err(_) => !body.trim_ascii_start().starts_with(b"{") && !body.trim_ascii_start().starts_with(b"["),
+                };
+                Fault::Body { message: if says_more { format!("{message}: {}", self.gist(body)) } else { message } }
+            }
+            Fault::Answer(AnswerError::Finish { row, reason, tokens }) => {
+                AnswerError::Finish { row, reason: self.gist(reason.as_bytes()), tokens }.into()
+            }
+            fault => fault,
+        }
     }
 
     /// Returns a server's message in a form that can be shown: the message field if there is one,

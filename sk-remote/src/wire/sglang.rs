@@ -185,6 +185,7 @@ struct Meta {
 struct Finish {
     #[serde(rename = "type")]
     kind: String,
+    message: Option<String>,
 }
 
 /// Log-probability, token id, text.
@@ -196,7 +197,14 @@ fn generated(body: &[u8], rows: usize) -> Result<Vec<Meta>, Fault> {
     if generated.len() != rows {
         return Err(AnswerError::Rows { expected: rows, got: generated.len() }.into());
     }
-    Ok(generated.into_iter().map(|row| row.meta_info).collect())
+    let row = |(row, Generated { meta_info }): (usize, Generated)| match &meta_info.finish_reason {
+        Some(Finish { kind, message: Some(message) }) => {
+            let tokens = meta_info.output_token_logprobs.as_ref().map_or(0, Vec::len);
+            Err(AnswerError::Finish { row, reason: format!("{kind}: {message}"), tokens }.into())
+        }
+        _ => Ok(meta_info),
+    };
+    generated.into_iter().enumerate().map(row).collect()
 }
 
 #[cfg(test)]

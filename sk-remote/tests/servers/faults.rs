@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sk_remote::{AnswerError, Fault, Kind, RemoteError};
+use sk_remote::{AnswerError, Fault, Key, Kind, RemoteEngine, RemoteError};
 
 use crate::fake::{Act, Mistake};
 use crate::*;
@@ -271,6 +271,43 @@ fn another_server_answers_for_one_that_refuses() {
             assert_right(&read(&engine).unwrap());
         }
     }
+}
+
+#[test]
+fn an_error_quotes_the_server_and_leaves_out_the_key() {
+    let servers = start(Kind::Vllm, 1);
+    let mut options = options(&servers);
+    options.backbone.key = Key::new("sk-SECRET123");
+    let engine = RemoteEngine::new(options).unwrap();
+    let key_in_finish = json!({"choices": [{"index": 0, "token_ids": [], "logprobs": {"token_logprobs": []},
+        "finish_reason": "error: bad key sk-SECRET123"}]});
+    for (body, said) in [
+        (r#"{"error":{"message":"engine dead"}}"#, "missing field `choices` at line 1 column 35: engine dead"),
+        ("<html>Log in</html>", "expected value at line 1 column 1: <html>Log in</html>"),
+        (r#"{"choices":"key sk-SECRET123"}"#, "invalid type: string \"key …\""),
+        (&key_in_finish.to_string(), "ended by \"error: bad key …\""),
+    ] {
+        let body = body.to_owned();
+        servers[0].behave(move |_, _| Act::Say(200, body.clone()));
+        let error = typed(steps::draft(&engine, 1).unwrap_err()).to_string();
+        assert!(error.contains(said) || (said.contains("ended") && error.contains("1 rows")), "{error}");
+        assert!(!error.contains("SECRET"), "{error}");
+    }
+}
+
+#[test]
+fn an_error_quotes_why_sglang_aborted_a_row() {
+    let servers = start(Kind::Sglang, 1);
+    let engine = engine(&servers);
+    servers[0].behave(|_, _| {
+        altered(|answer| {
+            for row in rows(answer) {
+                *row = json!({"text": "", "meta_info": {"finish_reason": {"type": "abort", "message": "out of memory"}}});
+            }
+        })
+    });
+    let error = typed(read(&engine).unwrap_err()).to_string();
+    assert!(error.contains("abort: out of memory"), "{error}");
 }
 
 #[test]
