@@ -21,7 +21,7 @@ pub use drafter::RemoteDrafter;
 pub use engine::{AdapterSource, RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
 pub use retry::{Retry, backoff};
-pub use role::{AddressError, Key, Kind, Reason, Role};
+pub use role::{AddressError, Key, Kind, Reason, Role, without_user};
 pub use sk_core::Traffic;
 pub use tolerance::Tolerance;
 pub use vocabulary::RemoteVocabulary;

@@ -99,7 +99,7 @@ impl Role {
 
     /// Validates the addresses, since the fields are public.
     pub(crate) fn checked(self) -> Result<Self, AddressError> {
-        let wrong = |url: &str, reason| AddressError { text: url.to_owned(), reason };
+        let wrong = |url: &str, reason| AddressError { text: without_user(url), reason };
         if self.urls.is_empty() {
             return Err(wrong("", Reason::Empty));
         }
@@ -119,7 +119,7 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\": {reason}")]
 pub struct AddressError {
-    /// The address, or its invalid part.
+    /// The address, or its invalid part, without a user name and a password.
     pub text: String,
     /// The error.
     pub reason: Reason,
@@ -159,13 +159,25 @@ impl FromStr for Role {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let wrong = |reason| AddressError { text: text.to_owned(), reason };
+        let wrong = |reason| AddressError { text: without_user(text), reason };
         let (kind, rest) = text.trim().split_once('+').ok_or(wrong(Reason::Kind))?;
         let kind = Kind::named(kind).ok_or(wrong(Reason::Kind))?;
         let (addresses, model) = rest.split_once('#').unwrap_or((rest, ""));
         let model = Some(model.trim().to_owned()).filter(|model| !model.is_empty());
         let urls = addresses.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
         Self { kind, urls, model, key: None }.checked()
+    }
+}
+
+/// Returns an address for messages: without what precedes an `@`, which may hold a password.
+#[must_use]
+pub fn without_user(address: &str) -> String {
+    match address.rsplit_once('@') {
+        None => address.to_owned(),
+        Some((before, host)) => {
+            let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
+            format!("{scheme}…@{host}")
+        }
     }
 }
 
@@ -221,6 +233,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Role>().unwrap_err().reason, reason, "{text}");
         }
+        let error = "vllm+http://user:pwSECRET@a:1#x".parse::<Role>().unwrap_err();
+        assert_eq!(error.text, "http://…@a:1");
+        let error = "user:pwSECRET@a:1".parse::<Role>().unwrap_err();
+        assert_eq!(error.text, "…@a:1");
         // In a text, what follows # is the name of the model.
         let role = Role { kind: Kind::Vllm, urls: vec!["http://a:1#x".to_owned()], model: None, key: None };
         assert_eq!(role.checked().unwrap_err().reason, Reason::Path);

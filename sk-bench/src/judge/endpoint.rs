@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::Value;
-use sk_remote::Key;
+use sk_remote::{Key, without_user};
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
@@ -65,7 +65,7 @@ impl Endpoint {
     /// If `url` is not a valid URL, or has a user name, a query or a fragment.
     pub fn new(url: &str, key: Option<Key>, timeout: Duration) -> Result<Self, JudgeError> {
         let timeout = timeout.min(LONGEST_WAIT);
-        let wrong = |reason: &str| JudgeError::Url { url: url.to_owned(), reason: reason.to_owned() };
+        let wrong = |reason: &str| JudgeError::Url { url: without_user(url), reason: reason.to_owned() };
         let uri: Uri = url.parse().map_err(|_| wrong("it is not an address"))?;
         let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
             return Err(wrong("it does not begin with http:// or https://"));
@@ -241,6 +241,8 @@ mod tests {
         ] {
             assert!(endpoint(wrong).is_err(), "{wrong}");
         }
+        let error = endpoint("http://user:pwSECRET@host/v1").unwrap_err().to_string();
+        assert!(error.contains("http://…@host/v1") && !error.contains("SECRET"), "{error}");
         for wrong in ["http://host/?x=1", "http://host?x=1", "https://host/v1?", "http://host/v1#x", "http://host#x"] {
             let error = endpoint(wrong).unwrap_err().to_string();
             assert!(error.contains(wrong) && error.contains("a query or a fragment"), "{error}");
