@@ -83,6 +83,9 @@ pub enum Error {
     /// A key file without a key.
     #[error("{}: the file holds no key; write one into it", file.display())]
     EmptyKeyFile { file: PathBuf },
+    /// A key file whose text no client can send.
+    #[error("{}: the key holds a space, a line end or another character that a key cannot have", file.display())]
+    KeyFile { file: PathBuf },
     /// A file without batches of scores.
     #[error("{file}: {reason}")]
     Batches { file: String, reason: String },

@@ -66,7 +66,7 @@ impl Sources {
             return refused("--tokenizer", "give the directory with the tokenizer.json of the model that the servers have");
         };
         let Ok(key) = key_from_env(REMOTE_KEY) else {
-            return refused(REMOTE_KEY, "the key holds characters that cannot stand in a header");
+            return refused(REMOTE_KEY, "the key holds a space or another character that a key cannot have");
         };
         Ok(Some(RemoteSources::new(backbone, self.drafter.as_deref(), tokenizer, key.as_ref())?))
     }

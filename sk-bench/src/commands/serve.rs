@@ -14,6 +14,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use sk_remote::Key;
 use sk_serve::host::Adapters;
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
@@ -238,12 +239,13 @@ impl ServeArgs {
     fn access(&self) -> Result<Access, Error> {
         let key = match &self.api_key_file {
             Some(file) => {
-                let key = std::fs::read_to_string(file).map_err(Error::reading(file))?;
-                let key = key.trim().to_owned();
-                if key.is_empty() {
+                let text = std::fs::read_to_string(file).map_err(Error::reading(file))?;
+                let text = text.trim_start_matches('\u{feff}').trim();
+                if text.is_empty() {
                     return Err(Error::EmptyKeyFile { file: file.clone() });
                 }
-                Some(key)
+                let key = Key::new(text).ok_or_else(|| Error::KeyFile { file: file.clone() })?;
+                Some(key.as_str().to_owned())
             }
             None => std::env::var(KEY).ok().filter(|key| !key.is_empty()),
         };

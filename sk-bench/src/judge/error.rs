@@ -39,7 +39,7 @@ pub enum JudgeError {
     #[error("endpoint \"{url}\": {reason}; it looks like http://localhost:8000/v1")]
     Url { url: String, reason: String },
     /// A key that is not valid in an HTTP header. The key itself is not shown.
-    #[error("the value of {variable} cannot be sent as an API key: it holds a line end or another control character")]
+    #[error("the value of {variable} cannot be sent as an API key: it holds a space or another character that a key cannot have")]
     Key { variable: String },
     /// A file of objectives that cannot be used.
     #[error(transparent)]

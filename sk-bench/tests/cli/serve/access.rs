@@ -75,6 +75,15 @@ fn a_key_may_be_in_a_file() {
         let header = format!("Authorization: Bearer {key}\r\n");
         assert_eq!(server.ask("GET", "/v1/models", &header, &Value::Null).0, status, "{key}");
     }
+    // Editors on Windows write a byte order mark.
+    std::fs::write(&file, "\u{feff}secret\r\n").unwrap();
+    let server = Server::of(program().args(["serve", "--port", "0", "--api-key-file", &path]).args(model_args()));
+    assert_eq!(server.ask("GET", "/v1/models", "Authorization: Bearer secret\r\n", &Value::Null).0, 200);
+    for text in ["schlüssel", "two words", "two\nlines"] {
+        std::fs::write(&file, text).unwrap();
+        let output = run_on_models("serve", &["--api-key-file", &path]);
+        assert_refused(&output, &[&path, "a key cannot have"]);
+    }
     std::fs::write(&file, " \n").unwrap();
     assert_refused(&run_on_models("serve", &["--api-key-file", &path]), &[&path, "no key"]);
     assert_refused(&run_on_models("serve", &["--api-key-file", "/nowhere/key"]), &["/nowhere/key"]);
