@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::endpoint::Answer;
 use super::question::{ChatMessage, WORDING, form};
-use super::retry::{Pace, sleep};
+use super::retry::Pace;
 use super::weighted::TokenLogprob;
 use super::{Endpoint, Identity, Judge, JudgeError, Question, Retry, Scale, Score, Verdict, answer, weighted};
 use crate::named::named;
@@ -219,67 +218,22 @@ impl ChatJudge {
                 Err(error) => return Err(error),
             }
         }
-        Err(refusal.unwrap_or_else(|| self.unanswered(0, "nothing was asked")))
+        let (url, last) = (self.endpoint.completions(), "nothing was asked".to_owned());
+        Err(refusal.unwrap_or(JudgeError::Unanswered { url, attempts: 0, last }))
     }
 
     /// Retries until there is a complete answer or no attempt is left.
     fn persist(&self, body: &Value) -> Result<Choice, JudgeError> {
-        let Retry { attempts, patience, .. } = self.settings.retry;
-        let mut last = String::new();
-        for attempt in 0..attempts {
-            if !self.pace.wait() {
-                return Err(JudgeError::Interrupted);
-            }
-            let mut pause = self.settings.retry.pause(attempt);
-            match self.endpoint.ask(body) {
-                Ok(Answer { status: 200, body, .. }) => match first_choice(&body) {
-                    Ok(choice) => return Ok(choice),
-                    Err(reason) => last = format!("its answer is no chat completion ({reason}): {}", self.endpoint.gist(&body)),
-                },
-                Ok(Answer { status, retry_after, body }) => {
-                    let body = self.endpoint.gist(&body);
-                    if !is_passing(status) {
-                        return Err(self.refused(status, body));
-                    }
-                    last = format!("status {status}: {body}");
-                    if let Some(asked) = retry_after {
-                        if asked > patience {
-                            last = format!("{last}; it asks to wait for {} s", asked.as_secs());
-                            return Err(self.unanswered(attempt + 1, &last));
-                        }
-                        pause = pause.max(asked);
-                    }
-                    if retry_after.is_some() || status == 429 {
-                        self.pace.hold(pause);
-                    }
-                }
-                Err(trouble) => last = trouble,
-            }
-            if attempt + 1 < attempts && !sleep(pause) {
-                return Err(JudgeError::Interrupted);
-            }
-        }
-        Err(self.unanswered(attempts, &last))
-    }
-
-    fn unanswered(&self, attempts: u32, last: &str) -> JudgeError {
-        JudgeError::Unanswered { url: self.endpoint.completions(), attempts, last: last.to_owned() }
-    }
-
-    fn refused(&self, status: u16, body: String) -> JudgeError {
         let url = self.endpoint.completions();
-        match status {
-            401 | 403 => {
-                let hint = if self.endpoint.has_key() {
-                    "check the API key"
-                } else {
-                    "no API key was sent; see --api-key-env, or api_key_env of a plan"
-                };
-                JudgeError::Forbidden { url, status, body, hint: hint.to_owned() }
-            }
+        let read = |body: &str| {
+            let reason = |reason| format!("its answer is no chat completion ({reason}): {}", self.endpoint.gist(body));
+            first_choice(body).map_err(|error| reason(self.endpoint.without_key(error)))
+        };
+        let answer = self.endpoint.persist(&url, self.settings.retry, &self.pace, || self.endpoint.ask(body), read)?;
+        answer.map_err(|(status, body)| match status {
             404 => JudgeError::NotFound { url, model: self.settings.model.clone(), body },
             _ => JudgeError::Rejected { url, status, body },
-        }
+        })
     }
 
     /// Returns the score of a completion. The inner error is the reason why there is none.
@@ -350,11 +304,6 @@ impl Judge for ChatJudge {
 fn check(scoring: Scoring, scale: Scale) -> Result<(), JudgeError> {
     let readable = scoring == Scoring::Integer || scale.is_single_digit();
     if readable { Ok(()) } else { Err(JudgeError::WideScale { scale }) }
-}
-
-/// Returns whether a status is transient, so that a retry may succeed.
-fn is_passing(status: u16) -> bool {
-    matches!(status, 408 | 409 | 425 | 429) || (status >= 500 && status != 501)
 }
 
 fn first_choice(body: &str) -> Result<Choice, String> {

@@ -10,8 +10,8 @@ use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 
-use super::JudgeError;
-use super::retry::retry_after;
+use super::retry::{Pace, retry_after, sleep};
+use super::{JudgeError, Retry};
 use crate::message;
 
 /// Timeout for connecting to a server.
@@ -42,6 +42,7 @@ pub struct Endpoint {
     agent: Agent,
     base: String,
     key: Option<Key>,
+    timeout: Duration,
     /// Whether the key is sent unencrypted to another machine.
     exposed: bool,
 }
@@ -49,9 +50,11 @@ pub struct Endpoint {
 /// A response of the server, with any status.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) retry_after: Option<Duration>,
-    pub(super) body: String,
+    status: u16,
+    retry_after: Option<Duration>,
+    /// The target of a redirect.
+    location: Option<String>,
+    body: String,
 }
 
 impl Endpoint {
@@ -101,7 +104,7 @@ impl Endpoint {
             // A proxy cannot reach this machine's own address.
             config = config.proxy(None);
         }
-        Ok(Self { agent: Agent::new_with_config(config.build()), base, key, exposed })
+        Ok(Self { agent: Agent::new_with_config(config.build()), base, key, timeout, exposed })
     }
 
     /// Returns the endpoint at `url` with the key in the environment variable `key`, and the model:
@@ -110,12 +113,18 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`new`](Self::new), [`key_from_env`] and [`only_model`](Self::only_model).
-    pub(crate) fn open(url: &str, key: &str, timeout: Duration, model: Option<&str>) -> Result<(Self, String), JudgeError> {
+    pub(crate) fn open(
+        url: &str,
+        key: &str,
+        timeout: Duration,
+        model: Option<&str>,
+        retry: Retry,
+    ) -> Result<(Self, String), JudgeError> {
         let endpoint = Self::new(url, key_from_env(key)?, timeout)?;
         if endpoint.exposed {
             message::exposed_key();
         }
-        let model = model.map_or_else(|| endpoint.only_model(), |model| Ok(model.to_owned()))?;
+        let model = model.map_or_else(|| endpoint.only_model(retry), |model| Ok(model.to_owned()))?;
         Ok((endpoint, model))
     }
 
@@ -127,8 +136,8 @@ impl Endpoint {
     /// Returns the only model of the server.
     ///
     /// # Errors
-    /// If the server does not answer, or offers no model or several.
-    pub fn only_model(&self) -> Result<String, JudgeError> {
+    /// If the server does not answer in all attempts, denies access, or offers no model or several.
+    pub fn only_model(&self, retry: Retry) -> Result<String, JudgeError> {
         #[derive(Deserialize)]
         struct Models {
             data: Vec<Model>,
@@ -139,17 +148,17 @@ impl Endpoint {
         }
         let url = format!("{}/models", self.base);
         let unclear = |reason: String| JudgeError::WhichModel { url: url.clone(), reason };
-        let mut request = self.agent.get(&url);
-        if let Some(key) = &self.key {
-            request = request.header("authorization", format!("Bearer {}", key.as_str()));
-        }
-        let unanswered = |last| JudgeError::Unanswered { url: url.clone(), attempts: 1, last };
-        let answer = self.read(request.call()).map_err(unanswered)?;
-        if answer.status != 200 {
-            return Err(unclear(format!("the server answers {}: {}", answer.status, self.gist(&answer.body))));
-        }
-        let models: Models =
-            serde_json::from_str(&answer.body).map_err(|error| unclear(format!("its list of models: {error}")))?;
+        let ask = || {
+            let mut request = self.agent.get(&url);
+            if let Some(key) = &self.key {
+                request = request.header("authorization", format!("Bearer {}", key.as_str()));
+            }
+            self.read(request.call())
+        };
+        let answer = self.persist(&url, retry, &Pace::default(), ask, |body| Ok(body.to_owned()))?;
+        let list = answer.map_err(|(status, body)| unclear(format!("the server answers {status}: {body}")))?;
+        let models: Models = serde_json::from_str(&list)
+            .map_err(|error| unclear(format!("its list of models: {}", self.without_key(error.to_string()))))?;
         match models.data.as_slice() {
             [] => Err(unclear("the server offers no model".to_owned())),
             [only] => Ok(only.id.clone()),
@@ -172,13 +181,98 @@ impl Endpoint {
         self.read(request.send(body.to_string()))
     }
 
+    /// Calls `ask` until `read` takes the answer or no attempt is left. Returns status and message
+    /// of an answer that rejects the request.
+    ///
+    /// # Errors
+    /// If there is no usable answer, the server denies access or redirects, or Ctrl-C was pressed.
+    pub(super) fn persist<T>(
+        &self,
+        url: &str,
+        retry: Retry,
+        pace: &Pace,
+        ask: impl Fn() -> Result<Answer, String>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Result<T, (u16, String)>, JudgeError> {
+        let Retry { attempts, patience, .. } = retry;
+        let unanswered = |attempts, last| JudgeError::Unanswered { url: url.to_owned(), attempts, last };
+        let mut last = String::new();
+        for attempt in 0..attempts {
+            if !pace.wait() {
+                return Err(JudgeError::Interrupted);
+            }
+            let mut pause = retry.pause(attempt);
+            match ask() {
+                Ok(Answer { status: 200, body, .. }) => match read(&body) {
+                    Ok(value) => return Ok(Ok(value)),
+                    Err(reason) => last = reason,
+                },
+                Ok(Answer { status, retry_after, location, body }) => {
+                    let body = self.gist(&body);
+                    if !is_passing(status) {
+                        return match self.denial(url, status, &body, location) {
+                            Some(error) => Err(error),
+                            None => Ok(Err((status, body))),
+                        };
+                    }
+                    last = format!("status {status}: {body}");
+                    if let Some(asked) = retry_after {
+                        if asked > patience {
+                            return Err(unanswered(attempt + 1, format!("{last}; it asks to wait for {} s", asked.as_secs())));
+                        }
+                        pause = pause.max(asked);
+                    }
+                    if retry_after.is_some() || status == 429 {
+                        pace.hold(pause);
+                    }
+                }
+                Err(trouble) => last = trouble,
+            }
+            if attempt + 1 < attempts && !sleep(pause) {
+                return Err(JudgeError::Interrupted);
+            }
+        }
+        Err(unanswered(attempts, last))
+    }
+
+    /// Returns the error for a status that concerns every request.
+    fn denial(&self, url: &str, status: u16, body: &str, location: Option<String>) -> Option<JudgeError> {
+        let url = url.to_owned();
+        match status {
+            300..=399 => {
+                let target = location.map_or_else(|| "elsewhere".to_owned(), |target| self.gist(&target));
+                Some(JudgeError::Moved { url, status, target })
+            }
+            401 | 403 => {
+                let hint = if self.key.is_some() {
+                    "check the API key"
+                } else {
+                    "no API key was sent; see --api-key-env, or api_key_env of a plan"
+                };
+                Some(JudgeError::Forbidden { url, status, body: body.to_owned(), hint: hint.to_owned() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the reason why no complete response arrived.
+    fn trouble(&self, error: &ureq::Error) -> String {
+        match error {
+            ureq::Error::Timeout(ureq::Timeout::Global) => {
+                format!("it took longer than {} s (--timeout)", self.timeout.as_secs_f64())
+            }
+            _ => self.gist(&error.to_string()),
+        }
+    }
+
     fn read(&self, sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
-        let mut response = sent.map_err(|error| self.gist(&error.to_string()))?;
+        let mut response = sent.map_err(|error| self.trouble(&error))?;
         let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
         let retry_after = header.and_then(|value| retry_after(value, Utc::now()));
+        let location = response.headers().get("location").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(LONGEST).lossy_utf8(true).read_to_string();
-        Ok(Answer { status, retry_after, body: body.map_err(|error| self.gist(&error.to_string()))? })
+        Ok(Answer { status, retry_after, location, body: body.map_err(|error| self.trouble(&error))? })
     }
 
     /// Returns the message of an error response, or else its body, on one line, shortened, and
@@ -204,11 +298,11 @@ impl Endpoint {
             None => text,
         }
     }
+}
 
-    /// Returns whether a key is sent.
-    pub(super) fn has_key(&self) -> bool {
-        self.key.is_some()
-    }
+/// Returns whether a status is transient, so that a retry may succeed.
+fn is_passing(status: u16) -> bool {
+    matches!(status, 408 | 409 | 425 | 429) || (status >= 500 && status != 501)
 }
 
 #[cfg(test)]

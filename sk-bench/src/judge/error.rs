@@ -53,6 +53,11 @@ pub enum JudgeError {
     /// The server denies access.
     #[error("{url}: the server answers {status}: {body}; {hint}")]
     Forbidden { url: String, status: u16, body: String, hint: String },
+    /// The server redirects to another address, to which a key must not be sent.
+    #[error(
+        "{url}: the server answers {status} and redirects to {target}, and redirects are not followed; give the address of the server"
+    )]
+    Moved { url: String, status: u16, target: String },
     /// The server does not know the address or the model.
     #[error("{url}: the server answers 404 for model \"{model}\": {body}; check endpoint and model")]
     NotFound { url: String, model: String, body: String },

@@ -68,8 +68,8 @@ impl Scorer {
             }
             JudgePlan::Server(server) => {
                 let ServerPlan { endpoint, api_key_env, timeout, model, .. } = server;
-                let (endpoint, model) = Endpoint::open(endpoint, api_key_env, *timeout, model.as_deref())?;
                 let retry = Retry { attempts: server.attempts, ..Retry::default() };
+                let (endpoint, model) = Endpoint::open(endpoint, api_key_env, *timeout, model.as_deref(), retry)?;
                 let settings = ChatSettings { retry, ..ChatSettings::new(model, server.scoring) };
                 let judge = Box::new(ChatJudge::new(endpoint, settings)?);
                 Ok(Self::Judge { judge, objectives, concurrency: server.concurrency })

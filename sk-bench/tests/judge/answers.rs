@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sk_bench::judge::{ChatJudge, ChatSettings, Endpoint, JudgeError, Scale, Score, Scoring, Structure, Verdict};
 
 use crate::server::{Reply, Server};
-use crate::{TIMEOUT, abstention, ask, integer_judge, judge_with, settings, value};
+use crate::{QUICK, TIMEOUT, abstention, ask, integer_judge, judge_with, settings, value};
 
 /// Rounding of a handful of exponentials and logarithms.
 const ROUNDING: f64 = 1e-12;
@@ -195,7 +195,7 @@ fn the_only_model_is_found_and_several_are_listed() {
             Reply::Status(200, Vec::new(), json!({"object": "list", "data": data}).to_string())
         })
     };
-    let only = |server: &Server| Endpoint::new(&server.url, None, TIMEOUT).unwrap().only_model();
+    let only = |server: &Server| Endpoint::new(&server.url, None, TIMEOUT).unwrap().only_model(QUICK);
     assert_eq!(only(&serving(&["qwen"])).unwrap(), "qwen");
     let error = only(&serving(&["qwen", "llama"])).unwrap_err().to_string();
     assert!(error.contains("qwen, llama") && error.contains("--model"), "{error}");

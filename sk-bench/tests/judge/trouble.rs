@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sk_bench::judge::{JudgeError, Retry, Scoring};
+use sk_bench::judge::{ChatJudge, Endpoint, JudgeError, Retry, Scoring};
+use sk_remote::Key;
 
 use crate::server::{Deserted, Reply, Server};
 use crate::{QUICK, TIMEOUT, ask, integer_judge, judge_at, judge_with, responses, rubrics, run, settings, value};
@@ -48,6 +49,26 @@ fn lasting_failures_end_after_all_attempts_and_are_named() {
 }
 
 #[test]
+fn the_list_of_models_is_asked_for_like_an_answer() {
+    let only = |server: &Server| Endpoint::new(&server.url, None, TIMEOUT).unwrap().only_model(QUICK);
+    let models = || Reply::Status(200, Vec::new(), r#"{"data": [{"id": "m"}]}"#.to_owned());
+    let server = Server::start(move |_, number| if number == 0 { Reply::error(503, "loading") } else { models() });
+    assert_eq!(only(&server).unwrap(), "m");
+    let error = only(&Server::start(|_, _| Reply::error(503, "loading"))).unwrap_err();
+    assert!(matches!(error, JudgeError::Unanswered { attempts: 4, .. }), "{error}");
+    let error = only(&Server::start(|_, _| Reply::error(401, "bad key"))).unwrap_err().to_string();
+    assert!(error.contains("bad key; no API key was sent") && !error.contains("--model"), "{error}");
+}
+
+#[test]
+fn an_error_leaves_out_the_key() {
+    let server = Server::start(|_, _| Reply::Status(200, Vec::new(), r#"{"choices":"bad sk-SECRET123"}"#.to_owned()));
+    let endpoint = Endpoint::new(&server.url, Key::new("sk-SECRET123"), TIMEOUT).unwrap();
+    let error = ask(&ChatJudge::new(endpoint, settings(Scoring::Integer)).unwrap(), 0).unwrap_err().to_string();
+    assert!(error.contains("bad …") && !error.contains("SECRET"), "{error}");
+}
+
+#[test]
 fn an_address_without_a_server() {
     let nobody = Deserted::new();
     let error = ask(&judge_at(&nobody.url, settings(Scoring::Integer), TIMEOUT), 0).unwrap_err();
@@ -62,6 +83,10 @@ fn an_answer_past_the_time_out_does_not_count() {
     let started = Instant::now();
     assert_eq!(value(ask(&judge_with(&server, settings(Scoring::Integer), PATIENCE), 0)), 0.1);
     assert!(started.elapsed() >= PATIENCE, "{:?}", started.elapsed());
+    let slow = Server::start(|_, _| Reply::Slow(10 * PATIENCE, Box::new(Reply::score(9))));
+    let once = sk_bench::judge::ChatSettings { retry: Retry { attempts: 1, ..QUICK }, ..settings(Scoring::Integer) };
+    let error = ask(&judge_with(&slow, once, PATIENCE), 0).unwrap_err().to_string();
+    assert!(error.ends_with("no answer: it took longer than 1 s (--timeout)"), "{error}");
 }
 
 #[test]
@@ -120,8 +145,11 @@ fn a_redirection_is_not_followed() {
     let elsewhere = Server::start(|_, _| Reply::score(1));
     let target = format!("{}/chat/completions", elsewhere.url);
     let server = Server::start(move |_, _| Reply::Status(307, vec![("location", target.clone())], String::new()));
-    assert!(matches!(ask(&integer_judge(&server), 0), Err(JudgeError::Rejected { status: 307, .. })));
+    let error = ask(&integer_judge(&server), 0).unwrap_err();
+    let says = format!("redirects to {}/chat/completions, and redirects are not followed", elsewhere.url);
+    assert!(error.to_string().contains(&says) && !error.is_local(), "{error}");
     assert!(elsewhere.requests().is_empty());
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]

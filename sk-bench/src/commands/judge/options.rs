@@ -139,7 +139,8 @@ impl JudgeOptions {
         // The parser requires an endpoint if no other judge is given.
         let url = self.endpoint.as_deref().unwrap_or_default();
         let timeout = Duration::from_secs(self.timeout);
-        let (endpoint, model) = Endpoint::open(url, &self.api_key_env, timeout, self.model.as_deref())?;
+        let retry = Retry { attempts: self.attempts, ..Retry::default() };
+        let (endpoint, model) = Endpoint::open(url, &self.api_key_env, timeout, self.model.as_deref(), retry)?;
         let defaults = ChatSettings::new(model, self.scoring);
         let settings = ChatSettings {
             scale: self.scale.unwrap_or(defaults.scale),
@@ -147,7 +148,7 @@ impl JudgeOptions {
             max_tokens: self.max_tokens.unwrap_or(defaults.max_tokens),
             structure: self.structure,
             extra: self.request.clone().unwrap_or_default(),
-            retry: Retry { attempts: self.attempts, ..Retry::default() },
+            retry,
             ..defaults
         };
         ChatJudge::new(endpoint, settings)
