@@ -4,6 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::message;
+
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Exit status of a program ended by SIGINT, by the convention of shells.
@@ -15,6 +17,7 @@ pub fn listen() {
         if REQUESTED.swap(true, Ordering::SeqCst) {
             std::process::exit(i32::from(EXIT_CODE));
         }
+        message::note("ending; Ctrl-C again ends at once");
     });
     drop(listening);
 }

@@ -151,6 +151,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("ending; Ctrl-C again ends at once"), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted; what was judged is kept"), "{}", stderr(&output));
     // Every answered request left a record, except the one for the models.
     assert_eq!(records(folder.path()).len(), server.requests().len() - 1);
