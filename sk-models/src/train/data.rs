@@ -23,19 +23,20 @@
 use std::{
     collections::HashSet,
     fs::File,
-    io::{BufReader, Read, Write},
+    io::{BufReader, ErrorKind, Read, Write},
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::Value;
 
 use super::{encoder::Encoder, error::TrainError};
 pub use crate::text::{ASSISTANT, HUMAN};
-use crate::{files, text::tokenizer::MOST_BYTES};
+use crate::{files, json, text::tokenizer::MOST_BYTES};
 
 /// The token that ends an assistant turn.
 pub const END_OF_TURN: &str = "<|im_end|>";
@@ -121,28 +122,65 @@ pub enum Row {
     },
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct RawRow {
+    #[serde(deserialize_with = "text")]
     text: Option<String>,
+    #[serde(deserialize_with = "text")]
     prompt: Option<String>,
+    #[serde(deserialize_with = "text")]
     response: Option<String>,
+    #[serde(deserialize_with = "text")]
     chosen: Option<String>,
+    #[serde(deserialize_with = "text")]
     rejected: Option<String>,
 }
 
-/// Frames a bare prompt as one human turn, followed by an open assistant turn.
+/// Reads a text or null. Other programs write lists of messages in its place.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        Value::Array(_) => {
+            let framed = format!("{HUMAN} …{ASSISTANT} …");
+            Err(D::Error::custom(format!("found a list of messages, expected text; write a dialogue as {framed:?}")))
+        }
+        other => Err(D::Error::custom(format!("found {other}, expected text"))),
+    }
+}
+
+/// Frames a bare prompt as one human turn, followed by an open assistant turn. A framed prompt
+/// stays as it is.
 #[must_use]
 pub fn frame(prompt: &str) -> String {
-    format!("{HUMAN} {}{ASSISTANT}", prompt.trim())
+    let prompt = prompt.trim();
+    if is_framed(prompt) { format!("\n\n{prompt}") } else { format!("{HUMAN} {prompt}{ASSISTANT}") }
+}
+
+/// Returns whether a prompt begins with a human turn and ends with an open assistant turn.
+fn is_framed(prompt: &str) -> bool {
+    let prompt = prompt.trim();
+    prompt.starts_with(HUMAN.trim_start()) && prompt.ends_with(ASSISTANT)
+}
+
+/// Returns whether an answer is a whole dialogue.
+fn is_dialogue(answer: &str) -> bool {
+    answer.starts_with(HUMAN) && answer.contains(ASSISTANT)
 }
 
 impl Row {
+    /// Returns an exchange, or its text if the prompt is framed.
+    fn exchange(prompt: String, response: String) -> Self {
+        let framed = is_framed(&prompt);
+        let row = Self::Exchange { prompt, response };
+        if framed { Self::Text(row.document()) } else { row }
+    }
+
     /// As [`parse`](Self::parse), but a missing answer is empty.
     fn question(raw: RawRow) -> Result<Option<Self>, String> {
         match raw {
-            RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
-                Ok(Some(Self::Exchange { prompt, response: String::new() }))
-            }
+            RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => Ok(Some(Self::exchange(prompt, String::new()))),
             raw => Self::parse(raw),
         }
     }
@@ -150,14 +188,18 @@ impl Row {
     /// Returns the row, or `None` for two dialogues that differ before their last answers.
     fn parse(raw: RawRow) -> Result<Option<Self>, String> {
         match raw {
-            RawRow { text: Some(text), .. } => Ok(Some(Self::Text(text))),
-            RawRow { prompt: Some(prompt), response: Some(response), .. } => Ok(Some(Self::Exchange { prompt, response })),
-            RawRow { prompt: Some(prompt), chosen: Some(chosen), rejected: Some(rejected), .. } => Ok(Some(Self::Pair {
-                prompt: frame(&prompt),
-                chosen: format!(" {}", chosen.trim()),
-                rejected: format!(" {}", rejected.trim()),
-            })),
+            RawRow { prompt: Some(prompt), chosen: Some(chosen), rejected: Some(rejected), .. }
+                if !is_dialogue(&chosen) && !is_dialogue(&rejected) =>
+            {
+                Ok(Some(Self::Pair {
+                    prompt: frame(&prompt),
+                    chosen: format!(" {}", chosen.trim()),
+                    rejected: format!(" {}", rejected.trim()),
+                }))
+            }
             RawRow { chosen: Some(chosen), rejected: Some(rejected), .. } => split_dialogues(&chosen, &rejected),
+            RawRow { text: Some(text), .. } => Ok(Some(Self::Text(text))),
+            RawRow { prompt: Some(prompt), response: Some(response), .. } => Ok(Some(Self::exchange(prompt, response))),
             _ => Err("expected `text`, `prompt` with `response`, or `chosen` with `rejected`".into()),
         }
     }
@@ -241,7 +283,8 @@ pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<us
     write().map(|()| count).map_err(|source| TrainError::io(path, source))
 }
 
-/// Splits two dialogues at their last assistant turn. Returns `None` if they differ before it.
+/// Splits two dialogues at their last assistant turns, which end at the next human turn. Returns
+/// `None` if they differ before them.
 fn split_dialogues(chosen: &str, rejected: &str) -> Result<Option<Row>, String> {
     let cut = |field: &str, text: &str| {
         let start = text.rfind(ASSISTANT).ok_or_else(|| {
@@ -249,11 +292,12 @@ fn split_dialogues(chosen: &str, rejected: &str) -> Result<Option<Row>, String> 
         })?;
         Ok::<usize, String>(start + ASSISTANT.len())
     };
+    let answer = |text: &str| format!(" {}", text.split(HUMAN).next().unwrap_or(text).trim());
     let (end, other) = (cut("chosen", chosen)?, cut("rejected", rejected)?);
     Ok((chosen[..end] == rejected[..other]).then(|| Row::Pair {
         prompt: chosen[..end].to_owned(),
-        chosen: format!(" {}", chosen[end..].trim()),
-        rejected: format!(" {}", rejected[other..].trim()),
+        chosen: answer(&chosen[end..]),
+        rejected: answer(&rejected[other..]),
     }))
 }
 
@@ -278,21 +322,38 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
     read(path, Row::parse)
 }
 
+/// The form of a data file.
+const EXPECTED: &str = "expected one JSON object per line";
+
 fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Option<Row>, String>) -> Result<Vec<Row>, TrainError> {
     let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
-    let reader: Box<dyn Read> =
-        if path.extension().is_some_and(|extension| extension == "gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let reader: Box<dyn Read> = if path.extension().is_some_and(|extension| extension == "gz") {
+        Box::new(MultiGzDecoder::new(file))
+    } else {
+        Box::new(file)
+    };
     let mut rows = Vec::new();
     for (index, line) in files::lines(BufReader::new(reader)).enumerate() {
         let refuse = |reason: String| TrainError::Row { path: path.display().to_string(), line: index + 1, reason };
         let line = line.map_err(|source| match source.kind() {
-            std::io::ErrorKind::InvalidData => refuse("is not UTF-8 text; --data takes JSON lines".to_owned()),
+            ErrorKind::InvalidData => refuse("is not UTF-8 text; --data takes JSON lines".to_owned()),
+            ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => {
+                refuse(format!("not a whole gzip file ({source}); fetch or compress it again"))
+            }
             _ => TrainError::io(path, source),
         })?;
-        if line.trim().is_empty() {
+        // Files from Windows begin with a byte order mark.
+        let line = line.trim_start_matches('\u{feff}').trim();
+        if line.is_empty() {
             continue;
         }
-        let raw: RawRow = serde_json::from_str(&line).map_err(|error| refuse(error.to_string()))?;
+        if !line.starts_with('{') {
+            return Err(refuse(EXPECTED.to_owned()));
+        }
+        let raw: RawRow = json::parse(line).map_err(|error| {
+            let reason = error.to_string().replace(" at line 1 column ", " at column ");
+            refuse(if error.is_data() { reason } else { format!("{EXPECTED}: {reason}") })
+        })?;
         match parse(raw).map_err(refuse)? {
             Some(Row::Pair { chosen, rejected, .. })
                 if chosen.trim().is_empty() || rejected.trim().is_empty() || chosen == rejected => {}

@@ -1,6 +1,6 @@
 //! Texts and pairs as training reads them.
 
-use std::fs;
+use std::{fs, io::Write, path::PathBuf};
 
 use burn::tensor::Device;
 use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows};
@@ -218,5 +218,97 @@ fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
         fs::write(&path, format!("{{\"text\": \"fine\"}}\n{line}\n")).unwrap();
         let message = read_rows(&path).unwrap_err().to_string();
         assert!(message.contains("hh.jsonl, line 2: ") && message.contains(part) && !message.contains('\n'), "{message}");
+    }
+}
+
+/// A file of rows in a folder of its own.
+fn rows_file(name: &str, contents: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, contents).unwrap();
+    (folder, path)
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(text.as_bytes()).unwrap();
+    packed.finish().unwrap()
+}
+
+#[test]
+fn all_members_of_a_gzip_file_are_read() {
+    let members = [gzip("{\"text\": \"one\"}\n"), gzip("{\"text\": \"two\"}\n{\"text\": \"three\"}\n")];
+    let (_folder, path) = rows_file("rows.jsonl.gz", members.concat());
+    assert_eq!(read_rows(&path).unwrap(), ["one", "two", "three"].map(|text| Row::Text(text.to_owned())));
+}
+
+#[test]
+fn a_damaged_gzip_file_is_named_as_such() {
+    let whole = gzip(&"{\"text\": \"one\"}\n".repeat(1000));
+    for damaged in [&whole[..whole.len() - 12], b"{\"text\": \"one\"}\n"] {
+        let (_folder, path) = rows_file("rows.jsonl.gz", damaged);
+        let message = read_rows(&path).unwrap_err().to_string();
+        assert!(message.contains("rows.jsonl.gz, line ") && message.contains("not a whole gzip file"), "{message}");
+    }
+}
+
+#[test]
+fn a_framed_prompt_is_not_framed_again() {
+    let framed = "\n\nHuman: A?\n\nAssistant:";
+    let whole = |answer: &str| format!("{framed}{answer}");
+    let lines = [
+        serde_json::json!({"prompt": framed, "chosen": " b", "rejected": " c"}),
+        serde_json::json!({"prompt": framed.trim(), "chosen": "b", "rejected": "c"}),
+        serde_json::json!({"prompt": "A?", "chosen": whole(" b"), "rejected": whole(" c")}),
+        serde_json::json!({"prompt": "A?", "chosen": "b", "rejected": "c"}),
+    ];
+    let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
+    let expected = Row::Pair { prompt: framed.into(), chosen: " b".into(), rejected: " c".into() };
+    assert_eq!(read_rows(&path).unwrap(), vec![expected; 4]);
+
+    let lines = [serde_json::json!({"prompt": framed, "response": "b"}), serde_json::json!({"prompt": "A?", "response": "b"})];
+    let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
+    let rows = read_rows(&path).unwrap();
+    assert_eq!(rows[0].document(), rows[1].document());
+    assert_eq!(rows[0].key(), rows[1].key());
+    let (_folder, path) = rows_file("prompts.jsonl", serde_json::json!({ "prompt": framed }).to_string());
+    assert!(Excluded::load(&[path]).unwrap().contains(&rows[1]));
+}
+
+#[test]
+fn a_row_with_two_answers_is_a_pair_whatever_else_it_has() {
+    let pair = serde_json::json!({"prompt": "A?", "chosen": "b", "rejected": "c", "response": "d", "text": "e"});
+    let (_folder, path) = rows_file("rows.jsonl", pair.to_string());
+    assert!(matches!(&read_rows(&path).unwrap()[..], [Row::Pair { .. }]));
+}
+
+#[test]
+fn a_human_turn_after_the_last_answer_is_left_out() {
+    let side = |answer: &str| format!("\n\nHuman: A?\n\nAssistant: {answer}\n\nHuman: thanks");
+    let pair = serde_json::json!({"chosen": side("b"), "rejected": side("c")});
+    let (_folder, path) = rows_file("rows.jsonl", pair.to_string());
+    let expected = Row::Pair { prompt: "\n\nHuman: A?\n\nAssistant:".into(), chosen: " b".into(), rejected: " c".into() };
+    assert_eq!(read_rows(&path).unwrap(), [expected]);
+}
+
+#[test]
+fn a_byte_order_mark_before_the_rows_is_skipped() {
+    let (_folder, path) = rows_file("rows.jsonl", "\u{feff}{\"text\": \"one\"}\n");
+    assert_eq!(read_rows(&path).unwrap(), [Row::Text("one".into())]);
+}
+
+#[test]
+fn a_line_that_is_no_object_of_texts_is_refused_with_its_field() {
+    let message = "{\"chosen\": [{\"role\": \"user\", \"content\": \"A?\"}], \"rejected\": []}";
+    for (line, parts) in [
+        (message, &["`chosen`", "a list of messages", "Human:"][..]),
+        ("{\"text\": 3}", &["`text`", "found 3, expected text"]),
+        ("[\"some text\", null, null, null, null]", &["expected one JSON object per line"]),
+        ("[", &["expected one JSON object per line"]),
+        ("{", &["expected one JSON object per line"]),
+    ] {
+        let (_folder, path) = rows_file("rows.jsonl", format!("{{\"text\": \"fine\"}}\n{line}\n"));
+        let message = read_rows(&path).unwrap_err().to_string();
+        assert!(message.contains("rows.jsonl, line 2: ") && parts.iter().all(|part| message.contains(part)), "{message}");
     }
 }
