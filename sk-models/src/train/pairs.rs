@@ -20,10 +20,10 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Joins a prompt and a completion. A prompt that is too long loses its beginning, and a
-    /// completion beyond half the length loses its end.
+    /// Joins a prompt and a completion. If they are too long together, the prompt loses its
+    /// beginning, down to half the length, and then the completion its end.
     fn new(prompt: &[u32], completion: &[u32], length: usize) -> Self {
-        let kept = completion.len().min(length / 2);
+        let kept = completion.len().min(length - prompt.len().min(length / 2));
         let room = length - kept;
         let prompt = &prompt[prompt.len().saturating_sub(room)..];
         let ids = prompt.iter().chain(&completion[..kept]).copied().collect();
@@ -99,5 +99,26 @@ impl SplitPairs {
     pub(super) fn without_rows(self) -> (Vec<Pair>, Vec<Pair>) {
         let pairs = |pairs: Vec<(Row, Pair)>| pairs.into_iter().map(|(_, pair)| pair).collect();
         (pairs(self.train), pairs(self.held_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_is_cut_only_where_it_does_not_fit() {
+        let of = |prompt: u32, completion: u32| {
+            let [prompt, completion]: [Vec<u32>; 2] = [(0..prompt).collect(), (100..100 + completion).collect()];
+            let side = Side::new(&prompt, &completion, 10);
+            let (prompt, completion) = side.ids.split_at(side.ids.len() - side.completion);
+            (prompt.to_vec(), completion.len())
+        };
+        assert_eq!(of(2, 8), (vec![0, 1], 8));
+        assert_eq!(of(2, 12), (vec![0, 1], 8));
+        assert_eq!(of(8, 2), ((0..8).collect(), 2));
+        assert_eq!(of(12, 2), ((4..12).collect(), 2));
+        // Both are too long: each has half of the room.
+        assert_eq!(of(12, 12), ((7..12).collect(), 5));
     }
 }
