@@ -21,7 +21,7 @@
 //! dialogue.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fs::File,
     io::{BufReader, ErrorKind, Read, Write},
     path::{Path, PathBuf},
@@ -204,6 +204,14 @@ impl Row {
         }
     }
 
+    /// As [`parse`](Self::parse), but a row that is no pair is an error.
+    fn pair(raw: RawRow) -> Result<Option<Self>, String> {
+        match Self::parse(raw)? {
+            Some(Self::Text(_) | Self::Exchange { .. }) => Err("expected a pair: `chosen` with `rejected`".into()),
+            row => Ok(row),
+        }
+    }
+
     /// Returns the human turns. Plain text has none.
     pub fn human_turns(&self) -> impl Iterator<Item = &str> {
         let (bare, framed) = match self {
@@ -319,13 +327,46 @@ pub(crate) fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
 ///
 /// If the file cannot be read or a line is not a row.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
-    read(path, Row::parse)
+    read(path, Row::parse, &mut Tally::default())
+}
+
+/// What a row is that is held out, in a tally.
+pub(super) const HELD: &str = "held out";
+/// What a row is that is not held out, in a tally.
+pub(super) const TRAINED: &str = "to train on";
+
+/// Counts the rows of some files, and what they are: left out for a reason, held out, or to train
+/// on.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    files: Vec<String>,
+    rows: usize,
+    counts: BTreeMap<&'static str, usize>,
+}
+
+impl Tally {
+    /// Counts a row.
+    pub(super) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Checks that there are some of `what`; the error says what the rows are instead.
+    pub(super) fn check(&self, what: &str, none: bool) -> Result<(), TrainError> {
+        if !none {
+            return Ok(());
+        }
+        let counts = self.counts.iter().map(|(what, count)| format!(", {count} {what}")).collect::<String>();
+        let (files, rows) = (self.files.join(", "), self.rows);
+        let reason = format!("no {what}: {files}: {rows} rows{counts}; give more data, or another --held-out of `train`");
+        Err(TrainError::NoData { reason })
+    }
 }
 
 /// The form of a data file.
 const EXPECTED: &str = "expected one JSON object per line";
 
-fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Option<Row>, String>) -> Result<Vec<Row>, TrainError> {
+fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Option<Row>, String>, tally: &mut Tally) -> Result<Vec<Row>, TrainError> {
+    tally.files.push(path.display().to_string());
     let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
     let reader: Box<dyn Read> = if path.extension().is_some_and(|extension| extension == "gz") {
         Box::new(MultiGzDecoder::new(file))
@@ -354,13 +395,17 @@ fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Option<Row>, String>) -> R
             let reason = error.to_string().replace(" at line 1 column ", " at column ");
             refuse(if error.is_data() { reason } else { format!("{EXPECTED}: {reason}") })
         })?;
+        tally.rows += 1;
         match parse(raw).map_err(refuse)? {
-            Some(Row::Pair { chosen, rejected, .. })
-                if chosen.trim().is_empty() || rejected.trim().is_empty() || chosen == rejected => {}
+            None => tally.count("with different prompts"),
+            Some(Row::Pair { chosen, rejected, .. }) if chosen.trim().is_empty() || rejected.trim().is_empty() => {
+                tally.count("with an empty answer");
+            }
+            Some(Row::Pair { chosen, rejected, .. }) if chosen == rejected => tally.count("with equal answers"),
             Some(row) if row.is_too_blank() => {
                 return Err(refuse(format!("has more than {MOST_BYTES} bytes of white space in one place; shorten it")));
             }
-            row => rows.extend(row),
+            Some(row) => rows.push(row),
         }
     }
     Ok(rows)
@@ -392,7 +437,7 @@ impl Excluded {
             if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
                 excluded.questions.extend(read_questions(path)?);
             } else {
-                excluded.add(&read(path, Row::question)?);
+                excluded.add(&read(path, Row::question, &mut Tally::default())?);
             }
         }
         excluded.questions.remove("");
@@ -409,8 +454,24 @@ impl Excluded {
     }
 
     /// Reads the rows of a file that ask none of the questions.
-    pub(super) fn rows(&self, path: &Path) -> Result<impl Iterator<Item = Row>, TrainError> {
-        Ok(read_rows(path)?.into_iter().filter(|row| !self.contains(row)))
+    pub(super) fn rows(&self, path: &Path, tally: &mut Tally) -> Result<Vec<Row>, TrainError> {
+        Ok(self.without(read(path, Row::parse, tally)?, tally))
+    }
+
+    /// As [`rows`](Self::rows), but a row that is no pair is an error.
+    pub(super) fn pairs(&self, path: &Path, tally: &mut Tally) -> Result<Vec<Row>, TrainError> {
+        Ok(self.without(read(path, Row::pair, tally)?, tally))
+    }
+
+    fn without(&self, mut rows: Vec<Row>, tally: &mut Tally) -> Vec<Row> {
+        rows.retain(|row| {
+            let excluded = self.contains(row);
+            if excluded {
+                tally.count("with an excluded question");
+            }
+            !excluded
+        });
+        rows
     }
 
     /// Returns whether a row asks one of the questions.
@@ -462,19 +523,19 @@ impl Corpus {
     pub fn load(data: &DataOptions, encoder: &Encoder) -> Result<Self, TrainError> {
         let mut corpus = Self::default();
         let excluded = Excluded::load(&data.exclude)?;
+        let mut tally = Tally::default();
         for source in &data.sources {
-            for row in excluded.rows(&source.path)? {
+            for row in excluded.rows(&source.path, &mut tally)? {
                 let ids = encoder.document(&row.document())?;
                 if row.is_held_out(data.held_out) {
+                    tally.count(HELD);
                     corpus.held_out.push(ids);
                 } else {
                     corpus.train.push((ids, source.weight));
                 }
             }
         }
-        if corpus.train.is_empty() {
-            return Err(TrainError::NoData { reason: "no documents to train on: give a --data file".into() });
-        }
+        tally.check("documents to train on", corpus.train.is_empty())?;
         Ok(corpus)
     }
 

@@ -17,7 +17,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    data::{DataOptions, Excluded, Row},
+    data::{DataOptions, Excluded, Row, Tally},
     encoder::Encoder,
     error::TrainError,
     footprint::{self, TrainingPass},
@@ -296,10 +296,9 @@ pub fn train_dpo(
     let config = checkpoint.config().clone();
     let mut tests = Vec::new();
     for path in &options.tests {
-        let pairs = read_pairs(path, &Excluded::default(), options.length, &encoder)?;
-        if pairs.is_empty() {
-            return Err(TrainError::NoData { reason: format!("{}: no pairs to measure on", path.display()) });
-        }
+        let mut tally = Tally::default();
+        let pairs = read_pairs(path, &Excluded::default(), options.length, &encoder, &mut tally)?;
+        tally.check("pairs to measure on", pairs.is_empty())?;
         tests.push(pairs.into_iter().map(|(_, pair)| pair).collect::<Vec<Pair>>());
     }
     let (mut train, mut held_out) = SplitPairs::load(&options.data, options.length, &encoder)?.without_rows();

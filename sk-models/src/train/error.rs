@@ -103,17 +103,7 @@ impl TrainError {
         Self::check(name, value, !at_most_one || value <= 1.0, "must lie between 0 and 1")
     }
 
-    /// Checks that some pairs are left to train on, or are held out.
-    pub(super) fn check_pairs(what: &str, none: bool) -> Result<(), Self> {
-        let reason = || format!("no pairs {what}: give more data or change --held-out");
-        if none { Err(Self::NoData { reason: reason() }) } else { Ok(()) }
-    }
-
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.display().to_string(), source }
-    }
-
-    pub(crate) fn not_pairs(path: &Path) -> Self {
-        Self::NoData { reason: format!("{}: preference training needs rows with `chosen` and `rejected`", path.display()) }
     }
 }

@@ -1,14 +1,11 @@
 //! Training of a judge's preference model on pairs that no blade was trained on.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::PathBuf};
 
 use half::f16;
 
 use super::{
-    data::{DataOptions, Excluded, Row, Source},
+    data::{DataOptions, Excluded, HELD, Row, Source, TRAINED, Tally},
     error::TrainError,
     lbfgs,
     logistic::{sigmoid, softplus},
@@ -109,14 +106,17 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
     let splitter = Splitter::new();
     let excluded = Excluded::load(&options.data.exclude)?;
     let (mut train, mut held_out) = (FeaturePairs::default(), FeaturePairs::default());
+    let mut tally = Tally::default();
     for Source { path, weight } in &options.data.sources {
-        for row in pairs_of(path, &excluded)? {
-            let side = if row.is_held_out(options.data.held_out) { &mut held_out } else { &mut train };
-            side.push(&row, *weight, &splitter, options.bits);
+        for row in excluded.pairs(path, &mut tally)? {
+            let held = row.is_held_out(options.data.held_out);
+            let (side, what) = if held { (&mut held_out, HELD) } else { (&mut train, TRAINED) };
+            let pushed = side.push(&row, *weight, &splitter, options.bits);
+            tally.count(if pushed { what } else { WORDLESS });
         }
     }
-    TrainError::check_pairs("to fit to", train.deltas.is_empty())?;
-    TrainError::check_pairs("are held out", held_out.deltas.is_empty())?;
+    tally.check("pairs to fit to", train.deltas.is_empty())?;
+    tally.check("held-out pairs", held_out.deltas.is_empty())?;
     let buckets = 1 << options.bits;
     let mut theta = vec![0.0; buckets + MANNERS + 1];
     let function = |at: &[f64], gradient: &mut [f64]| train.loss(options.l2, at, gradient);
@@ -130,11 +130,13 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
 
     let mut measured = vec![held_out.measure("held out".to_owned(), &weights)];
     for path in &options.tests {
-        let mut pairs = FeaturePairs::default();
-        pairs_of(path, &excluded)?.iter().for_each(|row| pairs.push(row, 1.0, &splitter, options.bits));
-        if pairs.deltas.is_empty() {
-            return Err(TrainError::NoData { reason: format!("{}: no pairs are left to measure on", path.display()) });
+        let (mut pairs, mut tally) = (FeaturePairs::default(), Tally::default());
+        for row in excluded.pairs(path, &mut tally)? {
+            if !pairs.push(&row, 1.0, &splitter, options.bits) {
+                tally.count(WORDLESS);
+            }
         }
+        tally.check("pairs to measure on", pairs.deltas.is_empty())?;
         measured.push(pairs.measure(path.display().to_string(), &weights));
     }
     PreferenceModel::new(options.attribute.clone(), weights).save(&options.output)?;
@@ -148,14 +150,8 @@ fn check(options: &JudgeOptions) -> Result<(), TrainError> {
     TrainError::check_split("held-out", options.data.held_out)
 }
 
-/// Returns the rows of a file without excluded questions. All must be pairs.
-fn pairs_of(path: &Path, excluded: &Excluded) -> Result<Vec<Row>, TrainError> {
-    let rows: Vec<Row> = excluded.rows(path)?.collect();
-    if rows.iter().any(|row| !matches!(row, Row::Pair { .. })) {
-        return Err(TrainError::not_pairs(path));
-    }
-    Ok(rows)
-}
+/// What a pair is that is left out since one of its sides has no word, in a tally.
+const WORDLESS: &str = "with an answer without words";
 
 /// Pairs as features.
 #[derive(Default)]
@@ -173,14 +169,14 @@ struct FeatureDifference {
 }
 
 impl FeaturePairs {
-    /// Adds a pair unless one of its sides has no word.
-    fn push(&mut self, row: &Row, weight: f64, splitter: &Splitter, bits: u32) {
-        let Row::Pair { prompt, chosen, rejected } = row else { return };
+    /// Adds a pair unless one of its sides has no word. Returns whether it is added.
+    fn push(&mut self, row: &Row, weight: f64, splitter: &Splitter, bits: u32) -> bool {
+        let Row::Pair { prompt, chosen, rejected } = row else { return false };
         let of = |side| Features::of(splitter, prompt, side, bits);
-        if let (Some(chosen), Some(rejected)) = (of(chosen), of(rejected)) {
-            self.deltas.push(FeatureDifference::of(&chosen, &rejected, weight));
-            self.sides.push([chosen, rejected]);
-        }
+        let (Some(chosen), Some(rejected)) = (of(chosen), of(rejected)) else { return false };
+        self.deltas.push(FeatureDifference::of(&chosen, &rejected, weight));
+        self.sides.push([chosen, rejected]);
+        true
     }
 
     /// Returns the penalised loss and writes its gradient for words, manners and length.
@@ -259,7 +255,7 @@ impl FeatureDifference {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, path::Path};
 
     use super::super::data::read_rows;
     use super::*;
@@ -337,7 +333,7 @@ mod tests {
         write_synthetic(&folder.path().join("pairs.jsonl"), 20);
         let (splitter, mut pairs) = (Splitter::new(), FeaturePairs::default());
         let rows = read_rows(&folder.path().join("pairs.jsonl")).unwrap();
-        rows.iter().enumerate().for_each(|(i, row)| pairs.push(row, 1.0 + i as f64, &splitter, 5));
+        rows.iter().enumerate().for_each(|(i, row)| assert!(pairs.push(row, 1.0 + i as f64, &splitter, 5)));
         let size = 32 + MANNERS + 1;
         let theta: Vec<f64> = (0..size).map(|j| 0.1 * j as f64 - 1.5).collect();
         lbfgs::check_gradient(|theta, gradient| pairs.loss(0.3, theta, gradient), &theta);
@@ -351,7 +347,8 @@ mod tests {
         assert!(says(&good).contains("pairs.jsonl"), "{}", says(&good));
         let file = folder.path().join("pairs.jsonl");
         fs::write(&file, "{\"text\": \"no pair\"}\n").unwrap();
-        assert!(says(&good).contains("`chosen` and `rejected`"), "{}", says(&good));
+        let message = says(&good);
+        assert!(message.contains("pairs.jsonl, line 1: ") && message.contains("`chosen` with `rejected`"), "{message}");
         write_synthetic(&file, 40);
         let data = good.data.clone();
         let excluding = DataOptions { exclude: vec![file.clone()], ..data.clone() };

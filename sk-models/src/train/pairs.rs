@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    data::{DataOptions, Excluded, Row},
+    data::{DataOptions, Excluded, HELD, Row, TRAINED, Tally},
     encoder::Encoder,
     error::TrainError,
 };
@@ -45,12 +45,11 @@ pub(super) fn read_pairs(
     excluded: &Excluded,
     length: usize,
     encoder: &Encoder,
+    tally: &mut Tally,
 ) -> Result<Vec<(Row, Pair)>, TrainError> {
     let mut pairs = Vec::new();
-    for row in excluded.rows(path)? {
-        let Row::Pair { prompt, chosen, rejected } = &row else {
-            return Err(TrainError::not_pairs(path));
-        };
+    for row in excluded.pairs(path, tally)? {
+        let Row::Pair { prompt, chosen, rejected } = &row else { continue };
         let prompt = encoder.prompt(prompt)?;
         let side = |text: &str| -> Result<Side, TrainError> {
             let mut completion = encoder.text(text)?;
@@ -59,7 +58,9 @@ pub(super) fn read_pairs(
         };
         let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
         // Completions that differ only beyond the length limit carry no preference.
-        if pair.chosen != pair.rejected {
+        if pair.chosen == pair.rejected {
+            tally.count("equal up to the longest length");
+        } else {
             pairs.push((row, pair));
         }
     }
@@ -81,17 +82,20 @@ impl SplitPairs {
     pub(super) fn load(data: &DataOptions, length: usize, encoder: &Encoder) -> Result<Self, TrainError> {
         let mut loaded = Self::default();
         let excluded = Excluded::load(&data.exclude)?;
+        let mut tally = Tally::default();
         for source in &data.sources {
-            for (row, pair) in read_pairs(&source.path, &excluded, length, encoder)? {
+            for (row, pair) in read_pairs(&source.path, &excluded, length, encoder, &mut tally)? {
                 if row.is_held_out(data.held_out) {
+                    tally.count(HELD);
                     loaded.held_out.push((row, pair));
                 } else {
+                    tally.count(TRAINED);
                     loaded.train.extend(std::iter::repeat_n((row, pair), source.weight.ceil() as usize));
                 }
             }
         }
-        TrainError::check_pairs("to train on", loaded.train.is_empty())?;
-        TrainError::check_pairs("are held out", loaded.held_out.is_empty())?;
+        tally.check("pairs to train on", loaded.train.is_empty())?;
+        tally.check("held-out pairs", loaded.held_out.is_empty())?;
         Ok(loaded)
     }
 

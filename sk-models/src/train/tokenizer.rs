@@ -19,7 +19,7 @@ use tokenizers::{
 };
 
 use super::{
-    data::{DataOptions, END_OF_TEXT, END_OF_TURN, Excluded},
+    data::{DataOptions, END_OF_TEXT, END_OF_TURN, Excluded, HELD, Tally},
     encoder::Encoder,
     error::TrainError,
     state::OutputFolder,
@@ -72,14 +72,17 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Encoder, TrainError
         reason: error.to_string(),
     };
     let excluded = Excluded::load(&data.exclude)?;
-    let mut documents = Vec::new();
+    let (mut documents, mut tally) = (Vec::new(), Tally::default());
     for source in &data.sources {
-        let rows = excluded.rows(&source.path)?.filter(|row| !row.is_held_out(data.held_out));
-        documents.extend(rows.map(|row| row.document()));
+        for row in excluded.rows(&source.path, &mut tally)? {
+            if row.is_held_out(data.held_out) {
+                tally.count(HELD);
+            } else {
+                documents.push(row.document());
+            }
+        }
     }
-    if documents.is_empty() {
-        return Err(TrainError::NoData { reason: "no documents to train on: give a --data file".into() });
-    }
+    tally.check("documents to train on", documents.is_empty())?;
 
     let split = Split::new(SplitPattern::Regex(PATTERN.into()), SplitDelimiterBehavior::Isolated, false).map_err(refuse)?;
     let bytes = ByteLevel::new(false, false, false);

@@ -5,6 +5,7 @@ use std::{fs, io::Write, path::PathBuf};
 use burn::tensor::Device;
 use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows};
 use sk_models::train::data::{Cursor, DataOptions, END_OF_TEXT, END_OF_TURN, Source, Windows};
+use sk_models::train::dpo::unseen_pairs;
 use sk_models::train::encoder::Encoder;
 use sk_models::train::lm::{LmOptions, train_lm};
 
@@ -311,4 +312,31 @@ fn a_line_that_is_no_object_of_texts_is_refused_with_its_field() {
         let message = read_rows(&path).unwrap_err().to_string();
         assert!(message.contains("rows.jsonl, line 2: ") && parts.iter().all(|part| message.contains(part)), "{message}");
     }
+}
+
+#[test]
+fn an_error_for_lack_of_pairs_counts_the_rows_by_their_faults() {
+    let workspace = Workspace::new();
+    let rows = [("b", "b"), ("b", "b"), ("", "b"), ("b", "c")]
+        .map(|(chosen, rejected)| serde_json::json!({"prompt": "A?", "chosen": chosen, "rejected": rejected}).to_string() + "\n");
+    fs::write(&workspace.pairs, rows.concat()).unwrap();
+    let says = |held_out: f64| {
+        let mut options = workspace.dpo("tokenizer", "none");
+        options.data.held_out = held_out;
+        unseen_pairs(&options).unwrap_err().to_string()
+    };
+    let (all, none) = (says(1.0 - f64::EPSILON), says(f64::MIN_POSITIVE));
+    for (message, parts) in [(&all, ["no pairs to train on", "1 held out"]), (&none, ["no held-out pairs", "1 to train on"])] {
+        let parts = parts.into_iter().chain(["pairs.jsonl: 4 rows", "2 with equal answers", "1 with an empty answer"]);
+        parts.for_each(|part| assert!(message.contains(part), "{part}: {message}"));
+    }
+}
+
+#[test]
+fn a_row_that_is_no_pair_is_refused_with_its_line() {
+    let workspace = Workspace::new();
+    fs::write(&workspace.pairs, "\n{\"text\": \"no pair\"}\n").unwrap();
+    let options = workspace.dpo("tokenizer", "none");
+    let message = unseen_pairs(&options).unwrap_err().to_string();
+    assert!(message.contains("pairs.jsonl, line 2: ") && message.contains("`chosen` with `rejected`"), "{message}");
 }
