@@ -384,6 +384,28 @@ fn weights_of_another_format() {
     let adapter = adapter();
     fs::rename(adapter.path().join(ADAPTER_WEIGHTS), adapter.path().join("adapter_model.bin")).unwrap();
     assert_refused(load_for_tied(adapter.path()), &[&path_text(&adapter, "adapter_model.bin"), "safe_serialization=True"]);
+    for pickled in ["pytorch_model.bin", "pytorch_model.bin.index.json"] {
+        let model = model();
+        fs::rename(model.path().join(WEIGHTS), model.path().join(pickled)).unwrap();
+        assert_refused(load(model.path()), &[&path_text(&model, pickled), "safe_serialization=True"]);
+    }
+}
+
+#[test]
+fn a_model_and_an_adapter_in_each_others_place() {
+    let model = model();
+    assert_refused(load_for_tied(model.path()), &[&model.path().display().to_string(), "is a model", "--backbone"]);
+    let adapter = adapter();
+    let outcome = Checkpoint::from_directory(adapter.path()).map(drop);
+    assert_refused(outcome, &[&adapter.path().display().to_string(), "is an adapter", "--blade"]);
+}
+
+#[test]
+fn of_whole_weights_and_an_index_the_whole_weights_are_read() {
+    let model = model();
+    let index = r#"{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}}"#;
+    fs::write(model.path().join("model.safetensors.index.json"), index).unwrap();
+    load(model.path()).unwrap();
 }
 
 #[cfg(unix)]

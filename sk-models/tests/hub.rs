@@ -260,6 +260,18 @@ fn a_model_is_downloaded_once_and_only_what_is_needed() {
 }
 
 #[test]
+fn of_whole_weights_and_an_index_the_whole_weights_are_fetched() {
+    let mut files = sharded();
+    files.insert("model.safetensors".to_owned(), vec![4; 100]);
+    let fake = FakeHub::start(State { files, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    assert!(snapshot.join("model.safetensors").exists());
+    assert!(!snapshot.join("model-00001-of-00002.safetensors").exists());
+    assert_eq!(fake.hub(cache.path()).with_offline(true).resolve(ID, &mut ()).unwrap(), snapshot);
+}
+
+#[test]
 fn a_data_set_gives_the_requested_files() {
     let files = ["good/train.jsonl.gz", "good/test.jsonl.gz", "bad/train.jsonl.gz"];
     let files = files.map(|name| (name.to_owned(), name.as_bytes().to_vec()));

@@ -9,7 +9,7 @@ use super::{
     error::CheckpointError,
     head::load_head,
     hub::{Hub, Progress},
-    peft::load_adapter,
+    peft::{CONFIG_FILE as ADAPTER_CONFIG, load_adapter},
     read::read_json_or_default,
     safetensors::TensorFiles,
     weights::CheckpointParts,
@@ -25,6 +25,9 @@ use crate::{
     model::{Qwen2, parts::Halved},
     text::{ChatTemplate, TextError, Tokenizer},
 };
+
+/// The configuration of a model.
+pub(super) const CONFIG_FILE: &str = "config.json";
 
 /// A checkpoint that has been opened and checked. Its weights are still on disk.
 ///
@@ -67,7 +70,11 @@ impl Checkpoint {
     ///
     /// If a file is missing, malformed or not supported.
     pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
-        let config = Qwen2Config::from_file(&directory.join("config.json"))?;
+        let config = directory.join(CONFIG_FILE);
+        if !files::is_file(&config) && files::is_file(&directory.join(ADAPTER_CONFIG)) {
+            return Err(CheckpointError::NotAModel { directory: directory.to_owned() });
+        }
+        let config = Qwen2Config::from_file(&config)?;
         let tensors = TensorFiles::open(directory)?;
         let tokenizer = Tokenizer::from_file(&directory.join("tokenizer.json"))?;
         if tokenizer.vocab_size() > config.vocab_size {

@@ -31,10 +31,10 @@ pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, Check
     let directory = resolve(source, progress)?;
     let mut names: Vec<String> = SMALL_FILES.into_iter().chain(HEAD_FILES).chain([ADAPTER_WEIGHTS]).map(str::to_owned).collect();
     let index = directory.join(INDEX_FILE);
-    if files::is_file(&index) {
-        names.extend(shard_names(&index)?.into_values());
-    } else {
+    if files::is_file(&directory.join(SINGLE_FILE)) {
         names.push(SINGLE_FILE.to_owned());
+    } else if files::is_file(&index) {
+        names.extend(shard_names(&index)?.into_values());
     }
     names.retain(|name| files::is_file(&directory.join(name)));
     names.sort();

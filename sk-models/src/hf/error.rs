@@ -25,7 +25,7 @@ pub enum CheckpointError {
     #[error("{}: shard `{name}` is not a plain file name", path.display())]
     ShardName { path: PathBuf, name: String },
     /// An index without tensors.
-    #[error("{}: `weight_map` names no tensor; fetch it again, or remove it where model.safetensors has the weights", path.display())]
+    #[error("{}: `weight_map` names no tensor; fetch it again", path.display())]
     EmptyIndex { path: PathBuf },
     /// A file that is truncated or not in safetensors format.
     #[error("{}: not a complete safetensors file ({bytes} bytes): {source}", path.display())]
@@ -39,6 +39,12 @@ pub enum CheckpointError {
     /// Weights that are not in safetensors format.
     #[error("{}: only safetensors are read; save with `safe_serialization=True`", path.display())]
     Pickled { path: PathBuf },
+    /// An adapter in place of a model.
+    #[error("{}: this is an adapter, not a model; give it with --blade, and its model here", directory.display())]
+    NotAModel { directory: PathBuf },
+    /// A model in place of an adapter.
+    #[error("{}: this is a model, not an adapter; give it with --backbone, and an adapter here", directory.display())]
+    NotAnAdapter { directory: PathBuf },
     /// An adapter setting that is not supported.
     #[error("{}: `{field}` is {value}: {reason}", path.display())]
     Adapter { path: PathBuf, field: String, value: String, reason: String },

@@ -19,6 +19,8 @@ use crate::files::{self, Contents};
 pub(crate) const SINGLE_FILE: &str = "model.safetensors";
 /// The index of a model in several files.
 pub(crate) const INDEX_FILE: &str = "model.safetensors.index.json";
+/// Weights that are not read.
+const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// An open file and its table of tensors.
 #[derive(Debug)]
@@ -108,20 +110,24 @@ pub(super) fn shard_names(path: &Path) -> Result<BTreeMap<String, String>, Check
 }
 
 impl TensorFiles {
-    /// Opens the weights of a model directory: the shards of its index if there is one, else
-    /// `model.safetensors`.
+    /// Opens the weights of a model directory: `model.safetensors` if there is one, else the shards
+    /// of its index, as in transformers.
     ///
     /// # Errors
     ///
     /// If there are no weights, a shard is missing, or a file is truncated or malformed.
     pub fn open(directory: &Path) -> Result<Self, CheckpointError> {
+        let single = directory.join(SINGLE_FILE);
+        if files::is_file(&single) {
+            return Self::open_file(&single, MODEL_HINT);
+        }
         let index = directory.join(INDEX_FILE);
         if files::is_file(&index) {
             return Self::open_shards(directory, &shard_names(&index)?);
         }
-        let single = directory.join(SINGLE_FILE);
-        if files::is_file(&single) {
-            return Self::open_file(&single, MODEL_HINT);
+        let mut pickled = PICKLED.into_iter().map(|name| directory.join(name));
+        if let Some(path) = pickled.find(|path| files::is_file(path)) {
+            return Err(CheckpointError::Pickled { path });
         }
         Err(CheckpointError::NoWeights { directory: directory.to_owned() })
     }

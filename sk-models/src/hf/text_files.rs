@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::Error;
 
-use super::{checkpoint::generation_ends, error::CheckpointError, read::read_json_or_default};
+use super::{
+    checkpoint::{CONFIG_FILE, generation_ends},
+    error::CheckpointError,
+    read::read_json_or_default,
+};
 use crate::{
     json,
     text::{ChatTemplate, TextError, Tokenizer, tokenizer::MOST_TOKENS},
 };
-
-const CONFIG_FILE: &str = "config.json";
 
 /// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
 /// with them even if its backbone was never tuned and does not list them.

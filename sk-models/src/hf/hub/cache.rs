@@ -79,11 +79,8 @@ impl Repository {
 pub(super) fn is_model(snapshot: &Path) -> bool {
     let present = |name: &str| snapshot.join(name).is_file();
     let adapter = present("adapter_config.json") && present(ADAPTER_WEIGHTS);
-    let weights = if present(INDEX_FILE) {
-        shards_of(&snapshot.join(INDEX_FILE)).is_ok_and(|shards| shards.iter().all(|name| present(name)))
-    } else {
-        present(SINGLE_FILE)
-    };
+    let shards = || shards_of(&snapshot.join(INDEX_FILE)).is_ok_and(|shards| shards.iter().all(|name| present(name)));
+    let weights = present(SINGLE_FILE) || shards();
     let model = present("config.json") && present("tokenizer.json") && weights;
     adapter || model
 }

@@ -167,11 +167,11 @@ impl Hub {
             opened.fetch(name, progress)?;
         }
         let mut weights = BTreeSet::new();
-        if present.contains(INDEX_FILE) {
+        if present.contains(SINGLE_FILE) {
+            weights.insert(SINGLE_FILE.to_owned());
+        } else if present.contains(INDEX_FILE) {
             opened.fetch(INDEX_FILE, progress)?;
             weights = shards_of(&opened.snapshot.join(INDEX_FILE))?;
-        } else if present.contains(SINGLE_FILE) {
-            weights.insert(SINGLE_FILE.to_owned());
         }
         if present.contains(ADAPTER_WEIGHTS) {
             weights.insert(ADAPTER_WEIGHTS.to_owned());

@@ -10,6 +10,7 @@ use crate::{
     device::settled,
     files,
     hf::{
+        checkpoint::CONFIG_FILE as MODEL_CONFIG,
         error::{CheckpointError, TensorFault},
         layout::{EMBEDDING, HEAD},
         safetensors::{ADAPTER_HINT, TensorFiles},
@@ -34,6 +35,9 @@ pub fn load_adapter(
     device: &Device,
 ) -> Result<LoraAdapter, CheckpointError> {
     let config_path = directory.join(CONFIG_FILE);
+    if !files::is_file(&config_path) && files::is_file(&directory.join(MODEL_CONFIG)) {
+        return Err(CheckpointError::NotAnAdapter { directory: directory.to_owned() });
+    }
     let settings = AdapterConfig::from_file(&config_path)?;
     let weights = directory.join(WEIGHTS_FILE);
     let pickled = weights.with_extension("bin");

@@ -13,7 +13,7 @@ pub use load::load_adapter;
 pub use save::save_adapter;
 
 /// The settings of an adapter.
-const CONFIG_FILE: &str = "adapter_config.json";
+pub(super) const CONFIG_FILE: &str = "adapter_config.json";
 /// The matrices of an adapter.
 pub(crate) const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 /// PEFT's prefix of module paths.
