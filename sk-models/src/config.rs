@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::json;
@@ -97,6 +98,8 @@ impl RopeParameters {
 #[derive(Deserialize)]
 struct ConfigJson {
     model_type: Option<String>,
+    architectures: Option<Vec<String>>,
+    quantization_config: Option<Value>,
     hidden_act: Option<String>,
     vocab_size: usize,
     hidden_size: usize,
@@ -112,10 +115,12 @@ struct ConfigJson {
     max_position_embeddings: Option<usize>,
     tie_word_embeddings: Option<bool>,
     use_sliding_window: Option<bool>,
-    bos_token_id: Option<u32>,
-    #[serde(default, deserialize_with = "json::list")]
+    #[serde(default, deserialize_with = "json::ids")]
+    bos_token_id: Vec<u32>,
+    #[serde(default, deserialize_with = "json::ids")]
     eos_token_id: Vec<u32>,
-    pad_token_id: Option<u32>,
+    #[serde(default, deserialize_with = "json::ids")]
+    pad_token_id: Vec<u32>,
 }
 
 /// `config.json` as written.
@@ -197,6 +202,16 @@ impl Qwen2Config {
         {
             return refuse("model_type", kind.clone(), "only qwen2 is supported");
         }
+        if let Some(architectures) = &raw.architectures
+            && !architectures.is_empty()
+            && !architectures.iter().any(|name| name.ends_with("ForCausalLM"))
+        {
+            return refuse("architectures", architectures.join(", "), "only language models, as Qwen2ForCausalLM, are supported");
+        }
+        if let Some(quantization) = &raw.quantization_config {
+            let method = quantization["quant_method"].as_str().unwrap_or("given").to_owned();
+            return refuse("quantization_config", method, "quantised weights are not read; use the model in F32, F16 or BF16");
+        }
         if let Some(act) = &raw.hidden_act
             && act != "silu"
         {
@@ -242,9 +257,9 @@ impl Qwen2Config {
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(DEFAULT_RMS_NORM_EPS),
             max_position_embeddings: raw.max_position_embeddings.unwrap_or(DEFAULT_MAX_POSITIONS),
             tie_word_embeddings: raw.tie_word_embeddings.unwrap_or(false),
-            bos_token_id: raw.bos_token_id,
+            bos_token_id: raw.bos_token_id.first().copied(),
             eos_token_ids: raw.eos_token_id,
-            pad_token_id: raw.pad_token_id,
+            pad_token_id: raw.pad_token_id.first().copied(),
         };
         config.validate(path)?;
         Ok(config)
@@ -409,6 +424,13 @@ mod tests {
     }
 
     #[test]
+    fn negative_tokens_are_none_and_lists_are_read() {
+        let edited = OLD.replace(r#""bos_token_id": 151643"#, r#""bos_token_id": [1], "pad_token_id": -1"#);
+        let config = Qwen2Config::from_json("edited", &edited).unwrap();
+        assert_eq!((config.bos_token_id, config.pad_token_id), (Some(1), None));
+    }
+
+    #[test]
     fn written_configurations_are_read_back() {
         let config = Qwen2Config::from_json("old", OLD).unwrap();
         assert_eq!(config, Qwen2Config::from_json("again", &config.to_json("float16")).unwrap());
@@ -422,6 +444,8 @@ mod tests {
             (r#""num_key_value_heads": 2"#, r#""num_key_value_heads": 3"#, "num_key_value_heads"),
             (r#""hidden_size": 896"#, r#""hidden_size": 897"#, "hidden_size"),
             (r#""num_hidden_layers": 24"#, r#""num_hidden_layers": 0"#, "num_hidden_layers"),
+            (r#""qwen2""#, r#""qwen2", "quantization_config": {"quant_method": "awq"}"#, "`quantization_config` is awq"),
+            (r#""qwen2""#, r#""qwen2", "architectures": ["Qwen2ForSequenceClassification"]"#, "`architectures`"),
         ] {
             let message = Qwen2Config::from_json("c", &OLD.replace(from, to)).unwrap_err().to_string();
             assert!(message.contains(field), "{message}");

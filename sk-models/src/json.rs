@@ -4,10 +4,11 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Error, Value};
 
 /// The parser's names of types, and their replacements in messages.
-const WORDS: [(&str, &str); 6] = [
-    ("expected usize", "expected a whole number"),
-    ("expected u32", "expected a whole number"),
-    ("expected u64", "expected a whole number"),
+const WORDS: [(&str, &str); 7] = [
+    ("expected usize", "expected a whole number from 0 up"),
+    ("expected u32", "expected a whole number from 0 up"),
+    ("expected u64", "expected a whole number from 0 up"),
+    ("expected i64", "expected a whole number"),
     ("expected f64", "expected a number"),
     ("invalid type: ", "found "),
     ("invalid value: ", "found "),
@@ -62,6 +63,14 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
     }
 }
 
+/// Reads one token id or a list of them as a list. A negative id, which other programs write for
+/// none, is left out.
+pub(crate) fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    let ids: Vec<i64> = list(deserializer)?;
+    let id = |id| u32::try_from(id).map_err(|_| D::Error::custom(format!("found integer `{id}`, which is no token id")));
+    ids.into_iter().filter(|&id| id >= 0).map(id).collect()
+}
+
 /// Reads one value or a list of values as a list; null is an empty list.
 pub(crate) fn list<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::<OneOrMany<T>>::deserialize(deserializer)?.map(OneOrMany::into_vec).unwrap_or_default())
@@ -77,7 +86,7 @@ mod tests {
         _width: usize,
         #[serde(rename = "scale")]
         _scale: Option<f64>,
-        #[serde(default, deserialize_with = "super::list")]
+        #[serde(default, deserialize_with = "super::ids")]
         ends: Vec<u32>,
     }
 
@@ -85,7 +94,7 @@ mod tests {
     fn the_field_at_fault_is_named() {
         let says = |text: &str| super::parse::<Shape>(text).unwrap_err().to_string();
         assert!(super::parse::<Shape>(r#"{"width": 3, "other": []}"#).is_ok());
-        assert_eq!(says(r#"{"scale": 1, "width": "big"}"#), "`width`: found string \"big\", expected a whole number");
+        assert_eq!(says(r#"{"scale": 1, "width": "big"}"#), "`width`: found string \"big\", expected a whole number from 0 up");
         assert_eq!(says(r#"{"scale": true}"#), "`scale`: found boolean `true`, expected a number");
         assert!(says(r#"{"scale": 1}"#).contains("missing field `width`"));
         assert!(says("{").contains("EOF"));
@@ -99,6 +108,9 @@ mod tests {
         assert_eq!(ends(r#"{"width": 3, "ends": null}"#).unwrap(), [0; 0]);
         let says = |text: &str| ends(text).unwrap_err().to_string();
         assert_eq!(says(r#"{"width": 3, "ends": "</s>"}"#), "`ends`: found string \"</s>\", expected a whole number");
-        assert_eq!(says(r#"{"width": 3, "ends": [7, -8]}"#), "`ends`: found integer `-8`, expected a whole number");
+        assert_eq!(ends(r#"{"width": 3, "ends": [7, -1]}"#).unwrap(), [7]);
+        assert_eq!(ends(r#"{"width": 3, "ends": -1}"#).unwrap(), [0; 0]);
+        assert!(says(r#"{"width": 3, "ends": 4294967296}"#).contains("`ends`: found integer `4294967296`"));
+        assert!(says(r#"{"width": -3}"#).contains("expected a whole number from 0 up"));
     }
 }

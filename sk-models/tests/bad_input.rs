@@ -196,6 +196,8 @@ fn an_unsupported_architecture() {
         ("model_type", json!("llama")),
         ("hidden_act", json!("gelu")),
         ("use_sliding_window", json!(true)),
+        ("architectures", json!(["Qwen2ForSequenceClassification"])),
+        ("quantization_config", json!({"quant_method": "gptq", "bits": 4})),
         ("rope_scaling", json!({"type": "yarn", "factor": 4.0})),
         ("rope_parameters", json!({"rope_type": "yarn", "factor": 4.0})),
         ("rope_scaling", json!({"type": "yarn", "rope_type": "yarn", "factor": 4.0})),

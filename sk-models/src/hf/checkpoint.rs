@@ -45,7 +45,7 @@ pub struct Checkpoint {
 pub(super) fn generation_ends(directory: &Path) -> Result<Vec<u32>, CheckpointError> {
     #[derive(Default, Deserialize)]
     struct GenerationConfig {
-        #[serde(default, deserialize_with = "json::list")]
+        #[serde(default, deserialize_with = "json::ids")]
         eos_token_id: Vec<u32>,
     }
     let config: GenerationConfig = read_json_or_default(&directory.join("generation_config.json"))?;

@@ -45,7 +45,7 @@ pub struct TextFiles {
 struct RawConfig {
     vocab_size: usize,
     max_position_embeddings: Option<usize>,
-    #[serde(deserialize_with = "json::list")]
+    #[serde(deserialize_with = "json::ids")]
     eos_token_id: Vec<u32>,
 }
 
