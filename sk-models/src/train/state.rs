@@ -10,6 +10,7 @@ use burn::{
     module::{Module, ModuleMapper, ModuleVisitor, Param},
     tensor::{Device, Tensor, TensorData},
 };
+use half::f16;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -38,6 +39,12 @@ impl WeightType {
             Self::F16 => "float16",
             Self::F32 => "float32",
         }
+    }
+
+    /// Returns the first of some values that this type can only hold as an infinity.
+    fn overflow(self, values: &[f32]) -> Option<f32> {
+        let overflows = |value: f32| self == Self::F16 && value.is_finite() && f16::from_f32(value).is_infinite();
+        values.iter().copied().find(|&value| overflows(value))
     }
 
     fn tensor(self, shape: Vec<usize>, values: &[f32]) -> TensorBytes {
@@ -259,7 +266,7 @@ fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
 }
 
 /// Writes `config.json`, `generation_config.json` and `model.safetensors`, as `transformers` reads
-/// them.
+/// them. Writes nothing if a value does not fit into the type.
 pub(super) fn save_pretrained(model: &Qwen2, directory: &Path, precision: WeightType) -> Result<(), TrainError> {
     fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
     let config = &model.config;
@@ -274,6 +281,11 @@ pub(super) fn save_pretrained(model: &Qwen2, directory: &Path, precision: Weight
             "embed_tokens" => ("model.embed_tokens.weight".to_owned(), false),
             _ => (format!("model.{name}"), shape.len() == 2),
         };
+        if let Some(value) = precision.overflow(&values) {
+            let reason =
+                format!("`{name}` has the value {value}, which f16 cannot hold; repeat the command with --precision f32");
+            return Err(TrainError::Weights { path: directory.join(SINGLE_FILE).display().to_string(), reason });
+        }
         let tensor = if turned {
             precision.tensor(vec![shape[1], shape[0]], &transposed(&values, shape[0], shape[1]))
         } else {
@@ -292,4 +304,24 @@ pub(super) fn save_pretrained(model: &Qwen2, directory: &Path, precision: Weight
     });
     write_json(&directory.join("generation_config.json"), &generation)?;
     Ok(write_tensors(&directory.join(SINGLE_FILE), &tensors, pytorch())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Qwen2Config;
+
+    #[test]
+    fn weights_beyond_f16_are_refused_before_anything_is_written() {
+        let device = Device::flex();
+        let mut model = Qwen2::init(&Qwen2Config::small([8, 4, 8, 1, 1, 1]), &device);
+        let [rows, columns] = model.embed_tokens.val().dims();
+        model.embed_tokens = Param::from_tensor(Tensor::full([rows, columns], 70_000.0, &device));
+        let folder = tempfile::tempdir().unwrap();
+        let message = save_pretrained(&model, folder.path(), WeightType::F16).unwrap_err().to_string();
+        assert!(message.contains("`model.embed_tokens.weight` has the value 70000"), "{message}");
+        assert!(message.contains("--precision f32"), "{message}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        save_pretrained(&model, folder.path(), WeightType::F32).unwrap();
+    }
 }
