@@ -107,6 +107,9 @@ pub enum Error {
     /// A folder that holds the blade of another model or of other preference pairs.
     #[error("{} holds a blade of {model}, from {pairs}; give another --output, or move it away", path.display())]
     OtherBlade { path: PathBuf, model: String, pairs: String },
+    /// A folder that holds a blade of other options, pairs or weights.
+    #[error("{} holds a blade that was made with {with}; repeat that, give another --output, or move it away", path.display())]
+    OtherRecipe { path: PathBuf, with: String },
     /// An output that would overwrite an input.
     #[error("{} is an input and would be overwritten; give another output file", path.display())]
     Overwrites { path: PathBuf },

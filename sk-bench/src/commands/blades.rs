@@ -13,6 +13,7 @@ use sk_models::train::TrainError;
 use sk_models::train::data::{DataOptions, Source, read_rows};
 use sk_models::train::dpo::{DpoOptions, train_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
+use sk_models::train::recipe::Recipe;
 
 use super::train::Bar;
 use crate::progress::Loading;
@@ -118,6 +119,7 @@ impl FromStr for PreferenceArg {
 struct BladeRecord {
     model: String,
     source: String,
+    recipe: Recipe,
     /// Pairs held out.
     pairs: usize,
     accuracy: f64,
@@ -148,18 +150,23 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
     for (place, ((preference, sources), kept)) in all {
         let PreferenceArg { name, source } = preference;
         let folder = args.output.join(name);
+        let options = args.options(&model, sources, &folder)?;
+        let recipe = options.whole_recipe()?;
         if let Some(record) = kept {
+            if let Some(with) = recipe.difference(&record.recipe) {
+                let with = with.replace("another --data", "other pairs").replace("another --", "another ");
+                return Err(Error::OtherRecipe { path: folder, with });
+            }
             message::note(&format!("blade {name} ({} of {}): kept", place + 1, args.preferences.len()));
             records.push(record);
             continue;
         }
         message::note(&format!("blade {name} ({} of {}), from {source}", place + 1, args.preferences.len()));
-        let options = args.options(&model, sources, &folder)?;
         let mut progress = Bar::new("step", args.steps);
         let report = train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
         drop(progress);
         let PreferenceReport { pairs, accuracy, interval, .. } = report;
-        let record = BladeRecord { model: args.model.clone(), source: source.clone(), pairs, accuracy, interval };
+        let record = BladeRecord { model: args.model.clone(), source: source.clone(), recipe, pairs, accuracy, interval };
         let path = folder.join(RECORD);
         output::write(&path, output::pretty_json(&record)?)?;
         records.push(record);

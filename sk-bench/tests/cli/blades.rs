@@ -67,6 +67,26 @@ fn a_blade_per_objective_and_a_command_to_run() {
 }
 
 #[test]
+fn a_finished_blade_of_other_options_or_pairs_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kind.jsonl");
+    fs::write(&file, pairs("gladly")).unwrap();
+    blades(folder.path(), &["kind=kind.jsonl"]);
+    let model = models().join("backbone").display().to_string();
+    let again = |option: &str, value: &str| {
+        let args = ["blades", &model, "-o", "blades", "--device", "cpu", "--length", "64", "--batch", "2", "--accumulate", "2"];
+        let options = [("--steps", "3"), ("--rank", "2")].map(|(name, usual)| [name, if name == option { value } else { usual }]);
+        let args = args.into_iter().chain(options.concat()).chain(["--prefer", "kind=kind.jsonl"]);
+        program().current_dir(folder.path()).args(args).output().unwrap()
+    };
+    assert!(stderr(&again("", "")).contains("kept"));
+    assert_refused(&again("--steps", "4"), &["kind holds a blade that was made with --steps 3, not 4", "another --output"]);
+    assert_refused(&again("--rank", "3"), &["--rank 2, not 3"]);
+    fs::write(&file, pairs("kindly")).unwrap();
+    assert_refused(&again("", ""), &["was made with other pairs"]);
+}
+
+#[test]
 fn hh_rlhf_is_known_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let missing = blades(folder.path(), &["helpful=hh-rlhf-helpful"]);

@@ -217,6 +217,16 @@ impl DpoOptions {
         footprint::bytes(config, self.precision, (&self.targets, self.rank), passes)
     }
 
+    /// Returns everything that determines the adapter of the run, its steps included.
+    ///
+    /// # Errors
+    ///
+    /// If the backbone or a data file cannot be read.
+    pub fn whole_recipe(&self) -> Result<Recipe, TrainError> {
+        let checkpoint = Checkpoint::from_directory(&self.model)?;
+        Ok(self.recipe(&checkpoint, &self.model.join("tokenizer.json"))?.value("steps", self.steps))
+    }
+
     /// Returns everything that determines the matrices after a step.
     fn recipe(&self, backbone: &Checkpoint, tokenizer: &Path) -> Result<Recipe, TrainError> {
         let Self {

@@ -15,7 +15,7 @@ pub mod loss;
 pub mod optimizer;
 mod pairs;
 pub mod preference;
-mod recipe;
+pub mod recipe;
 mod schedule;
 pub mod state;
 pub mod tokenizer;

@@ -17,7 +17,7 @@ const DIGITS: usize = 32;
 
 /// The options of a run and the digests of their files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Recipe {
+pub struct Recipe {
     /// Values by option.
     values: Vec<(String, String)>,
     /// Digests by the option that names the file.
@@ -61,9 +61,10 @@ impl Recipe {
         Ok(self)
     }
 
-    /// Checks that a checkpoint at `path` was made by this recipe. The error names the first option
-    /// that differs.
-    pub(super) fn check(&self, kept: &Self, path: &Path) -> Result<(), TrainError> {
+    /// Returns what differs in a recipe that was kept, or `None` if they are equal: the first file
+    /// or option, as in `--rank 8, not 16`.
+    #[must_use]
+    pub fn difference(&self, kept: &Self) -> Option<String> {
         let of = |entries: &[(String, String)], option: &str| {
             let entry = entries.iter().find(|(name, _)| name == option);
             entry.map_or_else(|| "the default".to_owned(), |(_, value)| value.clone())
@@ -73,11 +74,17 @@ impl Recipe {
             let mut values = own.iter().chain(kept).map(|(option, _)| (option.clone(), of(own, option), of(kept, option)));
             values.find(|(_, value, before)| value != before)
         };
-        let with = match (differing(&self.values, &kept.values), differing(&self.contents, &kept.contents)) {
-            (Some((option, value, before)), _) => format!("--{option} {before}, not {value}"),
-            (None, Some((option, ..))) => format!("another --{option}"),
-            (None, None) => return Ok(()),
-        };
+        match (differing(&self.contents, &kept.contents), differing(&self.values, &kept.values)) {
+            (Some((option, ..)), _) => Some(format!("another --{option}")),
+            (None, Some((option, value, before))) => Some(format!("--{option} {before}, not {value}")),
+            (None, None) => None,
+        }
+    }
+
+    /// Checks that a checkpoint at `path` was made by this recipe. The error names the first file
+    /// or option that differs.
+    pub(super) fn check(&self, kept: &Self, path: &Path) -> Result<(), TrainError> {
+        let Some(with) = self.difference(kept) else { return Ok(()) };
         let reason = format!("was made with {with}: repeat that, delete the checkpoint or choose another --output");
         Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
     }
