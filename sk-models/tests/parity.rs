@@ -516,7 +516,7 @@ fn a_saved_adapter_loads_to_the_same_change() {
         for reader in expected.adapters() {
             let original = adapter(name, reader, &device);
             let directory = tempfile::tempdir().unwrap();
-            save_adapter(&original, &config, directory.path()).unwrap();
+            save_adapter(&original, &config, None, directory.path()).unwrap();
             let again = load_adapter(directory.path(), &config, &files, &device).unwrap();
             let run = |adapter: &LoraAdapter| {
                 let stack = AdapterStack::new(&config, &[Some(adapter)], &device).unwrap();

@@ -196,6 +196,7 @@ impl BladesArgs {
         let pairs: usize = files.iter().map(|file| Ok(read_rows(file)?.len())).sum::<Result<_, TrainError>>()?;
         Ok(DpoOptions {
             model: model.to_owned(),
+            base: self.model.clone(),
             data: DataOptions {
                 sources: files.into_iter().map(|path| Source { path, weight: 1.0 }).collect(),
                 exclude: Vec::new(),

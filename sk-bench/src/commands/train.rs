@@ -413,6 +413,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     };
     let options = DpoOptions {
         model,
+        base: args.model,
         data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         tests: args.tests,
         output: args.output,

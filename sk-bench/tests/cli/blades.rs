@@ -72,6 +72,10 @@ fn a_finished_blade_of_other_options_or_pairs_is_refused() {
     let file = folder.path().join("kind.jsonl");
     fs::write(&file, pairs("gladly")).unwrap();
     blades(folder.path(), &["kind=kind.jsonl"]);
+    let config = fs::read_to_string(folder.path().join("blades/kind/adapter_config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["base_model_name_or_path"], models().join("backbone").display().to_string());
+
     let model = models().join("backbone").display().to_string();
     let again = |option: &str, value: &str| {
         let args = ["blades", &model, "-o", "blades", "--device", "cpu", "--length", "64", "--batch", "2", "--accumulate", "2"];

@@ -30,6 +30,7 @@ use super::{
     state::{OutputFolder, RunProgress, resume, save_checkpoint},
 };
 use crate::{
+    assets,
     config::Qwen2Config,
     device::{check_room, free_memory, is_processor},
     hf::{self, Checkpoint},
@@ -48,6 +49,8 @@ const LARGEST_RANK: usize = 1 << 16;
 pub struct DpoOptions {
     /// Directory of the backbone.
     pub model: PathBuf,
+    /// The directory or hub id of the backbone, as the adapter names it.
+    pub base: String,
     /// Preference pairs.
     pub data: DataOptions,
     /// More files of pairs, on which the finished adapter is measured. They are neither trained on
@@ -232,6 +235,7 @@ impl DpoOptions {
         let Self {
             // Covered by the backbone's digest.
             model: _,
+            base: _,
             data,
             output: _,
             targets,
@@ -400,7 +404,10 @@ pub fn train_dpo(
         all.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
         report(DpoEvent::Tested { test, report: measure(&plain, &matrices, options, pairs)? });
     }
-    hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, &options.output)?;
+    // PEFT has no revision of the backbone.
+    let base = if Path::new(&options.base).is_dir() { Some(options.base.as_str()) } else { options.base.split('@').next() };
+    let base = base.filter(|base| !assets::is_dir(Path::new(base)));
+    hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, base, &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
     Ok(measured)
 }

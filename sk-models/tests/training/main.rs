@@ -121,6 +121,7 @@ impl Workspace {
     fn dpo(&self, model: &str, output: &str) -> DpoOptions {
         DpoOptions {
             model: self.root.path().join(model),
+            base: "owner/model".to_owned(),
             data: data(&self.pairs),
             tests: Vec::new(),
             output: self.root.path().join(output),

@@ -20,11 +20,18 @@ use crate::{
 /// Writes an adapter in f32, so that PEFT computes the same low-rank updates.
 ///
 /// Ranks and scales that most modules share become `r` and `lora_alpha`, the others patterns.
+/// `base` is the directory or hub id of the backbone, from which PEFT loads it; `None` for one that
+/// PEFT cannot load.
 ///
 /// # Errors
 ///
 /// If a file cannot be written, or the device fails to hand over a matrix.
-pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, directory: &Path) -> Result<(), CheckpointError> {
+pub fn save_adapter(
+    adapter: &LoraAdapter,
+    config: &Qwen2Config,
+    base: Option<&str>,
+    directory: &Path,
+) -> Result<(), CheckpointError> {
     std::fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
     let weights = directory.join(WEIGHTS_FILE);
 
@@ -40,7 +47,7 @@ pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, directory: &Pat
         changes.push((module, change));
     }
     write_tensors(&weights, &tensors, pytorch())?;
-    write_json(&directory.join(CONFIG_FILE), &settings(&changes, config))
+    write_json(&directory.join(CONFIG_FILE), &settings(&changes, config, base))
 }
 
 fn change_of(adapter: &LoraAdapter, module: Module) -> Option<&LowRank> {
@@ -58,7 +65,7 @@ fn transposed(matrix: &Tensor<2>) -> io::Result<Vec<f32>> {
 }
 
 /// Returns the contents of `adapter_config.json`.
-fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config) -> Value {
+fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config, base: Option<&str>) -> Value {
     let rank = most_common(changes.iter().map(|(_, change)| change.rank() as f64)).unwrap_or(1.0);
     let alpha_of = |change: &LowRank| change.scale * change.rank() as f64;
     let alpha = most_common(changes.iter().map(|(_, change)| alpha_of(change))).unwrap_or(1.0);
@@ -70,7 +77,7 @@ fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config) -> Value {
     json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": "",
+        "base_model_name_or_path": base,
         "inference_mode": true,
         "r": number(rank),
         "lora_alpha": number(alpha),
