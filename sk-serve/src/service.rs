@@ -196,11 +196,13 @@ impl Service {
             steering.weights = vec![weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>()];
         }
         let numbers = std::mem::take(&mut steering.numbers);
+        // The operator chose fields, numbers and weights for another scheme than the request names.
+        let set = if is_named { std::mem::take(&mut steering.set) } else { Vec::new() };
         let of_scheme = |error| ApiError::of_scheme(&error);
         let mut config = steering.spec(self.parts.shipped).map_err(of_scheme)?;
+        set_known(set, &mut config);
         for (parameter, value) in numbers {
             match parameter.set(&mut config, value) {
-                // The operator chose the number for another scheme than the request names.
                 Err(SchemeError::Inapplicable { .. }) if is_named => {}
                 set => set.map_err(of_scheme)?,
             }
@@ -220,6 +222,17 @@ impl Service {
         }
         config.check().map_err(wrong_set)?;
         self.seat(&mut config, &asked.blades)?;
+        if asked.weights.is_none()
+            && let Some(name) = not_seated(&config)
+        {
+            if !is_named {
+                let seated = config.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>().join(", ");
+                let message =
+                    format!("the weights of this server name blade \"{name}\", which is not loaded; give `weights` of {seated}");
+                return Err(ApiError::invalid("swiss_knife.weights", message));
+            }
+            config.weights = None;
+        }
         config.spec().map_err(|error| match error {
             SchemeError::NoBlade => {
                 let message =
@@ -254,7 +267,12 @@ impl Service {
         let seated = seated.collect::<Result<Vec<(&String, &str)>, ApiError>>()?;
         if config.template.is_some() {
             let ours = self.parts.instructions.iter().filter(|(name, _)| !own.contains_key(name));
-            for (name, text) in ours.map(|(name, text)| (name, text.as_str())).chain(seated) {
+            for (name, text) in ours {
+                // The scheme of a request may not take instructions. The default scheme took them at
+                // the start.
+                let _ = config.seat_instruction(name, text);
+            }
+            for (name, text) in seated {
                 config.seat_instruction(name, text).map_err(|error| ApiError::of_scheme(&error))?;
             }
         }
@@ -478,6 +496,46 @@ fn extent(config: &SchemeSpec, reach: usize, new: usize) -> Extent {
     let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
     let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
     Extent { context: reach, candidates, span, ..Extent::default() }
+}
+
+/// Sets the fields that the scheme has, and leaves out the others.
+fn set_known(fields: Vec<FieldEdit>, config: &mut SchemeSpec) {
+    let unset = config.clone();
+    let mut set = |fields: &BTreeMap<usize, FieldEdit>| {
+        let fields: Vec<FieldEdit> = fields.values().cloned().collect();
+        let mut tried = unset.clone();
+        let is_valid = FieldEdit::apply(&fields, &mut tried, "--set").and_then(|()| tried.check()).is_ok();
+        if is_valid {
+            *config = tried;
+        }
+        is_valid
+    };
+    let all: BTreeMap<usize, FieldEdit> = fields.into_iter().enumerate().collect();
+    if set(&all) {
+        return;
+    }
+    let mut known = BTreeMap::new();
+    loop {
+        let before = known.len();
+        for (place, field) in &all {
+            if known.contains_key(place) {
+                continue;
+            }
+            known.insert(*place, field.clone());
+            if !set(&known) {
+                known.remove(place);
+            }
+        }
+        // A field may need a later one, such as the kind of its slot.
+        if known.len() == before {
+            return;
+        }
+    }
+}
+
+/// Returns the first blade that the weights name and that is not seated.
+fn not_seated(config: &SchemeSpec) -> Option<&str> {
+    config.weights.as_ref()?.names().find(|name| !config.blades.iter().any(|blade| blade.name == *name))
 }
 
 /// Returns the names of the shipped schemes, separated by commas.

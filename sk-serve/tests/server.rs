@@ -14,7 +14,7 @@ use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
-use sk_scheme::{Parameter, Steering};
+use sk_scheme::{Parameter, SHIPPED, Steering};
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -75,7 +75,7 @@ fn steered(steering: Steering, limits: Limits) -> Service {
     let parts = Parts {
         host: models.into(),
         rack: rack.into(),
-        adapter_folder: None,
+        adapter_folder: Some(std::env::temp_dir()),
         instructions: Vec::new(),
         steering,
         shipped: false,
@@ -262,6 +262,36 @@ fn a_request_overrides_the_options_of_the_server() {
         assert_eq!((status, error["param"].as_str()), (400, Some(param)), "{body}");
         assert!(error["message"].as_str().unwrap().contains(told), "{body}");
     }
+}
+
+#[test]
+fn options_of_the_server_that_a_scheme_does_not_have_are_left_out() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    let set = ["selector.temperature=0.5", "selector.kind=softmax", "proposal.candidates=2", "granularity.span_tokens=3"];
+    let set = set.map(|field| field.parse().unwrap()).to_vec();
+    let weights = vec!["helpful=1".parse().unwrap()];
+    server.open(steered(Steering { set, weights, ..Steering::default() }, Limits::default()));
+    let asked = |scheme: &str, steering: Value| {
+        json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "seed": 1, "model": format!("lab/random{scheme}"),
+            "swiss_knife": steering})
+    };
+    for scheme in SHIPPED.iter().map(|scheme| scheme.name).filter(|name| !["fudge", "args-reward-head"].contains(name)) {
+        let (status, body) = ask(&url, &asked(&format!(":{scheme}"), json!({})));
+        assert_eq!(status, 200, "{scheme}: {body}");
+    }
+    // What it has is set.
+    let (_, body) = ask(&url, &asked(":best-of-n", json!({"explain": true})));
+    let step = &serde_json::from_str::<Value>(&body).unwrap()["choices"][0]["swiss_knife"]["steps"][0];
+    assert_eq!(step["candidates"].as_array().unwrap().len(), 2, "{body}");
+    // The default scheme does not lose the weights of the server silently.
+    assert_eq!(agent().delete(format!("{url}/swiss-knife/blades/helpful")).call().unwrap().status(), 204);
+    let (status, body) = ask(&url, &asked("", json!({})));
+    let error = &serde_json::from_str::<Value>(&body).unwrap()["error"];
+    assert_eq!((status, error["param"].as_str()), (400, Some("swiss_knife.weights")), "{body}");
+    assert!(error["message"].as_str().unwrap().contains("the weights of this server"), "{body}");
+    assert_eq!(ask(&url, &asked("", json!({"weights": {"honest": 1}}))).0, 200);
+    assert_eq!(ask(&url, &asked(":best-of-n", json!({}))).0, 200);
 }
 
 #[test]
