@@ -70,7 +70,6 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
                 choices[choice].steps.extend(step.map(|step| *step));
             }
             Event::Done { choice, summary, scores } => {
-                count(&summary);
                 choices[choice].summary = summary;
                 choices[choice].scores = scores;
                 left -= 1;
@@ -192,14 +191,6 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
     Ok(asked)
 }
 
-fn count(summary: &Summary) {
-    metrics::counter!("swiss_knife_tokens_total").increment(summary.tokens as u64);
-    metrics::counter!("swiss_knife_drafted_tokens_total").increment(summary.drafted_tokens as u64);
-    metrics::counter!("swiss_knife_scored_tokens_total").increment(summary.scored_tokens as u64);
-    metrics::counter!("swiss_knife_steps_total").increment(summary.steps as u64);
-    metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
-}
-
 /// The state of a stream.
 struct Chunks {
     service: Arc<Service>,
@@ -216,7 +207,6 @@ impl Chunks {
             Event::Started { choice } => self.head.opening(choice).into_iter().collect(),
             Event::Span { choice, text, step } => vec![self.head.span(choice, &text, step.as_deref())],
             Event::Done { choice, summary, scores } => {
-                count(&summary);
                 self.done.push(summary);
                 self.ended = self.done.len() == self.listener.choices;
                 let closing = self.head.closing(choice, summary.ended, scores.as_ref(), self.service.parts.host.tokenizer());

@@ -105,10 +105,12 @@ impl Work {
             }
             let mut counted = UnderWay::begin(self, choice);
             // A panic in one answer must not affect other requests.
-            let written = catch_unwind(AssertUnwindSafe(|| self.write(choice, service, &send)));
+            let written = catch_unwind(AssertUnwindSafe(|| self.write(choice, service, &mut counted.summary, &send)));
             let written = written.unwrap_or_else(|_| Err(Failure::Failed(ApiError::fault())));
-            let sent = written.and_then(|(summary, scores)| {
-                counted.summary = summary;
+            let summary = counted.summary;
+            count(&summary);
+            let sent = written.and_then(|scores| {
+                metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
                 send(Event::Done { choice, summary, scores })
             });
             match sent {
@@ -125,30 +127,34 @@ impl Work {
                 Err(_) if self.failed.load(Ordering::Relaxed) => {}
                 Err(_) => counted.outcome = Outcome::HungUp,
             }
+            // The answers that no thread has started end in the same way.
+            let started = self.next.swap(self.answers(), Ordering::Relaxed);
+            counted.outcome.count(self.answers().saturating_sub(started));
             return self.stop.stop();
         }
     }
 
+    /// Writes an answer. Its cost is added to `summary` as steps are chosen.
     fn write(
         &self,
         choice: usize,
         service: &Service,
+        summary: &mut Summary,
         send: &impl Fn(Event) -> Result<(), Failure>,
-    ) -> Result<(Summary, Option<Scores>), Failure> {
+    ) -> Result<Option<Scores>, Failure> {
         let asked = &self.asked[choice / self.job.choices];
         if self.job.echo {
             let text = service.parts.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
             send(Event::Span { choice, text, step: None })?;
         }
-        let (mut summary, mut written) = (Summary::default(), Vec::new());
-        if self.max_new_tokens > 0 {
-            (summary, written) = self.steer(choice, asked, service, send)?;
+        let written = if self.max_new_tokens > 0 {
+            self.steer(choice, asked, service, summary, send)?
         } else {
             summary.ended = Some(Ended::Limit);
-        }
+            Vec::new()
+        };
         let score = |top| self.score(asked, &written, top, service);
-        let scores = self.job.log_probs.map(score).transpose()?.flatten();
-        Ok((summary, scores))
+        Ok(self.job.log_probs.map(score).transpose()?.flatten())
     }
 
     fn steer(
@@ -156,8 +162,9 @@ impl Work {
         choice: usize,
         asked: &Arc<Asked>,
         service: &Service,
+        summary: &mut Summary,
         send: &impl Fn(Event) -> Result<(), Failure>,
-    ) -> Result<(Summary, Vec<TokenId>), Failure> {
+    ) -> Result<Vec<TokenId>, Failure> {
         let host = &service.parts.host;
         let instructed = InstructionRack::default();
         // Edits change the adapters of one answer.
@@ -187,18 +194,22 @@ impl Work {
 
         let stops: Vec<&str> =
             service.parts.framing.stops().iter().copied().chain(self.job.stop.iter().map(String::as_str)).collect();
-        let (mut drafted_tokens, mut scored_tokens) = (0, 0);
         let mut since = self.arrived;
         let request = host.scheduler().enter(&self.stop);
         let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
+            if let Some(step) = step {
+                summary.steps += 1;
+                summary.tokens += step.chosen().tokens.len();
+                summary.drafted_tokens += step.drafted_tokens();
+                summary.scored_tokens += step.scored_tokens() * lanes(&arm, step);
+                summary.seconds += step.seconds;
+            }
             // Local models check the stop flag within a step; a request to a server goes on.
             if self.stop.is_stopped() {
                 return Err(Failure::Gone);
             }
             if let Some(step) = step {
                 measure(&mut since, step.step);
-                drafted_tokens += step.drafted_tokens();
-                scored_tokens += step.scored_tokens() * lanes(&arm, step);
                 Progress::add(&progress, step.chosen().tokens.len(), text);
             }
             if step.is_some() || !text.is_empty() {
@@ -213,16 +224,10 @@ impl Work {
             }
             Ok(if Instant::now() < deadline { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
-        let summary = Summary {
-            ended: Some(reply.ended),
-            tokens: reply.tokens.len(),
-            steps: reply.steps,
-            drafted_tokens,
-            scored_tokens,
-            seconds: reply.seconds,
-        };
+        // Tokens of a stop text were chosen, too, and do not belong to the answer.
+        (summary.ended, summary.tokens) = (Some(reply.ended), reply.tokens.len());
         tracing::trace!(target: "sk_serve::texts", request = %self.request.0, choice, prompt = ?asked.prompt, answer = reply.text);
-        Ok((summary, reply.tokens))
+        Ok(reply.tokens)
     }
 
     /// Returns the log-probabilities that the frozen backbone gives to the generated tokens and,
@@ -237,6 +242,14 @@ impl Work {
         let first = self.job.echo.then_some((text[0], None));
         Ok(Some(first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect()))
     }
+}
+
+/// Counts the cost of an answer, also of one that ended early.
+fn count(summary: &Summary) {
+    metrics::counter!("swiss_knife_tokens_total").increment(summary.tokens as u64);
+    metrics::counter!("swiss_knife_drafted_tokens_total").increment(summary.drafted_tokens as u64);
+    metrics::counter!("swiss_knife_scored_tokens_total").increment(summary.scored_tokens as u64);
+    metrics::counter!("swiss_knife_steps_total").increment(summary.steps as u64);
 }
 
 /// Records the time of a span. The first span is measured from the arrival of the request.

@@ -143,6 +143,25 @@ fn an_answer_ends_with_its_client() {
 }
 
 #[test]
+fn answers_that_are_cut_off_are_counted_with_what_they_cost() {
+    let server = Server::start(&["--span-tokens", "2", "--n", "48", "--concurrent", "1"]);
+    let body = hello(&json!({"stream": true, "max_tokens": 440, "n": 4}));
+    let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("\"delta\":{\"content\":")));
+    drop(lines);
+    server.until(|server| server.metric("swiss_knife_answers_under_way") == 0.0);
+    // The three answers that did not start hang up, too.
+    server.until(|server| server.metric("swiss_knife_answers_total{outcome=\"hung_up\"}") == 4.0);
+    let counted =
+        ["tokens", "drafted_tokens", "scored_tokens", "steps"].map(|name| server.metric(&format!("swiss_knife_{name}_total")));
+    assert!(counted.iter().all(|count| *count > 0.0), "{counted:?}");
+    let log = server.log.lock().unwrap().clone();
+    let line = log.lines().find(|line| line.contains("outcome=\"hung_up\"")).unwrap();
+    let expected = [format!(" tokens={}", counted[0]), format!(" steps={}", counted[3])];
+    assert!(expected.iter().all(|field| line.contains(field.as_str())), "{expected:?}: {line}");
+}
+
+#[test]
 fn slow_clients_are_disconnected() {
     let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "1"]].concat());
     let start = Instant::now();
