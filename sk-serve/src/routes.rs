@@ -7,7 +7,7 @@ use axum::Json;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, FromRef, FromRequestParts, Path, Request, State};
 use axum::http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{AUTHORIZATION, ORIGIN, RETRY_AFTER},
     request::Parts,
 };
@@ -153,18 +153,37 @@ async fn refuse_other_origins(State(origins): State<Arc<[HeaderValue]>>, request
 
 /// Gives each request an identifier, and counts and logs its status.
 async fn count(mut request: Request, next: Next) -> Response {
-    let since = Instant::now();
     let id = RequestId(new_id("req").into());
     request.extensions_mut().insert(id.clone());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut counted = Counted { id: id.clone(), method, path, since: Instant::now(), status: DISCONNECTED };
     let mut response = next.run(request).await;
-    let status = response.status().as_u16();
-    metrics::counter!("swiss_knife_requests_total", "status" => status.to_string()).increment(1);
-    tracing::info!(request = %id.0, %method, path, status, seconds = since.elapsed().as_secs_f64(), "request");
+    counted.status = response.status().as_u16();
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+}
+
+/// The status in metrics and logs of a request whose client disconnects before the response, as in
+/// nginx.
+const DISCONNECTED: u16 = 499;
+
+/// Counts and logs a request when it is dropped, which is also the case if its client disconnects.
+struct Counted {
+    id: RequestId,
+    method: Method,
+    path: String,
+    since: Instant,
+    status: u16,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Self { id, method, path, since, status } = self;
+        metrics::counter!("swiss_knife_requests_total", "status" => status.to_string()).increment(1);
+        tracing::info!(request = %id.0, %method, path, status, seconds = since.elapsed().as_secs_f64(), "request");
+    }
 }
 
 async fn authorize(State(app): State<App>, request: Request, next: Next) -> Response {

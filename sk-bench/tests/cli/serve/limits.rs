@@ -139,6 +139,10 @@ fn an_answer_ends_with_its_client() {
     assert_eq!(server.metric("swiss_knife_answers_total{outcome=\"complete\"}"), 0.0);
     // None of the eight answers ran to its end.
     assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
+    // The request without a stream has no response, and is counted and logged.
+    assert_eq!(server.metric("swiss_knife_requests_total{status=\"499\"}"), 1.0);
+    let logged = |line: &str| line.contains("/v1/chat/completions") && line.contains("status=499");
+    server.until(|server| server.log.lock().unwrap().lines().any(logged));
     assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
 }
 
