@@ -20,7 +20,7 @@ use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
 use crate::args::{Sources, SteeringArgs, choice, positive};
 use crate::progress::Loading;
-use crate::{DialogueFraming, Error, message, models};
+use crate::{DialogueFraming, Error, interrupt, message, models};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -184,7 +184,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     let serving = runtime.spawn({
         let server = Arc::clone(&server);
         async move {
-            Arc::clone(&server).serve(listener, ended()).await;
+            Arc::clone(&server).serve(listener, shutdown()).await;
             if !server.is_open() {
                 // Loading cannot be cancelled, and nothing is lost by exiting.
                 std::process::exit(0);
@@ -288,6 +288,16 @@ impl ServeArgs {
         };
         Ok(Service::new(parts, names))
     }
+}
+
+/// Waits for a signal to shut down. A second one ends the program at once.
+async fn shutdown() {
+    ended().await;
+    message::note("shutting down after the answers under way · Ctrl-C again ends it now");
+    tokio::spawn(async {
+        ended().await;
+        std::process::exit(i32::from(interrupt::EXIT_CODE));
+    });
 }
 
 /// Waits for Ctrl-C or a termination signal. A signal whose handler cannot be installed ends the

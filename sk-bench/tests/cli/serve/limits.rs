@@ -225,6 +225,19 @@ fn no_client_delays_the_shutdown() {
 }
 
 #[test]
+fn a_second_signal_ends_the_server_at_once() {
+    let mut server = Server::start(&LONG_ANSWERS);
+    let _reader = server.send_and_take_nothing();
+    server.terminate();
+    server.until(|server| server.log.lock().unwrap().contains("again ends it now"));
+    // The server waits for the second signal from shortly after its message.
+    thread::sleep(Duration::from_millis(200));
+    server.terminate();
+    let (status, took) = server.wait();
+    assert!(status == Some(130) && took < Duration::from_secs(10), "{status:?} {took:?}");
+}
+
+#[test]
 fn comments_keep_a_stream_alive_unless_they_are_switched_off() {
     // A step of two thousand candidates takes a while.
     let body = hello(&json!({"stream": true, "max_tokens": 400, "swiss_knife": {"set": ["proposal.candidates=2000"]}}));
