@@ -243,6 +243,11 @@ impl Job {
         {
             return Err(ApiError::invalid(field, format!("`{field}` is 0; it must be at least 1 without `echo`")));
         }
+        // The steps of all answers would be kept until the last answer is complete.
+        if self.steering.explain && !self.stream && self.prompts.len() * self.choices > 1 {
+            let message = "`explain` describes one answer, or those of a stream; set `stream`, or ask for one answer";
+            return Err(ApiError::invalid("swiss_knife.explain", message));
+        }
         if self.prompts.len() > 1 && !self.steering.prefix.is_empty() {
             return Err(ApiError::invalid("swiss_knife.prefix", "`prefix` begins one answer; send one prompt"));
         }
@@ -416,6 +421,7 @@ mod tests {
             (json!({"response_format": {"type": "json_object"}}), "response_format"),
             (json!({"swiss_knife": {"explain": true, "tolerance": 1}}), "tolerance"),
             (json!({"swiss_knife": {"tolerance": 0.2}}), "explain"),
+            (json!({"swiss_knife": {"explain": true}, "n": 2}), "`explain` describes one answer"),
             (json!({"top_logprobs": 2}), "logprobs"),
             (json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs"),
             (json!({"frequency_penalty": 0.5}), "frequency_penalty"),
@@ -449,6 +455,7 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_is_taken() {
+        chat(json!({"swiss_knife": {"explain": true}, "n": 2, "stream": true})).unwrap();
         let idle = json!({"user": "me", "frequency_penalty": 0, "tools": [], "store": false, "seed": -1, "logit_bias": {}, "stop": null});
         assert_eq!(chat(idle).unwrap().seed, Some(u64::MAX));
         let parts = json!({"messages": [{"role": "developer", "content": "Be brief."},
