@@ -167,10 +167,11 @@ fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     let (mut tokens, mut own, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut offset = 0;
     for (token, score) in scores {
-        let piece = text(*token);
         offsets.push(offset);
-        offset += piece.chars().count();
-        tokens.push(piece);
+        // A character of several tokens counts where it begins.
+        let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
+        offset += bytes.iter().filter(|byte| *byte & 0xC0 != 0x80).count();
+        tokens.push(text(*token));
         own.push(score.as_ref().map(|score| score.log_prob));
         let most_probable = |score: &TokenScore| -> Map<String, Value> {
             // If several tokens have the same text, keep the most likely one.
@@ -207,4 +208,17 @@ pub(crate) fn usage(prompt: usize, choices: &[Summary]) -> Value {
         cost.seconds += summary.seconds;
     }
     json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion, "swiss_knife": cost})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_count_characters_not_tokens() {
+        let tokenizer = Tokenizer::bytes();
+        let text = "é☃a";
+        let scores = text.bytes().map(|byte| (TokenId::from(byte), None)).collect();
+        assert_eq!(of_text(&scores, &tokenizer)["text_offset"], json!([0, 1, 1, 2, 2, 2]));
+    }
 }
