@@ -17,7 +17,6 @@ use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sk_scheme::SHIPPED;
 use subtle::ConstantTimeEq;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
@@ -243,7 +242,8 @@ async fn about(State(app): State<App>) -> Json<Value> {
 
 async fn models(State(app): State<App>) -> Json<Value> {
     let name = &app.service.parts.name;
-    let names = std::iter::once(name.clone()).chain(SHIPPED.iter().map(|scheme| format!("{name}:{}", scheme.name)));
+    let schemes = app.service.schemes().map(|(scheme, _)| format!("{name}:{scheme}"));
+    let names = std::iter::once(name.clone()).chain(schemes);
     let data: Vec<Value> = names.map(|id| model_body(&id)).collect();
     Json(json!({"object": "list", "data": data}))
 }

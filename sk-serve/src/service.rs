@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sk_core::{AlignmentSpec, Instruction};
 use sk_models::decoder::PassSize;
 use sk_models::dialogue::{Framing, tokens_of};
+use sk_models::head::HeadKind;
 use sk_models::local::Extent;
 use sk_models::text::TextError;
 use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped, Steering};
@@ -234,6 +235,10 @@ impl Service {
             config.weights = None;
         }
         config.spec().map_err(|error| match error {
+            SchemeError::NoBlade if reads_heads(&config).is_some() => {
+                let message = "this scheme needs a head; start the server with --head NAME=DIR, or choose another scheme";
+                ApiError::invalid("swiss_knife.scheme", message)
+            }
             SchemeError::NoBlade => {
                 let message =
                     "no blade is seated; give an instruction, such as `\"blades\": {\"calm\": \"instruction:Answer calmly.\"}`";
@@ -260,7 +265,10 @@ impl Service {
     /// blade of the server with the same name.
     fn seat(&self, config: &mut SchemeSpec, own: &BTreeMap<String, String>) -> Result<(), ApiError> {
         let adapters = self.adapters();
-        if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
+        if let Some(kind) = reads_heads(config) {
+            let heads = self.parts.host.heads().iter().filter(|(_, head)| head.kind == kind);
+            heads.for_each(|(name, _)| config.seat_head(name, kind));
+        } else if config.template.is_some() {
             adapters.iter().filter(|name| !own.contains_key(*name)).for_each(|name| config.seat(name));
         }
         let seated = own.iter().map(|(name, source)| Ok((name, instruction_of("swiss_knife.blades", name, source)?)));
@@ -450,6 +458,13 @@ impl Service {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Returns the shipped schemes, without those that need a head that is not loaded.
+    pub(crate) fn schemes(&self) -> impl Iterator<Item = (&'static str, SchemeSpec)> {
+        let has = |kind| self.parts.host.heads().iter().any(|(_, head)| head.kind == kind);
+        let shipped = SHIPPED.iter().filter_map(|shipped| Some((shipped.name, shipped.spec().ok()?)));
+        shipped.filter(move |(_, scheme)| reads_heads(scheme).is_none_or(has))
+    }
+
     /// Returns the default scheme of requests with its weights, if it is complete.
     fn default_scheme(&self) -> Option<(SchemeSpec, AlignmentSpec)> {
         let mut config = self.parts.steering.spec(self.parts.shipped).ok()?;
@@ -472,14 +487,13 @@ impl Service {
     pub(crate) fn about(&self) -> Value {
         let scheme = self.default_scheme();
         let number = |name| Parameter::named(name).and_then(|parameter| parameter.get(&scheme.as_ref()?.0));
-        let shipped = |scheme: &Shipped| json!({"name": scheme.name, "summary": scheme.spec().map(|spec| spec.summary().method).unwrap_or_default()});
         json!({
             "model": self.parts.name,
             "version": env!("CARGO_PKG_VERSION"),
             "context_limit": self.parts.host.context_limit(),
             "max_new_tokens": self.parts.limits.max_new_tokens,
             "blades": self.blades(),
-            "schemes": SHIPPED.iter().map(shipped).collect::<Vec<_>>(),
+            "schemes": self.schemes().map(|(name, scheme)| json!({"name": name, "summary": scheme.summary().method})).collect::<Vec<_>>(),
             "presets": Preset::NAMES,
             "defaults": {
                 "scheme": self.parts.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
@@ -496,6 +510,11 @@ fn extent(config: &SchemeSpec, reach: usize, new: usize) -> Extent {
     let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
     let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
     Extent { context: reach, candidates, span, ..Extent::default() }
+}
+
+/// Returns the kind of heads that the template of a scheme reads.
+fn reads_heads(config: &SchemeSpec) -> Option<HeadKind> {
+    config.template.as_ref()?.rule.head_kind()
 }
 
 /// Sets the fields that the scheme has, and leaves out the others.

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::common::{assert_refused, edit_json, models, run, run_on_models, stderr, stdout};
+use crate::common::{assert_refused, edit_json, model_args, models, program, run, run_on_models, stderr, stdout};
+use crate::serve::Server;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -174,4 +175,19 @@ fn a_head_of_another_kind_than_the_scheme_reads_is_refused() {
         let parts = ["head \"h\"", &format!("of kind \"{found}\""), &format!("of kind \"{kind}\""), "[blades.h] section"];
         assert_refused(&output, &parts);
     }
+}
+
+#[test]
+fn a_server_seats_the_heads_that_a_scheme_reads() {
+    let calm = format!("calm={}", head("calm"));
+    let server = Server::of(program().arg("serve").args(["--port", "0"]).args(model_args()).args(["--head", &calm]));
+    let ask = |scheme: &str| {
+        server.chat(&json!({"model": format!("swiss-knife:{scheme}"), "messages": [{"role": "user", "content": "Hi"}],
+            "max_tokens": 4, "swiss_knife": {"explain": true}}))
+    };
+    let seated = ask("fudge").json();
+    let blades = &seated["choices"][0]["swiss_knife"]["steps"][0]["candidates"][0]["blades"];
+    assert!(blades.to_string().contains("calm"), "{seated}");
+    let refused = ask("args-reward-head");
+    assert!(refused.0 == 400 && refused.2.contains("needs a head"), "{}", refused.2);
 }
