@@ -74,6 +74,11 @@ impl ApiError {
         Self::invalid(param, format!("no adapter is loaded for blade \"{blade}\"; loaded: {}", loaded.join(", ")))
     }
 
+    /// A blade for a scheme that seats no others than its own.
+    pub(crate) fn fixed_blades(param: &str) -> Self {
+        Self::invalid(param, "the blades of this scheme are fixed; leave `blades` out, or choose another scheme")
+    }
+
     /// A prompt that leaves no room for an answer.
     pub(crate) fn too_long(param: &str, error: &SessionError) -> Self {
         Self { code: Some("context_length_exceeded"), ..Self::invalid(param, error.to_string()) }

@@ -248,8 +248,7 @@ impl Service {
             error => ApiError::invalid("swiss_knife.weights", error.to_string()),
         })?;
         if config.template.is_none() && !asked.blades.is_empty() {
-            let message = "the blades of this scheme are fixed; leave `blades` out, or choose another scheme";
-            return Err(ApiError::invalid("swiss_knife.blades", message));
+            return Err(ApiError::fixed_blades("swiss_knife.blades"));
         }
         self.check_blades("swiss_knife.blades", config.blades.len())?;
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);

@@ -225,6 +225,12 @@ fn a_scheme_with_fixed_blades_takes_no_others() {
     let (status, body) = ask(&url, &asked(json!({"calm": "instruction:Be calm."})));
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("swiss_knife.blades")), "{body}");
+    let (path, _lines) = begin(&url, &json!({"scheme": "greedy", "explain": true}));
+    for source in ["instruction:Be calm.", "adapter"] {
+        let (status, body) = edit(&path, &json!({"blades": {"helpful": source}, "weights": {"helpful": 1}}));
+        assert_eq!((status, body["error"]["param"].as_str()), (400, Some("blades")), "{body}");
+        assert!(body["error"]["message"].as_str().unwrap().contains("fixed"), "{body}");
+    }
 }
 
 #[test]
