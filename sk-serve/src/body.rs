@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use crate::ApiError;
+use crate::request::in_words;
 use crate::service::Service;
 
 /// A JSON body. The `Content-Type` header is ignored.
@@ -39,7 +40,7 @@ pub(crate) fn read<T: DeserializeOwned>(json: &[u8], most: usize) -> Result<T, S
     if depth > most {
         return Err(format!("arrays and objects are nested {depth} levels deep; the limit of this server is {most}"));
     }
-    serde_json::from_slice(json).map_err(|error| error.to_string())
+    serde_json::from_slice(json).map_err(|error| in_words(&error))
 }
 
 /// Returns the maximum nesting depth of arrays and objects.

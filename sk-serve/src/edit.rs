@@ -3,26 +3,34 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use serde::Deserialize;
+use serde_json::{Map, Value};
 use sk_scheme::{BladeRule, BladeSpec, NamedWeights, SchemeSpec};
 
 use crate::ApiError;
 use crate::live::{Live, lock};
-use crate::request::instruction_of;
+use crate::request::{Fields, instruction_of};
 use crate::service::Service;
 
 /// The source of a blade whose adapter the server has loaded under the blade's name.
 const ADAPTER: &str = "adapter";
 
 /// An edit of Ω. It takes effect at the next step, completely or not at all.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 pub(crate) struct Edit {
     /// Weights, by blade name.
     weights: Option<BTreeMap<String, f64>>,
     /// Blades to seat ([`ADAPTER`] or `instruction:TEXT`) or to unseat (null), by name.
-    #[serde(default)]
     blades: BTreeMap<String, Option<String>>,
+}
+
+impl Edit {
+    /// Parses the body of an edit.
+    pub(crate) fn read(body: Map<String, Value>) -> Result<Self, ApiError> {
+        let mut fields = Fields { within: "", map: body };
+        let edit = Self { weights: fields.take("weights")?, blades: fields.take("blades")?.unwrap_or_default() };
+        fields.end()?;
+        Ok(edit)
+    }
 }
 
 impl Live {

@@ -80,8 +80,7 @@ impl Asked {
 }
 
 /// The field `swiss_knife`.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SteeringBody {
     /// The weights of blades, by name.
     pub(crate) weights: Option<BTreeMap<String, f64>>,
@@ -90,19 +89,34 @@ pub(crate) struct SteeringBody {
     /// The operating point.
     pub(crate) preset: Option<String>,
     /// Fields of the scheme to set, each `SLOT.FIELD=VALUE`.
-    #[serde(default)]
     pub(crate) set: Vec<String>,
     /// Additional blades of this request by name, each `instruction:TEXT`.
-    #[serde(default)]
     pub(crate) blades: BTreeMap<String, String>,
     /// Whether the response describes each step.
-    #[serde(default)]
     pub(crate) explain: bool,
     /// τ of the certificates that `explain` adds.
     pub(crate) tolerance: Option<f64>,
     /// Tokens that the answer begins with. Generation continues after them.
-    #[serde(default)]
     pub(crate) prefix: Vec<TokenId>,
+}
+
+impl SteeringBody {
+    /// Parses the fields of an object. `within` is the prefix of their names in errors.
+    pub(crate) fn read(within: &'static str, map: Map<String, Value>) -> Result<Self, ApiError> {
+        let mut fields = Fields { within, map };
+        let body = Self {
+            weights: fields.take("weights")?,
+            scheme: fields.take("scheme")?,
+            preset: fields.take("preset")?,
+            set: fields.take("set")?.unwrap_or_default(),
+            blades: fields.take("blades")?.unwrap_or_default(),
+            explain: fields.take("explain")?.unwrap_or_default(),
+            tolerance: fields.take("tolerance")?,
+            prefix: fields.take("prefix")?.unwrap_or_default(),
+        };
+        fields.end()?;
+        Ok(body)
+    }
 }
 
 /// Returns the text of a blade source `instruction:TEXT`, which the field `param` holds.
@@ -111,30 +125,31 @@ pub(crate) fn instruction_of<'a>(param: &str, name: &str, source: &'a str) -> Re
     text.ok_or_else(|| ApiError::invalid(param, format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }
 
-/// Returns the message of an error with words for Rust's names of numbers.
-fn in_words(error: &serde_json::Error) -> String {
+/// Returns the message of an error with words for Rust's names of types.
+pub(crate) fn in_words(error: &serde_json::Error) -> String {
     let names = [
-        ("usize", "whole number of at least 0"),
-        ("u32", "whole number of at least 0"),
-        ("i64", "whole number"),
-        ("f64", "number"),
+        ("usize", "a whole number of at least 0"),
+        ("u32", "a whole number of at least 0"),
+        ("i64", "a whole number between −2⁶³ and 2⁶³ − 1"),
+        ("f64", "a number"),
+        ("a map", "an object"),
+        ("a sequence", "a list"),
     ];
     let message = error.to_string();
-    names
-        .iter()
-        .fold(message, |message, (name, words)| message.replace(&format!("expected {name}"), &format!("expected a {words}")))
+    let expected = |words| format!("expected {words}");
+    names.iter().fold(message, |message, (name, words)| message.replace(&expected(name), &expected(words)))
 }
 
 /// A JSON object whose fields are taken one by one. Fields that are left at the end are refused.
-struct Fields {
+pub(crate) struct Fields {
     /// The prefix of their names in errors.
-    within: &'static str,
-    map: Map<String, Value>,
+    pub(crate) within: &'static str,
+    pub(crate) map: Map<String, Value>,
 }
 
 impl Fields {
     /// Takes a field. A null counts as absent.
-    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
+    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
         match self.map.remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => serde_json::from_value(value).map(Some).map_err(|error| {
@@ -143,6 +158,11 @@ impl Fields {
                 ApiError::invalid(name, message)
             }),
         }
+    }
+
+    /// Takes a field that must be there.
+    pub(crate) fn require<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ApiError> {
+        self.take(name)?.ok_or_else(|| ApiError::invalid(name, format!("`{name}` is missing")))
     }
 
     /// Takes a number that must be within a range.
@@ -165,7 +185,7 @@ impl Fields {
         }
     }
 
-    fn end(self) -> Result<(), ApiError> {
+    pub(crate) fn end(self) -> Result<(), ApiError> {
         refuse_rest(self.within, &self.map)
     }
 }
@@ -186,8 +206,7 @@ impl Job {
     /// steering in the body takes precedence.
     pub(crate) fn chat(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
         let mut fields = Fields { within: "", map: body };
-        let messages: Vec<MessageBody> =
-            fields.take("messages")?.ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
+        let messages: Vec<MessageBody> = fields.require("messages")?;
         let messages = messages.into_iter().map(MessageBody::message).collect::<Result<Vec<_>, _>>()?;
         if !messages.iter().any(|message| message.role == Role::User) {
             return Err(ApiError::invalid("messages", "`messages` has no message of a user"));
@@ -207,12 +226,11 @@ impl Job {
     /// Parses the body of `/v1/completions`.
     pub(crate) fn completion(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
         let mut fields = Fields { within: "", map: body };
-        let prompts = match fields.take::<PromptBody>("prompt")? {
-            Some(PromptBody::Text(text)) => vec![Prompt::Text(text)],
-            Some(PromptBody::Texts(texts)) => texts.into_iter().map(Prompt::Text).collect(),
-            Some(PromptBody::Tokens(tokens)) => vec![Prompt::Tokens(tokens)],
-            Some(PromptBody::Many(many)) => many.into_iter().map(Prompt::Tokens).collect(),
-            None => return Err(ApiError::invalid("prompt", "`prompt` is missing")),
+        let prompts = match fields.require("prompt")? {
+            PromptBody::Text(text) => vec![Prompt::Text(text)],
+            PromptBody::Texts(texts) => texts.into_iter().map(Prompt::Text).collect(),
+            PromptBody::Tokens(tokens) => vec![Prompt::Tokens(tokens)],
+            PromptBody::Many(many) => many.into_iter().map(Prompt::Tokens).collect(),
         };
         if !(1..=MOST_PROMPTS).contains(&prompts.len()) {
             let message = format!("`prompt` holds {} prompts; it must hold between 1 and {MOST_PROMPTS}", prompts.len());
@@ -279,7 +297,8 @@ impl Job {
         // Chunks are never padded, so disabling the padding has no effect.
         options.refuse_unless("include_obfuscation", &[Value::Bool(false)])?;
         options.end()?;
-        let steering = fields.take("swiss_knife")?.or(header).unwrap_or_default();
+        let steering = fields.take("swiss_knife")?.map(|map| SteeringBody::read("swiss_knife.", map)).transpose()?;
+        let steering = steering.or(header).unwrap_or_default();
         let job = Self {
             model: fields.take("model")?,
             prompts,
@@ -337,6 +356,7 @@ enum PromptBody {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct MessageBody {
     role: String,
     content: Option<ContentBody>,
@@ -352,6 +372,7 @@ enum ContentBody {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct PartBody {
     #[serde(rename = "type")]
     kind: String,
@@ -432,7 +453,19 @@ mod tests {
             (json!({"stop": ["a", ""]}), "stop"),
             (json!({"max_tokens": 0}), "max_tokens"),
             (json!({"max_completion_tokens": 0}), "`max_completion_tokens` is 0"),
-            (json!({"swiss_knife": {"weight": {}}}), "swiss_knife"),
+            (json!({"swiss_knife": {"weight": {}}}), "`swiss_knife.weight`"),
+            (
+                json!({"swiss_knife": {"weights": {"helpful": "1"}}}),
+                "`swiss_knife.weights`: invalid type: string \"1\", expected a number",
+            ),
+            (
+                json!({"swiss_knife": {"prefix": [-1]}}),
+                "`swiss_knife.prefix`: invalid value: integer `-1`, expected a whole number",
+            ),
+            (json!({"swiss_knife": 5}), "`swiss_knife`: invalid type: integer `5`, expected an object"),
+            (json!({"swiss_knife": [{"helpful": 1}]}), "`swiss_knife`: invalid type: sequence, expected an object"),
+            (json!({"messages": [5]}), "`messages`: invalid type: integer `5`, expected an object"),
+            (json!({"seed": 1_u64 << 63}), "expected a whole number between −2⁶³ and 2⁶³ − 1"),
             (json!({"messages": []}), "messages"),
             (json!({"messages": [{"role": "user", "content": 5}]}), "expected a text or a list of parts"),
             (json!({"max_tokens": "30"}), "expected a whole number of at least 0"),
@@ -456,6 +489,7 @@ mod tests {
     #[test]
     fn what_changes_nothing_is_taken() {
         chat(json!({"swiss_knife": {"explain": true}, "n": 2, "stream": true})).unwrap();
+        chat(json!({"swiss_knife": {"weights": null, "set": null, "blades": null, "explain": null, "prefix": null}})).unwrap();
         let idle = json!({"user": "me", "frequency_penalty": 0, "tools": [], "store": false, "seed": -1, "logit_bias": {}, "stop": null});
         assert_eq!(chat(idle).unwrap().seed, Some(u64::MAX));
         let parts = json!({"messages": [{"role": "developer", "content": "Be brief."},

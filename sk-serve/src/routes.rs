@@ -15,7 +15,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use subtle::ConstantTimeEq;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -26,7 +25,7 @@ use crate::completions::answer;
 use crate::edit::Edit;
 use crate::id::{RequestId, new_id};
 use crate::live;
-use crate::request::{Job, SteeringBody};
+use crate::request::{Fields, Job, SteeringBody};
 use crate::response::Shape;
 use crate::service::Service;
 use crate::{ApiError, playground};
@@ -200,7 +199,8 @@ async fn authorize(State(app): State<App>, request: Request, next: Next) -> Resp
 fn of_header(headers: &HeaderMap, app: &App) -> Result<Option<SteeringBody>, ApiError> {
     let Some(value) = headers.get(STEERING_HEADER) else { return Ok(None) };
     let body = body::read(value.as_bytes(), app.service.parts.limits.depth);
-    body.map(Some).map_err(|error| ApiError::invalid(STEERING_HEADER, format!("`{STEERING_HEADER}`: {error}")))
+    let body = body.map_err(|error| ApiError::invalid(STEERING_HEADER, format!("`{STEERING_HEADER}`: {error}")))?;
+    SteeringBody::read("x-swiss-knife.", body).map(Some)
 }
 
 async fn chat(
@@ -261,7 +261,12 @@ async fn generation(State(app): State<App>, PathText(id): PathText) -> Result<Js
     Ok(Json(live::find(&app.service.lives, &id)?.view(&id)))
 }
 
-async fn edit(State(app): State<App>, PathText(id): PathText, Body(edit): Body<Edit>) -> Result<Json<Value>, ApiError> {
+async fn edit(
+    State(app): State<App>,
+    PathText(id): PathText,
+    Body(body): Body<Map<String, Value>>,
+) -> Result<Json<Value>, ApiError> {
+    let edit = Edit::read(body)?;
     // An instruction may take a while to tokenize.
     let edited = tokio::task::spawn_blocking(move || {
         let live = live::find(&app.service.lives, &id)?;
@@ -275,17 +280,10 @@ async fn blades(State(app): State<App>) -> Json<Value> {
     Json(json!({"object": "list", "data": app.service.blades()}))
 }
 
-/// An adapter to load.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Load {
-    /// The name of its blade.
-    name: String,
-    /// The name of its folder.
-    adapter: String,
-}
-
-async fn load(State(app): State<App>, Body(Load { name, adapter }): Body<Load>) -> Result<Response, ApiError> {
+async fn load(State(app): State<App>, Body(body): Body<Map<String, Value>>) -> Result<Response, ApiError> {
+    let mut fields = Fields { within: "", map: body };
+    let (name, adapter): (String, String) = (fields.require("name")?, fields.require("adapter")?);
+    fields.end()?;
     let (service, blade) = (Arc::clone(&app.service), name.clone());
     let turn = Arc::clone(&app.service.loading).lock_owned().await;
     let loaded = tokio::task::spawn_blocking(move || {

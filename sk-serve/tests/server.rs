@@ -361,6 +361,8 @@ fn the_error_of_an_edit_names_the_field_at_fault() {
     let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     assert_eq!(edit(&path, &json!({"blades": {"calm": "instruction:Be calm."}})).0, 200);
     for (asked, param) in [
+        (json!([{"calm": 1}]), "body"),
+        (json!({"weights": {"calm": "1"}}), "weights"),
         (json!({"weights": {"kind": 1}}), "weights"),
         (json!({"weights": {"calm": -1}}), "weights"),
         (json!({"blades": {"honest": null}, "weights": {"kind": 1}}), "weights"),
