@@ -284,7 +284,8 @@ fn options_of_the_server_that_a_scheme_does_not_have_are_left_out() {
     };
     let mut models = agent().get(format!("{url}/v1/models")).call().unwrap();
     let models: Value = serde_json::from_str(&models.body_mut().read_to_string().unwrap()).unwrap();
-    for scheme in SHIPPED.iter().map(|scheme| scheme.name) {
+    // The gate of `satisficing` needs a blade called harmless.
+    for scheme in SHIPPED.iter().map(|scheme| scheme.name).filter(|name| *name != "satisficing") {
         let model = format!("lab/random:{scheme}");
         let is_listed = models["data"].as_array().unwrap().iter().any(|listed| listed["id"] == model.as_str());
         let (status, body) = ask(&url, &asked(&format!(":{scheme}"), json!({})));
