@@ -127,7 +127,7 @@ pub struct ServeArgs {
     adapters: Option<PathBuf>,
     /// Let pages of this origin use the server from a browser, such as http://localhost:3000; `*` for
     /// any.
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     origin: Vec<HeaderValue>,
     /// Log prompts and answers too.
     #[arg(long)]
@@ -167,6 +167,9 @@ pub fn play(args: &ServeArgs) -> Result<(), Error> {
 fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let access = args.access()?;
+    if let Some(folder) = &args.adapters {
+        std::fs::read_dir(folder).map_err(Error::reading(folder))?;
+    }
     log(args.log_prompts);
     let address = SocketAddr::new(args.host, args.port);
     let listening = |source| Error::Listen { address, source };
@@ -199,6 +202,14 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     // A thread may still wait for a model server; its answer has been cut off.
     runtime.shutdown_background();
     served
+}
+
+/// Parses an origin in the form in which browsers send it.
+fn origin(text: &str) -> Result<HeaderValue, String> {
+    let is_host = |host: &str| !host.is_empty() && !host.contains(|c: char| "/?#@".contains(c) || c.is_ascii_uppercase());
+    let is_origin = ["*", "null"].contains(&text) || text.split_once("://").is_some_and(|(_, host)| is_host(host));
+    let value = HeaderValue::from_str(text).ok().filter(|_| is_origin);
+    value.ok_or_else(|| "an origin is SCHEME://HOST or SCHEME://HOST:PORT in lower case, or `*`".to_owned())
 }
 
 /// Returns a duration of at most 136 years, so that its sum with a time does not overflow.

@@ -98,6 +98,14 @@ fn origins_are_let_in_by_name() {
     let open = preflight(&Server::start(&["--origin", "http://a", "--origin", "http://b"]));
     assert!(open.contains("access-control-allow-origin: http://a") && open.contains("x-stainless-os"), "{open}");
     assert!(!preflight(&Server::start(&["--origin", "http://b"])).contains("allow-origin: http://a"));
+    for wrong in ["http://a/", "a", "http://", "http://A", "https://a@b"] {
+        assert_refused(&run_on_models("serve", &["--port", "0", "--origin", wrong]), &["--origin", "SCHEME://HOST:PORT"]);
+    }
+}
+
+#[test]
+fn a_folder_of_adapters_that_is_not_there_is_refused() {
+    assert_refused(&run_on_models("serve", &["--port", "0", "--adapters", "/nowhere/adapters"]), &["/nowhere/adapters"]);
 }
 
 /// The server accepts every field and serves every path of its OpenAPI description.
