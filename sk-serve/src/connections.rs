@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 
+use crate::routes::OwnMachine;
 use crate::{Limits, Server};
 
 /// Delay before the server accepts again after the system ran out of sockets.
@@ -43,12 +44,13 @@ impl Connections {
     /// Accepts connections until `end` is ready.
     pub(crate) async fn accept_until<T>(&mut self, end: impl Future<Output = T>) -> T {
         let mut end = pin!(end);
+        let is_own_machine = self.listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         loop {
             tokio::select! {
                 ended = &mut end => return ended,
                 stream = accept(&self.listener) => {
-                    let connection = connection(stream, Arc::clone(&self.server), self.limits.clone(), self.closing.subscribe());
-                    self.open.spawn(connection);
+                    let (server, limits) = (Arc::clone(&self.server), self.limits.clone());
+                    self.open.spawn(connection(stream, server, limits, is_own_machine, self.closing.subscribe()));
                 }
                 // Reap connections that have ended.
                 Some(_) = self.open.join_next() => {}
@@ -85,14 +87,23 @@ fn is_of_connection(error: &io::Error) -> bool {
 }
 
 /// Serves a connection to its end.
-async fn connection(stream: TcpStream, server: Arc<Server>, limits: Limits, mut closing: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    server: Arc<Server>,
+    limits: Limits,
+    is_own_machine: bool,
+    mut closing: watch::Receiver<bool>,
+) {
     // Send each span as soon as it is chosen. If the option cannot be set, the connection works
     // anyway.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.patience));
     let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let request: Request = request.map(Body::new);
+        let mut request: Request = request.map(Body::new);
+        if is_own_machine {
+            request.extensions_mut().insert(OwnMachine);
+        }
         TowerToHyperService::new(server.router()).call(request)
     });
     // A connection that is opened while the server drains gets one response. An idle connection

@@ -1,5 +1,6 @@
 //! The endpoints and their access control.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,8 +9,9 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, FromRef, FromRequestParts, Path, Request, State};
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{AUTHORIZATION, ORIGIN, RETRY_AFTER},
+    header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER},
     request::Parts,
+    uri::Authority,
 };
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -81,6 +83,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathText {
 /// health checks, the API description, `/swiss-knife` and the playground.
 pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
     let body = DefaultBodyLimit::max(service.parts.limits.body);
+    let rules = Arc::new(access.clone());
     let app = App { service, metrics, key: access.key.map(Arc::from) };
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -103,7 +106,8 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .fallback(async || ApiError::not_found("there is nothing at this path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(body)
-        .layer(middleware::from_fn_with_state(Arc::from(access.origins.as_slice()), refuse_other_origins))
+        .layer(middleware::from_fn_with_state(Arc::clone(&rules), refuse_other_origins))
+        .layer(middleware::from_fn_with_state(rules, refuse_other_hosts))
         .layer(CatchPanicLayer::custom(|_| ApiError::fault().into_response()))
         .layer(cors(access.origins))
         .layer(middleware::from_fn(count))
@@ -139,12 +143,38 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
 /// Refuses what pages of other origins than `origins` send. A browser keeps answers from them, but
 /// sends a `POST` of plain text without asking first, and says in `Sec-Fetch-Site` whose page
 /// sends.
-async fn refuse_other_origins(State(origins): State<Arc<[HeaderValue]>>, request: Request, next: Next) -> Response {
+async fn refuse_other_origins(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let is_foreign = request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
     let origin = request.headers().get(ORIGIN);
-    let is_allowed = || origins.iter().any(|allowed| allowed == "*" || Some(allowed) == origin);
+    let is_allowed = || access.origins.iter().any(|allowed| allowed == "*" || Some(allowed) == origin);
     if is_foreign && !request.method().is_safe() && !is_allowed() {
         return ApiError::forbidden("pages of this origin may not use the server; start it with --origin ORIGIN").into_response();
+    }
+    next.run(request).await
+}
+
+/// Marks a request to a server that listens to its own machine only.
+#[derive(Clone)]
+pub(crate) struct OwnMachine;
+
+/// Refuses requests to other names than that of this machine, if the server listens to its own
+/// machine only and has no key. A page can give its own name the address of this machine (DNS
+/// rebinding), and its requests then look like those of a page of the server.
+async fn refuse_other_hosts(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(HOST).filter(|_| access.key.is_none() && request.extensions().get::<OwnMachine>().is_some());
+    let name = |authority: &str| authority.parse().map(|authority: Authority| authority.host().to_ascii_lowercase());
+    let is_allowed = |host: &HeaderValue| {
+        let Some(host) = host.to_str().ok().and_then(|host| name(host).ok()) else { return false };
+        let origins = access.origins.iter().filter_map(|origin| origin.to_str().ok());
+        let is_named = |origin: &str| {
+            origin == "*" || origin.split_once("://").is_some_and(|(_, own)| name(own).is_ok_and(|own| own == host))
+        };
+        host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() || origins.into_iter().any(is_named)
+    };
+    if host.is_some_and(|host| !is_allowed(host)) {
+        let message =
+            "this server answers only to localhost and to IP addresses; start it with a key, or with --origin http://HOST";
+        return ApiError::forbidden(message).into_response();
     }
     next.run(request).await
 }

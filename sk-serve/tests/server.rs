@@ -197,6 +197,33 @@ fn pages_of_other_origins_are_refused_also_where_a_browser_does_not_ask_first() 
 }
 
 #[test]
+fn a_server_of_its_own_machine_answers_to_no_other_name() {
+    let ask =
+        |url: &str, host: &str| agent().get(format!("{url}/swiss-knife")).header("host", host).call().unwrap().status().as_u16();
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    for (host, status) in [
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("localhost:8000", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 403),
+        ("evil.example:8000", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+    ] {
+        assert_eq!(ask(&url, host), status, "{host}");
+    }
+    // The operator may give it a name, or a key.
+    let origins = vec![HeaderValue::from_static("https://own.example")];
+    for access in [Access { origins, ..Access::default() }, Access { key: Some("secret".to_owned()), ..Access::default() }] {
+        let (server, url, _runtime) = listening_with(access);
+        server.open(service());
+        assert_eq!(ask(&url, "own.example:8000"), 200);
+    }
+}
+
+#[test]
 fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
     let (server, url, _runtime) = listening();
     server.open(service());

@@ -178,7 +178,7 @@ fn slow_clients_are_disconnected() {
         assert!(text.is_empty() || text.contains("408"), "{text}");
     }
     let mut stream = TcpStream::connect(&server.address).unwrap();
-    stream.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    stream.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{").unwrap();
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
     assert!(text.starts_with("HTTP/1.1 408"), "{text}");
