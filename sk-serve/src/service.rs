@@ -13,7 +13,9 @@ use sk_models::dialogue::{Framing, tokens_of};
 use sk_models::head::HeadKind;
 use sk_models::local::Extent;
 use sk_models::text::TextError;
-use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped, Steering};
+use sk_scheme::{
+    FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped, Steering, suggest,
+};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
@@ -173,10 +175,17 @@ impl Service {
         let asked = &job.steering;
         let mut steering = self.parts.steering.clone();
         let mut is_named = false;
-        if let Some(name) = asked.scheme.as_deref().or_else(|| self.scheme_of(job.model.as_deref())) {
+        let of_model = self.scheme_of(job.model.as_deref());
+        if let (Some(field), Some(model)) = (asked.scheme.as_deref(), of_model)
+            && field != model
+        {
+            let message = format!("`scheme` is \"{field}\" and `model` names \"{model}\"; give one of them");
+            return Err(ApiError::invalid("swiss_knife.scheme", message));
+        }
+        if let Some(name) = asked.scheme.as_deref().or(of_model) {
             if Shipped::named(name).is_none() {
-                let message = format!("no scheme is called \"{name}\"; known: {}", shipped_names());
-                return Err(ApiError::invalid("swiss_knife.scheme", message));
+                let hint = suggest::hint(name, &SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>());
+                return Err(ApiError::invalid("swiss_knife.scheme", format!("no scheme is called \"{name}\"; {hint}")));
             }
             steering.scheme = Some(name.into());
             is_named = true;

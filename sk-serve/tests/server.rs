@@ -338,6 +338,20 @@ fn options_of_the_server_that_a_scheme_does_not_have_are_left_out() {
 }
 
 #[test]
+fn the_scheme_of_a_request_is_one_that_ships() {
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    for (model, scheme, told) in [
+        ("lab/random", "best-of", "did you mean \\\"best-of-n\\\"?"),
+        ("lab/random:args", "mod", "`scheme` is \\\"mod\\\" and `model` names \\\"args\\\""),
+    ] {
+        let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "model": model, "swiss_knife": {"scheme": scheme}});
+        let (status, body) = ask(&url, &asked);
+        assert!(status == 400 && body.contains("swiss_knife.scheme") && body.contains(told), "{body}");
+    }
+}
+
+#[test]
 fn a_step_over_a_vocabulary_tells_its_most_likely_candidates() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
