@@ -121,6 +121,9 @@ impl SteeringBody {
 
 /// Returns the text of a blade source `instruction:TEXT`, which the field `param` holds.
 pub(crate) fn instruction_of<'a>(param: &str, name: &str, source: &'a str) -> Result<&'a str, ApiError> {
+    if name.trim().is_empty() {
+        return Err(ApiError::invalid(param, "a blade needs a name"));
+    }
     let text = source.strip_prefix("instruction:").map(str::trim).filter(|text| !text.is_empty());
     text.ok_or_else(|| ApiError::invalid(param, format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }

@@ -409,6 +409,7 @@ fn the_error_of_an_edit_names_the_field_at_fault() {
         (json!({"weights": {"calm": -1}}), "weights"),
         (json!({"blades": {"honest": null}, "weights": {"kind": 1}}), "weights"),
         (json!({"blades": {"kind": null}}), "blades"),
+        (json!({"blades": {" ": "instruction:Be kind."}}), "blades"),
         (json!({"blades": {"calm": "instruction:Be rude."}}), "blades"),
         (json!({"blades": {"calm": "instruction:Be calm."}, "weights": {"calm": 1}}), "blades"),
         (json!({"blades": {"helpful": "adapter"}}), "blades"),

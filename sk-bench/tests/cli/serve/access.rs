@@ -18,6 +18,7 @@ fn bad_requests_are_refused_in_openais_format() {
         (hello(&json!({"swiss_knife": {"scheme": "/etc/passwd"}})), 400, "swiss_knife.scheme"),
         (hello(&json!({"swiss_knife": {"set": ["blades.helpful.adapter=/etc"]}})), 400, "swiss_knife.set"),
         (hello(&json!({"swiss_knife": {"blades": {"calm": "/etc"}}})), 400, "swiss_knife.blades"),
+        (hello(&json!({"swiss_knife": {"blades": {"": "instruction:Be calm."}}})), 400, "swiss_knife.blades"),
         (hello(&json!({"messages": [{"role": "user", "content": "a".repeat(600)}]})), 400, "messages"),
         (json!([]), 400, "body"),
     ] {
