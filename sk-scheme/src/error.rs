@@ -26,9 +26,9 @@ pub enum SchemeError {
     /// A parameter given on the command line is out of range.
     #[error("{slot}: {reason}")]
     Parameter { slot: &'static str, reason: String },
-    /// A command-line option does not apply to the scheme.
-    #[error("--{option} does not apply: the {slot} is \"{kind}\"")]
-    Inapplicable { option: &'static str, slot: &'static str, kind: String },
+    /// A number does not apply to the scheme. `option` is its command-line option or its name.
+    #[error("{option} does not apply: the {slot} is \"{kind}\"")]
+    Inapplicable { option: String, slot: &'static str, kind: String },
     /// A blade has no adapter.
     #[error("blade \"{name}\" has no adapter; {hint}")]
     NoAdapter { name: String, hint: String },

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::overlay::Blades;
 use crate::parameters::{ALL, number_of};
 use crate::source::Source;
-use crate::spec::table_of;
+use crate::spec::{table_of, text_of};
 use crate::{BladeSpec, Parameter, SchemeError, SchemeSpec, schema};
 
 impl Parameter {
@@ -22,26 +22,28 @@ impl Parameter {
     /// in those seated later.
     ///
     /// # Errors
-    /// If the kind of the slot has no such number, or if the value is invalid. `spec` is then
-    /// unchanged.
+    /// If the kind of the slot has no such number, if the number belongs to single blades or gates,
+    /// or if the value is invalid. `spec` is then unchanged.
     pub fn set(&self, spec: &mut SchemeSpec, value: f64) -> Result<(), SchemeError> {
         let slot = self.section;
+        if (slot, self.field) == ("blades", "beta") {
+            return spec.set_beta(value);
+        }
+        let Some(table) = spec.section(slot) else {
+            let reason = format!("{} belongs to single {slot}; set it in the section of one", self.field);
+            return Err(SchemeError::Parameter { slot, reason });
+        };
         let refuse = |slot, kind| {
-            let option = self.option.map_or(self.name, |(option, _)| option);
+            let option = self.option.map_or_else(|| self.name.to_owned(), |(option, _)| format!("--{option}"));
             Err(SchemeError::Inapplicable { option, slot, kind })
         };
-        let kind = match slot {
-            "blades" if self.field == "beta" => return spec.set_beta(value),
-            // The tokens of a vocabulary are complete spans.
-            "granularity" if spec.proposal.draft().is_none() => return refuse("proposal", spec.proposal.kind()),
-            "proposal" => Some(spec.proposal.kind()),
-            "granularity" => Some(spec.granularity.kind()),
-            "aggregator" => Some(spec.aggregator.kind()),
-            "selector" => Some(spec.selector.rule.kind()),
-            _ => None,
-        };
-        let fields = spec.section(slot).and_then(|table| schema::fields(schema::section(slot), &table)).unwrap_or_default();
-        if let Some(kind) = kind.filter(|_| !fields.contains_key(self.field)) {
+        // The tokens of a vocabulary are complete spans.
+        if slot == "granularity" && spec.proposal.draft().is_none() {
+            return refuse("proposal", spec.proposal.kind());
+        }
+        if !schema::fields(schema::section(slot), &table).is_some_and(|fields| fields.contains_key(self.field)) {
+            // A member of the round-robin family has a name of its own.
+            let kind = if slot == "aggregator" { spec.aggregator.kind() } else { text_of(&table, "kind") };
             return refuse(slot, kind);
         }
         let source = Source::without_lines("");

@@ -213,12 +213,16 @@ pub static ALL: [Parameter; 39] = [
     number("aggregator", "nu", Range::real(0.1, INFINITY), "ν, degrees of freedom of Student's t.")
         .default(|_, _| Some(3.0))
         .symbol("ν"),
-    number("aggregator", "divergence_alpha", POSITIVE, "α of the α-divergence of a mixture.").default(|_, _| Some(0.5)),
+    number("aggregator", "divergence_alpha", POSITIVE, "α of the α-divergence of a mixture.")
+        .default(|_, _| Some(0.5))
+        .name("aggregator_divergence_alpha"),
     number("selector", "epsilon", SHARE, "ε, the share of steps in which any candidate is drawn.")
         .default(|_, _| Some(0.1))
+        .name("selector_epsilon")
         .symbol("ε"),
-    number("selector", "top_k", Range::count(1.0), "Keep this many candidates of the highest rating."),
-    number("selector", "top_p", MASS, "Keep the most likely candidates that together have this probability."),
+    number("selector", "top_k", Range::count(1.0), "Keep this many candidates of the highest rating.").name("selector_top_k"),
+    number("selector", "top_p", MASS, "Keep the most likely candidates that together have this probability.")
+        .name("selector_top_p"),
     number("granularity", "entropy", NOT_NEGATIVE, "Entropy of the next token, in nats, that ends a span.")
         .default(|_, _| Some(3.0)),
     number("search", "first", Range::count(1.0), "Candidates of the first wave.").default(|_, _| Some(4.0)),

@@ -71,7 +71,21 @@ fn numbers_of_another_kind_are_refused() {
     refused("softmax-mu", "w_tour", "--w-tour does not apply: the selector is \"softmax\"");
     refused("mod", "candidates", "--n does not apply: the proposal is \"vocabulary\"");
     refused("mod", "span_tokens", "--span-tokens does not apply: the proposal is \"vocabulary\"");
+    refused("swiss-knife", "first", "first does not apply: the search is \"full\"");
+    refused("swiss-knife", "fallback_threshold", "fallback_threshold does not apply: the fallback is \"none\"");
+    refused("swiss-knife", "limit", "limit does not apply: the weighting is \"fixed\"");
+    refused("best-of-n", "epsilon", "epsilon does not apply: the normalizer is \"raw\"");
+    refused("swiss-knife", "weight", "blades: weight belongs to single blades; set it in the section of one");
+    refused("swiss-knife", "kappa", "gates: kappa belongs to single gates; set it in the section of one");
     refused("swiss-knife", "alpha", "aggregator: alpha is 2; it must be in [0, 1]");
+}
+
+#[test]
+fn each_name_finds_its_own_parameter() {
+    for parameter in &ALL {
+        let found = Parameter::named(parameter.name).unwrap();
+        assert_eq!((found.section, found.field), (parameter.section, parameter.field), "{}", parameter.name);
+    }
 }
 
 #[test]
