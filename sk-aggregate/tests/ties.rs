@@ -64,6 +64,18 @@ fn a_group_of_equals_ties_with_the_one_that_fluency_brings_level() {
     }
 }
 
+#[test]
+fn a_large_batch_in_single_precision_keeps_distinct_scores_apart() {
+    // The scores 3u² − 1 are dense at u = 0, where the rounding of f32 ties about one in a hundred.
+    let n = 20_000;
+    let mu: Vec<f32> = (0..n).map(|i| 3.0 * (i as f32 / n as f32).powi(2) - 1.0).collect();
+    let sigma = vec![1.0; n];
+    let (mut d, mut s) = (vec![f32::NAN; n], vec![f32::NAN; n]);
+    Entry::sound(0.0).unwrap().apply(&Batch::new(&mu, &sigma).unwrap(), &mut d, &mut s);
+    d.dedup();
+    assert!(d.len() > n / 100 * 98, "{}", d.len());
+}
+
 /// A batch in which many candidates tie, and a permutation of it: a few distinct rows, repeated,
 /// with blades and a fluency that oppose or repeat each other.
 #[derive(Debug, Clone)]

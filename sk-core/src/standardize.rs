@@ -14,13 +14,15 @@ pub enum Deviation {
 /// largest magnitude.
 ///
 /// Scaling to this unit is exact, and prevents sums and squares from overflowing or underflowing.
+/// The arithmetic is that of `f64` for every `F`, so that the rounding error does not grow with the
+/// batch in `f32`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments<F> {
     unit: F,
-    mean: F,
-    std: F,
-    rounding: F,
-    count: F,
+    mean: f64,
+    std: f64,
+    rounding: f64,
+    count: f64,
 }
 
 impl<F: Real> Moments<F> {
@@ -32,18 +34,19 @@ impl<F: Real> Moments<F> {
     pub fn of(values: &[F], deviation: Deviation) -> Self {
         let peak = values.iter().fold(F::zero(), |m, v| m.max(v.abs()));
         let unit = unit_of(peak);
-        let n = F::of(values.len() as f64);
+        let scaled = |x: F| x.widen() * unit.widen();
+        let n = values.len() as f64;
         // Sums are relative to the first value, so that a constant batch has standard deviation
         // exactly zero whatever its offset.
-        let first = values[0] * unit;
-        let mean = first + values.iter().map(|&v| v * unit - first).sum::<F>() / n;
+        let first = scaled(values[0]);
+        let mean = first + values.iter().map(|&v| scaled(v) - first).sum::<f64>() / n;
         let divisor = match deviation {
-            Deviation::Sample => (n - F::one()).max(F::one()),
+            Deviation::Sample => (n - 1.0).max(1.0),
             Deviation::Population => n,
         };
-        let square = |x: F| x * x;
-        let std = (values.iter().map(|&v| square(v * unit - mean)).sum::<F>() / divisor).sqrt();
-        let rounding = F::of(4.0) * F::epsilon() * peak * unit;
+        let square = |x: f64| x * x;
+        let std = (values.iter().map(|&v| square(scaled(v) - mean)).sum::<f64>() / divisor).sqrt();
+        let rounding = 4.0 * F::epsilon().widen() * peak.widen() * unit.widen();
         Self { unit, mean, std, rounding, count: n }
     }
 
@@ -54,12 +57,12 @@ impl<F: Real> Moments<F> {
 
     /// Returns the mean.
     pub fn mean(&self) -> F {
-        self.mean / self.unit
+        F::of(self.mean / self.unit.widen())
     }
 
     /// Returns the standard deviation.
     pub fn std(&self) -> F {
-        self.std / self.unit
+        F::of(self.std / self.unit.widen())
     }
 
     /// Returns whether all values are equal, up to the rounding of the largest.
@@ -70,12 +73,7 @@ impl<F: Real> Moments<F> {
     /// Returns the rounding error of the standard deviation: a few units in the last place of the
     /// largest value. A standard deviation of at most this may be due to rounding alone.
     pub fn rounding(&self) -> F {
-        self.rounding / self.unit
-    }
-
-    /// Returns (x − mean) / (std + ε).
-    fn standardized(&self, x: F, epsilon: F) -> F {
-        (x * self.unit - self.mean) / (self.std + epsilon * self.unit)
+        F::of(self.rounding / self.unit.widen())
     }
 }
 
@@ -142,10 +140,10 @@ impl Standardize {
     pub fn apply<F: Real>(&self, moments: &Moments<F>, value: F) -> F {
         if self.epsilon == 0.0 && moments.is_degenerate() {
             F::zero()
-        } else if moments.std() < F::of(self.centre_below) {
+        } else if self.only_centres(moments) {
             value - moments.mean()
         } else {
-            moments.standardized(value, F::of(self.epsilon))
+            F::of((value.widen() * moments.unit.widen() - moments.mean) / self.divisor(moments))
         }
     }
 
@@ -155,7 +153,7 @@ impl Standardize {
         if self.epsilon == 0.0 && moments.is_degenerate() {
             F::zero()
         } else {
-            sigma * moments.unit / (moments.std + F::of(self.epsilon) * moments.unit)
+            F::of(sigma.widen() * moments.unit.widen() / self.divisor(moments))
         }
     }
 
@@ -163,23 +161,37 @@ impl Standardize {
     /// weights that sum to at most one.
     ///
     /// ```text
-    /// ε [ 4 max|x| / std  +  ((N + 11)/4 + (terms + 1)/2) √N ]
+    /// 4 ε max|x| / std  +  ε₆₄ ((N + 11)/4 + (terms + 1)/2) √N  +  (ε − ε₆₄) (terms + 2)/2 min(√N, 2 max|x| / std)
     /// ```
     ///
-    /// with ε the distance of 1 from the next larger number.
+    /// with ε the distance of 1 from the next larger number in `F`, and ε₆₄ that in `f64`.
     ///
-    /// The first term is [`Moments::rounding`], that of the values themselves. The second assumes
+    /// The first term is [`Moments::rounding`], that of the values themselves. The others assume
     /// half an ε per operation. The sum of N squares contributes (N + 5)/4 to the error of the
     /// standard deviation, and the quotient 3/2. A product and `terms` additions contribute the
-    /// rest, and |z| < √N. The error of the mean is left out, since it shifts all z equally. The
-    /// result is zero for a batch without spread, whose z are exactly zero.
+    /// rest, and |z| < √N. The conversion of z to `F`, the product and the additions have the ε of
+    /// `F`, which the last term adds for `f32`. The error of the mean is left out, since it shifts
+    /// all z equally. The result is zero for a batch without spread, whose z are exactly zero.
     pub fn rounding<F: Real>(&self, moments: &Moments<F>, terms: usize) -> F {
         if moments.is_degenerate() {
             return F::zero();
         }
-        let of_values = moments.rounding / (moments.std + F::of(self.epsilon) * moments.unit);
-        let operations = (moments.count + F::of(11.0)) / F::of(4.0) + F::of((terms + 1) as f64 / 2.0);
-        of_values + F::epsilon() * operations * moments.count.sqrt()
+        let epsilon = F::epsilon().widen();
+        let of_values = moments.rounding / self.divisor(moments);
+        let largest = moments.count.sqrt();
+        let operations = (moments.count + 11.0) / 4.0 + (terms + 1) as f64 / 2.0;
+        let narrow = (epsilon - f64::EPSILON) * (terms + 2) as f64 / 2.0 * largest.min(of_values / (2.0 * epsilon));
+        F::of(of_values + f64::EPSILON * operations * largest + narrow)
+    }
+
+    /// Returns whether values are centred but not scaled.
+    fn only_centres<F: Real>(&self, moments: &Moments<F>) -> bool {
+        moments.std() < F::of(self.centre_below)
+    }
+
+    /// Returns std + ε in the unit of the moments.
+    fn divisor<F: Real>(&self, moments: &Moments<F>) -> f64 {
+        moments.std + self.epsilon * moments.unit.widen()
     }
 }
 

@@ -89,9 +89,12 @@ impl Propagation {
             merge_ties(&mut out.mu, |_| rounding);
             // Half an ε per operation on non-negative terms: the standard deviation and its
             // quotient, and for each blade two products and an addition or `hypot`. A quadratic
-            // form takes K of them.
-            let operations = (scores.candidates() as f64 + 11.0) / 4.0 + 2.0 * scores.blades() as f64;
-            merge_ties(&mut out.sigma, |sigma| F::epsilon() * F::of(operations) * sigma);
+            // form takes K of them. All but the standard deviation have the ε of F.
+            let (n, k) = (scores.candidates() as f64, scores.blades() as f64);
+            let operations = (n + 11.0) / 4.0 + 2.0 * k;
+            let narrow = (F::epsilon().widen() - f64::EPSILON) * (2.0 * k + 0.5);
+            let relative = F::of(f64::EPSILON * operations + narrow);
+            merge_ties(&mut out.sigma, |sigma| relative * sigma);
         }
     }
 }

@@ -45,7 +45,7 @@ impl<F: Real> Normalizer<F> for Robust {
             for value in &mut *deviations {
                 *value = (*value - centre).abs();
             }
-            let mean_deviation = deviations.iter().copied().sum::<F>() / F::of(mu.len() as f64);
+            let mean_deviation = F::of(deviations.iter().map(|value| value.widen()).sum::<f64>() / mu.len() as f64);
             let mad = F::of(MAD_TO_STD) * median(&mut deviations);
             // A MAD that is due to rounding counts as zero.
             let scale = if mad > moments.rounding() { mad } else { F::of(MEAN_AD_TO_STD) * mean_deviation };

@@ -55,6 +55,19 @@ fn propagations(k: usize) -> Vec<Propagation> {
     vec![Propagation::Linear, Propagation::Independent, Propagation::Correlated(Correlation::new(&rows).unwrap())]
 }
 
+#[test]
+fn a_large_batch_in_single_precision_keeps_distinct_scores_apart() {
+    // The scores 3u² − 1 are dense at u = 0, where the rounding of f32 ties about one in a hundred.
+    let n = 20_000;
+    let mu: Vec<f32> = (0..n).map(|i| 3.0 * (i as f32 / n as f32).powi(2) - 1.0).collect();
+    let rows = [(mu, vec![1.0; n])];
+    for (which, normalizer) in [&CandidateBatch::sound() as &dyn Normalizer<f32>, &Rank::default()].into_iter().enumerate() {
+        let mut composite = combine(normalizer, &rows, &[1.0]).mu;
+        composite.dedup();
+        assert!(composite.len() > n / 100 * 98, "{which}: {}", composite.len());
+    }
+}
+
 proptest! {
     #[test]
     fn composites_are_invariant_under_g(((rows, weights), moved) in moved()) {
