@@ -35,13 +35,14 @@ impl<F: Real> Selector<F> for Softmax {
 /// Replaces T·logits by their softmax, for finite logits and T ≥ 0, where T = 0 means the limit.
 pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: f64) {
     let peak = values.iter().fold(F::neg_infinity(), |m, v| m.max(*v)).widen();
-    let mut total = F::zero();
+    // In f64, since the error of a sum of N terms in f32 is larger than a probability.
+    let mut total = 0.0;
     for value in &mut *values {
         *value = F::of(quotient(value.widen() - peak, 0.5 * value.widen() - 0.5 * peak, temperature).exp());
-        total = total + *value;
+        total += value.widen();
     }
     for value in values {
-        *value = *value / total;
+        *value = F::of(value.widen() / total);
     }
 }
 

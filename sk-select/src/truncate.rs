@@ -14,8 +14,8 @@ pub(crate) fn keep_most_probable<F: Real>(probabilities: &mut [F], count: impl F
     for &dropped in &order[kept..] {
         probabilities[dropped] = F::zero();
     }
-    let mass = probabilities.iter().copied().sum::<F>();
+    let mass: f64 = probabilities.iter().map(|p| p.widen()).sum();
     for p in probabilities {
-        *p = *p / mass;
+        *p = F::of(p.widen() / mass);
     }
 }

@@ -82,6 +82,21 @@ fn top_k_and_nucleus_renormalise_what_they_keep() {
 }
 
 #[test]
+fn probabilities_in_single_precision_sum_to_one() {
+    let candidates = 150_000;
+    let (zeros, mut p) = (vec![0.0f32; candidates], vec![f32::NAN; candidates]);
+    let mut ratings = vec![-17.0f32; candidates];
+    ratings[0] = 0.0;
+    let softmax = Softmax::new(1.0).unwrap();
+    for rule in [&softmax as &dyn Selector<f32>, &TopK::new(candidates - 1, softmax).unwrap()] {
+        rule.distribution(&ratings, &Batch::trusted(&zeros, &zeros), &mut p);
+        let sum: f64 = p.iter().copied().map(f64::from).sum();
+        // Each probability is rounded to f32 once.
+        assert!((sum - 1.0).abs() < 1e-7, "{sum}");
+    }
+}
+
+#[test]
 fn champion_by_hand() {
     // Each quantity has mean 0 and sample standard deviation 1.
     let (ratings, mu, sigma) = ([1501.0, 1500.0, 1499.0], [0.0, 1.0, -1.0], [1.0, 2.0, 3.0]);
