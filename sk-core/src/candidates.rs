@@ -78,9 +78,9 @@ impl Candidates {
         self.head
     }
 
-    /// Returns the candidates at these indices, at least one.
+    /// Returns the candidates at these indices, at least one. Part of a head keeps its mark.
     pub(crate) fn pick(&self, indices: impl IntoIterator<Item = usize>) -> Self {
-        Self { all: indices.into_iter().map(|i| self.all[i].clone()).collect(), head: None }
+        Self { all: indices.into_iter().map(|i| self.all[i].clone()).collect(), head: self.head }
     }
 
     /// Replaces the candidates at `indices` by `others`.
@@ -122,5 +122,11 @@ mod tests {
         assert_eq!(short, Err(CandidatesError::Length { index: 1, tokens: 2, log_probs: 1 }));
         assert!(matches!(Candidates::new(vec![candidate(&[7], &[f32::NAN])]), Err(CandidatesError::LogProb { token: 7, .. })));
         assert_eq!(Candidates::new(vec![candidate(&[1], &[-1.0])]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn part_of_a_head_is_of_that_head() {
+        let head = Candidates::new(vec![candidate(&[1], &[-1.0]), candidate(&[2], &[-2.0])]).unwrap().of_head();
+        assert_eq!((head.head(), head.pick([1]).head()), (Some(2), Some(2)));
     }
 }

@@ -72,7 +72,7 @@ impl Waves {
     /// now.
     pub(crate) fn next(&self, scored: usize, n: usize) -> usize {
         let more = if scored == 0 { self.first } else { self.size };
-        (scored + more.get()).min(n)
+        scored.saturating_add(more.get()).min(n)
     }
 
     /// Returns whether a decision needs no more candidates.

@@ -229,6 +229,12 @@ fn waves_end_when_the_choice_is_settled() {
 }
 
 #[test]
+fn a_wave_of_any_size_is_the_rest() {
+    let (trace, log) = step(&[&[4], &[1], &[5], &[3], &[2]], waves(2, usize::MAX, Settled::Score(-0.5)), None, Highest);
+    assert_eq!((log[1].as_str(), trace.decision.chosen), ("read [1, 1, 1]", 1));
+}
+
+#[test]
 fn a_choice_that_is_not_good_enough_gives_way_to_the_fallback() {
     let (trace, log) = step(&[&[4], &[3]], Search::Full, Some((&[&[5], &[2, 2]], -2.5)), Highest);
     assert_eq!(log, ["read [1, 1]", "read [1, 2]", "backbone keeps 1", "fallback keeps 1"]);
