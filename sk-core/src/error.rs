@@ -121,9 +121,12 @@ pub enum SpecError {
     /// Weights and seats differ in number.
     #[error("{weights} weights for {blades} blades")]
     Count { weights: usize, blades: usize },
-    /// A named weight is negative or not finite.
-    #[error("weight of blade \"{name}\" is {value}; weights must be finite and not negative")]
-    Weight { name: String, value: f64 },
+    /// The weight of a blade is out of range.
+    #[error("weight of blade \"{name}\" is {value}; it must be {expected}")]
+    Weight { name: String, value: f64, expected: &'static str },
+    /// A blade is given two weights.
+    #[error("blade \"{name}\" is given two weights; give it one")]
+    SameName { name: String },
     /// The weights are not on the simplex.
     #[error(transparent)]
     Simplex(#[from] SimplexError),

@@ -92,17 +92,20 @@ impl AlignmentSpec {
     /// not named gets zero.
     ///
     /// # Errors
-    /// If a name is not seated, a weight is negative or not finite, or all weights are zero.
+    /// If a name is not seated or given twice, a weight is negative or not finite, or all weights
+    /// are zero.
     pub fn with_named_weights<'a>(&self, named: impl IntoIterator<Item = (&'a str, f64)>) -> Result<Self, SpecError> {
-        let mut weights = vec![0.0; self.seats.len()];
+        let mut weights = vec![None; self.seats.len()];
         for (name, value) in named {
             let index = self.position(name)?;
             if !value.is_finite() || value < 0.0 {
-                return Err(SpecError::Weight { name: name.to_owned(), value });
+                return Err(SpecError::Weight { name: name.to_owned(), value, expected: "finite and not negative" });
             }
-            weights[index] = value;
+            if weights[index].replace(value).is_some() {
+                return Err(SpecError::SameName { name: name.to_owned() });
+            }
         }
-        self.with_weights(Simplex::normalized(weights)?)
+        self.with_weights(Simplex::normalized(weights.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>())?)
     }
 
     /// Adds a blade with weight `weight` in [0, 1]. The others share the rest in their present
@@ -112,7 +115,7 @@ impl AlignmentSpec {
     /// If the name is taken or the weight is not in [0, 1].
     pub fn seat(&self, seat: Seat, weight: f64) -> Result<Self, SpecError> {
         if !(0.0..=1.0).contains(&weight) {
-            return Err(SpecError::Weight { name: seat.name.to_string(), value: weight });
+            return Err(SpecError::Weight { name: seat.name.to_string(), value: weight, expected: "in [0, 1]" });
         }
         let mut weights: Vec<f64> = self.weights.as_slice().iter().map(|w| w * (1.0 - weight)).collect();
         weights.push(weight);
@@ -247,9 +250,12 @@ mod tests {
             handle.edit(|s| s.swap("honest", seat("helpful"))).unwrap_err(),
             handle.edit(|s| s.seat(seat("x"), 1.5)).unwrap_err(),
             handle.edit(|s| s.with_weights(Simplex::uniform(2).unwrap())).unwrap_err(),
+            handle.edit(|s| s.with_named_weights([("honest", 1.0), ("honest", 0.0)])).unwrap_err(),
         ];
         assert!(refused[0].to_string().contains("\"funny\"; seated: helpful, honest, harmless"));
-        assert!(refused[2].to_string().contains("\"honest\" is -1"));
+        assert_eq!(refused[2].to_string(), "weight of blade \"honest\" is -1; it must be finite and not negative");
+        assert_eq!(refused[5].to_string(), "weight of blade \"x\" is 1.5; it must be in [0, 1]");
+        assert_eq!(refused[7].to_string(), "blade \"honest\" is given two weights; give it one");
         assert!(Arc::ptr_eq(&before, &handle.snapshot()));
         let vertex = spec().with_named_weights([("honest", 1.0)]).unwrap();
         assert!(matches!(vertex.unseat("honest"), Err(SpecError::NoneLeft { .. })));

@@ -36,7 +36,8 @@ impl NamedWeights {
     /// zero.
     ///
     /// # Errors
-    /// If a name is not seated, a weight is negative or not finite, or all weights are zero.
+    /// If a name is not seated or given twice, a weight is negative or not finite, or all weights
+    /// are zero.
     pub fn apply(&self, spec: &AlignmentSpec) -> Result<AlignmentSpec, SpecError> {
         spec.with_named_weights(self.0.iter().map(|(name, weight)| (name.as_str(), *weight)))
     }
