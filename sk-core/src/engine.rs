@@ -140,10 +140,10 @@ impl Sampling {
     /// # Errors
     /// If a setting is out of range. The error names it.
     pub fn new(temperature: f32, top_p: f32, top_k: usize, repetition_penalty: f32) -> Result<Self, ParameterError> {
-        ParameterError::not_negative("temperature", f64::from(temperature))?;
-        ParameterError::check(top_p > 0.0 && top_p <= 1.0, "top_p", f64::from(top_p), "in (0, 1]")?;
+        ParameterError::not_negative("temperature", as_written(temperature))?;
+        ParameterError::check(top_p > 0.0 && top_p <= 1.0, "top_p", as_written(top_p), "in (0, 1]")?;
         let positive = repetition_penalty.is_finite() && repetition_penalty > 0.0;
-        ParameterError::check(positive, "repetition_penalty", f64::from(repetition_penalty), "finite and positive")?;
+        ParameterError::check(positive, "repetition_penalty", as_written(repetition_penalty), "finite and positive")?;
         Ok(Self { temperature, top_p, top_k, repetition_penalty })
     }
 
@@ -217,8 +217,7 @@ impl VocabularyHead {
     /// # Errors
     /// If `plausibility` is not in [0, 1].
     pub fn new(top_k: usize, plausibility: f32) -> Result<Self, ParameterError> {
-        let value = f64::from(plausibility);
-        ParameterError::check((0.0..=1.0).contains(&plausibility), "plausibility", value, "between 0 and 1")?;
+        ParameterError::check((0.0..=1.0).contains(&plausibility), "plausibility", as_written(plausibility), "between 0 and 1")?;
         Ok(Self { top_k, plausibility })
     }
 
@@ -238,6 +237,11 @@ impl VocabularyHead {
     }
 }
 
+/// Returns the number with the decimals of `value`, for errors: 1.1 and not 1.100000023841858.
+fn as_written(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,6 +257,8 @@ mod tests {
         ] {
             assert!(sampling.unwrap_err().to_string().starts_with(field));
         }
+        let error = Sampling::new(1.0, 1.1, 0, 1.0).unwrap_err().to_string();
+        assert_eq!(error, "top_p is 1.1; it must be in (0, 1]");
     }
 
     #[test]

@@ -49,7 +49,10 @@ pub enum ScoreError {
     /// μ or ℓ_S is NaN or infinite, or σ is NaN, infinite or negative.
     #[error("{quantity} of candidate {candidate} is {value}; {expected}")]
     Value { quantity: &'static str, candidate: usize, value: f64, expected: &'static str },
-    /// The rows of a table differ in length, or there are none.
+    /// A table has no row.
+    #[error("the table has no blade; at least one is needed")]
+    NoBlade,
+    /// A row of a table has no value, or another number than the first row.
     #[error("blade {blade} scores {got} candidates where {expected} were expected")]
     Shape { blade: usize, expected: usize, got: usize },
     /// A value of a table is not a valid score.

@@ -102,7 +102,7 @@ impl<F: Real> ScoreTable<F> {
             table.sigma.extend_from_slice(sigma);
         }
         if table.candidates == 0 {
-            return Err(ScoreError::Shape { blade: 0, expected: 1, got: 0 });
+            return Err(ScoreError::NoBlade);
         }
         Ok(table)
     }

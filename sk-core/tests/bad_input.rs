@@ -87,7 +87,9 @@ fn a_table_says_which_blade_and_which_candidate() {
         ScoreError::Shape { blade: 1, expected: 3, got: 2 }
     );
     let none = ScoreTable::<f64>::new(Vec::<([f64; 0], [f64; 0])>::new()).unwrap_err();
-    assert_eq!(said(none), "blade 0 scores 0 candidates where 1 were expected");
+    assert_eq!(said(none), "the table has no blade; at least one is needed");
+    let empty = ScoreTable::<f64>::new([([], [])]).unwrap_err();
+    assert_eq!(said(empty), "blade 0 scores 0 candidates where 1 were expected");
 }
 
 #[test]
