@@ -6,7 +6,7 @@ use crate::{Batch, Real};
 /// origin.
 pub trait Aggregator<F: Real = f64>: Send + Sync {
     /// Writes the rating of candidate i to `ratings[i]`, overwriting its contents. A step fails if
-    /// a rating is NaN.
+    /// a rating is not finite.
     ///
     /// # Panics
     /// May panic if the length of `ratings` differs from that of the batch.

@@ -54,7 +54,7 @@ impl Operators<'_> {
     /// # Errors
     /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,
     /// `fluency` does not have N finite values, the normaliser returns no scores of N candidates, a
-    /// rating is NaN, or the selector's probabilities are not a distribution.
+    /// rating is not finite, or the selector's probabilities are not a distribution.
     ///
     /// # Panics
     /// If `among` is empty or has an index that is out of bounds.
@@ -84,8 +84,8 @@ impl Operators<'_> {
         let batch = batch(&composite, scores, fluency)?;
         let mut ratings = vec![0.0; n];
         self.aggregator.rate(&batch, &mut ratings);
-        if let Some(index) = ratings.iter().position(|rating| rating.is_nan()) {
-            return Err(StepError::Rating { index });
+        if let Some(index) = ratings.iter().position(|rating| !rating.is_finite()) {
+            return Err(StepError::Rating { index, value: ratings[index] });
         }
         let mut probabilities = vec![0.0; n];
         self.selector.distribution(&ratings, &batch, &mut probabilities);

@@ -167,9 +167,9 @@ pub enum StepError {
     /// A normaliser returned an invalid score.
     #[error("the normaliser's composites cannot be used: {0}")]
     Composite(#[source] ScoreError),
-    /// An aggregator returned NaN.
-    #[error("the aggregator rated candidate {index} NaN")]
-    Rating { index: usize },
+    /// An aggregator returned NaN or an infinite rating.
+    #[error("the aggregator rated candidate {index} {value}; ratings must be finite")]
+    Rating { index: usize, value: f64 },
     /// A selector returned something that is not a distribution.
     #[error("the selector's probabilities are not a distribution: candidate {index} has {value}")]
     Distribution { index: usize, value: f64 },

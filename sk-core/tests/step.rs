@@ -396,6 +396,12 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
 #[test]
 fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
     struct Nowhere(usize, usize);
+    struct Beyond(f64);
+    impl Aggregator for Beyond {
+        fn rate(&self, _: &Batch<'_>, ratings: &mut [f64]) {
+            ratings.fill(self.0);
+        }
+    }
     impl Normalizer for Nowhere {
         fn combine(&self, scores: &ScoreTable, _: &Simplex, out: &mut Composite) {
             out.reset(scores.candidates() + self.1);
@@ -420,8 +426,10 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
             format!("the normaliser's composites cannot be used: score of candidate {place} is NaN; scores must be finite")
         );
         let error = refused(&|scheme| scheme.arm.aggregator = Arc::new(Nowhere(place, 0)));
-        assert_eq!(error, format!("the aggregator rated candidate {place} NaN"));
+        assert_eq!(error, format!("the aggregator rated candidate {place} NaN; ratings must be finite"));
     }
+    let error = refused(&|scheme| scheme.arm.aggregator = Arc::new(Beyond(f64::INFINITY)));
+    assert_eq!(error, "the aggregator rated candidate 0 inf; ratings must be finite");
     let error = refused(&|scheme| scheme.arm.normalizer = Arc::new(Nowhere(0, 1)));
     assert_eq!(error, "the normaliser's composites cannot be used: 4 composite scores for 3 scores");
     // Scores from another source, such as a trace.
