@@ -2,6 +2,7 @@ use rand::{Rng, RngExt};
 use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::Softmax;
+use crate::softmax::quotient;
 
 /// A Plackett–Luce model of rankings: the first place is sampled with P(i) ∝ exp(R_i / T), the
 /// second from the remaining candidates, and so on.
@@ -77,7 +78,7 @@ impl PlackettLuce {
         for &i in ranking.iter().rev() {
             let rating = ratings[i].widen();
             let above = rating > peak;
-            let gap = (rating - peak).abs() / self.temperature();
+            let gap = quotient(rating - peak, 0.5 * rating - 0.5 * peak, self.temperature()).abs();
             sum = if above { (sum - gap).exp().ln_1p() } else { sum + (-gap - sum).exp().ln_1p() };
             // −log of the probability of place k.
             log_probability -= if above { sum } else { sum + gap };

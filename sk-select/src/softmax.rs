@@ -50,7 +50,7 @@ pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: f64) {
 ///
 /// The difference is taken before the division: a large rating over a small temperature can
 /// overflow, while a difference to the maximum only underflows in the softmax.
-fn quotient(difference: f64, half: f64, temperature: f64) -> f64 {
+pub(crate) fn quotient(difference: f64, half: f64, temperature: f64) -> f64 {
     if difference == 0.0 {
         0.0
     } else if difference.is_finite() {

@@ -82,6 +82,9 @@ fn extreme_ratings_have_a_probability() {
     assert!((cold.log_probability(&ratings, &[2, 0, 3, 1]) + 2f64.ln()).abs() < 1e-15);
     assert_eq!(cold.log_probability(&ratings, &[0, 2, 3, 1]), f64::NEG_INFINITY);
     assert_eq!(cold.log_probability(&[f64::MAX, f64::MIN], &[0, 1]), 0.0);
+    // The difference overflows, but not its quotient with T: −log(1 + e⁻²).
+    let hot = PlackettLuce::new(1e308).unwrap().log_probability(&[1e308, -1e308], &[0, 1]);
+    assert!((hot + (-2f64).exp().ln_1p()).abs() < 1e-15, "{hot}");
 }
 
 #[test]
