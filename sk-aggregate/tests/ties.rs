@@ -76,6 +76,16 @@ fn a_large_batch_in_single_precision_keeps_distinct_scores_apart() {
     assert!(d.len() > n / 100 * 98, "{}", d.len());
 }
 
+#[test]
+fn scores_that_are_only_centred_stay_apart() {
+    // std = 1e-9 is below 1e-8, the least that the published convention scales.
+    let batch = Batch::new(&[1.0, 1.0 + 1e-9, 1.0 + 2e-9], &[0.0; 3]).unwrap();
+    let (mut d, mut s) = ([f64::NAN; 3], [f64::NAN; 3]);
+    Entry::paper(0.0).unwrap().apply(&batch, &mut d, &mut s);
+    // A few units in the last place of 1.
+    assert!(d.iter().zip([-1e-9, 0.0, 1e-9]).all(|(d, expected)| (d - expected).abs() < 1e-15), "{d:?}");
+}
+
 /// A batch in which many candidates tie, and a permutation of it: a few distinct rows, repeated,
 /// with blades and a fluency that oppose or repeat each other.
 #[derive(Debug, Clone)]

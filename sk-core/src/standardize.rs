@@ -171,14 +171,17 @@ impl Standardize {
     /// standard deviation, and the quotient 3/2. A product and `terms` additions contribute the
     /// rest, and |z| < √N. The conversion of z to `F`, the product and the additions have the ε of
     /// `F`, which the last term adds for `f32`. The error of the mean is left out, since it shifts
-    /// all z equally. The result is zero for a batch without spread, whose z are exactly zero.
+    /// all z equally. Values that are only centred keep their unit, and |z| < std √N. The result is
+    /// zero for a batch without spread, whose z are exactly zero.
     pub fn rounding<F: Real>(&self, moments: &Moments<F>, terms: usize) -> F {
         if moments.is_degenerate() {
             return F::zero();
         }
         let epsilon = F::epsilon().widen();
-        let of_values = moments.rounding / self.divisor(moments);
-        let largest = moments.count.sqrt();
+        let unit = moments.unit.widen();
+        let (divisor, std) = if self.only_centres(moments) { (unit, moments.std / unit) } else { (self.divisor(moments), 1.0) };
+        let of_values = moments.rounding / divisor;
+        let largest = moments.count.sqrt() * std;
         let operations = (moments.count + 11.0) / 4.0 + (terms + 1) as f64 / 2.0;
         let narrow = (epsilon - f64::EPSILON) * (terms + 2) as f64 / 2.0 * largest.min(of_values / (2.0 * epsilon));
         F::of(of_values + f64::EPSILON * operations * largest + narrow)
