@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use sk_core::{Aggregator, Batch, Divergence, ParameterError};
 
 use crate::spread::REDUCTION;
@@ -85,6 +87,18 @@ pub trait Certify: Aggregator {
     /// If no finite modulus exists or is known.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate>;
 }
+
+macro_rules! forward {
+    ($($pointer:ty),+) => {$(
+        impl<T: Certify + ?Sized> Certify for $pointer {
+            fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+                (**self).modulus(batch)
+            }
+        }
+    )+};
+}
+
+forward!(&T, Box<T>, Arc<T>);
 
 impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
     /// Returns the modulus, with s_ij the spreads of the batch and

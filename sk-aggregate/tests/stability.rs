@@ -1,5 +1,7 @@
 //! `thm:robust`: how far a change of the scores can move the choice.
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -93,6 +95,17 @@ fn climb(tv: &dyn Fn(&[f64]) -> f64, n: usize, radius: f64, rng: &mut ChaCha8Rng
 /// A champion without standardisation, which draws from w_tour·R + w_blade·(μ − λσ).
 fn plain_champion(temperature: f64) -> Champion {
     Champion::new(&OperatingPoint { temperature, w_tour: 0.7, w_blade: 1.5, lambda: 0.4, ..OperatingPoint::HHH }, None).unwrap()
+}
+
+#[test]
+fn pointers_have_the_certificate_of_their_operator() {
+    let batch = Batch::new(&[0.0, 1.0], &[0.5, 0.5]).unwrap();
+    let own = StabilityCertificate::new(&RoundRobin::asinh(), &batch, 1.0).unwrap();
+    let shared: Arc<dyn Certify> = Arc::new(RoundRobin::asinh());
+    let boxed: Box<dyn Certify> = Box::new(RoundRobin::asinh());
+    for pointer in [&shared as &dyn Certify, &boxed, &&RoundRobin::asinh()] {
+        assert_eq!(StabilityCertificate::new(pointer, &batch, 1.0), Ok(own));
+    }
 }
 
 proptest! {
