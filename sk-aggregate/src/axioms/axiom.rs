@@ -79,6 +79,9 @@ impl Axiom {
     ///
     /// # Errors
     /// If it does not, with both sides of the relation.
+    ///
+    /// # Panics
+    /// May panic if the case is not [valid](Case::is_valid).
     pub fn law(self, operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
         TABLE[self as usize].2(&Trial { axiom: self, operator }, case)
     }

@@ -35,8 +35,9 @@ impl Case {
         self.mu.len()
     }
 
-    /// Returns whether the laws apply to this case.
-    pub(super) fn is_valid(&self) -> bool {
+    /// Returns whether the laws apply to this case: its fields are as described above, and all
+    /// numbers are finite. Generated cases are valid.
+    pub fn is_valid(&self) -> bool {
         let n = self.len();
         let finite = |values: &[f64]| values.iter().all(|x| x.is_finite());
         n > 0
