@@ -10,7 +10,8 @@ pub trait Weighting: Send + Sync {
     /// scales them to sum to one.
     ///
     /// `requested` holds the weights of Ω, one per blade of `scores`. A blade whose requested
-    /// weight is zero is included only because the selector uses it; give it the weight zero.
+    /// weight is zero is included only because the selector uses it; give it the weight zero,
+    /// unless it is a constraint of the rule.
     ///
     /// # Panics
     /// May panic if the slices do not have one entry per blade.

@@ -13,8 +13,9 @@ const CHANGE: f64 = 1e-9;
 /// Weights that keep some objectives above thresholds while maximising the others: satisficing
 /// alignment (SITAlign, Chehade et al. 2025).
 ///
-/// Objectives without a threshold keep their requested weights. Those with one are constraints
-/// E_π[μ^(c)] ≥ τ_c, and their weights are the Lagrange multipliers, which minimise the dual
+/// Objectives without a threshold have their requested weights, divided by the sum of these: w_k.
+/// Those with one are constraints E_π[μ^(c)] ≥ τ_c, and their weights are the Lagrange multipliers,
+/// which minimise the dual
 ///
 /// ```text
 /// λ* = argmin_λ  T log 1/N Σ_i exp(1/T (Σ_k w_k μ_i^(k) + Σ_c λ_c (μ_i^(c) − τ_c)))    over 0 ≤ λ_c ≤ limit
@@ -22,7 +23,11 @@ const CHANGE: f64 = 1e-9;
 ///
 /// of maximising Σ_k w_k μ^(k) − T·KL(π ‖ batch) under the constraints. An inactive constraint has
 /// weight zero. A constraint that no candidate can meet has weight `limit`. The requested weight of
-/// a constraint is ignored.
+/// a constraint is ignored, even if it is zero. If no other objective has a positive weight, all
+/// w_k are zero, and the requested weights are used if no constraint is active.
+///
+/// A threshold whose name is not that of a row has no effect. A step reads a blade of requested
+/// weight zero only if the selector looks at it, as a gate does.
 ///
 /// The scores and the threshold of a blade have the same unit. The minimum is found by coordinate
 /// descent over the multipliers, each pass followed by a line search along its total change. An
@@ -35,8 +40,8 @@ pub struct Dual {
 }
 
 impl Dual {
-    /// Creates the rule at temperature T. Multipliers are at most `limit` times the sum of the
-    /// requested weights. Each threshold has the name of its blade.
+    /// Creates the rule at temperature T. Multipliers are at most `limit`, next to weights of the
+    /// other objectives that sum to one. Each threshold has the name of its blade.
     ///
     /// # Errors
     /// If `temperature` or `limit` is not positive and finite, or a threshold is NaN.

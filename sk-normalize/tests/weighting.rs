@@ -118,6 +118,12 @@ fn a_constraint_that_holds_weighs_nothing_and_one_that_cannot_hold_weighs_the_li
     let weigh = |threshold: f64| {
         let mut weights = [f64::NAN; 2];
         Dual::new(1.0, 10.0, vec![("safety".into(), threshold)]).unwrap().weigh(&table, &[1.0, 0.0], &mut weights);
+        // The weights of the others sum to one. The requested weight of a constraint is ignored.
+        for requested in [[0.5, 0.5], [0.25, 0.75]] {
+            let mut same = [f64::NAN; 2];
+            Dual::new(1.0, 10.0, vec![("safety".into(), threshold)]).unwrap().weigh(&table, &requested, &mut same);
+            assert_eq!(same, weights);
+        }
         weights
     };
     assert_eq!(weigh(-1.0), [1.0, 0.0]);
