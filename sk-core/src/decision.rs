@@ -21,7 +21,8 @@ pub struct Operators<'s> {
 /// The results of the operators in a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {
-    /// The weights of this step, one per blade; empty if they equal the requested ones.
+    /// The weights that the rule for **w** returned, one per blade; empty if they equal the
+    /// requested ones. The normaliser takes them scaled to sum to one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
     /// Composite scores, one per candidate.

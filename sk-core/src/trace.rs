@@ -124,7 +124,7 @@ impl CandidateTrace {
 pub struct ScoreTrace {
     /// The blade.
     pub name: String,
-    /// Its weight in this step.
+    /// Its weight in Ω. A rule for **w** may give it another, in [`Decision::weights`].
     pub weight: f64,
     /// μ of each candidate, before normalisation.
     pub mu: Vec<f64>,
