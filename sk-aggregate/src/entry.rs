@@ -67,7 +67,8 @@ impl Entry {
         self.scores.is_some() || self.dispersions.is_some()
     }
 
-    /// Writes d_i and s_i of each candidate. O(N); no allocation.
+    /// Writes d_i and s_i of each candidate. O(N log N); no allocation once the thread has
+    /// processed a batch of this size.
     ///
     /// # Panics
     /// If the length of a slice differs from that of the batch.

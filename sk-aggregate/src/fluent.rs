@@ -6,8 +6,8 @@ use crate::Entry;
 /// instead of (μ_i, σ_i).
 ///
 /// `Fluent::new(Entry::sound(0.5)?, RoundRobin::thurstone())` is the exact member of the family
-/// that the tournament [`SwissElo`](crate::SwissElo) samples. Costs the inner operator plus O(N);
-/// no allocation once the thread has processed a batch of this size.
+/// that the tournament [`SwissElo`](crate::SwissElo) samples. Costs the inner operator plus
+/// O(N log N); no allocation once the thread has processed a batch of this size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fluent<A> {
     /// The mixture of fluency and scores.

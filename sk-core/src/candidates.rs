@@ -38,7 +38,7 @@ impl Candidates {
     ///
     /// # Errors
     /// If there is no candidate, a candidate has no tokens, or log-probabilities are missing, NaN
-    /// or positive.
+    /// or above 1e-3, the most by which rounding may lift one above zero.
     pub fn new(candidates: Vec<Candidate>) -> Result<Self, CandidatesError> {
         if candidates.is_empty() {
             return Err(CandidatesError::None);

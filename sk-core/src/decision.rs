@@ -49,8 +49,9 @@ impl Operators<'_> {
     /// selector conditioned on selecting one of these. If that event has probability zero, they are
     /// those of the selector for a batch of only `among`.
     ///
-    /// Costs O(K·N) arithmetic in addition to the aggregator (`prop:cost`). Allocates the decision.
-    /// The slots themselves allocate nothing once the thread has processed a batch of this size.
+    /// Costs O(K·N) arithmetic (`prop:cost`) and sorts of N values, in addition to the aggregator.
+    /// Allocates the decision. The slots themselves allocate nothing once the thread has processed
+    /// a batch of this size.
     ///
     /// # Errors
     /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,

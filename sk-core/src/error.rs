@@ -102,7 +102,7 @@ pub enum CandidatesError {
     /// Log-probabilities and tokens of a candidate differ in number.
     #[error("candidate {index} has {tokens} tokens and {log_probs} log-probabilities")]
     Length { index: usize, tokens: usize, log_probs: usize },
-    /// A log-probability is NaN or positive.
+    /// A log-probability is NaN, or positive by more than rounding.
     #[error("token {token} at position {position} of candidate {index} has log-probability {value}")]
     LogProb { index: usize, position: usize, token: TokenId, value: String },
 }

@@ -48,9 +48,9 @@ impl Scheme {
     /// same candidate.
     ///
     /// Cost: one proposal, one reading of N candidates under the K+1 policies of the scheme and its
-    /// arms, and per arm O(K·N) arithmetic in addition to the aggregator (`prop:cost`). A
-    /// [`Search`] reads fewer tokens, in several passes. A [`Fallback`] costs a second proposal and
-    /// reading when it is used.
+    /// arms, and per arm O(K·N) arithmetic (`prop:cost`) and sorts of N values, in addition to the
+    /// aggregator. A [`Search`] reads fewer tokens, in several passes. A [`Fallback`] costs a second
+    /// proposal and reading when it is used.
     ///
     /// # Errors
     /// If a slot fails or returns an invalid score or distribution, or if a selector uses a blade

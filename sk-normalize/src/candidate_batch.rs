@@ -9,8 +9,8 @@ pub enum DispersionUnit {
     /// std(**μ**): σ̂ has the unit of μ̂, as `prop:cov` requires.
     #[default]
     Score,
-    /// std(**σ**), as published (`eq:cbn`). This is a different quantity: it grows without bound as
-    /// σ becomes constant.
+    /// std(**σ**), as published (`eq:cbn`). This is a different quantity: σ̂ grows without bound as
+    /// σ becomes constant, and is 0 for a constant σ at ε = 0.
     Own,
 }
 
@@ -22,9 +22,10 @@ pub enum DispersionUnit {
 /// ```
 ///
 /// Composites are dimensionless. At ε = 0 they are invariant under μ^(k) ↦ a_k μ^(k) + b_k, σ^(k) ↦
-/// a_k σ^(k), a_k > 0 (`thm:cbn`), and a blade whose spread is zero up to rounding contributes 0.
+/// a_k σ^(k), a_k > 0 (`thm:cbn`), and μ̂ = 0 for a blade whose spread is zero up to rounding.
 /// With ε > 0 invariance is approximate, and worst for blades of small spread. Candidates whose
-/// composites differ only by rounding are tied. A batch of one gives zeros. O(K·N).
+/// composites differ only by rounding are tied. A batch of one gives zeros. O(N (K + log N)); no
+/// allocation once the thread has processed a batch of this size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CandidateBatch {
     /// The divisor of the variance, and ε.
