@@ -129,12 +129,15 @@ impl Source {
     /// Creates the source of the blade `name`.
     ///
     /// # Errors
-    /// If the source is `lora:` without the name of an adapter.
+    /// If the source is `lora:` without the name of an adapter, or `instruction:` without a text.
     pub(crate) fn new(name: String, source: String) -> Result<Self, String> {
         match source.strip_prefix(NAMED) {
             Some(adapter) if adapter.trim().is_empty() => Err(format!(
                 "\"{NAMED}\" names no adapter; give {name}={NAMED}ADAPTER, with the name that the servers know it by"
             )),
+            _ if source.strip_prefix(INSTRUCTION).is_some_and(|text| text.trim().is_empty()) => {
+                Err(format!("\"{INSTRUCTION}\" has no text; give {name}={INSTRUCTION}TEXT"))
+            }
             _ => Ok(Self { name, source }),
         }
     }
@@ -448,6 +451,10 @@ mod tests {
         for wrong in ["helpful=lora:", "helpful=lora: "] {
             let error = wrong.parse::<Source>().unwrap_err();
             assert!(error.contains("names no adapter") && error.contains("helpful=lora:ADAPTER"), "{error}");
+        }
+        for wrong in ["calm=instruction:", "calm=instruction: "] {
+            let error = wrong.parse::<Source>().unwrap_err();
+            assert!(error.contains("has no text; give calm=instruction:TEXT"), "{error}");
         }
     }
 }

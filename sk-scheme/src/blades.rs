@@ -1,7 +1,7 @@
 //! 𝓑: the blades, which score candidates.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -253,19 +253,40 @@ impl BladeSpec {
         Self { name: name.to_owned(), rule, weight: None, arm: DispersionArm::default() }
     }
 
-    /// Creates a blade with the numbers of this implicit reward, for the backbone under
-    /// `instruction`. `None` if this is not an implicit reward.
+    /// Creates a blade with the numbers of this implicit reward or instruction, for the backbone
+    /// under `instruction`. `None` if this is of another kind.
     pub(crate) fn instructed(&self, name: &str, instruction: &str) -> Option<Self> {
-        let BladeRule::ImplicitReward { beta, dispersion, guidance, .. } = self.rule else { return None };
+        let (against, beta, dispersion, guidance) = match &self.rule {
+            BladeRule::ImplicitReward { beta, dispersion, guidance, .. } => (None, *beta, *dispersion, *guidance),
+            BladeRule::Instruction { against, beta, dispersion, guidance, .. } => {
+                (against.clone(), *beta, *dispersion, *guidance)
+            }
+            _ => return None,
+        };
         let instruction = instruction.to_owned();
-        let rule = BladeRule::Instruction { instruction, against: None, adapter: None, beta, dispersion, guidance };
+        let rule = BladeRule::Instruction { instruction, against, adapter: None, beta, dispersion, guidance };
         Some(Self { name: name.to_owned(), rule, ..self.clone() })
     }
 
-    /// Creates the implicit reward of the backbone under `instruction`.
-    pub fn instruction(name: &str, instruction: &str, beta: f64) -> Self {
-        let plain = Self::implicit_reward(name, beta);
-        plain.instructed(name, instruction).unwrap_or(plain)
+    /// Creates a blade with the settings of this one, for another adapter. An instruction without
+    /// an adapter becomes an implicit reward. `None` if this is of a kind without an adapter, or
+    /// with several.
+    pub(crate) fn adapted(&self, name: &str, adapter: &Path) -> Option<Self> {
+        let mut blade = Self { name: name.to_owned(), ..self.clone() };
+        let source = Some(adapter.to_owned());
+        match &mut blade.rule {
+            BladeRule::Instruction { adapter: None, beta, dispersion, guidance, .. } => {
+                let (beta, dispersion, guidance) = (*beta, *dispersion, *guidance);
+                blade.rule = BladeRule::ImplicitReward { adapter: source, on: None, beta, dispersion, guidance };
+            }
+            BladeRule::ImplicitReward { adapter, .. }
+            | BladeRule::Instruction { adapter, .. }
+            | BladeRule::Likelihood { adapter, .. }
+            | BladeRule::DivergenceRatio { adapter, .. }
+            | BladeRule::Ingredient { adapter } => *adapter = source,
+            _ => return None,
+        }
+        Some(blade)
     }
 
     /// Creates the blade of the head called `name`.

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{
-    AlignmentSpec, Arm, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecHandle,
+    AlignmentSpec, Arm, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecError,
+    SpecHandle,
 };
 use toml::Table;
 
@@ -131,13 +132,18 @@ impl SchemeSpec {
         self.seat_plain(BladeSpec::of_head(name, kind));
     }
 
-    /// Seats a blade. It becomes a copy of the template if both use the same kind of head or none.
     fn seat_plain(&mut self, plain: BladeSpec) {
         if !self.is_named(&plain.name) {
-            let template = self.template.clone().filter(|template| template.rule.head_kind() == plain.rule.head_kind());
-            let name = plain.name.clone();
-            self.blades.push(BladeSpec { name, ..template.unwrap_or(plain) });
+            self.blades.push(self.templated(plain));
         }
+    }
+
+    /// Returns a copy of the template if it uses the same kind of head as `plain` or none, or else
+    /// `plain`.
+    fn templated(&self, plain: BladeSpec) -> BladeSpec {
+        let template = self.template.clone().filter(|template| template.rule.head_kind() == plain.rule.head_kind());
+        let name = plain.name.clone();
+        BladeSpec { name, ..template.unwrap_or(plain) }
     }
 
     /// Seats an instruction blade, unless it exists already. It takes its numbers from the template
@@ -152,18 +158,63 @@ impl SchemeSpec {
         if self.is_named(name) {
             return Err(SchemeError::GivenTwice { option: "blade", name: name.to_owned() });
         }
-        let plain = BladeSpec::implicit_reward(name, self.base.point.beta);
-        let template = self.template.as_ref().unwrap_or(&plain);
-        let seated = template.instructed(name, instruction).ok_or_else(|| {
-            let kind = template.rule.kind();
-            let reason = format!("\"{name}\" is an instruction, and the blades of this scheme are of kind \"{kind}\"");
-            parameter("blades", reason)
-        })?;
-        self.blades.push(seated);
+        self.blades.push(self.instruction(name, instruction)?);
         Ok(())
     }
 
-    fn is_named(&self, name: &str) -> bool {
+    fn instruction(&self, name: &str, instruction: &str) -> Result<BladeSpec, SchemeError> {
+        let plain = BladeSpec::implicit_reward(name, self.base.point.beta);
+        let template = self.template.as_ref().unwrap_or(&plain);
+        template.instructed(name, instruction).ok_or_else(|| {
+            let kind = template.rule.kind();
+            let reason = format!("\"{name}\" is an instruction, and the blades of this scheme are of kind \"{kind}\"");
+            parameter("blades", reason)
+        })
+    }
+
+    /// Seats the adapter `name` in place of the blade `old`, and keeps the settings of `old`. If
+    /// `old` is of a kind without an adapter of its own, the blade is that of
+    /// [`seat`](Self::seat).
+    ///
+    /// # Errors
+    /// If `old` is not seated, or another blade of this name exists.
+    pub fn swap(&mut self, old: &str, name: &str, adapter: &Path) -> Result<(), SchemeError> {
+        let place = self.place_for(old, name)?;
+        let kept = self.blades[place].adapted(name, adapter);
+        let blade = kept.unwrap_or_else(|| self.templated(BladeSpec::implicit_reward(name, self.base.point.beta)));
+        self.blades[place] = blade;
+        Ok(())
+    }
+
+    /// Seats an instruction in place of the blade `old`, and keeps the settings of `old`. If `old`
+    /// is neither an implicit reward nor an instruction, the blade is that of
+    /// [`seat_instruction`](Self::seat_instruction).
+    ///
+    /// # Errors
+    /// If `old` is not seated, if another blade of this name exists, or if the template is of
+    /// another kind.
+    pub fn swap_instruction(&mut self, old: &str, name: &str, instruction: &str) -> Result<(), SchemeError> {
+        let place = self.place_for(old, name)?;
+        let kept = self.blades[place].instructed(name, instruction);
+        self.blades[place] = kept.map_or_else(|| self.instruction(name, instruction), Ok)?;
+        Ok(())
+    }
+
+    /// Returns the place of the blade `old`, if `name` can take it.
+    fn place_for(&self, old: &str, name: &str) -> Result<usize, SpecError> {
+        let unknown = || {
+            let seated = self.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>().join(", ");
+            SpecError::Unknown { name: old.to_owned(), seated }
+        };
+        let place = self.blades.iter().position(|blade| blade.name == old).ok_or_else(unknown)?;
+        if name != old && self.is_named(name) {
+            return Err(SpecError::Duplicate { name: name.to_owned() });
+        }
+        Ok(place)
+    }
+
+    /// Returns whether a blade of this name exists, with or without a weight.
+    pub fn is_named(&self, name: &str) -> bool {
         self.blades.iter().any(|blade| blade.name == name) || self.fluency.as_deref() == Some(name)
     }
 
@@ -226,7 +277,7 @@ impl SchemeSpec {
         } else {
             Simplex::uniform(seats.len())
         };
-        let spec = AlignmentSpec::new(seats, weights.map_err(sk_core::SpecError::from)?)?;
+        let spec = AlignmentSpec::new(seats, weights.map_err(SpecError::from)?)?;
         let mut readers = BTreeMap::new();
         for blade in &self.blades {
             for lane in blade.lanes() {

@@ -372,6 +372,52 @@ fn no_blade_takes_the_name_of_a_lane_of_another() {
 }
 
 #[test]
+fn a_blade_that_takes_the_seat_of_another_keeps_its_settings() {
+    let swapped = |text: &str, name: &str, instruction: Option<&str>| {
+        let mut config = overlaid(text).unwrap();
+        match instruction {
+            Some(text) => config.swap_instruction("a", name, text)?,
+            None => config.swap("a", name, Path::new("dir"))?,
+        }
+        assert_eq!(config.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>(), [name, "b"]);
+        Ok::<_, SchemeError>(toml::to_string(&config.blades[0]).unwrap())
+    };
+    let with = |section: &str| format!("[blades.a]\n{section}\n[blades.b]\n");
+    let numbers = "beta = 0.5\ndispersion = \"zero\"\nguided = 2.0\nlikelihood = \"per-token\"\n";
+    let reward = with(&format!("kind = \"implicit-reward\"\non = \"drafter\"\n{numbers}"));
+    let contrast = with(&format!("kind = \"instruction\"\ninstruction = \"A\"\nagainst = \"Z\"\n{numbers}"));
+    let both = with(&format!("kind = \"instruction\"\ninstruction = \"A\"\nadapter = \"x\"\n{numbers}"));
+    let likelihood = with("kind = \"likelihood\"\ndispersion = \"zero\"\n");
+    for (text, instruction, parts) in [
+        (&reward, None, &["kind = \"implicit-reward\"", "on = \"drafter\"", "adapter = \"dir\"", numbers][..]),
+        (&reward, Some("N"), &["kind = \"instruction\"", "instruction = \"N\"", numbers]),
+        (&contrast, Some("N"), &["kind = \"instruction\"", "instruction = \"N\"", "against = \"Z\"", numbers]),
+        (&contrast, None, &["kind = \"implicit-reward\"", "adapter = \"dir\"", numbers]),
+        (&both, None, &["kind = \"instruction\"", "instruction = \"A\"", "adapter = \"dir\"", numbers]),
+        (&likelihood, None, &["kind = \"likelihood\"", "adapter = \"dir\"", "dispersion = \"zero\""]),
+    ] {
+        for name in ["a", "c"] {
+            let blade = swapped(text, name, instruction).unwrap();
+            assert!(parts.iter().all(|part| blade.contains(part)), "{parts:?}: {blade}");
+        }
+    }
+    // A blade without an adapter of its own gives its seat to one of the template.
+    let template = "[blades.\"*\"]\nkind = \"likelihood\"\ndispersion = \"zero\"\n";
+    let amateur = format!("{}{template}", with("kind = \"expert-amateur\""));
+    assert!(swapped(&amateur, "c", None).unwrap().contains("kind = \"likelihood\""));
+    for (text, old, name, said) in [
+        (&amateur, "a", "c", "the blades of this scheme are of kind \"likelihood\""),
+        (&reward, "a", "b", "\"b\" is seated already"),
+        (&reward, "d", "c", "no blade is called \"d\""),
+    ] {
+        let mut config = overlaid(text).unwrap();
+        let before = config.clone();
+        let error = config.swap_instruction(old, name, "N").unwrap_err().to_string();
+        assert!(error.contains(said) && config == before, "{error}");
+    }
+}
+
+#[test]
 fn passes_count_the_lanes_of_instructions_and_ensembles() {
     let passes = |blades: &str| {
         let mut config = overlaid(blades).unwrap();

@@ -8,7 +8,7 @@ mod transcript;
 use std::path::Path;
 
 use clap::Args;
-use sk_core::{AlignmentSpec, Seat, StepTrace};
+use sk_core::{AlignmentSpec, Seat, SpecError, StepTrace};
 
 use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs};
 use crate::commands::generate;
@@ -16,7 +16,7 @@ use crate::models::{self, Source, check_heads};
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
-use crate::scheme::{BladeSpec, FieldEdit, NamedWeights, SchemeError, SchemeSpec};
+use crate::scheme::{FieldEdit, NamedWeights, SchemeError, SchemeSpec};
 use crate::screen::Screen;
 use crate::{Error, interrupt, message, session, terminal};
 use command::{ChatCommand, help};
@@ -266,48 +266,62 @@ impl Chat<'_> {
 
     /// Seats a blade with weight 1/K, where K includes the new blade.
     fn seat(&mut self, blade: &Source) -> Result<(), Error> {
-        let share = 1.0 / (self.session.spec().snapshot().seats().len() + 1) as f64;
-        self.install(blade, |spec, seat| spec.seat(seat, share))
+        let mut config = self.config.clone();
+        if config.is_named(&blade.name) {
+            return Err(SpecError::Duplicate { name: blade.name.clone() }.into());
+        }
+        match blade.instruction() {
+            Some(text) => config.seat_instruction(&blade.name, text)?,
+            None => config.seat(&blade.name),
+        }
+        let share = 1.0 / config.blades.len() as f64;
+        self.install(blade, config, |spec, seat| spec.seat(seat, share))
     }
 
     fn swap(&mut self, old: &str, blade: &Source) -> Result<(), Error> {
-        self.install(blade, |spec, seat| spec.swap(old, seat))?;
-        if old != blade.name {
-            self.adapters.remove(old);
-            self.session.drop_instructions(old);
-            self.config.blades.retain(|other| other.name != old);
+        let mut config = self.config.clone();
+        match blade.instruction() {
+            Some(text) => config.swap_instruction(old, &blade.name, text)?,
+            None => config.swap(old, &blade.name, Path::new(&blade.source))?,
         }
-        Ok(())
+        self.install(blade, config, |spec, seat| spec.swap(old, seat))
     }
 
-    /// Loads the adapter of `blade`, and seats it with `edit`.
+    /// Loads the adapter of `blade`, and continues with `config`, in which it is seated, and the
+    /// weights of `edit`. After an error, the scheme is unchanged.
     fn install(
         &mut self,
         blade: &Source,
-        edit: impl Fn(&AlignmentSpec, Seat) -> Result<AlignmentSpec, sk_core::SpecError>,
+        mut config: SchemeSpec,
+        edit: impl FnOnce(&AlignmentSpec, Seat) -> Result<AlignmentSpec, SpecError>,
     ) -> Result<(), Error> {
-        let beta = self.config.base.point.beta;
-        let config = match blade.instruction() {
-            Some(text) => BladeSpec::instruction(&blade.name, text, beta),
-            None => BladeSpec::implicit_reward(&blade.name, beta),
-        };
-        let built = config.build().map_err(|e| SchemeError::Parameter { slot: "blades", reason: e.to_string() })?;
-        let seat = Seat::new(blade.name.as_str(), built);
-        // Try the edit first, so that a refused edit does not replace an adapter in use.
-        edit(&self.session.spec().snapshot(), seat.clone())?;
-        if blade.instruction().is_some() {
-            self.adapters.remove(&blade.name);
-        } else {
-            let source = (blade.name.clone(), blade.source.clone(), None);
-            for (name, adapter) in models::load_adapters(self.host, vec![source], &mut Loading::new(self.quiet))? {
-                self.adapters.insert(&name, adapter);
-            }
+        let seated = config.blades.iter().find(|seated| seated.name == blade.name);
+        let seated = seated.ok_or_else(|| SpecError::Duplicate { name: blade.name.clone() })?;
+        let built = seated.build().map_err(|e| SchemeError::Parameter { slot: "blades", reason: e.to_string() })?;
+        let edited = edit(&self.session.spec().snapshot(), Seat::new(blade.name.as_str(), built))?;
+        let lanes: Vec<String> = config.adapters().map(|(lane, _)| lane).collect();
+        if blade.instruction().is_none() && !lanes.contains(&blade.name) {
+            let reason = format!("\"{}\" would be of kind \"{}\", which reads no adapter", blade.name, seated.rule.kind());
+            return Err(SchemeError::Parameter { slot: "blades", reason }.into());
         }
-        let spec = self.session.spec().edit(|spec| edit(spec, seat))?;
-        self.config.blades.retain(|other| other.name != blade.name);
-        self.config.blades.push(config);
-        self.session.drop_instructions(&blade.name);
-        self.session.add_instructions(self.config.instructions())?;
+        config.weights = Some(weights(&edited).into_iter().collect());
+        // Find what is wrong with the scheme before an adapter is loaded.
+        config.spec()?;
+        let adapters = if blade.instruction().is_some() {
+            Vec::new()
+        } else {
+            let source = (blade.name.clone(), blade.source.clone(), models::on(&blade.name, [&config]));
+            models::load_adapters(self.host, vec![source], &mut Loading::new(self.quiet))?
+        };
+        session::replace(&mut self.session, self.host, &self.adapters, &config)?;
+        for (lane, _) in self.config.adapters().filter(|(lane, _)| !lanes.contains(lane)) {
+            self.adapters.remove(&lane);
+        }
+        adapters.into_iter().for_each(|(name, adapter)| self.adapters.insert(&name, adapter));
+        // The weights sum to one already; a second scaling could round them.
+        let spec = self.session.spec().edit(|built| built.with_weights(edited.weights().clone()))?;
+        self.screen.follow(&config);
+        self.config = config;
         message::note(&weights_line(&spec));
         Ok(())
     }

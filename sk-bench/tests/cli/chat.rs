@@ -133,8 +133,55 @@ fn a_dialogue_that_is_full_says_how_to_start_another() {
 }
 
 fn quietly(input: &str) -> Vec<String> {
-    let text = stdout(&run_with_input("chat", &["--max-new-tokens", "8", "--span-tokens", "4", "--quiet"], input));
+    quietly_with(&["--max-new-tokens", "8", "--span-tokens", "4"], input)
+}
+
+fn quietly_with(args: &[&str], input: &str) -> Vec<String> {
+    let text = stdout(&run_with_input("chat", &[args, &["--quiet"]].concat(), input));
     text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_blade_that_is_seated_or_swapped_is_of_the_kind_of_the_scheme() {
+    let mixed = |input: &str| quietly_with(&["--scheme", "mod", "--max-new-tokens", "8"], input);
+    let harmless = models().join("blades/harmless").display().to_string();
+    let expected = mixed("Hi\nAnd?\n");
+    assert_eq!(mixed(&format!("Hi\n/swap harmless harmless={harmless}\nAnd?\n")), expected);
+    assert_eq!(mixed(&format!("Hi\n/unseat harmless\n/seat harmless={harmless}\nAnd?\n")), expected);
+    let output = run_with_input("chat", &["--scheme", "mod"], "/seat nice=instruction:Be nice.\n");
+    assert!(stderr(&output).contains("the blades of this scheme are of kind \"likelihood\""), "{}", stderr(&output));
+}
+
+#[test]
+fn a_swapped_blade_keeps_what_was_set() {
+    let swap = format!("/swap helpful candid={}", models().join("blades/honest").display());
+    let guided = |input: &str| quietly_with(&["--scheme", "args", "--max-new-tokens", "8"], &format!("{input}\nHi\n"));
+    let kept = guided(&format!("/set blades.helpful.guided=40\n{swap}"));
+    assert_eq!(kept, guided(&format!("{swap}\n/set blades.candid.guided=40")));
+    assert_ne!(kept, guided(&swap));
+}
+
+#[test]
+fn a_refused_seat_or_swap_changes_nothing() {
+    let contrast = |input: &str| {
+        let args = ["--scheme", "prompt-contrast", "--max-new-tokens", "8", "--quiet"];
+        run_with_input("chat", &args, &format!("{input}\nHi\n"))
+    };
+    let expected = contrast("").stdout;
+    for (line, says) in [
+        ("/seat x=instruction:", "has no text; give x=instruction:TEXT"),
+        ("/swap calm calm=instruction: ", "has no text"),
+        ("/seat calm/against=instruction:hi", "would both read the lane"),
+        ("/swap brief calm/against=instruction:hi", "would both read the lane"),
+        ("/swap calm calm=./nowhere", "./nowhere"),
+        ("/swap calm brief=instruction:hi", "\"brief\" is seated already"),
+        ("/swap clam x=instruction:hi", "no blade is called \"clam\""),
+    ] {
+        let output = contrast(line);
+        let error = stderr(&output);
+        assert!(error.contains(says) && error.contains("1 line had no effect"), "{line}: {error}");
+        assert_eq!(output.stdout, expected, "{line}");
+    }
 }
 
 /// The instruction of a blade that has left is not read by a later blade of the same name.

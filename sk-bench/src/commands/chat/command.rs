@@ -18,7 +18,7 @@ const COMMANDS: [[&str; 2]; 15] = [
         "load an adapter and seat it; the others keep their proportions. An instruction is seated as NAME=instruction:TEXT",
     ],
     ["/unseat NAME", "drop a blade"],
-    ["/swap OLD NEW=DIR", "put another adapter in a blade's seat, with its weight"],
+    ["/swap OLD NEW=DIR", "put another adapter in a blade's seat, with its weight and settings"],
     ["/set FIELD=VALUE", "set a field of the scheme, such as selector.temperature=0.5"],
     ["/explain on|full|off", "show each step, briefly or as a table"],
     ["/again", "answer the last question once more, with the next seed"],
