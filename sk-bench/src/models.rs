@@ -153,7 +153,12 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
-                Self::new(name.trim().to_owned(), source.to_owned())
+                let name = name.trim();
+                // Such a name would end early in `/swap OLD NEW=DIR` and in `-w NAME=W,…`.
+                if name.contains([',', ':']) || name.contains(char::is_whitespace) {
+                    return Err(format!("\"{name}\" has a blank, a comma or a colon; give the blade a name without them"));
+                }
+                Self::new(name.to_owned(), source.to_owned())
             }
             _ => Err(
                 "a blade is given as NAME=DIR, such as helpful=adapters/helpful, as NAME=instruction:TEXT, or as NAME=lora:NAME"
@@ -455,6 +460,9 @@ mod tests {
         for wrong in ["calm=instruction:", "calm=instruction: "] {
             let error = wrong.parse::<Source>().unwrap_err();
             assert!(error.contains("has no text; give calm=instruction:TEXT"), "{error}");
+        }
+        for wrong in ["be calm=dir", "calm,kind=dir", "calm:kind=dir"] {
+            assert!(wrong.parse::<Source>().unwrap_err().contains("a name without them"), "{wrong}");
         }
     }
 }
