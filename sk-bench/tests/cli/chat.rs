@@ -1,7 +1,7 @@
 //! `swiss-knife chat` on a tiny random model, with its input from a pipe.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use crate::common::{model_args, models, program, run_with_input, stderr, stdout};
@@ -293,8 +293,7 @@ fn fields_of_the_scheme_are_set_while_it_runs() {
 /// A terminal of 40 columns, and the keys that a person presses.
 #[cfg(unix)]
 mod terminal {
-    use std::io::{Read, Write};
-    use std::process::{Child, Stdio};
+    use std::process::{Child, Command, Stdio};
     use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
 
@@ -319,12 +318,17 @@ mod terminal {
 
     impl Terminal {
         fn new(state: &std::path::Path) -> Self {
+            Self::with_output(program(), state, None)
+        }
+
+        /// Opens a terminal on which `program` reads and writes, apart from its standard output if
+        /// `output` is given.
+        fn with_output(mut program: Command, state: &std::path::Path, output: Option<fs::File>) -> Self {
             let size = Winsize { ws_row: 24, ws_col: 40, ws_xpixel: 0, ws_ypixel: 0 };
             let pty = openpty(&size, None).unwrap();
             let slave = || pty.slave.try_clone().unwrap();
-            let mut command = program();
-            command.args(ARGS).env("XDG_STATE_HOME", state).env("TERM", "xterm");
-            let child = command.stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap();
+            program.args(ARGS).env("XDG_STATE_HOME", state).env("TERM", "xterm").stdin(slave()).stderr(slave());
+            let child = program.stdout(output.map_or_else(|| slave().into(), Stdio::from)).spawn().unwrap();
             drop(pty.slave);
             let shown = Arc::new(Mutex::new(String::new()));
             let (mut screen, log) = (fs::File::from(pty.master.try_clone().unwrap()), Arc::clone(&shown));
@@ -354,6 +358,40 @@ mod terminal {
         fn press(&mut self, keys: &str) {
             self.keys.write_all(keys.as_bytes()).unwrap();
         }
+    }
+
+    #[test]
+    fn lines_that_are_pasted_together_all_count() {
+        let state = tempfile::tempdir().unwrap();
+        let mut terminal = Terminal::new(state.path());
+        let at = terminal.wait(READY, 0);
+        terminal.press("/weights\r/seed 5\r/blades\r");
+        let at = terminal.wait("helpful=0.333", at);
+        let at = terminal.wait("implicit-reward", at);
+        terminal.wait(READY, at);
+        terminal.press("\u{4}");
+        assert!(terminal.child.wait().unwrap().success());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_answers_go_to_an_output_that_is_a_file() {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("answers");
+        // The terminal becomes the one that controls the program, as in a shell.
+        let mut session = Command::new("setsid");
+        session.arg("--ctty").arg(program().get_program());
+        let mut terminal = Terminal::with_output(session, state.path(), Some(fs::File::create(&file).unwrap()));
+        let at = terminal.wait(READY, 0);
+        terminal.press("Hello\r");
+        let at = terminal.wait("Hello", at);
+        terminal.wait(READY, at);
+        terminal.press("\u{4}");
+        assert!(terminal.child.wait().unwrap().success());
+        let mut piped = program().args(ARGS).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        piped.stdin.take().unwrap().write_all(b"Hello\n").unwrap();
+        let expected = piped.wait_with_output().unwrap().stdout;
+        assert_eq!(fs::read(&file).unwrap(), expected);
     }
 
     #[test]

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor};
+use rustyline::{Behavior, Config, Editor};
 
 use super::complete::Completions;
 use crate::{Error, message, output};
@@ -57,7 +57,9 @@ impl Lines {
 
 impl Terminal {
     fn new(history: Option<PathBuf>) -> Result<Self, ReadlineError> {
-        let config = Config::builder().max_history_size(REMEMBERED)?.history_ignore_space(true).build();
+        // Only answers go to an output that is not a terminal.
+        let behavior = if io::stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
+        let config = Config::builder().max_history_size(REMEMBERED)?.history_ignore_space(true).behavior(behavior).build();
         let lines = FileHistory::with_config(&config);
         let mut editor = Editor::with_history(config, lines)?;
         // Ignore errors: the chat works without a history.
