@@ -98,10 +98,14 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     interrupt::listen();
     let mut lines = Lines::new();
     let mut failed = 0;
-    if lines.is_terminal() && !quiet {
+    let is_interactive = lines.is_terminal();
+    if is_interactive && !quiet {
         message::aside("/help lists the commands, /quit leaves");
     }
     while let Some(line) = lines.next(|| chat.completions())? {
+        if is_interactive {
+            interrupt::clear();
+        }
         let done = line.and_then(|line| match line.trim() {
             "" => Ok(true),
             line => match line.strip_prefix('/') {
@@ -119,19 +123,23 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
                 failed += 1;
             }
         }
+        // On a terminal, Ctrl-C ends the answer. Otherwise, it ends the chat.
+        if is_interactive {
+            interrupt::clear();
+        } else if interrupt::requested() {
+            break;
+        }
     }
     chat.screen.finish()?;
     // An interactive user has seen the errors; a script needs an exit status.
-    if failed > 0 && !lines.is_terminal() { Err(Error::Lines { failed }) } else { Ok(()) }
+    if failed > 0 && !is_interactive && !interrupt::requested() { Err(Error::Lines { failed }) } else { Ok(()) }
 }
 
 impl Chat<'_> {
     fn answer(&mut self, line: &str) -> Result<(), Error> {
-        interrupt::clear();
         let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
         let on_step = |step: Option<&StepTrace>, text: &str| self.screen.step(step, text);
         let answered = session::reply(&mut self.session, self.host, &self.conversation, &prompt, self.max_new_tokens, on_step);
-        interrupt::clear();
         let reply = answered.map_err(|error| {
             self.conversation.retract();
             match error {

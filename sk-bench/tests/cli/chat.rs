@@ -184,6 +184,22 @@ fn a_refused_seat_or_swap_changes_nothing() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {
+    let mut child = program();
+    child.arg("chat").args(model_args()).args(["--span-tokens", "1", "--max-new-tokens", "400"]);
+    child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    child.stdin.take().unwrap().write_all("Hello\n/new\n".repeat(20).as_bytes()).unwrap();
+    let mut first = [0];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).matches("tokens/s").count() < 20, "{}", stderr(&output));
+}
+
 /// The instruction of a blade that has left is not read by a later blade of the same name.
 #[test]
 fn an_instruction_leaves_with_its_blade() {
