@@ -108,9 +108,9 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         }
         let done = line.and_then(|line| match line.trim() {
             "" => Ok(true),
-            line => match line.strip_prefix('/') {
+            trimmed => match trimmed.strip_prefix('/') {
                 Some(command) => chat.execute(command),
-                None => chat.answer(line).map(|()| true),
+                None => chat.answer(&line).map(|()| true),
             },
         });
         match done {

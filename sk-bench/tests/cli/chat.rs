@@ -184,6 +184,13 @@ fn a_refused_seat_or_swap_changes_nothing() {
     }
 }
 
+#[test]
+fn without_a_frame_a_line_is_text_as_it_stands() {
+    let output = run_with_input("chat", &[&BRIEF[..], &["--framing", "none"]].concat(), " One \r\n  \n /save /dev/stderr\n");
+    stdout(&output);
+    assert!(stderr(&output).contains("\"content\": \" One \""), "{}", stderr(&output));
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {

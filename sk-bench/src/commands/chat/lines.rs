@@ -36,14 +36,17 @@ impl Lines {
         matches!(self, Self::Terminal(_))
     }
 
-    /// Returns the next line; `None` at the end, and an error for a line that is not UTF-8. On a
-    /// terminal, the Tab key uses `completions`.
+    /// Returns the next line without its line break; `None` at the end, and an error for a line
+    /// that is not UTF-8. On a terminal, the Tab key uses `completions`.
     pub(super) fn next(&mut self, completions: impl FnOnce() -> Completions) -> Result<Option<Result<String, Error>>, Error> {
         let failed = Error::reading(Path::new("standard input"));
         match self {
             Self::Pipe(stdin) => {
                 let mut line = Vec::new();
                 let read = stdin.lock().read_until(b'\n', &mut line).map_err(failed)?;
+                if line.pop_if(|byte| *byte == b'\n').is_some() {
+                    line.pop_if(|byte| *byte == b'\r');
+                }
                 let line = String::from_utf8(line).map_err(|_| Error::Usage("standard input: the line is not UTF-8".to_owned()));
                 Ok((read > 0).then_some(line))
             }
