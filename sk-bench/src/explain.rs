@@ -1,7 +1,7 @@
 //! `--explain`: a step as a table.
 
 use owo_colors::OwoColorize;
-use sk_core::{ScoreTrace, SpanEnd, StepTrace};
+use sk_core::{CandidateTrace, ScoreTrace, SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
 use sk_report::grid::{Grid, wrap};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -30,8 +30,8 @@ const BAR: usize = 8;
 /// Columns before the figures of the blades: an arrow, a probability and its bar.
 const LEFT: usize = 7 + BAR;
 
-/// Minimum and maximum number of characters shown of a blade's name above its figures. The minimum
-/// is the width of a figure.
+/// Minimum and maximum number of columns for a blade's name above its figures. The minimum is the
+/// width of a figure.
 const NAME: std::ops::RangeInclusive<usize> = 4..=9;
 
 /// Formats a step in lines of `width` columns, one per candidate: an arrow at the drawn candidate,
@@ -47,13 +47,14 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
         blades.truncate(most);
     }
     let name = (for_figures / blades.len().max(1)).saturating_sub(1).clamp(*NAME.start(), *NAME.end());
-    let headings: Vec<String> = blades.iter().map(|blade| blade.name.chars().take(name).collect()).collect();
-    let widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count().max(*NAME.start())).collect();
+    let headings: Vec<String> = blades.iter().map(|blade| prefix(&blade.name, name)).collect();
+    let widths: Vec<usize> = headings.iter().map(|heading| heading.width().max(*NAME.start())).collect();
     let figures: Vec<Vec<f64>> = blades.iter().map(|blade| standardized(&blade.mu)).collect();
     let room = width.saturating_sub(LEFT + 2 + widths.iter().map(|width| width + 1).sum::<usize>()).max(1);
     let weights: Vec<String> = trace.blades.iter().map(|blade| format!("{} {:.2}", blade.name, blade.weight)).collect();
     let title = wrap(&format!("step {}: {}", trace.step + 1, weights.join(", ")), width, 2);
-    let titles: String = headings.iter().zip(&widths).map(|(heading, &width)| format!(" {heading:>width$}")).collect();
+    let title_of = |(heading, width): (&String, &usize)| " ".repeat(1 + width - heading.width()) + heading;
+    let titles: String = headings.iter().zip(&widths).map(title_of).collect();
     let mut text = format!("{title}\n  {:<columns$}{titles}  candidate", "p", columns = LEFT - 2);
     let rows = shown(&trace.decision, &trace.arms);
     for &i in &rows {
@@ -62,10 +63,8 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
         let numbers: String =
             figures.iter().zip(&widths).map(|(figures, &width)| format!(" {:>width$}", format!("{:+.1}", figures[i]))).collect();
         let candidate = &trace.candidates[i];
-        // The end-of-text token is shown as a mark, not as text.
         let ends = candidate.end == SpanEnd::EndOfText;
-        let spoken = &candidate.tokens[..candidate.tokens.len() - usize::from(ends)];
-        let words = fit(visible(&span_text(tokenizer, spoken)).trim_start(), room.saturating_sub(2 * usize::from(ends)));
+        let words = fit(visible(&spoken(candidate, tokenizer)).trim_start(), room.saturating_sub(2 * usize::from(ends)));
         let words = if ends { format!("{words} ■") } else { words };
         let line = format!("{} {probability:.2} {}{numbers}  {words}", if chosen { '→' } else { ' ' }, bar(probability));
         let line = if chosen && color { line.green().to_string() } else { line };
@@ -101,18 +100,28 @@ fn standardized(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| if deviation > 0.0 { (value - mean) / deviation } else { 0.0 }).collect()
 }
 
+/// Returns the text of a candidate without the end-of-text token, which is shown as a mark.
+fn spoken(candidate: &CandidateTrace, tokenizer: &Tokenizer) -> String {
+    let ends = usize::from(candidate.end == SpanEnd::EndOfText);
+    span_text(tokenizer, &candidate.tokens[..candidate.tokens.len() - ends])
+}
+
+/// Returns the beginning of a text, of at most `room` columns.
+fn prefix(text: &str, room: usize) -> String {
+    let mut columns = 0;
+    let fits = |c: &char| {
+        columns += c.width().unwrap_or(0);
+        columns <= room
+    };
+    text.chars().take_while(fits).collect()
+}
+
 /// Truncates a line to `room` columns, with an ellipsis if it is longer.
 fn fit(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
     }
-    let mut columns = 0;
-    let fits = |c: &char| {
-        columns += c.width().unwrap_or(0);
-        columns < room
-    };
-    let head: String = text.chars().take_while(fits).collect();
-    format!("{}…", head.trim_end())
+    format!("{}…", prefix(text, room.saturating_sub(1)).trim_end())
 }
 
 /// Formats a step as a table. For each candidate it shows the text, each blade's μ ± σ, the fluency
@@ -130,7 +139,7 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
     let decision = &trace.decision;
     for &i in &rows {
         let candidate = &trace.candidates[i];
-        let mut cells = vec![(i + 1).to_string(), shorten(&span_text(tokenizer, &candidate.tokens), candidate.end)];
+        let mut cells = vec![(i + 1).to_string(), shorten(&spoken(candidate, tokenizer), candidate.end)];
         cells.extend(trace.blades.iter().map(|blade| format!("{:+.4} ± {:.3}", blade.mu[i], blade.sigma[i])));
         cells.extend(trace.fluency.as_ref().map(|fluency| format!("{:.3}", fluency[i])));
         cells.push(format!("{:+.3} ± {:.3}", decision.mu[i], decision.sigma[i]));
@@ -246,6 +255,29 @@ mod tests {
         let eight = brief(&step(8), &tokenizer, false, 80);
         assert!(!eight.contains("more blade"), "{eight}");
         assert!(brief(&step(10), &tokenizer, false, 80).contains("… and 2 more blades; --explain=full"));
+    }
+
+    #[test]
+    fn headings_stand_above_figures_whatever_their_letters() {
+        let tokenizer = Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap();
+        for name in ["礼貌", "礼貌而简短的回答", "e\u{301}le\u{301}gant", "x"] {
+            let mut trace = step(2);
+            trace.blades[0].name = name.to_owned();
+            let text = brief(&trace, &tokenizer, false, 120);
+            let column = |line: &str, word: &str| line.find(word).map(|at| line[..at].width());
+            let heading = text.lines().find(|line| line.ends_with("  candidate")).unwrap();
+            let row = text.lines().last().unwrap();
+            assert_eq!(column(heading, "candidate"), column(row, "Hello"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_text_token_is_a_mark() {
+        let tokenizer = Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap();
+        // The last letter stands for the token.
+        for text in [brief(&step(1), &tokenizer, false, 200), table(&step(1), &tokenizer, false, 200)] {
+            assert_eq!(text.matches("ithout an en ■").count(), 4, "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use clap::Args;
 use sk_core::{AlignmentSpec, Seat, SpecError, StepTrace};
+use sk_report::grid::Grid;
 
 use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs};
 use crate::commands::generate;
@@ -335,13 +336,13 @@ impl Chat<'_> {
     }
 
     fn blades(&self) -> String {
-        let spec = self.session.spec().snapshot();
-        let line = |(name, weight): (String, f64)| {
+        let mut grid = Grid::new(["blade", "weight", "kind"]).numbers(1..2);
+        for (name, weight) in weights(&self.session.spec().snapshot()) {
             let kind =
                 self.config.blades.iter().find(|blade| blade.name == name).map(|blade| blade.rule.kind()).unwrap_or_default();
-            format!("{name:<16} {weight:.3}  {kind}")
-        };
-        weights(&spec).into_iter().map(line).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+            grid.row([name, format!("{weight:.3}"), kind]);
+        }
+        grid.render(terminal::error_columns())
     }
 }
 
