@@ -19,7 +19,7 @@ const COMMANDS: [[&str; 2]; 15] = [
     ],
     ["/unseat NAME", "drop a blade"],
     ["/swap OLD NEW=DIR", "put another adapter in a blade's seat, with its weight and settings"],
-    ["/set FIELD=VALUE", "set a field of the scheme, such as selector.temperature=0.5"],
+    ["/set SLOT.FIELD=VALUE", "set a field of the scheme, such as selector.temperature=0.5"],
     ["/explain on|full|off", "show each step, briefly or as a table"],
     ["/again", "answer the last question once more, with the next seed"],
     ["/undo", "take the last question and its answer back"],
@@ -72,6 +72,9 @@ impl FromStr for ChatCommand {
         let rest = rest.trim();
         let needs = |what: &str| format!("/{name} needs {what}; /help lists the commands");
         let given = |what: &str| if rest.is_empty() { Err(needs(what)) } else { Ok(rest) };
+        if !rest.is_empty() && ["help", "quit", "exit", "new", "blades", "again", "undo"].contains(&name) {
+            return Err(format!("/{name} takes nothing after it"));
+        }
         match name {
             "help" => Ok(Self::Help),
             "quit" | "exit" => Ok(Self::Quit),
@@ -96,7 +99,7 @@ impl FromStr for ChatCommand {
             "undo" => Ok(Self::Undo),
             "save" => Ok(Self::Save(given("the name of a file")?.into())),
             "load" => Ok(Self::Load(given("the name of a file")?.into())),
-            "seed" => rest.parse().map(Self::Seed).map_err(|_| needs("a whole number")),
+            "seed" => rest.parse().map(Self::Seed).map_err(|_| needs("a whole number from 0 to 18446744073709551615")),
             _ => Err(format!("unknown command \"/{name}\"; {}", suggest::hint(name, &NAMES))),
         }
     }
@@ -125,6 +128,9 @@ mod tests {
             ("load", "the name of a file"),
             ("explain maybe", "on, full or off"),
             ("seed x", "whole number"),
+            ("seed -1", "a whole number from 0 to 18446744073709551615"),
+            ("quit now", "/quit takes nothing after it"),
+            ("undo 2", "/undo takes nothing after it"),
         ] {
             let error = wrong.parse::<ChatCommand>().unwrap_err();
             assert!(error.contains(says), "{error}");
