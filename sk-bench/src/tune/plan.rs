@@ -383,7 +383,7 @@ impl TunePlan {
                 Ok::<_, TuneError>(grid.arms.iter().map(|arm| arm.settings.settings.as_str()).collect::<String>())
             })
             .collect::<Result<_, _>>()?;
-        let texts: Vec<(&str, &str)> = prompts.iter().map(|prompt| (prompt.id.as_str(), prompt.prompt.as_str())).collect();
+        let texts: Vec<_> = prompts.iter().map(|prompt| (&prompt.id, &prompt.prompt, prompt.labels.get(AXIS))).collect();
         let digest = digest(&json!({
             "version": VERSION,
             "arms": arms,

@@ -82,9 +82,9 @@ impl Scorer {
         match self {
             Self::Blades => "blades".to_owned(),
             Self::Judge { judge, objectives, .. } => {
-                let rubrics: Vec<(&str, u32)> =
-                    objectives.rubrics.iter().map(|rubric| (rubric.name.as_str(), rubric.version)).collect();
-                serde_json::json!([judge.identity(), rubrics]).to_string()
+                let rubrics: Vec<_> =
+                    objectives.rubrics.iter().map(|rubric| (rubric.name.as_str(), rubric.version, rubric.better)).collect();
+                serde_json::json!([judge.identity(), rubrics, objectives.objectives]).to_string()
             }
         }
     }

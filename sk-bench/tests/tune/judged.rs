@@ -397,6 +397,29 @@ fn a_key_or_a_model_that_is_refused_is_said_in_words_of_the_plan() {
 }
 
 #[test]
+fn trials_that_were_scored_under_other_objectives_are_refused() {
+    let rubric =
+        |name: &str| format!("[[rubrics]]\nname = {name:?}\ncriterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n");
+    let objectives = "[[objectives]]\nname = \"harmless\"\n[[objectives]]\nname = \"helpful\"\nrubrics = [\"relevance\"]\n";
+    let rubrics = ["harmless", "relevance", "usefulness"].map(rubric).concat();
+    let server = Server::start(|_, _| Reply::score(2));
+    let plan = PLAN.replace("trials = 4\nstartup = 2", "trials = 1");
+    let judge = format!("[judge]\nendpoint = \"{}\"\nmodel = \"m\"\nobjectives = \"own.toml\"\n", server.url);
+    let bench = Bench::tiny(&format!("{plan}\n{judge}"));
+    let own = |text: String| fs::write(bench.path("own.toml"), text).unwrap();
+    own(format!("{objectives}{rubrics}"));
+    stdout(&bench.run(&["--quiet"]));
+    let turned = rubrics.replacen("criterion", "better = \"less\"\ncriterion", 1);
+    for other in [format!("{objectives}{turned}"), format!("{}{rubrics}", objectives.replace("relevance", "usefulness"))] {
+        own(other);
+        let error = refused(&bench, &[], 2);
+        assert!(error.contains("plan.jsonl:1:") && error.contains("other settings"), "{error}");
+    }
+    own(format!("{objectives}{rubrics}"));
+    stdout(&bench.run(&["--quiet"]));
+}
+
+#[test]
 fn only_the_prompts_of_an_objective_are_judged_for_it() {
     let server = Server::start(|request, _| Reply::score(if request.rubric() == "harmfulness" { 2 } else { 4 }));
     let plan = PLAN

@@ -214,6 +214,16 @@ fn a_search_is_bound_to_the_weights_it_ran_on() {
 }
 
 #[test]
+fn trials_that_were_scored_on_prompts_with_other_labels_are_refused() {
+    let plan = PLAN.replace("trials = 6", "trials = 1") + "[objectives.helpful]\nprompts = \"honesty\"\n";
+    let bench = Bench::tiny(&plan);
+    stdout(&bench.run(&["--quiet"]));
+    let swapped = TUNED.replace("honesty", "other").replace("helpfulness", "honesty");
+    fs::write(bench.path("tune.jsonl"), swapped).unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["plan.jsonl:1:", "other settings"]);
+}
+
+#[test]
 fn prompts_are_no_ledger() {
     for name in ["tune.jsonl", "later.jsonl"] {
         let bench = Bench::tiny(&PLAN.replace("[tune]\n", &format!("[tune]\noutput = {name:?}\n")));
