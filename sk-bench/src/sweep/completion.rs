@@ -32,7 +32,8 @@ impl<'g> Completion<'g> {
     ///
     /// # Errors
     /// If a line is not a record, a cell occurs twice, a record was made with other settings than
-    /// those of the plan, or a record is for a different prompt with the same id.
+    /// those of the plan, or a record is for a different prompt, or one with another label `axis`,
+    /// with the same id.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), SweepError> {
         let path = &self.grid.plan.output;
         for read in records::<SweepRecord>(path, bytes, self.lines) {
@@ -53,6 +54,11 @@ impl<'g> Completion<'g> {
             }
             if record.prompt != self.grid.prompts[cell.prompt].prompt {
                 let reason = format!("prompt \"{}\" has another text than in the plan; give another output", record.prompt_id);
+                return Err(wrong(reason).into());
+            }
+            if record.axis.as_ref() != self.grid.prompts[cell.prompt].labels.get("axis") {
+                let id = record.prompt_id;
+                let reason = format!("prompt \"{id}\" has another label \"axis\" than in the plan; give another output");
                 return Err(wrong(reason).into());
             }
             self.done[place] = true;

@@ -154,6 +154,8 @@ fn a_plan_may_grow_but_not_change_what_was_made() {
     let prompts = crate::PROMPTS.replace("blue", "red");
     fs::write(bench.path("prompts.jsonl"), prompts).unwrap();
     refused(PLAN, &["plan.jsonl:1:", "prompt \"sky\" has another text"]);
+    fs::write(bench.path("prompts.jsonl"), crate::PROMPTS.replace("\"honesty\"", "\"safety\"")).unwrap();
+    refused(PLAN, &["plan.jsonl:1:", "prompt \"sky\" has another label \"axis\" than in the plan", "another output"]);
     fs::write(bench.path("prompts.jsonl"), crate::PROMPTS).unwrap();
     fs::write(bench.path("plan.jsonl"), "{\"id\":1}\n").unwrap();
     refused(PLAN, &["plan.jsonl:1:", "not a record of a sweep"]);
