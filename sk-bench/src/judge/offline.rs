@@ -70,8 +70,12 @@ impl OfflineJudge {
             ));
         }
         let ruler = Ruler::load(&folder.join(FLUENCY), device).map_err(|error| unusable(&error))?;
-        // The identity depends on the weights of the models, not on their location.
-        let digests = models.iter().map(|(_, model)| format!("{} {}", model.attribute(), model.digest()));
+        // The identity depends on the weights of the models, not on their location. If less of a
+        // rubric is better, the scores of its model are turned around.
+        let digests = models.iter().map(|(rubric, model)| {
+            let turned = if rubric.better == Better::Less { " less" } else { "" };
+            format!("{} {}{turned}", model.attribute(), model.digest())
+        });
         let settings = digests.chain([format!("{FLUENCY} {}", ruler.digest())]).collect::<Vec<_>>().join(", ");
         let identity = Identity { model: "offline".to_owned(), scoring: "bradley-terry".to_owned(), scale: None, settings };
         Ok(Self { models, ruler: Mutex::new(ruler), identity })

@@ -212,6 +212,25 @@ fn from_responses_to_a_report() {
 }
 
 #[test]
+fn a_rubric_that_is_turned_around_is_judged_again() {
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path());
+    let own = folder.path().join("own.toml").display().to_string();
+    let summary = |better: &str| {
+        let rubric = "criterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\nmodel = \"helpful\"\n";
+        let text = format!("[[objectives]]\nname = \"kind\"\n[[rubrics]]\nname = \"kind\"\n{better}\n{rubric}");
+        fs::write(&own, text).unwrap();
+        let told = stdout(&ask(folder.path(), "judged.jsonl", &["--objectives", &own, "--json"]));
+        serde_json::from_str::<Value>(&told).unwrap()
+    };
+    let (more, less) = (summary(""), summary("better = \"less\""));
+    assert_eq!((&less["resumed"], summary("")["resumed"].as_u64()), (&json!(0), more["judged"].as_u64()));
+    for (more, less) in more["schemes"].as_array().unwrap().iter().zip(less["schemes"].as_array().unwrap()) {
+        assert!((more["kind"].as_f64().unwrap() - less["kind"].as_f64().unwrap()).abs() < 1e-9, "{more} {less}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_judgements_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
