@@ -195,6 +195,11 @@ fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
 pub(crate) fn output(section: &mut Section<'_, '_>) -> Result<Option<String>, SchemeError> {
     match section.string("output")? {
         Some(output) if output.is_empty() => Err(section.fault("output is empty; name a file, or leave it out")),
+        // The names of the files beside it replace the extension, so `out.v1` and `out.v2` would
+        // share them.
+        Some(output) if Path::new(&output).extension().is_none_or(|extension| extension != "jsonl") => {
+            Err(section.fault(format!("output is \"{output}\"; it must end in .jsonl")))
+        }
         output => Ok(output),
     }
 }

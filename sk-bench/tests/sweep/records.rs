@@ -234,8 +234,8 @@ fn an_output_that_is_something_else_is_refused_and_stays() {
     let prompt = r#"{"id":"sky","prompt":"Why is the sky blue?"}"#;
     refused("prompts.jsonl", "prompts.jsonl", "", &["prompts.jsonl holds prompts", "another output"]);
     refused("prompts.jsonl", "prompts.jsonl", prompt, &["prompts.jsonl holds prompts"]);
-    refused("model.json", "model.json", "{\"hidden_size\": 16}", &["model.json:1:", "not a record of a sweep"]);
-    refused("notes.txt", "notes.txt", "not a record", &["notes.txt:1:", "not a record of a sweep"]);
+    refused("model.jsonl", "model.jsonl", "{\"hidden_size\": 16}", &["model.jsonl:1:", "not a record of a sweep"]);
+    refused("notes.jsonl", "notes.jsonl", "not a record", &["notes.jsonl:1:", "not a record of a sweep"]);
     refused("out.jsonl", "out.traces.jsonl", "somebody's", &["out.traces.jsonl", "no trace of a sweep", "another output"]);
 }
 

@@ -68,6 +68,7 @@ fn mistakes_are_named() {
     refused("[tune]\ntrials = 0\n", &["trials and startup are at least 1"]);
     refused("[tune]\ntrials = 9223372036854775807\n", &["trials is 9223372036854775807", "at most 100000"]);
     refused("[tune]\noutput = \"\"\n", &["output is empty"]);
+    refused("[tune]\noutput = \"out.v1\"\n", &["p.toml:", "output is \"out.v1\"", "must end in .jsonl"]);
     refused("[tune]\nsearch = \"all\"\n", &["unknown search \"all\""]);
     refused("[space]\ntemperature = 3\n", &["space.temperature", "two numbers such as [0.5, 2]"]);
     refused("[space]\nalpha = [0, 2]\n", &["alpha is searched in [0, 2]", "in [0, 1]"]);

@@ -231,10 +231,10 @@ fn prompts_are_no_ledger() {
         assert_refused(&bench.run(&["--quiet"]), &[name, "holds prompts of the plan", "another output"]);
         assert_eq!(fs::read(bench.path(name)).unwrap(), before);
     }
-    let bench = Bench::tiny(&PLAN.replace("[tune]\n", "[tune]\noutput = \"model.json\"\n"));
-    fs::write(bench.path("model.json"), "{\"a\": 1}").unwrap();
-    assert_refused(&bench.run(&["--quiet"]), &["model.json:1:", "not a trial"]);
-    assert_eq!(fs::read_to_string(bench.path("model.json")).unwrap(), "{\"a\": 1}");
+    let bench = Bench::tiny(&PLAN.replace("[tune]\n", "[tune]\noutput = \"model.jsonl\"\n"));
+    fs::write(bench.path("model.jsonl"), "{\"a\": 1}").unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["model.jsonl:1:", "not a trial"]);
+    assert_eq!(fs::read_to_string(bench.path("model.jsonl")).unwrap(), "{\"a\": 1}");
 }
 
 #[test]
