@@ -87,11 +87,10 @@ pub enum JudgeCommand {
         /// Judgements, as `judge` writes them.
         #[arg(value_name = "JUDGED")]
         judged: PathBuf,
-        /// Directory for judged_frontier.csv, which is created.
+        /// Directory for judged_frontier.csv and objectives.toml, which is created.
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
         /// What was judged: a file of objectives [default: helpfulness, harmlessness and honesty].
-        /// It is copied to DIR.
         #[arg(long, value_name = "FILE")]
         objectives: Option<PathBuf>,
         /// Only responses of this seed, where a sweep was answered with several.
@@ -212,10 +211,12 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
     let chosen = read_objectives(objectives, Objectives::hhh())?;
     let table = frontier_csv(&chosen, &read_judged(judged)?, seed)?;
     std::fs::create_dir_all(folder).map_err(Error::writing(folder))?;
-    if let Some(file) = objectives {
-        let copy = std::fs::read(file).map_err(Error::reading(file))?;
-        output::write(&folder.join("objectives.toml"), copy)?;
-    }
+    // Always written, since a file of an earlier table would not fit this one.
+    let copy = match objectives {
+        Some(file) => std::fs::read(file).map_err(Error::reading(file))?,
+        None => toml::to_string(&chosen).map_err(|error| Error::Output(std::io::Error::other(error)))?.into_bytes(),
+    };
+    output::write(&folder.join("objectives.toml"), copy)?;
     output::write(&folder.join("judged_frontier.csv"), table)
 }
 

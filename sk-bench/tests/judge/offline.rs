@@ -204,6 +204,15 @@ fn from_responses_to_a_report() {
     let report = stdout(&run(["report", &path("results"), "--reference", "steered", "--resamples", "100"]));
     assert!(report.contains("steered") && report.contains("Fluency"), "{report}");
 
+    // A table without `--objectives` has the default ones again.
+    let own = toml::to_string(sk_bench::judge::Objectives::hhh()).unwrap().replace("\"quality\"", "\"worth\"");
+    fs::write(path("own.toml"), own).unwrap();
+    for (more, axis) in [(&["--objectives", &path("own.toml")][..], "worth"), (&[], "quality")] {
+        stdout(&run([&["judge", "table", &path("judged.jsonl"), "-o", &path("results")], more].concat()));
+        let report = stdout(&run(["report", &path("results"), "--reference", "steered", "--resamples", "100"]));
+        assert!(report.contains(&format!("{axis} = mean(")), "{report}");
+    }
+
     // A second run gives the same numbers, and asks nothing that the file holds.
     let text = stdout(&ask(folder.path(), "judged.jsonl", &[]));
     assert!(text.contains("48 judgements, 48 found in the file"), "{text}");
