@@ -32,9 +32,9 @@ pub enum JudgeError {
     /// Another process writes the same file.
     #[error("{} is being written by another process; wait for it or choose another file", path.display())]
     Locked { path: PathBuf },
-    /// A response whose text differs from the one judged earlier under the same id.
-    #[error("{}: response \"{id}\" was judged with another text; judge into a new file", path.display())]
-    Changed { path: PathBuf, id: String },
+    /// A response that differs from the one judged earlier under the same id.
+    #[error("{}: response \"{id}\" was judged with another {what}; judge into a new file", path.display())]
+    Changed { path: PathBuf, id: String, what: &'static str },
     /// An address that cannot be used.
     #[error("endpoint \"{url}\": {reason}; it looks like http://localhost:8000/v1")]
     Url { url: String, reason: String },

@@ -91,7 +91,7 @@ pub fn judge_all(
 ) -> Result<Outcome, JudgeError> {
     let identity = judge.identity();
     let questions = questions(panel);
-    check_texts(panel, journal, &earlier)?;
+    check_responses(panel, journal, &earlier)?;
     // The place of each question, by response, rubric, its version, and pass.
     let places: HashMap<(&str, &str, u32, u32), usize> = questions
         .iter()
@@ -188,12 +188,22 @@ fn questions<'a>(panel: &Panel<'a>) -> Vec<(&'a Response, Question<'a>)> {
     questions
 }
 
-/// Checks that the texts of the responses have not changed since they were judged.
-fn check_texts(panel: &Panel<'_>, journal: &Journal, earlier: &[Judged]) -> Result<(), JudgeError> {
-    let digests: HashMap<&str, String> =
-        panel.responses.iter().map(|response| (response.id.as_str(), response.digest())).collect();
-    match earlier.iter().find(|record| digests.get(record.id.as_str()).is_some_and(|digest| *digest != record.digest)) {
-        Some(record) => Err(JudgeError::Changed { path: journal.path().to_owned(), id: record.id.clone() }),
-        None => Ok(()),
+/// Checks that the responses have not changed since they were judged.
+fn check_responses(panel: &Panel<'_>, journal: &Journal, earlier: &[Judged]) -> Result<(), JudgeError> {
+    let responses: HashMap<&str, (&Response, String)> =
+        panel.responses.iter().map(|response| (response.id.as_str(), (response, response.digest()))).collect();
+    for record in earlier {
+        let Some((response, digest)) = responses.get(record.id.as_str()) else { continue };
+        let changes = [
+            ("text", *digest != record.digest),
+            ("scheme", response.scheme != record.scheme),
+            ("weight vector", response.weights != record.weights),
+            ("prompt_id", response.prompt_id != record.prompt_id),
+            ("seed", response.seed != record.seed),
+        ];
+        if let Some((what, _)) = changes.into_iter().find(|(_, changed)| *changed) {
+            return Err(JudgeError::Changed { path: journal.path().to_owned(), id: record.id.clone(), what });
+        }
     }
+    Ok(())
 }

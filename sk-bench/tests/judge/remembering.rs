@@ -104,6 +104,19 @@ fn files_that_do_not_fit_are_refused_by_name() {
     changed[1].response.push('!');
     let error = run(&judge, &changed, &rubrics(&["refusal"]), 1, &file).unwrap_err();
     assert!(matches!(&error, JudgeError::Changed { id, .. } if id == "r1"), "{error}");
+    assert!(error.to_string().contains("judged with another text"), "{error}");
+    let changes: [(&str, fn(&mut sk_bench::judge::Response)); 4] = [
+        ("scheme", |response| response.scheme = Some("other".to_owned())),
+        ("weight vector", |response| response.weights = [("helpful".to_owned(), 1.0)].into()),
+        ("prompt_id", |response| response.prompt_id = None),
+        ("seed", |response| response.seed = Some(77)),
+    ];
+    for (field, change) in changes {
+        let mut changed = responses(2);
+        change(&mut changed[1]);
+        let error = run(&judge, &changed, &rubrics(&["refusal"]), 1, &file).unwrap_err().to_string();
+        assert!(error.contains(&format!("\"r1\" was judged with another {field}; judge into a new file")), "{error}");
+    }
 
     let held = Journal::open(&file).unwrap();
     let error = run(&judge, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap_err();
