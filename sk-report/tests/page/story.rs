@@ -174,6 +174,15 @@ fn five_objectives_one_method_and_no_sweep_have_a_verdict_too() {
 }
 
 #[test]
+fn a_statistic_without_a_test_has_no_p_value() {
+    // All scores are one, so no difference has a sign.
+    let page = Made { methods: &[("ours", 0.0, 2.0), ("same", 0.0, 2.0)], recorded: false, ..TWO }.page();
+    let html = page.html().unwrap();
+    assert!(!html.contains("p = NaN"), "{:?}", verdict(&page));
+    assert!(verdict(&page).iter().any(|sentence| sentence.contains("cannot be told from same (0.00")), "{:?}", verdict(&page));
+}
+
+#[test]
 fn a_method_has_one_colour_and_nothing_else_has_it() {
     let html = TWO.page().html().unwrap();
     let charts = charts(&Document::parse(&html).unwrap());

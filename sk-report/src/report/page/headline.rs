@@ -47,8 +47,9 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
     }
     if let Some(pooled) = context.pooled(reference) {
         let Interval { low, high } = pooled.interval;
-        let interval = if low.is_nan() { String::new() } else { format!("95% by prompt [{low:.2}, {high:.2}]; ") };
-        let detail = format!("{interval}{}, Holm", p_value(pooled.holm));
+        let interval = (!low.is_nan()).then(|| format!("95% by prompt [{low:.2}, {high:.2}]"));
+        let p = (!pooled.holm.is_nan()).then(|| format!("{}, Holm", p_value(pooled.holm)));
+        let detail = interval.into_iter().chain(p).collect::<Vec<_>>().join("; ");
         facts.push(fact("pooled steering ρ".to_owned(), format!("{:+.2}", pooled.found.rho).replace('-', "−"), detail));
     }
     facts

@@ -54,6 +54,13 @@ fn with_interval(value: f64, interval: Interval) -> String {
     }
 }
 
+/// Formats an estimate that cannot be told from zero, as `0.69 [−0.10, 0.77], p = 0.06`. Without a
+/// test there is no p-value.
+fn with_test(value: f64, interval: Interval, p: f64) -> String {
+    let p = if p.is_nan() { String::new() } else { format!(", {}", p_value(p)) };
+    with_interval(value, interval) + &p
+}
+
 /// Joins names as [`listed`] does; `None` if there is none.
 fn any_listed<S: AsRef<str>>(names: impl Iterator<Item = S>) -> Option<String> {
     let names: Vec<S> = names.collect();
@@ -85,8 +92,11 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
         let own = found.iter().filter_map(|(name, row)| Some((name, (*row)?)));
         let own = own.filter(|(_, row)| Sign::of(row.found.rho, row.holm, row.interval) == sign);
         let said = own.map(|(name, row)| {
-            let p = if sign == Sign::Open { format!(", {}", p_value(row.holm)) } else { String::new() };
-            format!("{} (ρ = {}{p})", setting(context, name), with_interval(row.found.rho, row.interval))
+            let found = match sign {
+                Sign::Open => with_test(row.found.rho, row.interval, row.holm),
+                _ => with_interval(row.found.rho, row.interval),
+            };
+            format!("{} (ρ = {found})", setting(context, name))
         });
         any_listed(said)
     };
@@ -121,7 +131,7 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
         any_listed(own.map(|row| match sign {
             Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt)),
             Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, -row.by_prompt)),
-            Sign::Open => format!("{} ({}, {})", row.other, with_interval(row.difference, row.by_prompt), p_value(row.holm)),
+            Sign::Open => format!("{} ({})", row.other, with_test(row.difference, row.by_prompt, row.holm)),
         }))
     };
     let parts = [
@@ -143,9 +153,8 @@ fn normalization(context: &PageContext<'_>) -> Option<String> {
         Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, -row.by_prompt)),
         Sign::Open if row.difference.is_nan() => return None,
         Sign::Open => format!(
-            "Whether normalisation changes its F1 cannot be told ({}, {}).",
-            with_interval(row.difference, row.by_prompt),
-            p_value(row.holm)
+            "Whether normalisation changes its F1 cannot be told ({}).",
+            with_test(row.difference, row.by_prompt, row.holm)
         ),
     })
 }
