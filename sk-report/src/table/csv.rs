@@ -5,7 +5,8 @@ const SMALL: f64 = 1e-4;
 
 impl Table {
     /// Formats the table as CSV (RFC 4180): a header, then rows with numbers at full precision. An
-    /// interval takes two columns. A percentage is written as a share.
+    /// interval takes two columns. A percentage is written as a share, under a heading without its
+    /// per cent sign.
     pub fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let header = self.columns.iter().flat_map(headings);
@@ -25,7 +26,7 @@ impl Table {
 pub(crate) fn headings(column: &Column) -> Vec<String> {
     match column.kind {
         Kind::Interval(_) => vec![format!("{} low", column.heading), format!("{} high", column.heading)],
-        _ => vec![column.heading.clone()],
+        _ => vec![column.exact_heading()],
     }
 }
 

@@ -7,7 +7,8 @@ mod latex;
 mod plain;
 mod print;
 
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 pub use self::columns::Columns;
 pub(crate) use self::csv::{headings, record};
@@ -32,12 +33,31 @@ pub struct Table {
 }
 
 /// A column: its heading and the kind of its values.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// The heading.
     pub heading: String,
     /// The kind of its values.
     pub kind: Kind,
+}
+
+impl Column {
+    /// Returns the heading for formats with full precision, in which a percentage is a share.
+    fn exact_heading(&self) -> String {
+        match self.kind {
+            Kind::Percent => self.heading.replace(" (%)", "").replace(" %", ""),
+            _ => self.heading.clone(),
+        }
+    }
+}
+
+impl Serialize for Column {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut column = serializer.serialize_struct("Column", 2)?;
+        column.serialize_field("heading", &self.exact_heading())?;
+        column.serialize_field("kind", &self.kind)?;
+        column.end()
+    }
 }
 
 /// The kind of a column's values.
@@ -52,7 +72,8 @@ pub enum Kind {
     Number(usize),
     /// Numbers with this many decimals and always a sign.
     Signed(usize),
-    /// Shares, printed as per cent with one decimal.
+    /// Shares, printed as per cent with one decimal. CSV and JSON hold the shares, under the
+    /// heading without its per cent sign.
     Percent,
     /// Confidence intervals with this many decimals.
     Interval(usize),
@@ -127,6 +148,21 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heading_with_a_per_cent_sign_is_over_per_cent() {
+        let table = Table::of("x", "X", &[0.5])
+            .column("wins %", Kind::Percent, |value| *value)
+            .column("flipped (%)", Kind::Percent, |value| *value)
+            .column("95 % low", Kind::Number(1), |value| *value)
+            .build();
+        assert_eq!(table.csv(), "wins,flipped,95 % low\n0.5,0.5,0.5\n");
+        let headings: Vec<_> = table.columns.iter().map(|column| serde_json::json!(column)["heading"].clone()).collect();
+        assert_eq!(headings, ["wins", "flipped", "95 % low"]);
+        for text in [table.plain(80), table.latex().replace('\\', "")] {
+            assert!(text.contains("wins %") && text.contains("flipped (%)") && text.contains("50.0"), "{text}");
+        }
+    }
 
     /// JSON has no infinity, so the other formats show none either.
     #[test]
