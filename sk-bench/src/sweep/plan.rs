@@ -367,8 +367,10 @@ pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<
     }
     .map_err(|reason| section.fault(reason))?;
     let mut names = BTreeSet::new();
-    if let Some(twice) = weights.iter().find(|weights| !names.insert(weights.to_string())) {
-        return Err(section.fault(format!("the weights {twice} are there twice")));
+    // A table of judgements names a weight vector by its first four decimals.
+    let name = |weights: &Weights| weights.by_name().values().map(|weight| format!("{weight:.4}")).collect::<Vec<_>>();
+    if let Some(twice) = weights.iter().find(|weights| !names.insert(name(weights))) {
+        return Err(section.fault(format!("the weights {twice} are there twice, to four decimals")));
     }
     if weights.is_empty() {
         return Err(section.fault("list at least one weight vector, such as list = [{ helpful = 1, honest = 2 }]"));

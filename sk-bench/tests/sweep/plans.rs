@@ -149,6 +149,9 @@ fn errors_of_a_plan_name_the_line() {
     weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "entry 1 of list", "\"helpful\" is -1"]);
     weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list"]);
     weights("kind = \"listed\"\nlist = [{ helpful = 1 }, { helpful = 2 }]", &["helpful=1 are there twice"]);
+    // 1/(1 + 3) and 0.1/(0.1 + 0.3) differ in their last bit, and a table of judgements holds one.
+    let close = "kind = \"listed\"\nlist = [{ helpful = 1, honest = 3 }, { helpful = 0.1, honest = 0.3 }]";
+    weights(close, &["plan.toml:2:", "are there twice"]);
     let rest = "[schemes.swiss-knife]\n[prompts]\n";
     refused(&format!("{rest}sources = []\n"), &["plan.toml:2:", "at least one file"]);
     refused(&format!("{rest}sources = [\"missing.jsonl\"]\n"), &["missing.jsonl"]);
