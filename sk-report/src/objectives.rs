@@ -51,6 +51,10 @@ const COLUMNS: [&str; 5] = ["method", "config", "frontier_id", "id", FLUENCY];
 const HEADINGS: [&str; 12] =
     ["", "all", "axis", "cells", "method", "n", "pooled", "prompt", "response", "rival", "weights", FLUENCY];
 
+/// Fields of a scheme in the summary of `judge`, beside the means of objectives and of rubrics
+/// without one.
+const SUMMARY: [&str; 4] = ["abstained", "perplexity", "responses", "scheme"];
+
 /// The name of the one measure without a rubric: 1/perplexity of a response.
 pub const FLUENCY: &str = "fluency";
 
@@ -309,6 +313,14 @@ impl Objectives {
         let is_heading = |name: &&&str| HEADINGS.contains(name) || name.to_lowercase().starts_with("f1");
         if let Some(name) = objectives.iter().find(is_heading) {
             return Err(format!("[[objectives]] names \"{name}\", which is a heading in the report; choose another name"));
+        }
+        let by_itself = |name: &&str| self.objective_of(name).is_none();
+        let by_itself: Vec<&str> = rubrics.iter().copied().filter(by_itself).collect();
+        if let Some(name) = objectives.iter().chain(&by_itself).find(|name| SUMMARY.contains(name)) {
+            return Err(format!("\"{name}\" is a field of the summary of judgements; choose another name"));
+        }
+        if let Some(name) = by_itself.iter().find(|name| objectives.contains(name)) {
+            return Err(format!("[[rubrics]] names \"{name}\", an objective that does not include it; choose another name"));
         }
         for objective in &self.objectives {
             for (i, name) in objective.rubrics.iter().enumerate() {

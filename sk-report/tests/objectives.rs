@@ -113,6 +113,11 @@ fn what_a_file_leaves_out_follows_from_names() {
     assert_eq!(Objectives::parse(&toml::to_string(&own).unwrap()).unwrap(), own);
 }
 
+/// A rubric without an objective.
+fn lone(name: &str) -> String {
+    format!("[[rubrics]]\nname = {name:?}\ncriterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n")
+}
+
 #[test]
 fn what_is_wrong_is_named() {
     let refused = |from: &str, to: &str, words: &[&str]| {
@@ -131,6 +136,14 @@ fn what_is_wrong_is_named() {
     refused("name = \"calm\"", "name = \"\"", &["empty name"]);
     refused("name = \"calm\"", "name = \"pooled\"", &["\"pooled\"", "heading"]);
     refused("name = \"calm\"", "name = \"F1 of mean axes\"", &["\"F1 of mean axes\"", "heading"]);
+    // These would be two fields of one name in the summary of `judge --json`.
+    refused("name = \"calm\"", "name = \"perplexity\"", &["\"perplexity\"", "summary"]);
+    refused(
+        "[[rubrics]]\n    name = \"calm\"",
+        &format!("{}[[rubrics]]\n    name = \"calm\"", lone("abstained")),
+        &["\"abstained\""],
+    );
+    refused("[[rubrics]]\n    name = \"calm\"", &format!("{}[[rubrics]]\n    name = \"calm\"", lone("depth")), &["\"depth\""]);
     // Every format applies the checks of an objectives file.
     assert!(serde_json::from_str::<Objectives>(r#"{"objectives": [], "rubrics": []}"#).is_err());
     let unsaid = Objectives::parse("[[objectives]]\nname = \"calm\"\n").unwrap_err();
