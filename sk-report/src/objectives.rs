@@ -47,6 +47,11 @@ fn shipped(text: &str) -> Objectives {
 /// Columns of the judgement table, which may not be names of rubrics or blades.
 const COLUMNS: [&str; 5] = ["method", "config", "frontier_id", "id", FLUENCY];
 
+/// Returns whether the judgement table has a column of this name besides those of rubrics.
+pub(crate) fn is_column(name: &str) -> bool {
+    COLUMNS.contains(&name) || name.starts_with("w_")
+}
+
 /// Headings of other columns and rows in the tables of a report.
 const HEADINGS: [&str; 12] =
     ["", "all", "axis", "cells", "method", "n", "pooled", "prompt", "response", "rival", "weights", FLUENCY];
@@ -305,7 +310,7 @@ impl Objectives {
                 }
             }
         }
-        if let Some(name) = rubrics.iter().find(|name| COLUMNS.contains(name) || name.starts_with("w_")) {
+        if let Some(name) = rubrics.iter().find(|name| is_column(name)) {
             return Err(format!(
                 "[[rubrics]] names \"{name}\", which is a column of the table of judgements; choose another name"
             ));

@@ -357,6 +357,18 @@ fn ablations_of_like_names_have_tables_of_their_own() {
 }
 
 #[test]
+fn a_column_of_the_table_is_no_classifier_of_a_rubric() {
+    let folder = tempfile::tempdir().unwrap();
+    let rubrics = ["frontier", "w"]
+        .map(|name| format!("[[rubrics]]\nname = {name:?}\ncriterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n"));
+    let objectives = "[[objectives]]\nname = \"new\"\nrubrics = [\"frontier\", \"w\"]\n";
+    fs::write(folder.path().join("objectives.toml"), format!("{objectives}{}", rubrics.concat())).unwrap();
+    let table = "method,config,w_new,frontier_id,frontier,w\nours,a,1,7,0.5,0.5\n";
+    fs::write(folder.path().join("judged_frontier.csv"), table).unwrap();
+    assert!(RawResults::read(folder.path()).unwrap().classified.is_empty());
+}
+
+#[test]
 fn methods_that_share_no_prompt_have_an_empty_contrast() {
     let text = small()
         .replace("theirs,helpful,1,0,0,", "theirs,helpful,1,0,0,1")

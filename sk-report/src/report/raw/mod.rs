@@ -13,7 +13,7 @@ pub use steps::CandidateStep;
 
 use super::{Cell, Recorded, ReportError, Sweep, Text};
 use crate::lines::{plain_or_packed, read};
-use crate::objectives::Objectives;
+use crate::objectives::{Objectives, is_column};
 use crate::record::RecordError;
 
 /// The methods of the paper's main table.
@@ -50,11 +50,11 @@ pub struct Classified {
 }
 
 impl Classified {
-    /// Returns `None` if the column is that of a rubric, or if its prefix is not the name of a
-    /// rubric.
+    /// Returns `None` if the column is that of a rubric or belongs to every table, or if its prefix
+    /// is not the name of a rubric.
     fn of_column(column: &str, objectives: &Objectives) -> Option<Self> {
         let measures = |name: &str| column.strip_prefix(name).is_some_and(|rest| rest.len() > 1 && rest.starts_with('_'));
-        if objectives.rubrics.iter().any(|rubric| rubric.name == column) {
+        if is_column(column) || objectives.rubrics.iter().any(|rubric| rubric.name == column) {
             return None;
         }
         let rubric = objectives.rubrics.iter().position(|rubric| measures(&rubric.name))?;
