@@ -28,6 +28,6 @@ pub(super) fn table(recorded: &Recorded) -> Table {
         table = table.note(format!("Judged responses that have no record: {}.", recorded.unrecorded));
     }
     table
-        .note("Tokens of responses over the wall time of their generation, one response at a time; processes that share a machine slow each other.")
+        .note("Tokens over the wall time of each response. Responses that ran at once (--at-once) and processes that share a machine slow each other.")
         .note("Shares of the time in steps: Π_prop drafts, π_B and the blades score, 𝓝, 𝓐 and 𝓢 select, and the winner is kept.")
 }
