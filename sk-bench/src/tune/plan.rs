@@ -17,6 +17,7 @@ use crate::models::Sources;
 use crate::named::named;
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeError, SchemeSpec, Steering, digest};
+use crate::shell::word;
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
 use crate::sweep::{Digests, Generation, Grid, Plan, PlannedScheme, Questions, Weights};
 use sections::{head, judge_section, objectives, searches, space};
@@ -293,14 +294,14 @@ impl TunePlan {
         self.steering.spec(self.models.are_shipped())
     }
 
-    /// Returns the options of `generate` that select the scheme of the plan.
+    /// Returns the options of `generate` that select the scheme of the plan, quoted for a shell.
     pub fn scheme_option(&self) -> String {
         let Steering { scheme, preset, convention, set, .. } = &self.steering;
-        let scheme = scheme.iter().map(|path| format!("--scheme {}", path.display()));
+        let scheme = scheme.iter().map(|path| format!("--scheme {}", word(&path.to_string_lossy())));
         let preset = preset.map(|preset| format!("--preset {preset}"));
         let convention = (*convention != Convention::default()).then(|| format!("--convention {convention}"));
         let starts = [preset, convention].into_iter().flatten();
-        let set = set.iter().map(|set| format!("--set {set}"));
+        let set = set.iter().map(|set| format!("--set {}", word(&set.to_string())));
         scheme.chain(starts).chain(set).collect::<Vec<_>>().join(" ")
     }
 

@@ -59,6 +59,12 @@ fn the_options_of_a_plan_are_its_scheme() {
     let other = "[scheme]\npreset = \"harmlessness\"\nconvention = \"paper\"\nset = [\"granularity.span_tokens=8\"]\n";
     let expected = "--scheme swiss-knife --preset harmlessness --convention paper --set granularity.span_tokens=8";
     assert_eq!(options(other), expected);
+    // The options are words of a shell.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("my scheme.toml"), include_str!("../../../sk-scheme/schemes/swiss-knife.toml")).unwrap();
+    let plan = format!("{PLAN}[scheme]\nscheme = \"my scheme.toml\"\n");
+    let plan = TunePlan::parse(&folder.path().join("p.toml"), &plan).unwrap();
+    assert_eq!(plan.scheme_option(), format!("--scheme '{}'", folder.path().join("my scheme.toml").display()));
 }
 
 #[test]

@@ -193,6 +193,9 @@ fn another_plan_needs_another_output() {
         counts
     });
     assert!(counts.values().all(|count| *count == 2), "{counts:?}");
+    fs::write(bench.path("plan.toml"), plan).unwrap();
+    let text = stdout(&bench.run(&["--quiet"]));
+    assert!(text.contains("6 of 6 trials"), "{text}");
 }
 
 #[test]

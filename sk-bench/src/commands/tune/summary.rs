@@ -85,10 +85,11 @@ impl TuneSummary {
             let (point, scores) = (plan.space.by_name(&mean), BTreeMap::new());
             rows.push(TrialRow { what: "mean".to_owned(), trial: None, point, scores, values: mean });
         }
-        let done = (0..plan.searches.len()).map(|search| ledger.trials(search).len()).sum();
+        let done: Vec<usize> = (0..plan.searches.len()).map(|search| ledger.trials(search).len()).collect();
         let scheme = plan.scheme_option();
         let options = rows.last().map(|row| format!("{scheme} {}", plan.space.options(&row.values)).trim().to_owned());
-        let trials = (done, plan.trials * plan.searches.len());
+        // The plan may have had more trials before.
+        let trials = (done.iter().sum(), done.iter().map(|&done| plan.trials.max(done)).sum());
         Self { rows, scored_by: plan.scoring.name(), trials, unscored: ledger.unscored(), options }
     }
 }
