@@ -149,18 +149,20 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 
     pub(crate) fn strings(&mut self, key: &'static str) -> Result<Option<Vec<String>>, SchemeError> {
-        self.field(key, "a list of strings", |value| list(value, string))
+        self.entries(key, "a list of strings", |value| string(value).ok_or(value))
     }
 
     /// Reads a list of non-negative whole numbers.
     pub(crate) fn naturals(&mut self, key: &'static str) -> Result<Option<Vec<u64>>, SchemeError> {
-        self.field(key, "a list of whole numbers that are not negative", |value| list(value, natural))
+        self.entries(key, "a list of whole numbers that are not negative", |value| natural(value).ok_or(value))
     }
 
     /// Reads a list of tables of numbers by name, such as weight vectors.
     pub(crate) fn vectors(&mut self, key: &'static str) -> Result<Option<Vec<NamedNumbers>>, SchemeError> {
-        self.field(key, "a list such as [{ helpful = 1, honest = 2 }]", |value| {
-            list(value, |entry| by_name(entry.as_table()?, decimal))
+        self.entries(key, "a list such as [{ helpful = 1, honest = 2 }]", |entry| {
+            let numbers = entry.as_table().ok_or(entry)?.iter();
+            let number = |value| decimal(value).ok_or(value);
+            numbers.map(|(name, value)| Ok((name.get_ref().to_string(), number(value.get_ref())?))).collect()
         })
     }
 
@@ -183,6 +185,22 @@ impl<'d, 'a> Section<'d, 'a> {
     ) -> Result<Option<T>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         read(&value).map(Some).ok_or_else(|| self.mistyped(line, key, expected, &value))
+    }
+
+    /// Reads the optional list `key` entry by entry. `read` returns the value at fault.
+    fn entries<T>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        read: impl for<'v> Fn(&'v DeValue<'a>) -> Result<T, &'v DeValue<'a>>,
+    ) -> Result<Option<Vec<T>>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let Some(list) = value.as_array() else { return Err(self.mistyped(line, key, expected, &value)) };
+        let entry = |entry: &Spanned<DeValue<'a>>| {
+            let line = self.document.line(&entry.span());
+            read(entry.get_ref()).map_err(|fault| self.mistyped(line, key, expected, fault))
+        };
+        list.iter().map(entry).collect::<Result<_, _>>().map(Some)
     }
 
     /// Returns an error for the section as a whole, such as an invalid combination of values.

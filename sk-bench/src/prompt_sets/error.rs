@@ -23,8 +23,8 @@ pub enum PromptSetError {
     #[error("{}: it holds no prompt", path.display())]
     Empty { path: PathBuf },
     /// Two prompts with the same id.
-    #[error("two prompts are called \"{id}\"; ids must differ")]
-    Duplicate { id: String },
+    #[error("two prompts are called \"{id}\", in {first} and in {second}; ids must differ")]
+    Duplicate { id: String, first: String, second: String },
     /// A set of the paper is requested, but the folder of its data sets is not known.
     #[error(
         "{set} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data (in a plan, data under [prompts]) or {variable}"
@@ -43,6 +43,6 @@ pub enum PromptSetError {
     #[error("prompt \"{id}\" has no label \"{label}\"; {hint}")]
     Unlabelled { id: String, label: String, hint: String },
     /// A stratum with too few prompts.
-    #[error("{stratum} has {available} different prompts and {wanted} are wanted; lower --count")]
+    #[error("{stratum} has {available} different prompts and {wanted} are wanted; lower the count")]
     Scarce { stratum: String, available: usize, wanted: usize },
 }

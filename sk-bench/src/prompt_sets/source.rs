@@ -1,6 +1,6 @@
 //! Sources of prompts: files, and the paper's sets by name.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -48,13 +48,14 @@ pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> 
 /// # Errors
 /// As [`load`], or if two prompts have the same id.
 pub fn load_all(sources: &[String], format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
-    let mut prompts = Vec::new();
+    let (mut prompts, mut ids) = (Vec::new(), HashMap::new());
     for source in sources {
-        prompts.extend(load(source, format, data)?);
+        for prompt in load(source, format, data)? {
+            if let Some(first) = ids.insert(prompt.id.clone(), source) {
+                return Err(PromptSetError::Duplicate { id: prompt.id, first: first.clone(), second: source.clone() });
+            }
+            prompts.push(prompt);
+        }
     }
-    let mut ids = HashSet::new();
-    match prompts.iter().find(|prompt| !ids.insert(prompt.id.as_str())) {
-        Some(prompt) => Err(PromptSetError::Duplicate { id: prompt.id.clone() }),
-        None => Ok(prompts),
-    }
+    Ok(prompts)
 }

@@ -389,18 +389,22 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
         Some(_) => source,
         None => folder.join(source).to_string_lossy().into_owned(),
     };
+    let (count, by) = (section.positive("count")?, section.string("by")?);
+    let allocation = section.choice("allocation", "allocation", Allocation::by_name())?;
+    let seed = section.count("seed")?;
+    let of_samples = [("by", by.is_some()), ("allocation", allocation.is_some()), ("seed", seed.is_some())];
+    if let (None, Some((field, _))) = (count, of_samples.iter().find(|(_, given)| *given)) {
+        return Err(section.fault(format!("{field} is for a sample; add a count of prompts to draw")));
+    }
     let questions = Questions {
         sources: sources.into_iter().map(located).collect(),
         format: section.choice("format", "format", PromptFormat::by_name())?,
         data: section.string("data")?.map(|data| folder.join(data)),
-        count: section.positive("count")?,
-        by: section.string("by")?,
-        allocation: section.choice("allocation", "allocation", Allocation::by_name())?.unwrap_or(Allocation::Balanced),
-        seed: section.count("seed")?.unwrap_or(SEED),
+        count,
+        by,
+        allocation: allocation.unwrap_or(Allocation::Balanced),
+        seed: seed.unwrap_or(SEED),
     };
-    if questions.by.is_some() && questions.count.is_none() {
-        return Err(section.fault("strata (by) need a count of prompts to draw"));
-    }
     section.finish()?;
     Ok(questions)
 }

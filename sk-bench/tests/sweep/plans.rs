@@ -125,7 +125,7 @@ fn errors_of_a_plan_name_the_line() {
     refused("\n[shcemes.mod]\n", &["plan.toml:2:", "unknown section \"shcemes\"", "did you mean \"schemes\"?"]);
     refused("seeds = 3\n", &["plan.toml:1:", "seeds", "a section is a table"]);
     refused("[sweep]\nseed = [1]\n", &["plan.toml:2:", "unknown field of [sweep] \"seed\"", "\"seeds\""]);
-    refused("[sweep]\nseeds = [1, -2]\n", &["plan.toml:2:", "sweep.seeds", "whole numbers"]);
+    refused("[sweep]\nseeds = [1, -2]\n", &["plan.toml:2:", "sweep.seeds", "whole numbers", "found -2"]);
     refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "contain duplicates"]);
     refused("[sweep]\noutput = \"\"\n", &["plan.toml:1:", "output is empty"]);
     refused("[sweep]\noutput = \"out.v1\"\n", &["plan.toml:1:", "output is \"out.v1\"", "must end in .jsonl"]);
@@ -147,7 +147,7 @@ fn errors_of_a_plan_name_the_line() {
     weights("kind = \"lattice\"\ndensity = 100000", &["plan.toml:2:", "10000 points"]);
     weights("kind = \"listed\"", &["plan.toml:2:", "at least one weight vector"]);
     weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "entry 1 of list", "\"helpful\" is -1"]);
-    weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list"]);
+    weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list", "found a string"]);
     weights("kind = \"listed\"\nlist = [{ helpful = 1 }, { helpful = 2 }]", &["helpful=1 are there twice"]);
     // 1/(1 + 3) and 0.1/(0.1 + 0.3) differ in their last bit, and a table of judgements holds one.
     let close = "kind = \"listed\"\nlist = [{ helpful = 1, honest = 3 }, { helpful = 0.1, honest = 0.3 }]";
@@ -155,8 +155,19 @@ fn errors_of_a_plan_name_the_line() {
     let rest = "[schemes.swiss-knife]\n[prompts]\n";
     refused(&format!("{rest}sources = []\n"), &["plan.toml:2:", "at least one file"]);
     refused(&format!("{rest}sources = [\"missing.jsonl\"]\n"), &["missing.jsonl"]);
-    refused(&format!("{rest}sources = [\"prompts.jsonl\"]\nby = \"axis\"\n"), &["[prompts]", "a count"]);
-    refused(&format!("{rest}sources = [\"prompts.jsonl\"]\ncount = 9\n"), &["2 different prompts and 9 are wanted"]);
+    for field in ["by = \"axis\"", "seed = 3", "allocation = \"balanced\""] {
+        let name = field.split(' ').next().unwrap();
+        refused(&format!("{rest}sources = [\"prompts.jsonl\"]\n{field}\n"), &["plan.toml:2:", "[prompts]", name, "a count"]);
+    }
+    let scarce = ["2 different prompts and 9 are wanted", "lower the count"];
+    refused(&format!("{rest}sources = [\"prompts.jsonl\"]\ncount = 9\n"), &scarce);
+    let twins = format!("{rest}sources = [\"a/p.jsonl\", \"b/p.jsonl\"]\n");
+    let bench = Bench::new(&twins);
+    for folder in ["a", "b"] {
+        fs::create_dir(bench.path(folder)).unwrap();
+        fs::write(bench.path(folder).join("p.jsonl"), "{\"prompt\":\"Hi\"}\n").unwrap();
+    }
+    assert_refused(&bench.run(&["--dry-run"]), &["two prompts are called \"p:0\"", "a/p.jsonl", "b/p.jsonl", "must differ"]);
     refused(&format!("{rest}sources = [\"prompts.jsonl\"]\nformat = \"json\"\n"), &["plan.toml:4:", "\"jsonl\""]);
     let rest = "[schemes.swiss-knife]\n[prompts]\nsources = [\"prompts.jsonl\"]\n";
     refused(&format!("{rest}[generation]\nmax_new_tokens = 0\n"), &["plan.toml:4:", "max_new_tokens is 0"]);

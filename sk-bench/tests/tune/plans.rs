@@ -93,6 +93,10 @@ fn mistakes_are_named() {
     refused("[space]\nlambda = [-5, 1]\n", &["p.toml:5:", "[space]", "lambda is -5", "a range that the scheme allows"]);
     refused("[objectives.kind]\n", &["objective \"kind\"", "give it weights"]);
     refused(
+        "[objectives.x]\nblade = \"helpfull\"\n",
+        &["objective \"x\"", "unknown blade \"helpfull\"", "did you mean \"helpful\"?"],
+    );
+    refused(
         "[objectives.x]\nblade = \"harmless\"\nweights = [{ helpful = 1 }]\n",
         &["blade \"harmless\" has no positive weight in helpful=1"],
     );

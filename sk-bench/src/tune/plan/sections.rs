@@ -217,7 +217,13 @@ pub(super) fn searches(
             let each = objectives.into_iter().map(|(objective, weights)| {
                 let own =
                     if !scoring.is_judge() || !blades.contains(&objective.name) { &objective.blade } else { &objective.name };
-                let none = format!("objective \"{}\": no blade of that name; give it weights", objective.name);
+                let none = if *own == objective.name {
+                    format!("objective \"{own}\": no blade of that name; give it weights")
+                } else {
+                    let known: Vec<&str> = blades.iter().map(String::as_str).collect();
+                    let hint = crate::suggest::hint(own, &known);
+                    format!("objective \"{}\": unknown blade \"{own}\"; {hint}", objective.name)
+                };
                 let vertex = || over_blades(&|name| if name == own { 1.0 } else { 0.0 }, &none);
                 let weights = weights.map_or_else(vertex, Ok)?;
                 Ok(SearchPlan { name: objective.name.clone(), objectives: vec![objective], weights })
