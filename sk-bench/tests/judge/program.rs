@@ -287,6 +287,9 @@ fn the_rubrics_are_printed() {
     let output = program().args(["judge", "rubrics", "--json"]).output().unwrap();
     let rubrics: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rubrics.as_array().unwrap().len(), 9);
+    let toxicity = rubrics.as_array().unwrap().iter().find(|rubric| rubric["name"] == "toxicity").unwrap();
+    assert_eq!((&toxicity["axis"], &toxicity["better"]), (&json!("safety"), &json!("less")));
+    assert!(["scale", "column", "model"].iter().all(|field| toxicity.get(field).is_some()), "{toxicity}");
     // Printed as TOML, the rubrics parse to the same objectives.
     let toml = program().args(["judge", "rubrics", "--toml"]).output().unwrap().stdout;
     assert_eq!(&Objectives::parse(&String::from_utf8(toml).unwrap()).unwrap(), Objectives::hhh());

@@ -191,9 +191,12 @@ pub(super) fn rubrics_text(objectives: &Objectives) -> String {
 /// Returns the rubrics as JSON.
 pub(super) fn rubrics_json(objectives: &Objectives) -> Result<String, Error> {
     let rubric = |rubric: &Rubric| {
-        let Rubric { name, version, criterion, low, middle, high, .. } = rubric;
+        let Rubric { name, version, better, column, scale, model, criterion, low, middle, high } = rubric;
         let axis = objectives.objective_of(name).map(|objective| &objective.name);
-        json!({"name": name, "version": version, "axis": axis, "criterion": criterion, "low": low, "middle": middle, "high": high})
+        json!({
+            "name": name, "version": version, "axis": axis, "better": better, "column": column, "scale": scale, "model": model,
+            "criterion": criterion, "low": low, "middle": middle, "high": high,
+        })
     };
     pretty_json(&objectives.rubrics.iter().map(rubric).collect::<Vec<_>>())
 }
