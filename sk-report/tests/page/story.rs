@@ -276,6 +276,14 @@ fn a_section_with_nothing_to_show_is_left_out_and_named() {
 }
 
 #[test]
+fn one_method_is_compared_with_nothing() {
+    let one = Made { objectives: &["calm"], density: 1, prompts: 1, methods: &[("ours", 0.3, 0.0)], recorded: false };
+    let lead = "1 judged response: 1 method (ours) at 1 weight vector on 1 prompt. Scores are in [0, 1]";
+    assert!(one.page().lead.starts_with(lead), "{}", one.page().lead);
+    assert!(TWO.page().lead.contains("3 methods (ours, hot, base) at 9 weight vectors on 6 prompts. The others are compared"));
+}
+
+#[test]
 fn prompts_go_by_their_text() {
     let html = TWO.page().html().unwrap();
     let document = Document::parse(&html).unwrap();

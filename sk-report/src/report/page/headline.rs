@@ -1,5 +1,5 @@
 use super::verdict::p_value;
-use super::{PageContext, counted, listed, score, with_tables};
+use super::{PageContext, counted, listed, score, several, with_tables};
 use crate::chart::{Axis, Bars, Intervals, Style};
 use crate::page::{Fact, Figure, Section};
 use crate::report::tables::{FluencyRow, LeadRow};
@@ -85,7 +85,10 @@ fn ahead(context: &PageContext<'_>, leads: &[&LeadRow]) -> Figure {
     let n: Vec<String> = rows
         .iter()
         .zip(leads)
-        .map(|(row, lead)| format!("{row} {} cells of {} prompts", lead.contrast.n(), lead.contrast.clusters().len()))
+        .map(|(row, lead)| {
+            let [cells, prompts] = [lead.contrast.n(), lead.contrast.clusters().len()];
+            format!("{row} {} of {}", several(cells, "cell"), several(prompts, "prompt"))
+        })
         .collect();
     Figure::new("ahead", format!("How far {reference} is ahead in F1"), chart)
         .caption(format!(

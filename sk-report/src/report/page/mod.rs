@@ -117,15 +117,18 @@ fn lead(context: &PageContext<'_>) -> String {
     let cells: usize = sweep.methods.iter().map(|method| method.cells.len()).sum();
     let prompts: BTreeSet<u32> = sweep.methods.iter().flat_map(|method| &method.cells).map(|cell| cell.prompt).collect();
     let names: Vec<&str> = sweep.methods.iter().map(|method| method.name.as_str()).collect();
+    let reference = match names.len() {
+        1 => String::new(),
+        _ => format!(" The others are compared with {}.", context.report.reference),
+    };
     format!(
-        "{} judged responses: {} methods ({}) at {} weight vectors on {} prompts. The others are compared with {}. Scores are in [0, 1], and \
-         more is better on every axis.",
+        "{} judged response{}: {} ({}) at {} on {}.{reference} Scores are in [0, 1], and more is better on every axis.",
         thousands(cells),
-        sweep.methods.len(),
+        if cells == 1 { "" } else { "s" },
+        several(names.len(), "method"),
         names.join(", "),
-        sweep.points.len(),
-        prompts.len(),
-        context.report.reference,
+        several(sweep.points.len(), "weight vector"),
+        several(prompts.len(), "prompt"),
     )
 }
 
@@ -141,6 +144,11 @@ fn listed<S: AsRef<str>>(names: &[S]) -> String {
 /// Formats a score, as a dash if there is none.
 fn score(value: f64) -> String {
     if value.is_nan() { "–".to_owned() } else { format!("{value:.3}") }
+}
+
+/// Formats a count with its noun: `1 prompt`, `2 prompts`.
+fn several(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Joins names and their counts as `a 3, b 4`.
