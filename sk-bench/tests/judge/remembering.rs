@@ -9,8 +9,8 @@ use std::time::Duration;
 use sk_bench::judge::retest::agreement;
 use sk_bench::judge::run::{MOST_AT_ONCE, Panel, judge_all};
 use sk_bench::judge::{
-    Cached, ChatSettings, Identity, Journal, Judge, JudgeError, Objectives, Question, Retry, Score, Scoring, Structure, Verdict,
-    read_responses,
+    Cached, ChatSettings, Identity, Journal, Judge, JudgeError, Objectives, Question, Response, Retry, Score, Scoring, Structure,
+    Verdict, read_responses,
 };
 
 use crate::server::{Reply, Server};
@@ -105,15 +105,15 @@ fn files_that_do_not_fit_are_refused_by_name() {
     let error = run(&judge, &changed, &rubrics(&["refusal"]), 1, &file).unwrap_err();
     assert!(matches!(&error, JudgeError::Changed { id, .. } if id == "r1"), "{error}");
     assert!(error.to_string().contains("judged with another text"), "{error}");
-    let changes: [(&str, fn(&mut sk_bench::judge::Response)); 4] = [
-        ("scheme", |response| response.scheme = Some("other".to_owned())),
-        ("weight vector", |response| response.weights = [("helpful".to_owned(), 1.0)].into()),
-        ("prompt_id", |response| response.prompt_id = None),
-        ("seed", |response| response.seed = Some(77)),
+    let [first, second] = <[Response; 2]>::try_from(responses(2)).unwrap();
+    let changes = [
+        ("scheme", Response { scheme: Some("other".to_owned()), ..second.clone() }),
+        ("weight vector", Response { weights: [("helpful".to_owned(), 1.0)].into(), ..second.clone() }),
+        ("prompt_id", Response { prompt_id: None, ..second.clone() }),
+        ("seed", Response { seed: Some(77), ..second }),
     ];
     for (field, change) in changes {
-        let mut changed = responses(2);
-        change(&mut changed[1]);
+        let changed = [first.clone(), change];
         let error = run(&judge, &changed, &rubrics(&["refusal"]), 1, &file).unwrap_err().to_string();
         assert!(error.contains(&format!("\"r1\" was judged with another {field}; judge into a new file")), "{error}");
     }
