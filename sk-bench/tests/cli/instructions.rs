@@ -138,7 +138,7 @@ fn an_instruction_takes_the_place_of_the_blade_of_its_name() {
 #[test]
 fn invalid_instructions_are_refused() {
     let refused = |args: &[&str], parts: &[&str]| assert_refused(&run_on_models("generate", args), parts);
-    refused(&["Hi", "--blade", "calm=instruction: "], &["calm", "empty"]);
+    refused(&["Hi", "--blade", "calm=instruction: "], &["calm", "has no text"]);
     refused(&["Hi", "--blade", "helpful=instruction:Help."], &["helpful"]);
     refused(&["Hi", "--scheme", "mod", "--blade", "calm=instruction:Be calm."], &["calm", "likelihood"]);
     let long = format!("calm=instruction:{}", "Be calm. ".repeat(80));
