@@ -91,7 +91,7 @@ impl NormalizerSpec {
                 let mut names = Vec::new();
                 self.correlated().for_each(|name| {
                     if !names.contains(&name) {
-                        names.push(name)
+                        names.push(name);
                     }
                 });
                 let names = names[..=row].join(", ");
