@@ -341,7 +341,9 @@ mod terminal {
 
     impl Terminal {
         fn new(state: &std::path::Path) -> Self {
-            Self::with_output(program(), state, None)
+            let mut program = program();
+            program.args(ARGS);
+            Self::with_output(program, state, None)
         }
 
         /// Opens a terminal on which `program` reads and writes, apart from its standard output if
@@ -350,7 +352,7 @@ mod terminal {
             let size = Winsize { ws_row: 24, ws_col: 40, ws_xpixel: 0, ws_ypixel: 0 };
             let pty = openpty(&size, None).unwrap();
             let slave = || pty.slave.try_clone().unwrap();
-            program.args(ARGS).env("XDG_STATE_HOME", state).env("TERM", "xterm").stdin(slave()).stderr(slave());
+            program.env("XDG_STATE_HOME", state).env("TERM", "xterm").stdin(slave()).stderr(slave());
             let child = program.stdout(output.map_or_else(|| slave().into(), Stdio::from)).spawn().unwrap();
             drop(pty.slave);
             let shown = Arc::new(Mutex::new(String::new()));
@@ -399,11 +401,12 @@ mod terminal {
     #[cfg(target_os = "linux")]
     #[test]
     fn only_answers_go_to_an_output_that_is_a_file() {
+        const SHORT: [&str; 2] = ["--max-new-tokens", "4"];
         let state = tempfile::tempdir().unwrap();
         let file = state.path().join("answers");
         // The terminal becomes the one that controls the program, as in a shell.
         let mut session = Command::new("setsid");
-        session.arg("--ctty").arg(program().get_program());
+        session.arg("--ctty").arg(program().get_program()).args(ARGS).args(SHORT);
         let mut terminal = Terminal::with_output(session, state.path(), Some(fs::File::create(&file).unwrap()));
         let at = terminal.wait(READY, 0);
         terminal.press("Hello\r");
@@ -411,7 +414,8 @@ mod terminal {
         terminal.wait(READY, at);
         terminal.press("\u{4}");
         assert!(terminal.child.wait().unwrap().success());
-        let mut piped = program().args(ARGS).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut piped =
+            program().args(ARGS).args(SHORT).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         piped.stdin.take().unwrap().write_all(b"Hello\n").unwrap();
         let expected = piped.wait_with_output().unwrap().stdout;
         assert_eq!(fs::read(&file).unwrap(), expected);
