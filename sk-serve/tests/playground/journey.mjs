@@ -449,7 +449,9 @@ try {
   });
 
   await part('says what others may do who reach it', async () => {
-    const { page } = await open({ origin: `http://${OTHER_HOST}:${server.port}` });
+    const named = new Server(program, { options: ['--origin', `http://${OTHER_HOST}`] });
+    await named.start();
+    const { page } = await open({ origin: `http://${OTHER_HOST}:${named.port}` });
     assert.match(await page.textContent('#served'), /wants no key, so whoever reaches playground\.test:\d+ may use it[^]+not encrypted/);
     await answer(page);
     await isOver(page);
@@ -458,6 +460,7 @@ try {
     await page.click('#share');
     assert.equal(await page.textContent('#shared'), 'A link to these settings.');
     await page.context().close();
+    await named.lose();
   });
 
   await part('explains its numbers', async () => {

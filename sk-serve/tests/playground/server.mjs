@@ -7,14 +7,15 @@ import { createInterface } from 'node:readline';
 export class Server {
   port = 0;
 
-  // If `key` is not empty, the server requires it.
-  constructor(program, { key = '' } = {}) {
+  // If `key` is not empty, the server requires it. `options` are further ones of `serve`.
+  constructor(program, { key = '', options = [] } = {}) {
     this.program = program;
+    this.options = options;
     this.environment = { ...process.env, SWISS_KNIFE_SERVE_KEY: key };
   }
 
   async start() {
-    this.child = spawn(this.program, ['serve', '--port', String(this.port)], { env: this.environment, stdio: ['ignore', 'ignore', 'pipe'] });
+    this.child = spawn(this.program, ['serve', '--port', String(this.port), ...this.options], { env: this.environment, stdio: ['ignore', 'ignore', 'pipe'] });
     const lines = createInterface({ input: this.child.stderr });
     this.origin = await new Promise((resolve, reject) => {
       lines.on('line', (line) => {
