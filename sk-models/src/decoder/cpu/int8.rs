@@ -16,9 +16,6 @@ use crate::team::for_each_mut;
 /// Consecutive k whose bytes lie side by side: one instruction multiplies and adds them.
 const QUAD: usize = 4;
 
-/// Quads of a group.
-const QUADS: usize = GROUP / QUAD;
-
 /// Rows of the largest tile: sums in integers and in f32 of two vectors each fill the registers.
 const ROWS: usize = 6;
 
@@ -60,7 +57,7 @@ fn round(group: &[f32; GROUP], out: &mut [i8; GROUP]) -> f32 {
 /// four bytes of each column.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    /// w + [`SHIFT`], `[panels, groups, QUADS, WIDTH, QUAD]`.
+    /// w + [`SHIFT`], `[panels, groups, quads, WIDTH, QUAD]`.
     panels: Slab<u8>,
     /// s_w, `[panels, groups, WIDTH]`.
     scales: Vec<f32>,
@@ -136,7 +133,7 @@ impl Bytes {
 /// reads them as it reads a panel. Unused memory may follow the strips.
 #[derive(Debug, Default)]
 pub(crate) struct Quantized {
-    /// x, `[strips, groups, QUADS, ROWS, QUAD]`.
+    /// x, `[strips, groups, quads, ROWS, QUAD]`.
     strips: Vec<i8>,
     /// s_x, `[strips, groups, ROWS]`.
     scales: Vec<f32>,
@@ -276,7 +273,7 @@ impl Tile<'_> {
                 let w = self.bytes.as_ptr().add(group * PANEL);
                 let rows = group * ROWS + from;
                 let mut whole: [_; R] = std::array::from_fn(|r| [_mm512_set1_epi32(*self.shifts.as_ptr().add(rows + r)); 2]);
-                for quad in 0..QUADS {
+                for quad in 0..GROUP / QUAD {
                     let at = w.add(quad * QUAD * WIDTH);
                     let columns = [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(64).cast())];
                     _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH).cast());
