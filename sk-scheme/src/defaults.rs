@@ -45,7 +45,7 @@ pub(crate) fn defaults(slot: &str, kind: &str, base: &Base) -> Table {
     table
 }
 
-/// Returns the kind of a section that names none, in a file that changes the reference scheme.
+/// Returns the kind that a section of a scheme file has unless the file names one.
 pub(crate) fn usual_kind(slot: &str) -> String {
     match slot {
         "blades" => "implicit-reward".to_owned(),

@@ -197,7 +197,8 @@ async fn count(mut request: Request, next: Next) -> Response {
 /// nginx.
 const DISCONNECTED: u16 = 499;
 
-/// Counts and logs a request when it is dropped, which is also the case if its client disconnects.
+/// A request, which is counted and logged when this is dropped. If the client disconnects, it is
+/// dropped before there is a response.
 struct Counted {
     id: RequestId,
     method: Method,

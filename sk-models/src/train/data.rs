@@ -137,7 +137,7 @@ struct RawRow {
     rejected: Option<String>,
 }
 
-/// Reads a text or null. Other programs write lists of messages in its place.
+/// Reads a text or null. A list of messages, as other programs write, has an error of its own.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),

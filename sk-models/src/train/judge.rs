@@ -169,7 +169,7 @@ struct FeatureDifference {
 }
 
 impl FeaturePairs {
-    /// Adds a pair unless one of its sides has no word. Returns whether it is added.
+    /// Adds a pair if both sides have words. Returns whether it was added.
     fn push(&mut self, row: &Row, weight: f64, splitter: &Splitter, bits: u32) -> bool {
         let Row::Pair { prompt, chosen, rejected } = row else { return false };
         let of = |side| Features::of(splitter, prompt, side, bits);

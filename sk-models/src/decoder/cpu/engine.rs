@@ -57,7 +57,7 @@ impl EngineProperties for CpuEngine {
     }
 
     fn paces_agree(&self) -> bool {
-        // Tiles and vectors add in different orders, which changes the sums of all but integers.
+        // Tiles and vectors add in different orders, and weights in int8 use vectors alone.
         self.precision == Precision::Int8 || Tiles::get().is_none()
     }
 }
