@@ -4,71 +4,130 @@ use std::array;
 
 use burn::tensor::Tensor;
 
+use super::grid::Grid;
+use super::halves::{Halves, PairProducts, Rounded};
+use super::int8;
+use super::matrix::{Input, Matrix};
 use super::numbers::Numbers;
-use super::tile::{self, Place, Product, WIDTH, multiply};
+use super::tile::{self, Place, Product, WIDTH, multiply_all};
 use crate::config::Qwen2Config;
 use crate::lora::{AdapterError, LoraAdapter, LowRank, Target};
+use crate::precision::Precision;
+use crate::team::SharedSlice;
 
 /// The low-rank update `s·A·B` of one linear layer.
+///
+/// Beside weights in bf16 or int8, A and B are rounded if the processor multiplies rounded numbers
+/// faster than f32.
 #[derive(Debug)]
 pub(crate) struct PackedLowRank {
-    /// `[input, r]` in panels of 16 columns.
-    down: Numbers,
-    /// `[r, output]` in panels, the scale multiplied in.
-    up: Numbers,
-    pub(super) input: usize,
-    /// r, padded to whole vectors.
-    rank: usize,
+    /// A, `[input, r]`.
+    down: Matrix,
+    up: Up,
+    pub(super) rank: usize,
 }
 
-/// Columns of a panel of A.
-const RANKS: usize = 16;
+/// s·B, `[r, output]`.
+#[derive(Debug)]
+enum Up {
+    /// In panels.
+    F32(Numbers),
+    Bf16(Halves, PairProducts),
+}
 
 impl PackedLowRank {
-    /// Packs row-major A `[input, rank]` and B `[rank, output]`.
-    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
-        let padded = rank.next_multiple_of(RANKS);
-        let mut down = Numbers::new(input * padded);
-        for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
-            let columns = RANKS.min(rank - first);
-            for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
-                line[..columns].copy_from_slice(&row[first..first + columns]);
+    /// Packs row-major A `[input, rank]` and B `[rank, output]` for weights of `precision`.
+    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32, precision: Precision) -> Self {
+        let proof = if precision == Precision::F32 { None } else { PairProducts::get() };
+        let fastest = match precision {
+            Precision::Bf16 if proof.is_some() => Precision::Bf16,
+            Precision::Int8 if int8::has_vnni() => Precision::Int8,
+            _ => Precision::F32,
+        };
+        let up = match proof {
+            Some(proof) => Up::Bf16(Halves::new([rank, output], |k, column| scale * b[k * output + column]), proof),
+            None => {
+                let mut up = Numbers::new(output.next_multiple_of(WIDTH) * rank);
+                for (panel, first) in up.chunks_exact_mut((rank * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
+                    let columns = WIDTH.min(output - first);
+                    for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
+                        line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
+                    }
+                }
+                Up::F32(up)
             }
-        }
-        let mut up = Numbers::new(output.next_multiple_of(WIDTH) * padded);
-        for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
-            let columns = WIDTH.min(output - first);
-            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
-                line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
-            }
-        }
-        Self { down, up, input, rank: padded }
+        };
+        Self { down: Matrix::of_rows(a, [input, rank], None, fastest), up, rank }
     }
 
-    /// Returns the padded rank.
-    pub(crate) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Computes `x·A` for `rows` rows of `x` into `low`.
+    /// Computes `x·A` for rows `first..first + rows`.
     ///
     /// # Safety
     ///
-    /// Both places hold that many rows, `low` has a stride of at least the rank, and nothing else
-    /// uses these rows of `low`.
-    pub(super) unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
-        for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
-            // SAFETY: the caller's promise; a panel is `[input, 16]`.
-            unsafe {
-                let low = Place { start: low.start.add(index * RANKS), ..low };
-                multiply([rows, self.input, 1], x, Place { start: panel.as_ptr(), stride: RANKS }, low, false);
+    /// The parts are alive and hold these rows of at least the rank, and nothing else uses them.
+    pub(super) unsafe fn lower(&self, [first, rows]: [usize; 2], x: Input<'_>, low: LowParts) {
+        let LowParts { whole: (whole, stride), rounded: (rounded, pairs) } = low;
+        for panel in 0..self.down.count() {
+            let vectors = (self.rank - panel * WIDTH).min(WIDTH).div_ceil(16);
+            let c = Place { start: whole.at(first * stride + panel * WIDTH), stride };
+            // SAFETY: the caller's promise; a row is padded to whole panels.
+            unsafe { self.down.multiply(panel, [first, rows, vectors], x, c, false) };
+        }
+        if let Up::Bf16(_, proof) = self.up {
+            for row in first..first + rows {
+                // SAFETY: the caller's promise.
+                unsafe { proof.round(whole.slice(row * stride, self.rank), rounded.slice(row * pairs, pairs)) };
             }
         }
     }
 
-    /// Returns the product `low·B` for one panel of the output.
-    pub(super) fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
-        Product { depth: self.rank, a: low, b: tile::panel(&self.up, self.rank, panel) }
+    /// Returns the product `low·B` for the rows from `row` on and one panel of the output, or
+    /// `None` if B is in bf16.
+    pub(super) fn product(&self, panel: usize, row: usize, low: &LowRows) -> Option<Product> {
+        match &self.up {
+            Up::F32(up) => Some(Product { depth: self.rank, a: low.whole.place(row), b: tile::panel(up, self.rank, panel) }),
+            Up::Bf16(..) => None,
+        }
+    }
+
+    /// Adds the product `low·B` of rows `first..first + rows` to one panel of the output.
+    ///
+    /// # Safety
+    ///
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
+    pub(super) unsafe fn raise(&self, panel: usize, [first, rows]: [usize; 2], low: &LowRows, c: Place<*mut f32>) {
+        // SAFETY: `low` holds these rows, and C is valid by the caller's promise.
+        unsafe {
+            match &self.up {
+                Up::F32(_) => multiply_all([rows, 2], self.product(panel, first, low).as_slice(), c, true),
+                Up::Bf16(up, _) => up.multiply_rounded(panel, [first, rows, 2], &low.rounded, c, true),
+            }
+        }
+    }
+}
+
+/// The rows `x·A` of a layer, and their rounding if B is in bf16.
+#[derive(Debug, Default)]
+pub(crate) struct LowRows {
+    whole: Grid,
+    rounded: Rounded,
+}
+
+/// The memory of [`LowRows`]: numbers or pairs, and how many a row has.
+#[derive(Clone, Copy)]
+pub(super) struct LowParts {
+    whole: (SharedSlice<f32>, usize),
+    rounded: (SharedSlice<u32>, usize),
+}
+
+impl LowRows {
+    /// Makes room for the rows of the given updates.
+    pub(super) fn reshape<'a>(&mut self, rows: usize, updates: impl Iterator<Item = &'a PackedLowRank> + Clone) -> LowParts {
+        let rank = |update: &PackedLowRank| update.rank;
+        let rounded = |update: &&PackedLowRank| matches!(update.up, Up::Bf16(..));
+        self.whole.reshape(rows, updates.clone().map(rank).max().unwrap_or(0));
+        let pairs = self.rounded.reshape(rows, updates.filter(rounded).map(rank).max().unwrap_or(0));
+        LowParts { whole: (self.whole.parts(), self.whole.stride()), rounded: (self.rounded.parts(), pairs) }
     }
 }
 
@@ -91,18 +150,23 @@ struct EmbeddingUpdate {
 }
 
 impl PackedAdapter {
-    /// Packs an adapter. O(its parameters).
+    /// Packs an adapter for weights of `precision`. O(its parameters).
     ///
     /// # Errors
     ///
     /// If the adapter was made for another shape. The error names it by `index`.
-    pub(crate) fn new(adapter: &LoraAdapter, index: usize, config: &Qwen2Config) -> Result<Self, AdapterError> {
+    pub(crate) fn new(
+        adapter: &LoraAdapter,
+        index: usize,
+        config: &Qwen2Config,
+        precision: Precision,
+    ) -> Result<Self, AdapterError> {
         if adapter.layers.len() != config.num_hidden_layers {
             let (found, expected) = (adapter.layers.len(), config.num_hidden_layers);
             return Err(AdapterError::Layers { adapter: index, found, expected });
         }
         let delta = |module: &str, entry: Option<&LowRank>, dims: (usize, usize)| {
-            entry.map(|entry| entry.check(index, module, dims).map(|()| pack(entry))).transpose()
+            entry.map(|entry| entry.check(index, module, dims).map(|()| pack(entry, precision))).transpose()
         };
         let mut layers = Vec::with_capacity(adapter.layers.len());
         for (number, layer) in adapter.layers.iter().enumerate() {
@@ -141,9 +205,9 @@ impl PackedAdapter {
     }
 }
 
-fn pack(entry: &LowRank) -> PackedLowRank {
+fn pack(entry: &LowRank, precision: Precision) -> PackedLowRank {
     let ([input, rank], [_, output]) = (entry.a.dims(), entry.b.dims());
-    PackedLowRank::new(&values(&entry.a), &values(&entry.b), [input, rank, output], entry.scale as f32)
+    PackedLowRank::new(&values(&entry.a), &values(&entry.b), [input, rank, output], entry.scale as f32, precision)
 }
 
 /// Copies the values of a tensor to the host, row by row.

@@ -101,10 +101,10 @@ impl Engine for CpuEngine {
         let lanes = LaneRows::of_each(of.iter().zip(&counts).map(|((_, seats), rows)| (seats.len(), rows / seats.len())));
         let states = Grid::join(of.iter().map(|(states, _)| &states.grid));
         let mut head = self.head(of.iter().flat_map(|(_, seats)| *seats));
-        lower(&mut [&mut head], &states, &lanes);
         let mut logits = Grid::new(states.rows(), self.config.vocab_size);
         let mut room = Room::default();
         let input = self.input(&states, self.config.hidden_size, Pace::Step, &mut room);
+        lower(&mut [&mut head], input, &lanes);
         linear(&[(&head, 0)], input, &lanes, &mut logits, false);
         let host = |grid| Logits::Host(HostLogits::new(grid, self.config.vocab_size));
         logits.split(&counts).into_iter().map(host).collect()
@@ -144,7 +144,7 @@ impl CpuEngine {
         if let Some((_, packed)) = known.iter().find(|(origin, _)| Weak::as_ptr(origin) == Arc::as_ptr(adapter)) {
             return Ok(Arc::clone(packed));
         }
-        let packed = Arc::new(PackedAdapter::new(adapter, lane, &self.config)?);
+        let packed = Arc::new(PackedAdapter::new(adapter, lane, &self.config, self.precision)?);
         known.push((Arc::downgrade(adapter), Arc::clone(&packed)));
         Ok(packed)
     }

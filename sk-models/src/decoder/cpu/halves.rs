@@ -15,7 +15,7 @@ use super::terms::DEPTH;
 use super::tile::{Place, WIDTH, heights, multiply};
 #[cfg(target_arch = "x86_64")]
 use super::tile::{load_sums, of_height, store_sums};
-use crate::team::for_each_mut;
+use crate::team::{SharedSlice, for_each_mut};
 
 /// Proof that the processor adds products of two pairs of bf16 numbers (AVX-512 BF16) faster than
 /// products of f32.
@@ -52,17 +52,27 @@ impl Rounded {
     pub(crate) fn fill(&mut self, proof: PairProducts, grid: &Grid, width: usize) {
         /// Rows of a task.
         const PIECE: usize = 32;
-        self.stride = width.next_multiple_of(Self::VECTOR) / 2;
-        let (stride, count) = (self.stride, grid.rows() * self.stride);
-        if self.pairs.len() < count {
-            self.pairs.resize(count, 0);
-        }
-        let mut pieces: Vec<&mut [u32]> = self.pairs[..count].chunks_mut((PIECE * stride).max(1)).collect();
+        let stride = self.reshape(grid.rows(), width);
+        let mut pieces: Vec<&mut [u32]> = self.pairs[..grid.rows() * stride].chunks_mut((PIECE * stride).max(1)).collect();
         for_each_mut(&mut pieces, |piece, pairs| {
             for (row, pairs) in (piece * PIECE..).zip(pairs.chunks_exact_mut(stride)) {
                 proof.round(&grid.row(row)[..width], pairs);
             }
         });
+    }
+
+    /// Makes room for `[rows, width]` numbers, whose values are unspecified. Returns the pairs of a
+    /// row.
+    pub(super) fn reshape(&mut self, rows: usize, width: usize) -> usize {
+        self.stride = width.next_multiple_of(Self::VECTOR) / 2;
+        if self.pairs.len() < rows * self.stride {
+            self.pairs.resize(rows * self.stride, 0);
+        }
+        self.stride
+    }
+
+    pub(super) fn parts(&mut self) -> SharedSlice<u32> {
+        SharedSlice::of(&mut self.pairs)
     }
 
     /// Returns the rows from `row` on.
@@ -145,15 +155,16 @@ impl Halves {
         unsafe { widened(rows, self.input, a, panel, c, add) }
     }
 
-    /// Computes `C = A·B` or `C += A·B` for rows `first..first + rows` of A and one panel.
+    /// Computes `C = A·B` or `C += A·B` for rows `first..first + rows` of A and the first one or
+    /// two vectors of 16 columns of a panel.
     ///
     /// # Safety
     ///
-    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
+    /// C holds that many rows and columns, and nothing else uses them.
     pub(crate) unsafe fn multiply_rounded(
         &self,
         panel: usize,
-        [first, rows]: [usize; 2],
+        [first, rows, vectors]: [usize; 3],
         a: &Rounded,
         c: Place<*mut f32>,
         add: bool,
@@ -164,7 +175,7 @@ impl Halves {
             let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
             // SAFETY: rows were rounded, so the processor has the instruction; A has the rows and
             // columns by the assertion, and C by the caller's promise.
-            unsafe { pairs(height, self.input.div_ceil(2), a.place(first + row), panel, c, add) };
+            unsafe { pairs([height, vectors], self.input.div_ceil(2), a.place(first + row), panel, c, add) };
         }
     }
 }
@@ -173,7 +184,7 @@ impl Halves {
 impl PairProducts {
     /// Rounds the numbers of a row to the nearest bf16, ties to even. Subnormal numbers become
     /// zero.
-    fn round(self, row: &[f32], pairs: &mut [u32]) {
+    pub(super) fn round(self, row: &[f32], pairs: &mut [u32]) {
         // SAFETY: `self` is the proof that the processor has the instructions.
         unsafe { round(row, pairs) }
     }
@@ -181,7 +192,7 @@ impl PairProducts {
 
 #[cfg(not(target_arch = "x86_64"))]
 impl PairProducts {
-    fn round(self, _: &[f32], _: &mut [u32]) {}
+    pub(super) fn round(self, _: &[f32], _: &mut [u32]) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -205,26 +216,37 @@ fn round(row: &[f32], pairs: &mut [u32]) {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn pairs(_: usize, _: usize, _: Place<*const u32>, _: &[bf16], _: Place<*mut f32>, _: bool) {}
+unsafe fn pairs(_: [usize; 2], _: usize, _: Place<*const u32>, _: &[bf16], _: Place<*mut f32>, _: bool) {}
 
 /// # Safety
 ///
-/// A has at most [`ROWS`](super::tile::ROWS) rows of `depth` pairs, C as many of [`WIDTH`] columns,
-/// nothing else uses C, and the processor has AVX-512 F and BF16.
+/// A has at most [`ROWS`](super::tile::ROWS) rows of `depth` pairs, C as many of one or two vectors
+/// of 16 columns, nothing else uses C, and the processor has AVX-512 F and BF16.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn pairs(rows: usize, depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+unsafe fn pairs([rows, vectors]: [usize; 2], depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
     // SAFETY: the caller's promise, passed on.
-    unsafe { of_height!(rows, R => pairs_tile::<R>(depth, a, panel, c, add)) }
+    unsafe {
+        match vectors {
+            1 => of_height!(rows, R => pairs_tile::<R, 1>(depth, a, panel, c, add)),
+            _ => of_height!(rows, R => pairs_tile::<R, 2>(depth, a, panel, c, add)),
+        }
+    }
 }
 
 /// # Safety
 ///
-/// As [`pairs`], with R rows.
+/// As [`pairs`], with R rows and V vectors.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
 #[inline]
-unsafe fn pairs_tile<const R: usize>(depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+unsafe fn pairs_tile<const R: usize, const V: usize>(
+    depth: usize,
+    a: Place<*const u32>,
+    panel: &[bf16],
+    c: Place<*mut f32>,
+    add: bool,
+) {
     use std::arch::x86_64::{
         __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32,
     };
@@ -236,11 +258,11 @@ unsafe fn pairs_tile<const R: usize>(depth: usize, a: Place<*const u32>, panel: 
     // SAFETY: the panel has the depth by the assertion; the caller vouches for A and C; a prefetch
     // may point anywhere.
     unsafe {
-        let mut sums = load_sums!(R, 2, c, add);
+        let mut sums = load_sums!(R, V, c, add);
         let mut line = panel.as_ptr();
         for k in 0..depth {
             let ahead = line.wrapping_add(AHEAD * 2 * WIDTH).cast::<i8>();
-            let columns = [0, 1].map(|v| {
+            let columns: [_; V] = std::array::from_fn(|v| {
                 _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64 * v));
                 of_pairs(_mm512_loadu_si512(line.add(32 * v).cast()))
             });
@@ -399,7 +421,7 @@ mod tests {
                     let mut c = before[first * WIDTH..][..rows * WIDTH].to_vec();
                     let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
                     // SAFETY: the vector has the rows and columns.
-                    unsafe { weight.multiply_rounded(panel, [first, rows], &rounded, place, add) };
+                    unsafe { weight.multiply_rounded(panel, [first, rows, 2], &rounded, place, add) };
                     c
                 };
                 let found = product(0, rows);

@@ -101,12 +101,20 @@ impl Bytes {
         }
     }
 
-    /// Writes the product of one panel with rows `first..first + rows` to C, or adds it.
+    /// Computes `C = A·B` or `C += A·B` for rows `first..first + rows` of A and the first one or
+    /// two vectors of 16 columns of a panel.
     ///
     /// # Safety
     ///
-    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
-    pub(crate) unsafe fn multiply(&self, panel: usize, [first, rows]: [usize; 2], x: &Quantized, c: Place<*mut f32>, add: bool) {
+    /// C holds that many rows and columns, and nothing else uses them.
+    pub(crate) unsafe fn multiply(
+        &self,
+        panel: usize,
+        [first, rows, vectors]: [usize; 3],
+        x: &Quantized,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
         assert!(x.groups == self.groups && first + rows <= x.rows);
         let (mut row, end) = (first, first + rows);
         while row < end {
@@ -123,7 +131,7 @@ impl Bytes {
             };
             let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
             // SAFETY: rows `row..row + height` of C.
-            unsafe { tile.multiply(c, add) };
+            unsafe { tile.multiply(vectors, c, add) };
             row += height;
         }
     }
@@ -191,8 +199,8 @@ struct Tile<'a> {
 impl Tile<'_> {
     /// # Safety
     ///
-    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses it.
-    unsafe fn multiply(&self, c: Place<*mut f32>, add: bool) {
+    /// C holds that many rows of `vectors` vectors, and nothing else uses it.
+    unsafe fn multiply(&self, vectors: usize, c: Place<*mut f32>, add: bool) {
         let ([from, rows], groups) = (self.rows, self.strip.len() / STRIP);
         assert!(from + rows <= ROWS && self.row_scales.len() == groups * ROWS && self.shifts.len() == groups * ROWS);
         assert!(self.bytes.len() == groups * PANEL && self.scales.len() == groups * WIDTH);
@@ -200,28 +208,23 @@ impl Tile<'_> {
         if has_vnni() {
             // SAFETY: the processor has the instructions, the slices are long enough by the
             // assertions, and C by the caller's promise.
-            return unsafe { self.vnni(c, add) };
+            return unsafe { self.vnni(vectors, c, add) };
         }
         widened!({
             for row in 0..rows {
                 // SAFETY: the caller's promise.
-                unsafe { self.plain(row, c.start.add(row * c.stride).cast(), add) };
+                let out = unsafe { std::slice::from_raw_parts_mut(c.start.add(row * c.stride), 16 * vectors) };
+                self.plain(row, out, add);
             }
         });
     }
 
     /// Computes one row on any processor.
-    ///
-    /// # Safety
-    ///
-    /// `c` is valid for writes.
     #[inline(always)]
-    unsafe fn plain(&self, row: usize, c: *mut [f32; WIDTH], add: bool) {
+    fn plain(&self, row: usize, out: &mut [f32], add: bool) {
         let place = self.rows[0] + row;
-        // SAFETY: the caller's promise.
-        let out = unsafe { &mut *c };
         if !add {
-            *out = [0.0; WIDTH];
+            out.fill(0.0);
         }
         let groups = self.strip.chunks_exact(STRIP).zip(self.bytes.chunks_exact(PANEL)).zip(self.scales.chunks_exact(WIDTH));
         for (group, ((strip, panel), scales)) in groups.enumerate() {
@@ -245,18 +248,23 @@ impl Tile<'_> {
     /// [`multiply`](Self::multiply) checks, and C is as in [`multiply`](Self::multiply).
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
-    unsafe fn vnni(&self, c: Place<*mut f32>, add: bool) {
+    unsafe fn vnni(&self, vectors: usize, c: Place<*mut f32>, add: bool) {
         // SAFETY: passed on.
-        unsafe { of_height!(self.rows[1], R => self.vnni_tile::<R>(c, add), 1 2 3 4 5, ROWS) }
+        unsafe {
+            match vectors {
+                1 => of_height!(self.rows[1], R => self.vnni_tile::<R, 1>(c, add), 1 2 3 4 5, ROWS),
+                _ => of_height!(self.rows[1], R => self.vnni_tile::<R, 2>(c, add), 1 2 3 4 5, ROWS),
+            }
+        }
     }
 
     /// # Safety
     ///
-    /// As [`vnni`](Self::vnni), with R rows.
+    /// As [`vnni`](Self::vnni), with R rows and V vectors.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn vnni_tile<const R: usize>(&self, c: Place<*mut f32>, add: bool) {
+    unsafe fn vnni_tile<const R: usize, const V: usize>(&self, c: Place<*mut f32>, add: bool) {
         use std::arch::x86_64::{
             _MM_HINT_T0, _mm_prefetch, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
             _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
@@ -267,17 +275,18 @@ impl Tile<'_> {
         // SAFETY: the slices hold R rows of whole groups, C is valid by the caller's promise, and a
         // prefetch may point anywhere.
         unsafe {
-            let mut sums = load_sums!(R, 2, c, add);
+            let mut sums = load_sums!(R, V, c, add);
             for group in 0..self.strip.len() / STRIP {
                 let x = self.strip.as_ptr().add(group * STRIP + from * QUAD);
                 let w = self.bytes.as_ptr().add(group * PANEL);
                 let rows = group * ROWS + from;
-                let mut whole: [_; R] = std::array::from_fn(|r| [_mm512_set1_epi32(*self.shifts.as_ptr().add(rows + r)); 2]);
+                let mut whole: [_; R] = std::array::from_fn(|r| [_mm512_set1_epi32(*self.shifts.as_ptr().add(rows + r)); V]);
                 for quad in 0..GROUP / QUAD {
                     let at = w.add(quad * QUAD * WIDTH);
-                    let columns = [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(64).cast())];
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH).cast());
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH + 64).cast());
+                    let columns: [_; V] = std::array::from_fn(|v| {
+                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH + 64 * v).cast());
+                        _mm512_loadu_si512(at.add(64 * v).cast())
+                    });
                     for (r, whole) in whole.iter_mut().enumerate() {
                         let x = _mm512_set1_epi32(x.add((quad * ROWS + r) * QUAD).cast::<i32>().read_unaligned());
                         for (whole, column) in whole.iter_mut().zip(columns) {
@@ -285,7 +294,7 @@ impl Tile<'_> {
                         }
                     }
                 }
-                for v in 0..2 {
+                for v in 0..V {
                     let scale = _mm512_loadu_ps(self.scales.as_ptr().add(group * WIDTH + 16 * v));
                     for (r, (sums, whole)) in sums.iter_mut().zip(&whole).enumerate() {
                         let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*self.row_scales.as_ptr().add(rows + r)));
@@ -325,7 +334,7 @@ mod tests {
                 let mut found = vec![0.5_f32; rows * WIDTH];
                 let c = Place { start: found.as_mut_ptr(), stride: WIDTH };
                 // SAFETY: the vector has the rows and columns.
-                unsafe { weight.multiply(panel, [0, rows], &quantized, c, add) };
+                unsafe { weight.multiply(panel, [0, rows, 2], &quantized, c, add) };
                 for place in 0..WIDTH.min(output - panel * WIDTH) {
                     let weights: Vec<f32> = (0..input).map(|k| noise(k, panel * WIDTH + place)).collect();
                     let mut packed = vec![0.0; input];
@@ -357,7 +366,7 @@ mod tests {
         let product = |first: usize, rows: usize| {
             let mut c = vec![1.0_f32; rows * WIDTH];
             // SAFETY: the vector has the rows and columns.
-            unsafe { weight.multiply(0, [first, rows], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, true) };
+            unsafe { weight.multiply(0, [first, rows, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, true) };
             c
         };
         let whole = product(0, rows);
@@ -374,8 +383,7 @@ mod tests {
             bytes: &weight.panels,
             scales: &weight.scales,
         };
-        // SAFETY: the vector has the rows and columns.
-        (0..ROWS).for_each(|row| unsafe { tile.plain(row, plain[row * WIDTH..].as_mut_ptr().cast(), true) });
+        plain.chunks_exact_mut(WIDTH).enumerate().for_each(|(row, out)| tile.plain(row, out, true));
         assert!(whole.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
     }
 
@@ -389,7 +397,7 @@ mod tests {
             x.fill(&grid, 3 * GROUP);
             let mut c = vec![0.0_f32; 2 * WIDTH];
             // SAFETY: the vector has the rows and columns.
-            unsafe { weight.multiply(0, [0, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            unsafe { weight.multiply(0, [0, 2, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
             for (row, expected) in [sign, -sign].map(|sign| sign * 3.0 * GROUP as f32).into_iter().enumerate() {
                 assert!((c[row * WIDTH] - expected).abs() < 1e-4, "{} for {expected}", c[row * WIDTH]);
             }
@@ -405,7 +413,7 @@ mod tests {
         let product = |weight: &Bytes| {
             let mut c = vec![0.0_f32; 3 * WIDTH];
             // SAFETY: as above.
-            unsafe { weight.multiply(0, [0, 3], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            unsafe { weight.multiply(0, [0, 3, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
             c
         };
         let c = product(&Bytes::new([8, 2], |_, _| 1.0));

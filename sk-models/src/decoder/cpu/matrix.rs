@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use half::bf16;
 
-use super::adapter::PackedLowRank;
+use super::adapter::{LowRows, PackedLowRank};
 use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::halves::{Halves, Rounded};
@@ -80,6 +80,44 @@ impl Matrix {
             }),
         };
         Self { input, output, panels, bias: None }
+    }
+
+    /// Computes `C = x·W` or `C += x·W` without the bias, for rows `first..first + rows` and the
+    /// first `vectors` vectors of 16 columns of a panel. The product does not run in tiles.
+    ///
+    /// # Safety
+    ///
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
+    pub(super) unsafe fn multiply(
+        &self,
+        panel: usize,
+        [first, rows, vectors]: [usize; 3],
+        x: Input<'_>,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(first + rows <= x.grid.rows() && self.input <= x.grid.stride());
+        let place = x.grid.place(first);
+        // SAFETY: `x` has these rows and columns, the panel belongs to the weight, and C is valid
+        // by the caller's promise.
+        unsafe {
+            match (&self.panels, x.form) {
+                (Panels::F32(panels), _) => {
+                    multiply([rows, self.input, vectors], place, tile::panel(panels, self.input, panel), c, add);
+                }
+                (Panels::Bf16(halves), InputForm::Rounded(x)) => {
+                    halves.multiply_rounded(panel, [first, rows, vectors], x, c, add);
+                }
+                (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place, c, add),
+                (Panels::Int8(bytes), InputForm::Bytes(x)) => bytes.multiply(panel, [first, rows, vectors], x, c, add),
+                // If the rows were not converted for this weight, they are rounded here.
+                (Panels::Int8(bytes), _) => {
+                    let mut rounded = Quantized::default();
+                    rounded.fill(x.grid, self.input);
+                    bytes.multiply(panel, [first, rows, vectors], &rounded, c, add);
+                }
+            }
+        }
     }
 
     /// Returns the number of panels.
@@ -170,8 +208,7 @@ pub(crate) struct Linear<'a> {
     pub(crate) weight: &'a Matrix,
     /// The update of each lane; empty if no lane has one.
     pub(crate) deltas: Vec<Option<&'a PackedLowRank>>,
-    /// `x·A` of each row.
-    low: Grid,
+    low: LowRows,
 }
 
 impl<'a> Linear<'a> {
@@ -179,7 +216,7 @@ impl<'a> Linear<'a> {
         if deltas.iter().all(Option::is_none) {
             deltas.clear();
         }
-        Self { weight, deltas, low: Grid::default() }
+        Self { weight, deltas, low: LowRows::default() }
     }
 
     /// Computes one panel for rows `first..first + rows`: the frozen product, or its part in the
@@ -206,9 +243,7 @@ impl<'a> Linear<'a> {
         let biased = self.weight.bias.as_ref().filter(|_| begins).map(|bias| &bias[panel * WIDTH..][..WIDTH]);
         let add = add || biased.is_some() || !begins;
         let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
-        let change = |lane: usize, row: usize| {
-            self.deltas.get(lane).copied().flatten().map(|delta| delta.raise(panel, self.low.place(row)))
-        };
+        let delta = |lane: usize| self.deltas.get(lane).copied().flatten();
         // SAFETY: `x` and `low` have these rows and columns, the panels belong to the weights, and
         // `c` is valid by the caller's promise.
         unsafe {
@@ -217,7 +252,6 @@ impl<'a> Linear<'a> {
                     c.start.add(row * c.stride).copy_from_nonoverlapping(bias.as_ptr(), WIDTH);
                 }
             }
-            let place = |row| x.grid.place(row);
             match (&self.weight.panels, x.form) {
                 (Panels::F32(panels), InputForm::Terms(terms, tiles)) => {
                     let size = self.weight.input * WIDTH;
@@ -227,41 +261,28 @@ impl<'a> Linear<'a> {
                 (Panels::Bf16(halves), InputForm::Terms(terms, tiles)) => {
                     terms.multiply(&mut Bf16Panel::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
                 }
-                (Panels::Bf16(halves), InputForm::Rounded(x)) => halves.multiply_rounded(panel, [first, rows], x, c, add),
-                (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
                 // Lanes of many rows have their own tiles, which add the update before the sums
                 // leave the registers.
                 (Panels::F32(panels), _) if lanes.smallest() >= ROWS && !self.deltas.is_empty() => {
-                    let frozen = |row| Product {
-                        depth: self.weight.input,
-                        a: place(row),
-                        b: tile::panel(panels, self.weight.input, panel),
-                    };
                     for (lane, start, rows) in lanes.segments(first, rows) {
-                        match change(lane, start) {
-                            Some(change) => multiply_all([rows, 2], &[frozen(start), change], from(start), add),
-                            None => multiply_all([rows, 2], &[frozen(start)], from(start), add),
-                        }
+                        let frozen = Product {
+                            depth: self.weight.input,
+                            a: x.grid.place(start),
+                            b: tile::panel(panels, self.weight.input, panel),
+                        };
+                        let change = delta(lane).and_then(|delta| delta.product(panel, start, &self.low));
+                        let products = [frozen, change.unwrap_or(frozen)];
+                        multiply_all([rows, 2], &products[..1 + usize::from(change.is_some())], from(start), add);
                     }
                     return;
                 }
                 // Lanes of few rows share tiles, since each tile is a sweep over the weight.
-                (Panels::F32(panels), _) => {
-                    let weight = tile::panel(panels, self.weight.input, panel);
-                    multiply([rows, self.weight.input, 2], place(first), weight, c, add);
-                }
-                (Panels::Int8(bytes), InputForm::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
-                // If the rows were not converted for this weight, they are rounded here.
-                (Panels::Int8(bytes), _) => {
-                    let mut rounded = Quantized::default();
-                    rounded.fill(x.grid, self.weight.input);
-                    bytes.multiply(panel, [first, rows], &rounded, c, add);
-                }
+                _ => self.weight.multiply(panel, [first, rows, 2], x, c, add),
             }
             if ends {
                 for (lane, start, rows) in lanes.segments(first, rows) {
-                    if let Some(change) = change(lane, start) {
-                        multiply_all([rows, 2], &[change], from(start), true);
+                    if let Some(delta) = delta(lane) {
+                        delta.raise(panel, [start, rows], &self.low, from(start));
                     }
                 }
             }
@@ -270,27 +291,25 @@ impl<'a> Linear<'a> {
 }
 
 /// Computes `x·A` for every lane of layers that share their input.
-pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &LaneRows) {
+pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: Input<'_>, lanes: &LaneRows) {
     /// Rows of a task.
     const PIECE: usize = 4 * ROWS;
-    let rows = x.rows();
     let mut tasks = Vec::new();
-    for linear in layers.iter_mut() {
-        let Some(rank) = linear.deltas.iter().flatten().map(|delta| delta.rank()).max() else { continue };
-        linear.low.reshape(rows, rank);
-        let stride = linear.low.stride();
-        let low = linear.low.parts();
-        for (lane, delta) in linear.deltas.iter().enumerate() {
+    for Linear { deltas, low, .. } in layers {
+        if deltas.is_empty() {
+            continue;
+        }
+        let low = low.reshape(x.grid.rows(), deltas.iter().copied().flatten());
+        for (lane, delta) in deltas.iter().enumerate() {
             let Some(delta) = *delta else { continue };
             let (first, end) = lanes.bounds(lane);
-            tasks.extend((first..end).step_by(PIECE).map(|first| (delta, low, stride, first, PIECE.min(end - first))));
+            tasks.extend((first..end).step_by(PIECE).map(|first| (delta, low, [first, PIECE.min(end - first)])));
         }
     }
     Team::global().run(tasks.len(), &|task| {
-        let (delta, low, stride, first, rows) = tasks[task];
-        assert!(first + rows <= x.rows() && delta.input <= x.stride());
-        // SAFETY: each task has its own rows in the grid of its layer.
-        unsafe { delta.lower(rows, x.place(first), Place { start: low.at(first * stride), stride }) }
+        let (delta, low, rows) = tasks[task];
+        // SAFETY: each task has its own rows of its layer.
+        unsafe { delta.lower(rows, x, low) }
     });
 }
 
@@ -454,16 +473,16 @@ mod tests {
         let [weights, a, b] = [[input, output], [input, rank], [rank, output]]
             .map(|[n, m]| -> Vec<f32> { (0..n * m).map(|at| noise(at, n)).collect() });
         let bias: Vec<f32> = (0..output).map(|column| noise(column, 7)).collect();
-        let delta = PackedLowRank::new(&a, &b, [input, rank, output], 0.5);
         let grid = grid(rows, input, |row, k| noise(k, row));
         let lanes = &LaneRows::even(2, rows / 2);
         for (precision, terms, tolerance) in [(Precision::F32, THREE, TOLERANCE[0]), (Precision::Bf16, TWO, TOLERANCE[1])] {
             let weight = Matrix::of_rows(&weights, [input, output], Some(&bias), precision);
+            let delta = PackedLowRank::new(&a, &b, [input, rank, output], 0.5, precision);
             let mut layer = Linear::new(&weight, vec![None, Some(&delta)]);
-            lower(&mut [&mut layer], &grid, lanes);
             let mut sums = Terms::default();
             sums.fill(tiles, &grid, input, terms);
             let form = InputForm::Terms(&sums, tiles);
+            lower(&mut [&mut layer], Input::new(&grid, form), lanes);
             assert!(form.sweeps(rows / Team::global().threads()).len() > 1, "of more than one sweep");
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));

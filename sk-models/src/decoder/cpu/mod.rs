@@ -327,9 +327,9 @@ impl CpuEngine {
             let mut key = Linear::new(&layer.key, change(Target::Key));
             let mut value = Linear::new(&layer.value, change(Target::Value));
             layer.input_norm.apply(&x, normed);
-            lower(&mut [&mut query, &mut key, &mut value], normed, lanes);
-            let layers = [(&query, 0), (&key, key_column), (&value, value_column)];
-            linear(&layers, self.input(normed, config.hidden_size, pace, room), lanes, projected, false);
+            let input = self.input(normed, config.hidden_size, pace, room);
+            lower(&mut [&mut query, &mut key, &mut value], input, lanes);
+            linear(&[(&query, 0), (&key, key_column), (&value, value_column)], input, lanes, projected, false);
             let mut keys: Vec<_> = groups.iter_mut().map(|group| group.cache.layer_mut(index)).collect();
             if index + 1 == self.layers.len() && !states {
                 append(&plan, heads, projected, &table, &mut keys);
@@ -337,18 +337,19 @@ impl CpuEngine {
             }
             attend(&plan, heads, projected, &table, &mut keys, mixed);
             let mut output = Linear::new(&layer.output, change(Target::Output));
-            lower(&mut [&mut output], mixed, lanes);
             let input = self.input(mixed, config.query_size(), pace, room);
+            lower(&mut [&mut output], input, lanes);
             linear(&[(&output, 0)], input, lanes, &mut x, true);
 
             let mut gate = Linear::new(&layer.gate, change(Target::Gate));
             let mut up = Linear::new(&layer.up, change(Target::Up));
             let mut down = Linear::new(&layer.down, change(Target::Down));
             layer.inner_norm.apply(&x, normed);
-            lower(&mut [&mut gate, &mut up], normed, lanes);
-            gated(&gate, &up, self.input(normed, config.hidden_size, pace, room), lanes, inner);
-            lower(&mut [&mut down], inner, lanes);
+            let input = self.input(normed, config.hidden_size, pace, room);
+            lower(&mut [&mut gate, &mut up], input, lanes);
+            gated(&gate, &up, input, lanes, inner);
             let input = self.input(inner, config.intermediate_size, pace, room);
+            lower(&mut [&mut down], input, lanes);
             linear(&[(&down, 0)], input, lanes, &mut x, true);
         }
         Plan::advance(groups);

@@ -89,10 +89,10 @@ impl CpuEngine {
         }
         let lanes = LaneRows::even(seats.len(), rows / seats.len());
         let mut head = self.head(seats.iter());
-        lower(&mut [&mut head], states, &lanes);
         let mut room = Room::default();
         let pace = Pace::of(rows / seats.len());
         let states = self.input(states, self.config.hidden_size, pace, &mut room);
+        lower(&mut [&mut head], states, &lanes);
 
         let threads = Team::global().threads();
         // Tiles prepare a panel once per piece, so a block is one piece.
