@@ -154,6 +154,8 @@ pub(crate) struct Quantized {
 impl Quantized {
     /// Rounds the first `width` columns of a grid.
     pub(crate) fn fill(&mut self, grid: &Grid, width: usize) {
+        /// Strips of a task. A few rows take less time than to share them among threads.
+        const PIECE: usize = 6;
         (self.rows, self.groups) = (grid.rows(), width.div_ceil(GROUP));
         let groups = self.rows.div_ceil(ROWS) * self.groups;
         if self.strips.len() < groups * STRIP {
@@ -161,17 +163,18 @@ impl Quantized {
             self.scales.resize(groups * ROWS, 0.0);
             self.shifts.resize(groups * ROWS, 0);
         }
-        let strips = self.strips.chunks_exact_mut((self.groups * STRIP).max(1));
-        let scales = self.scales.chunks_exact_mut((self.groups * ROWS).max(1));
-        let shifts = self.shifts.chunks_exact_mut((self.groups * ROWS).max(1));
-        let count = self.rows.div_ceil(ROWS);
-        let mut parts: Vec<_> = strips.zip(scales.zip(shifts)).take(count).collect();
-        for_each_mut(&mut parts, |strip, (bytes, (scales, shifts))| {
-            for (place, row) in (strip * ROWS..self.rows.min((strip + 1) * ROWS)).enumerate() {
+        let piece = (PIECE * self.groups).max(1);
+        let scales = self.scales[..groups * ROWS].chunks_mut(piece * ROWS);
+        let shifts = self.shifts[..groups * ROWS].chunks_mut(piece * ROWS);
+        let mut pieces: Vec<_> = self.strips[..groups * STRIP].chunks_mut(piece * STRIP).zip(scales.zip(shifts)).collect();
+        for_each_mut(&mut pieces, |piece, (bytes, (scales, shifts))| {
+            for row in piece * PIECE * ROWS..self.rows.min((piece + 1) * PIECE * ROWS) {
+                let (strip, place) = (row / ROWS - piece * PIECE, row % ROWS);
                 let (whole, rest) = grid.row(row)[..width].as_chunks();
                 let mut last = [0.0; GROUP];
                 last[..rest.len()].copy_from_slice(rest);
-                widened!(for (group, x) in whole.iter().chain((!rest.is_empty()).then_some(&last)).enumerate() {
+                let groups = (strip * self.groups..).zip(whole.iter().chain((!rest.is_empty()).then_some(&last)));
+                widened!(for (group, x) in groups {
                     let mut rounded = [0; GROUP];
                     scales[group * ROWS + place] = round(x, &mut rounded);
                     shifts[group * ROWS + place] = -SHIFT * rounded.iter().map(|x| i32::from(*x)).sum::<i32>();
