@@ -179,11 +179,12 @@ impl Scheme {
         for step in 0.. {
             let Some(limit) = end.checked_sub(context.tokens().len()).filter(|&left| left > 0) else { break };
             let trace = self.step(context, step, limit, rng)?;
-            if !on_step(&trace) {
-                return Ok(Ended::Interrupted);
-            }
+            let goes_on = on_step(&trace);
             if trace.chosen().end == SpanEnd::EndOfText {
                 return Ok(Ended::EndOfText);
+            }
+            if !goes_on {
+                return Ok(Ended::Interrupted);
             }
         }
         Ok(Ended::Limit)

@@ -327,6 +327,20 @@ fn generation_stops_at_the_limit_exactly_or_at_the_end_of_text() {
 }
 
 #[test]
+fn a_candidate_that_ends_the_text_ends_it_also_where_the_caller_stops() {
+    let mut ends = 0;
+    for seed in 0..20 {
+        let (mut scheme, _) = scheme(1);
+        let mut context = Context::new([1]).unwrap();
+        let finish = scheme.generate(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(seed), |_| false).unwrap();
+        let is_end = context.response().contains(&END);
+        assert_eq!(finish, if is_end { Ended::EndOfText } else { Ended::Interrupted });
+        ends += usize::from(is_end);
+    }
+    assert!((1..20).contains(&ends), "{ends} of 20 steps end the text");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_tokens() {
     let run = |seed| {
         let (mut scheme, _) = scheme(3);
