@@ -237,6 +237,8 @@ impl Fleet {
                     refused.iter().for_each(|&(server, _)| self.members[server].fail(&self.retry, None));
                     return Ok(Answered { value, server });
                 }
+                // The attempt was cut, or its answer would come too late: the server is not to blame.
+                Err(Failure::Again(..)) if meter.left().is_zero() => continue,
                 Err(Failure::Again(fault, pause)) => (fault, pause),
                 Err(Failure::Refused { status, message }) => {
                     let (address, task) = (self.address(server).to_owned(), request.task.clone());

@@ -422,6 +422,27 @@ fn a_generation_waits_no_longer_than_it_has_time() {
 }
 
 #[test]
+fn a_server_is_not_set_aside_when_the_time_of_a_request_ends() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let mut options = options(&servers);
+        let long = Duration::from_secs(100);
+        (options.retry.patience, options.retry.deadline) = (long, long);
+        (options.retry.set_aside, options.retry.longest_aside) = (long, long);
+        let engine = RemoteEngine::new(options).unwrap();
+        let end = Instant::now() + Duration::from_millis(300);
+        let left = Arc::new(move || end.saturating_duration_since(Instant::now()));
+        servers[0].behave(|_, _| Act::Hang(Duration::from_secs(1)));
+        let error = typed(read(&engine.clone().with_time_left(left)).unwrap_err());
+        assert!(matches!(error, RemoteError::Stopped { .. }), "{error}");
+        servers[0].behave(|_, _| Act::Serve);
+        let asked = servers[0].seen().len();
+        assert_right(&read(&engine).unwrap());
+        assert!(servers[0].seen().len() > asked, "{kind:?}");
+    }
+}
+
+#[test]
 fn a_server_that_failed_is_not_asked_for_a_while() {
     for kind in KINDS {
         let servers = start(kind, 2);
