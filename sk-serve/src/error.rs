@@ -109,6 +109,12 @@ impl ApiError {
         Self { cause: Some(error.to_string()), ..Self::new(StatusCode::BAD_GATEWAY, "bad_gateway", message) }
     }
 
+    /// The time of an answer ended before its first span.
+    pub(crate) fn out_of_time() -> Self {
+        let message = "the model servers chose no span in the time that this server gives an answer; try again";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout", message)
+    }
+
     /// Returns the cause, for the log.
     pub(crate) fn cause(&self) -> &str {
         self.cause.as_ref().unwrap_or(&self.message)
@@ -165,4 +171,5 @@ pub(crate) fn was_stopped(error: &SessionError) -> bool {
         return false;
     };
     matches!(source.downcast_ref(), Some(EngineError::Stopped(_)))
+        || matches!(source.downcast_ref(), Some(RemoteError::Stopped { .. }))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use sk_core::{Arm, Ended, InstructionRack, Policy, StepTrace, TokenId};
+use sk_core::{AlignmentSpec, Arm, Ended, InstructionRack, Policy, StepTrace, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::dialogue::{Session, SessionError};
 use sk_models::engine::{EngineError, Frozen};
@@ -195,13 +195,15 @@ impl Work {
         let stops: Vec<&str> =
             service.parts.framing.stops().iter().copied().chain(self.job.stop.iter().map(String::as_str)).collect();
         let mut since = self.arrived;
+        // Ω as the next step reads it, unless it is edited in the meantime.
+        let mut spec = arm.spec.snapshot();
         let request = host.scheduler().enter(&self.stop);
-        let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
+        let replied = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 summary.steps += 1;
                 summary.tokens += step.chosen().tokens.len();
                 summary.drafted_tokens += step.drafted_tokens();
-                summary.scored_tokens += step.scored_tokens() * lanes(&arm, step);
+                summary.scored_tokens += step.scored_tokens() * lanes(&spec, &arm, step);
                 summary.seconds += step.seconds;
             }
             // Local models check the stop flag within a step; a request to a server goes on.
@@ -222,8 +224,20 @@ impl Work {
                 send(Event::Span { choice, text: text.to_owned(), step })?;
                 drop(away);
             }
+            spec = arm.spec.snapshot();
             Ok(if Instant::now() < deadline { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        })?;
+        });
+        let reply = match replied {
+            // The time ended during a step on model servers. The spans before it are the answer.
+            Err(Failure::Gone) if !self.stop.is_stopped() && Instant::now() >= deadline => {
+                if summary.steps == 0 {
+                    return Err(Failure::Failed(ApiError::out_of_time()));
+                }
+                summary.ended = Some(Ended::Interrupted);
+                return Ok(Vec::new());
+            }
+            replied => replied?,
+        };
         // Tokens of a stop text were chosen, too, and do not belong to the answer.
         (summary.ended, summary.tokens) = (Some(reply.ended), reply.tokens.len());
         tracing::trace!(target: "sk_serve::texts", request = %self.request.0, choice, prompt = ?asked.prompt, answer = reply.text);
@@ -261,8 +275,7 @@ fn measure(since: &mut Instant, step: usize) {
 
 /// Returns the number of backbone lanes that read each candidate of a step. Heads share the lane of
 /// the plain backbone.
-fn lanes(arm: &Arm, step: &StepTrace) -> usize {
-    let spec = arm.spec.snapshot();
+fn lanes(spec: &AlignmentSpec, arm: &Arm, step: &StepTrace) -> usize {
     let read = spec.seats().iter().filter(|seat| step.blades.iter().any(|blade| blade.name == **seat.name()));
     let policy = |policy| if matches!(policy, Policy::Head(_)) { Policy::Backbone } else { policy };
     let policies = read.map(sk_core::Seat::blade).chain(&arm.fluency).flat_map(|blade| blade.policies()).map(policy);

@@ -88,10 +88,11 @@ impl Server {
         let mut connections = Connections::new(listener, Arc::clone(&self), self.limits.clone());
         let served = async {
             connections.accept_until(shutdown).await;
+            // Before the server is open, there are no answers to wait for.
             if let Some(open) = self.open.get() {
                 open.service.drain();
+                connections.drain().await;
             }
-            connections.drain().await;
         };
         tokio::select! {
             () = served => {}

@@ -85,7 +85,8 @@ pub struct ServeArgs {
     /// Most blades of an answer.
     #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive)]
     max_blades: usize,
-    /// Seconds from a request to the end of its answer; an unfinished answer is cut off there.
+    /// Seconds from a request to the end of its answer; an unfinished answer is cut off after the step in
+    /// progress.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs())]
     timeout: u64,
     /// Seconds that a client may take to send the head or the body of a request, or may read
