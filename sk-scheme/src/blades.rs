@@ -402,7 +402,7 @@ impl BladeSpec {
 
     /// Returns the names of the lanes that it alone reads: those of its adapters, of its
     /// instructions and on another model.
-    pub(crate) fn lanes(&self) -> BTreeSet<String> {
+    pub fn lanes(&self) -> BTreeSet<String> {
         let adapters = self.adapters().into_iter().map(|(lane, _)| lane);
         let readers = self.readers().into_iter().map(|(lane, _)| lane);
         adapters.chain(readers).chain(self.instructions().into_iter().map(|(lane, _)| lane)).collect()

@@ -52,8 +52,7 @@ impl Live {
                 (self.adapters.contains(name), "an adapter")
             };
             if other {
-                let message = format!("\"{name}\" is the name of {kind} of this answer; use another name");
-                return Err(ApiError::invalid("blades", message));
+                return Err(taken_name(name, kind));
             }
             if source == ADAPTER {
                 seat_adapter(&mut config, &seats.first, name, service)?;
@@ -72,7 +71,7 @@ impl Live {
         if config.template.is_none() && !added.iter().all(is_own) {
             return Err(ApiError::fixed_blades("blades"));
         }
-        service.check_blades("blades", built.seats().len())?;
+        service.check_blades("blades", built.seats().len().saturating_sub(removed.len()))?;
         let mut openings = Vec::new();
         for (lane, text) in config.instructions().filter(|(lane, _)| added.iter().any(|name| belongs(lane, name))) {
             let opening = service.instruction(&seats.asked, text).map_err(wrong_blade)?;
@@ -81,6 +80,9 @@ impl Live {
                     format!("the instruction of \"{lane}\" leaves no room for the tokens that were asked for; shorten it");
                 return Err(ApiError::invalid("blades", message));
             }
+            if self.instructed.get(&lane).is_some_and(|known| *known != opening) {
+                return Err(taken_name(&lane, "another instruction"));
+            }
             openings.push((lane, opening));
         }
         // An adapter may be unloaded at any time.
@@ -88,11 +90,14 @@ impl Live {
         if let Some(name) = adapters.iter().find(|name| !taken.contains(name)) {
             return Err(ApiError::no_adapter("blades", name, &service.adapters()));
         }
+        if let Some(name) = adapters.iter().find(|name| self.adapters.differs(name, &taken)) {
+            return Err(taken_name(name, "another adapter"));
+        }
         let read = |name: &str| {
             let extra = openings.iter().filter(|(lane, _)| belongs(lane, name)).map(|(_, opening)| opening.extra());
             seats.reach + extra.max().unwrap_or(0)
         };
-        let reserve = |name: &&str| Ok(((*name).to_owned(), service.reserve(&config, read(name), seats.new)?));
+        let reserve = |name: &&str| Ok(((*name).to_owned(), service.reserve(&config, name, read(name), seats.new)?));
         let reserved = added.iter().map(reserve).collect::<Result<Vec<_>, ApiError>>()?;
         let weights: Option<NamedWeights> = edit.weights.map(|weights| weights.into_iter().collect());
         self.spec.edit(|spec| -> Result<_, ApiError> {
@@ -117,6 +122,12 @@ impl Live {
         metrics::counter!("swiss_knife_edits_total").increment(1);
         Ok(())
     }
+}
+
+/// Returns the error for a name under which the answer has read something else. A step in progress
+/// may still read it.
+fn taken_name(name: &str, other: &str) -> ApiError {
+    ApiError::invalid("blades", format!("\"{name}\" is the name of {other} of this answer; use another name"))
 }
 
 /// Returns the error for a blade that cannot be seated or unseated.

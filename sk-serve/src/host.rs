@@ -166,6 +166,13 @@ impl Adapters {
         }
     }
 
+    /// Returns whether there is an adapter with this name, and another one in `others`.
+    pub(crate) fn differs(&self, name: &str, others: &Self) -> bool {
+        let local = self.local.get(name).zip(others.local.get(name));
+        let remote = self.remote.get(name).zip(others.remote.get(name));
+        local.is_some_and(|(one, other)| !Arc::ptr_eq(&one, &other)) || remote.is_some_and(|(one, other)| one != other)
+    }
+
     /// Returns whether there is an adapter with this name.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
