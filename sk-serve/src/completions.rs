@@ -91,6 +91,9 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let config = service.scheme(&job)?;
     // Adapters that are unloaded while the request waits are kept for it.
     let adapters = service.parts.rack.only(config.adapters().map(|(name, _)| name));
+    if let Some((name, _)) = config.adapters().find(|(name, _)| !adapters.contains(name)) {
+        return Err(ApiError::no_adapter("swiss_knife.weights", &name, &service.adapters()));
+    }
     let prompts = std::mem::take(&mut job.prompts);
     let asked = prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix, &config).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
@@ -117,9 +120,9 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let (sender, events) = mpsc::channel(BUFFERED);
     let choices = work.answers();
     let prompt_tokens = work.asked.iter().map(|asked| asked.tokens.len()).sum();
-    let threads = service.threads(choices);
     let reach = (instructed + work.max_new_tokens).min(service.parts.host.context_limit());
     let bytes = service.bytes(&work.config, reach, work.max_new_tokens);
+    let threads = service.threads(choices, bytes);
     let ticket = service.queue(threads, bytes)?;
     let (service, work) = (Arc::clone(service), Arc::new(work));
     tokio::spawn(async move {

@@ -128,23 +128,24 @@ pub(crate) struct Admitted {
     _memory: OwnedSemaphorePermit,
 }
 
-/// A request that waits for its permits.
+/// A request that was admitted or waits for its permits.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    permits: Arc<Semaphore>,
-    memory: Arc<Semaphore>,
-    threads: u32,
-    mebibytes: u32,
-    waiting: Waiting,
+pub(crate) enum Ticket {
+    Admitted(Admitted),
+    Waiting { permits: Arc<Semaphore>, memory: Arc<Semaphore>, threads: u32, mebibytes: u32, waiting: Waiting },
 }
 
 impl Ticket {
     /// Waits until the request may run. Requests are admitted in order of arrival.
     pub(crate) async fn admitted(self) -> Result<Admitted, ApiError> {
+        let (permits, memory, threads, mebibytes, waiting) = match self {
+            Self::Admitted(admitted) => return Ok(admitted),
+            Self::Waiting { permits, memory, threads, mebibytes, waiting } => (permits, memory, threads, mebibytes, waiting),
+        };
         let closed = |_| ApiError::draining();
-        let permits = self.permits.acquire_many_owned(self.threads).await.map_err(closed)?;
-        let memory = self.memory.acquire_many_owned(self.mebibytes).await.map_err(closed)?;
-        drop(self.waiting);
+        let permits = permits.acquire_many_owned(threads).await.map_err(closed)?;
+        let memory = memory.acquire_many_owned(mebibytes).await.map_err(closed)?;
+        drop(waiting);
         Ok(Admitted { _permits: permits, _memory: memory })
     }
 }
@@ -432,22 +433,38 @@ impl Service {
             );
             return Err(ApiError::invalid("max_tokens", message));
         }
-        let waiting = Waiting::join(&self.waiting, self.parts.limits.waiting.saturating_add(self.permits.available_permits()))?;
-        let (permits, memory) = (Arc::clone(&self.permits), Arc::clone(&self.memory));
-        Ok(Ticket { permits, memory, threads: threads as u32, mebibytes, waiting })
+        let (permits, memory, threads) = (Arc::clone(&self.permits), Arc::clone(&self.memory), threads as u32);
+        // Nobody overtakes a request that waits.
+        if self.waiting.load(Ordering::Relaxed) == 0
+            && let Ok(_permits) = Arc::clone(&permits).try_acquire_many_owned(threads)
+            && let Ok(_memory) = Arc::clone(&memory).try_acquire_many_owned(mebibytes)
+        {
+            return Ok(Ticket::Admitted(Admitted { _permits, _memory }));
+        }
+        let waiting = Waiting::join(&self.waiting, self.parts.limits.waiting)?;
+        Ok(Ticket::Waiting { permits, memory, threads, mebibytes, waiting })
     }
 
-    /// Reserves memory for one more lane of an answer, whose context has at most `reach` tokens, of
-    /// which `new` are generated. Fails immediately if there is not enough.
-    pub(crate) fn reserve(&self, config: &SchemeSpec, reach: usize, new: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let bytes = self.parts.host.footprint(Extent { lanes: 1, ..extent(config, reach, new) });
+    /// Reserves memory for the lanes of one more blade of an answer, whose context has at most
+    /// `reach` tokens, of which `new` are generated. Fails immediately if there is not enough.
+    pub(crate) fn reserve(
+        &self,
+        config: &SchemeSpec,
+        blade: &str,
+        reach: usize,
+        new: usize,
+    ) -> Result<OwnedSemaphorePermit, ApiError> {
+        let lanes = config.blades.iter().find(|other| other.name == blade).map_or(1, |blade| blade.lanes().len());
+        let bytes = self.parts.host.footprint(Extent { lanes, ..extent(config, reach, new) });
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
     }
 
-    /// Returns the number of threads that generate the answers of a request.
-    pub(crate) fn threads(&self, answers: usize) -> usize {
-        answers.min(self.parts.limits.concurrent).max(1)
+    /// Returns the number of threads that generate the answers of a request, each of which needs at
+    /// most `bytes`.
+    pub(crate) fn threads(&self, answers: usize, bytes: u64) -> usize {
+        let fit = usize::try_from(self.parts.limits.memory / bytes.max(1)).unwrap_or(usize::MAX);
+        answers.min(self.parts.limits.concurrent).min(fit).max(1)
     }
 
     /// Returns the bytes reserved by answers in progress, and the number of waiting requests.
@@ -572,7 +589,7 @@ fn shipped_names() -> String {
 
 /// A request that waits for its permits.
 #[derive(Debug)]
-struct Waiting(Arc<AtomicUsize>);
+pub(crate) struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
     fn join(count: &Arc<AtomicUsize>, most: usize) -> Result<Self, ApiError> {

@@ -61,18 +61,24 @@ fn service_with(limits: Limits) -> Service {
 }
 
 fn steered(steering: Steering, limits: Limits) -> Service {
+    Service::new(parts(steering, limits), NAMES.map(str::to_owned).to_vec())
+}
+
+/// The adapters of the models.
+const NAMES: [&str; 2] = ["helpful", "honest"];
+
+fn parts(steering: Steering, limits: Limits) -> Parts {
     let folder = tempfile::tempdir().unwrap();
     let shape = folder.path().join("config.json");
     let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
         "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
         "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true});
     std::fs::write(&shape, config.to_string()).unwrap();
-    let names = ["helpful", "honest"].map(str::to_owned);
     let device = (DeviceName::Cpu, Precision::F32);
-    let (models, adapters) = Models::random((&shape, Some(&shape)), device, 1, &[4], names.clone(), &mut ()).unwrap();
+    let (models, adapters) = Models::random((&shape, Some(&shape)), device, 1, &[4], NAMES.map(str::to_owned), &mut ()).unwrap();
     let rack = AdapterRack::default();
     adapters.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
-    let parts = Parts {
+    Parts {
         host: models.into(),
         rack: rack.into(),
         adapter_folder: Some(std::env::temp_dir()),
@@ -82,8 +88,7 @@ fn steered(steering: Steering, limits: Limits) -> Service {
         framing: Framing::Hh { stop: true },
         name: "lab/random".to_owned(),
         limits,
-    };
-    Service::new(parts, names.to_vec())
+    }
 }
 
 /// Starts a server without models. It serves until the runtime is dropped.
@@ -393,6 +398,73 @@ fn a_blade_that_leaves_its_seat_frees_its_memory() {
             assert_eq!(status, 200, "turn {turn}: {body}");
         }
     }
+}
+
+#[test]
+fn a_name_of_an_answer_keeps_its_meaning() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    let start = json!({"blades": {"calm": "instruction:Be calm."}, "set": ["proposal.candidates=64"], "explain": true});
+    let (path, _lines) = begin(&url, &start);
+    for (source, expected) in [("Be rude.", 400), ("Be calm.", 200)] {
+        let (status, body) = edit(&path, &json!({"blades": {"calm": null}, "weights": {"helpful": 1}}));
+        assert!(status == 200 || expected == 200, "{body}");
+        let (status, body) = edit(&path, &json!({"blades": {"calm": format!("instruction:{source}")}}));
+        assert_eq!(status, expected, "{body}");
+        assert!(status == 200 || body["error"]["message"].as_str().unwrap().contains("another name"), "{body}");
+    }
+}
+
+#[test]
+fn an_edit_may_exchange_the_blades_of_a_full_answer() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits { blades: 2, ..Limits::default() }));
+    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
+    let asked = json!({"blades": {"helpful": null, "calm": "instruction:Be calm."}, "weights": {"calm": 1}});
+    let (status, body) = edit(&path, &asked);
+    assert_eq!(status, 200, "{body}");
+}
+
+#[test]
+fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() }));
+    let asked = json!({"prompt": vec!["Hi"; 16], "max_tokens": 32});
+    let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+    let body = response.body_mut().read_to_string().unwrap();
+    assert_eq!(response.status().as_u16(), 200, "{body}");
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["choices"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn a_request_for_which_there_is_no_memory_waits_only_where_requests_may() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(service_with(Limits { memory: 24 << 20, concurrent: 64, waiting: 0, ..Limits::default() }));
+    let steering = json!({"set": ["proposal.candidates=64"], "explain": true});
+    let mut streams = Vec::new();
+    let refused = (0..20).any(|_| {
+        let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true,
+            "swiss_knife": steering});
+        let response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+        let status = response.status().as_u16();
+        streams.push(response);
+        status == 429
+    });
+    assert!(refused, "{} answers run at once", streams.len());
+}
+
+#[test]
+fn an_adapter_that_was_just_unloaded_is_named() {
+    let (server, url, _runtime) = listening();
+    // As between the removal of an adapter and that of its name.
+    server.open(Service::new(parts(Steering::default(), Limits::default()), vec!["gone".to_owned()]));
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
+    let (status, body) = ask(&url, &asked);
+    assert!(status == 400 && body.contains("gone"), "{status} {body}");
 }
 
 #[test]
