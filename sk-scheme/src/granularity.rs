@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sk_core::{Capped, Delimited, FixedLength, Granularity, ParameterError, Response, Token, Uncertain};
+use sk_core::{Capped, Delimited, Granularity, ParameterError, Response, Token, Uncertain};
 
 use crate::spec::text_of;
 
@@ -111,20 +111,16 @@ impl GranularitySpec {
         }
     }
 
-    /// Builds the rule for a vocabulary whose tokens have these bytes.
-    pub fn build(&self, token_bytes: &Arc<[Box<[u8]>]>) -> Arc<dyn Granularity> {
+    /// Builds the rule, which is [valid](Self::check), for a vocabulary whose tokens have these bytes.
+    pub(crate) fn build(&self, token_bytes: &Arc<[Box<[u8]>]>) -> Arc<dyn Granularity> {
         let bytes = Arc::clone(token_bytes);
         let rule: Arc<dyn Granularity> = match self {
             Self::Token => return Arc::new(Token),
-            Self::FixedLength { .. } => match self.span_tokens() {
-                Some(tokens) => return Arc::new(FixedLength(tokens)),
-                None => Arc::new(Response),
-            },
             Self::Sentence { .. } => Arc::new(Delimited::sentence(bytes)),
             Self::BlankLine { .. } => Arc::new(Delimited::blank_line(bytes)),
             Self::Delimiters { delimiters, .. } => Arc::new(Delimited::new(bytes, delimiters)),
             Self::Entropy { entropy, .. } => Arc::new(Uncertain(*entropy)),
-            Self::Response { .. } => Arc::new(Response),
+            Self::FixedLength { .. } | Self::Response { .. } => Arc::new(Response),
         };
         match self.span_tokens() {
             Some(tokens) => Arc::new(Capped { rule, tokens }),

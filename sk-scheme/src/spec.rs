@@ -295,8 +295,9 @@ impl SchemeSpec {
     /// Builds the scheme on an engine.
     ///
     /// # Errors
-    /// If a number is out of range, no blade is seated, or the engine returns an error.
+    /// As [`check`](Self::check) and [`spec`](Self::spec), or if the engine returns an error.
     pub fn build(&self, engine: &dyn Engine) -> Result<Scheme, SchemeError> {
+        self.check()?;
         let spec = SpecHandle::new(self.spec()?);
         let drafting = self.proposal.drafting(self.granularity.span_tokens()).map_err(|reason| parameter("proposal", reason))?;
         let start = |drafting: &Drafting| engine.start(drafting, &spec).map_err(SchemeError::Engine);

@@ -8,7 +8,7 @@ use sk_core::{
     Backbone, BoxError, Candidate, Candidates, Context, DraftRequest, Drafting, Engine, Generation, Policy, Proposal, Reading,
     Readings, SpanEnd, SpecHandle, TokenId,
 };
-use sk_scheme::{SchemeError, SchemeSpec, Shipped};
+use sk_scheme::{Cap, FallbackSpec, GranularitySpec, SchemeError, SchemeSpec, Shipped, Unlimited};
 
 /// Token 0 is "a", 1 is "\n\n", and 2 ends a response. Variant k prefers token k.
 struct Toy;
@@ -104,4 +104,32 @@ fn what_an_engine_cannot_do_is_said() {
     assert!(matches!(error, SchemeError::Engine(_)) && error.to_string() == "this engine knows no vocabulary", "{error}");
     let empty = SchemeSpec::default();
     assert!(matches!(empty.build(&Toy), Err(SchemeError::NoBlade)));
+}
+
+#[test]
+fn a_number_out_of_range_is_refused_when_the_scheme_is_built() {
+    let mut spec = SchemeSpec::default();
+    spec.seat("calm");
+    let refused = |change: &dyn Fn(&mut SchemeSpec), said: &str| {
+        let mut spec = spec.clone();
+        change(&mut spec);
+        let error = spec.build(&Toy).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some(said));
+    };
+    let cap = Cap::Unlimited(Unlimited::Unlimited);
+    for span in [GranularitySpec::FixedLength { span_tokens: 0 }, GranularitySpec::Response { span_tokens: Cap::Tokens(0) }] {
+        refused(&|spec| spec.granularity = span.clone(), "granularity: span_tokens is 0; a span needs a token");
+    }
+    refused(
+        &|spec| spec.granularity = GranularitySpec::Entropy { entropy: f64::NAN, span_tokens: cap },
+        "granularity: entropy is NaN; it must be not negative",
+    );
+    refused(
+        &|spec| spec.granularity = GranularitySpec::Delimiters { delimiters: Vec::new(), span_tokens: cap },
+        "granularity: kind \"delimiters\" needs delimiters = [\"…\"], at least one text",
+    );
+    refused(
+        &|spec| spec.fallback = FallbackSpec::Backbone { threshold: f64::NAN },
+        "fallback: threshold is NaN; it must be a number",
+    );
 }

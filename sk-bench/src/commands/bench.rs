@@ -144,7 +144,7 @@ impl BenchArgs {
     /// Returns the scheme. Spans have a fixed length unless `--scheme` is given.
     fn scheme(&self, shipped: bool) -> Result<SchemeSpec, Error> {
         let mut config = self.steering.steering().spec(shipped)?;
-        if self.steering.scheme.is_none() {
+        if self.steering.scheme.is_none() && config.proposal.draft().is_some() {
             let span_tokens = self.steering.operating.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
             config.granularity = GranularitySpec::FixedLength { span_tokens };
         }

@@ -93,14 +93,14 @@ impl Subject<'_> {
         Ok(AxisReport { axis: axis.name(), points, skipped: too_long.iter().map(|point| point.at(axis)).collect() })
     }
 
-    /// Returns the scheme at a point: spans have a fixed length, and along K only the first K
+    /// Returns the scheme at a point: drafted spans have a fixed length, and along K only the first K
     /// adapters are used.
     fn scheme_at(&self, axis: Axis, point: Operating) -> Result<SchemeSpec, SchemeError> {
         let mut config = self.config.clone();
         if let Some(draft) = config.proposal.draft_mut() {
             draft.candidates = point.candidates;
+            config.granularity = GranularitySpec::FixedLength { span_tokens: point.span };
         }
-        config.granularity = GranularitySpec::FixedLength { span_tokens: point.span };
         if axis == Axis::Blades {
             config.weights = None;
             if point.blades == 0 {
