@@ -47,7 +47,9 @@ impl Parameter {
             return refuse(slot, kind);
         }
         let source = Source::without_lines("");
-        let section = source.root().under(slot, Table::from_iter([(self.field.to_owned(), self.value(value))]));
+        // A number above 2⁵³ may have been rounded, so it is no count.
+        let value = if value > 2.0_f64.powi(53) { Value::Float(value) } else { self.value(value) };
+        let section = source.root().under(slot, Table::from_iter([(self.field.to_owned(), value)]));
         spec.take_section(section, Path::new(""), Blades::Amended).map_err(|error| match error {
             SchemeError::Value { reason, .. } => SchemeError::Parameter { slot, reason },
             other => other,
