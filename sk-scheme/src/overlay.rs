@@ -141,11 +141,18 @@ impl SchemeSpec {
             }
         };
         // Directories are relative to that of the text.
-        let located = |path: &Path| directory.join(path).to_string_lossy().into_owned();
+        let located = |path: &Path| {
+            let refuse =
+                |_| format!("the directory {} is not named in UTF-8; rename it, or give absolute paths", directory.display());
+            directory.join(path).into_os_string().into_string().map_err(refuse)
+        };
         if let Some(Value::String(on)) = section.table.get_mut("on")
             && on.starts_with(['.', '/'])
         {
-            *on = located(Path::new(on));
+            match located(Path::new(on)) {
+                Ok(place) => *on = place,
+                Err(reason) => return Err(section.fault(reason)),
+            }
         }
         match section.over("blades", &current, &self.base)? {
             BladeSection::Fluency(_) => {
@@ -157,7 +164,9 @@ impl SchemeSpec {
             }
             BladeSection::Weighed(blade) => {
                 let mut blade = BladeSpec { name, ..blade };
-                blade.paths_mut().for_each(|path| *path = located(path).into());
+                for path in blade.paths_mut() {
+                    *path = located(path).map_err(|reason| section.fault(reason))?.into();
+                }
                 blade.build().map_err(|error| section.fault(error))?;
                 if is_fluency {
                     self.fluency = None;

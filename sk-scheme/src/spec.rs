@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -60,6 +60,10 @@ impl Default for Base {
 
 /// A scheme, slot by slot. Its backbone π_B is that of the [`Engine`] on which it is
 /// [built](Self::build).
+///
+/// # Panics
+/// Methods that return a part as it is in a scheme file, such as `kind`, panic if a count of that
+/// part is above `i64::MAX`, or a path is not UTF-8. No scheme that is read has such values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemeSpec {
     /// The name and source of the method.
@@ -178,7 +182,7 @@ impl SchemeSpec {
     ///
     /// # Errors
     /// If `old` is not seated, or another blade of this name exists.
-    pub fn swap(&mut self, old: &str, name: &str, adapter: &Path) -> Result<(), SchemeError> {
+    pub fn swap(&mut self, old: &str, name: &str, adapter: &str) -> Result<(), SchemeError> {
         let place = self.place_for(old, name)?;
         let kept = self.blades[place].adapted(name, adapter);
         let blade = kept.unwrap_or_else(|| self.templated(BladeSpec::implicit_reward(name, self.base.point.beta)));

@@ -318,6 +318,20 @@ fn correlations_are_of_blades_that_are_seated() {
     assert!(error.to_string().contains("blade \"b0\", which is not seated; known: calm, safe"), "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_path_relative_to_a_directory_that_is_not_utf_8_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = Path::new(std::ffi::OsStr::from_bytes(b"/d\xff"));
+    let read = |field: &str| reference(Convention::Sound).overlay("test.toml", &format!("[blades.calm]\n{field}\n"), directory);
+    for field in ["adapter = \"ad\"", "on = \"./model\""] {
+        let said =
+            "test.toml:1: [blades.calm]: the directory /d\u{fffd} is not named in UTF-8; rename it, or give absolute paths";
+        assert_eq!(read(field).unwrap_err().to_string(), said);
+    }
+    assert!(read("adapter = \"/ad\"").is_ok() && read("on = \"drafter\"").is_ok());
+}
+
 #[test]
 fn unseated_defaults_share_the_weight() {
     let mut config = reference(Convention::Sound);
@@ -377,7 +391,7 @@ fn a_blade_that_takes_the_seat_of_another_keeps_its_settings() {
         let mut config = overlaid(text).unwrap();
         match instruction {
             Some(text) => config.swap_instruction("a", name, text)?,
-            None => config.swap("a", name, Path::new("dir"))?,
+            None => config.swap("a", name, "dir")?,
         }
         assert_eq!(config.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>(), [name, "b"]);
         Ok::<_, SchemeError>(toml::to_string(&config.blades[0]).unwrap())

@@ -291,7 +291,7 @@ impl Chat<'_> {
         let mut config = self.config.clone();
         match blade.instruction() {
             Some(text) => config.swap_instruction(old, &blade.name, text)?,
-            None => config.swap(old, &blade.name, Path::new(&blade.source))?,
+            None => config.swap(old, &blade.name, &blade.source)?,
         }
         self.install(blade, config, |spec, seat| spec.swap(old, seat))
     }
