@@ -204,7 +204,7 @@ impl BladeRule {
 
     /// Returns whether it reads the backbone under an adapter of its own name.
     pub(crate) fn reads_adapter(&self) -> bool {
-        matches!(self, Self::Likelihood { on: None, .. } | Self::ImplicitReward { .. } | Self::DivergenceRatio { .. })
+        matches!(self, Self::Likelihood { on: None, .. } | Self::ImplicitReward { on: None, .. } | Self::DivergenceRatio { .. })
     }
 
     /// Returns whether it reads the backbone without adapter or instruction.
@@ -212,6 +212,8 @@ impl BladeRule {
         let guided = self.guidance().is_some();
         match self {
             Self::Likelihood { .. } | Self::Ingredient { .. } => false,
+            // Its ratio is to its own model.
+            Self::ImplicitReward { on: Some(_), .. } => guided,
             // The opposite instruction replaces the plain backbone in the ratio.
             Self::Instruction { against, .. } => against.is_none() || guided,
             _ => true,

@@ -1,5 +1,7 @@
 //! A short description of a scheme, slot by slot as in the paper's table of methods, with its cost.
 
+use std::collections::BTreeMap;
+
 use crate::{
     AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, DispersionArm, FallbackSpec, LinkSpec, NormalizerRule, Prior,
     ProposalSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec,
@@ -28,10 +30,11 @@ pub struct Summary {
     pub source: String,
 }
 
-/// The forward passes of a scheme, with the rows of each, for K adapters.
+/// The forward passes of a scheme, with the rows of each, for K adapters. They do not include the
+/// passes in which the candidates of a fallback are scored.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Passes {
-    /// The passes per token of a candidate while it is drafted, such as `1 of 7 rows (drafter)`.
+    /// The passes per token of a candidate while it is drafted, such as `drafter × 7`.
     pub per_token: Vec<String>,
     /// The passes per span in which the candidates are scored.
     pub per_span: Vec<String>,
@@ -74,17 +77,24 @@ impl SchemeSpec {
             _ => 0,
         };
         let others = usize::from(backbone) + self.blades.iter().map(|blade| own(&blade.rule)).sum::<usize>();
-        let lanes = match (adapters, others) {
-            (true, 0) => "K".to_owned(),
-            (true, others) => format!("K + {others}"),
-            (false, others) => others.to_string(),
-        };
+        let mut lanes = vec![("backbone", lanes_in_words(usize::from(adapters), others))];
+        // The lanes on other models: those of the template, and those of blades.
+        let mut readers: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+        self.template.iter().flat_map(BladeSpec::readers).for_each(|(_, model)| readers.entry(model).or_default()[0] += 1);
+        self.readers().for_each(|(_, model)| readers.entry(model).or_default()[1] += 1);
+        // K includes the blades that are copies of the template.
+        lanes.extend(readers.into_iter().map(|(model, [of_template, seated])| match of_template {
+            0 => (model, lanes_in_words(0, seated)),
+            _ => (model, lanes_in_words(of_template, 0)),
+        }));
+        lanes.retain(|(_, lanes)| lanes != "0");
+
         let (mut per_token, mut per_span) = (Vec::new(), Vec::new());
         if let ProposalSpec::Vocabulary(vocabulary) = &self.proposal {
             if vocabulary.prior == Prior::Drafter {
                 per_token.push("drafter × 1".to_owned());
             }
-            per_token.push(format!("backbone × {}", bracketed(&lanes)));
+            per_token.extend(lanes.iter().map(|(model, lanes)| format!("{model} × {}", bracketed(lanes))));
             if heads {
                 // Scoring the state after each token takes one row per candidate.
                 let rows = if vocabulary.head_k > 0 { vocabulary.head_k.to_string() } else { "V".to_owned() };
@@ -95,9 +105,10 @@ impl SchemeSpec {
             let n = draft.candidates;
             let model = if matches!(self.proposal, ProposalSpec::Drafter(_)) { "drafter" } else { "backbone" };
             per_token.push(format!("{model} × {n}"));
-            if lanes != "0" {
-                per_span.push(format!("backbone × {n} × {}", bracketed(&lanes)));
+            if self.fallback != FallbackSpec::None {
+                per_token.push(format!("backbone × {n} (fallback)"));
             }
+            per_span.extend(lanes.iter().map(|(model, lanes)| format!("{model} × {n} × {}", bracketed(lanes))));
         }
         Passes { per_token, per_span }
     }
@@ -119,6 +130,17 @@ impl SchemeSpec {
         let each = self.template.as_ref().map(|template| format!("K × {}", blade(template)));
         let fluency = self.fluency.as_ref().map(|_| "fluency".to_owned());
         each.into_iter().chain(self.blades.iter().map(blade)).chain(fluency).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+/// Returns `per_adapter` K + `others` in words.
+fn lanes_in_words(per_adapter: usize, others: usize) -> String {
+    match (per_adapter, others) {
+        (0, others) => others.to_string(),
+        (1, 0) => "K".to_owned(),
+        (1, others) => format!("K + {others}"),
+        (each, 0) => format!("{each}K"),
+        (each, others) => format!("{each}K + {others}"),
     }
 }
 
@@ -235,5 +257,6 @@ mod tests {
         assert_eq!(words("swiss-knife")[2..5], ["CBN", "swiss-elo", "champion"]);
         assert_eq!(words("swiss-knife")[5], "drafter × 7 / token; backbone × 7 × (K + 1) / span");
         assert_eq!(words("base")[5], "backbone × 1 / token");
+        assert_eq!(words("gsi")[5], "drafter × 7 / token; backbone × 7 (fallback) / token; backbone × 7 × (K + 1) / span");
     }
 }

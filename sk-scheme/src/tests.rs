@@ -432,7 +432,7 @@ fn a_blade_that_takes_the_seat_of_another_keeps_its_settings() {
 }
 
 #[test]
-fn passes_count_the_lanes_of_instructions_and_ensembles() {
+fn passes_count_the_lanes_of_instructions_and_ensembles_and_those_on_other_models() {
     let passes = |blades: &str| {
         let mut config = overlaid(blades).unwrap();
         config.template = None;
@@ -453,6 +453,10 @@ fn passes_count_the_lanes_of_instructions_and_ensembles() {
     let helpful = "[blades.helpful]\nkind = \"implicit-reward\"\n";
     let (span, lanes) = passes(&format!("{calm}{helpful}"));
     assert!(span.ends_with("× (K + 2)") && lanes == 3, "{span}, {lanes}");
+    let other =
+        "[blades.other]\nkind = \"likelihood\"\non = \"/m\"\n[blades.small]\nkind = \"implicit-reward\"\non = \"drafter\"\n";
+    assert_eq!(passes(other).0, "/m × 7 × 1drafter × 7 × 2", "the backbone is not read");
+    assert!(passes(&format!("{other}{guided}")).0.starts_with("backbone × 7 × 1"));
     let drafts = "[proposal]\nkind = \"backbone\"\n[fallback]\nkind = \"backbone\"\nthreshold = 0.0\n";
     assert_eq!(passes(&format!("{calm}{drafts}")).1, 4, "it also drafts, and drafts again");
 }
