@@ -59,7 +59,7 @@ impl Operators<'_> {
     /// rating is not finite, or the selector's probabilities are not a distribution.
     ///
     /// # Panics
-    /// If `among` is empty or has an index that is out of bounds.
+    /// If `among` is empty, is not strictly ascending, or has an index that is out of bounds.
     pub fn decide(
         &self,
         scores: &ScoreTable,
@@ -68,6 +68,9 @@ impl Operators<'_> {
         uniform: f64,
         among: Option<&[usize]>,
     ) -> Result<Decision, StepError> {
+        let n = scores.candidates();
+        let ascending = |among: &[usize]| among.is_sorted_by(|a, b| a < b) && among.last().is_some_and(|&last| last < n);
+        assert!(among.is_none_or(ascending), "some of the candidates, in ascending order");
         if requested.len() != scores.blades() {
             let (expected, got) = (scores.blades(), requested.len());
             return Err(StepError::Scores(ScoreError::Length { quantity: "weights", expected, got }));
@@ -75,6 +78,8 @@ impl Operators<'_> {
         Simplex::normalized(requested).map_err(StepError::Weights)?;
         let mut weights = vec![f64::NAN; requested.len()];
         self.weighting.weigh(scores, requested, &mut weights);
+        // Checked as a whole first, so that an error counts all blades.
+        Simplex::normalized(&weights[..]).map_err(StepError::Weights)?;
         let counting: Vec<usize> = (0..weights.len()).filter(|&k| weights[k] != 0.0).collect();
         let simplex =
             Simplex::normalized(counting.iter().map(|&k| weights[k]).collect::<Vec<_>>()).map_err(StepError::Weights)?;
@@ -82,7 +87,6 @@ impl Operators<'_> {
         let mut composite = Composite::default();
         self.normalizer.combine(counted.as_ref().unwrap_or(scores), &simplex, &mut composite);
 
-        let n = scores.candidates();
         let batch = batch(&composite, scores, fluency)?;
         let mut ratings = vec![0.0; n];
         self.aggregator.rate(&batch, &mut ratings);

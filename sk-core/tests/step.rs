@@ -7,8 +7,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Ended, Fixed, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Search,
-    Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId,
+    Ended, Fixed, FixedLength, Normalizer, Observation, Operators, Policy, Proposal, Reading, Readings, Scheme, Score,
+    ScoreTable, Search, Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId, Weighting,
 };
 
 const END: TokenId = 9;
@@ -456,6 +456,36 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
     assert!(decide(&[0.0], None).contains("the weights of the blades cannot be used: weights sum to 0"));
     assert!(decide(&[0.5, 0.5], None).contains("2 weights for 1 scores"));
     assert!(decide(&[1.0], Some(&[0.0, f64::NAN])).contains("the scores of the blades cannot be used"));
+}
+
+#[test]
+fn an_error_of_the_rule_for_w_counts_the_blades_of_weight_zero() {
+    struct Negative;
+    impl Weighting for Negative {
+        fn weigh(&self, _: &ScoreTable, _: &[f64], weights: &mut [f64]) {
+            weights.copy_from_slice(&[0.0, -1.0, 2.0]);
+        }
+    }
+    let (scheme, _) = scheme(3);
+    let table = ScoreTable::new([([0.0, 1.0], [0.1; 2]); 3]).unwrap();
+    let operators = Operators { weighting: &Negative, ..scheme.arm.operators() };
+    let error = operators.decide(&table, &[1.0; 3], None, 0.5, None).unwrap_err().to_string();
+    assert_eq!(error, "the weights of the blades cannot be used: weight 1 is -1; weights must not be negative");
+}
+
+#[test]
+fn a_decision_is_among_some_of_the_candidates_in_ascending_order() {
+    let (scheme, _) = scheme(3);
+    let table = ScoreTable::new([([0.0, 1.0, 2.0], [0.1; 3])]).unwrap();
+    let decide = |among: &[usize]| {
+        let decide = || scheme.arm.operators().decide(&table, &[1.0], None, 0.5, Some(among)).unwrap();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)).map(|decision| decision.probabilities)
+    };
+    assert_eq!(decide(&[1]).unwrap(), [0.0, 1.0, 0.0]);
+    assert!(decide(&[0, 1, 2]).is_ok());
+    for among in [&[7, 8, 9][..], &[0, 0], &[1, 0], &[]] {
+        assert!(decide(among).is_err(), "{among:?}");
+    }
 }
 
 #[test]
