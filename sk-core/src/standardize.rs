@@ -138,7 +138,7 @@ impl Standardize {
 
     /// Returns z of a value in the batch with these moments.
     pub fn apply<F: Real>(&self, moments: &Moments<F>, value: F) -> F {
-        if self.epsilon == 0.0 && moments.is_degenerate() {
+        if self.is_indivisible(moments) {
             F::zero()
         } else if self.only_centres(moments) {
             value - moments.mean()
@@ -150,11 +150,7 @@ impl Standardize {
     /// Converts a dispersion into the unit of z: σ / (std + ε), where std is that of the batch with
     /// these moments. Zero if the batch has no spread.
     pub fn rescale<F: Real>(&self, moments: &Moments<F>, sigma: F) -> F {
-        if self.epsilon == 0.0 && moments.is_degenerate() {
-            F::zero()
-        } else {
-            F::of(sigma.widen() * moments.unit.widen() / self.divisor(moments))
-        }
+        if self.is_indivisible(moments) { F::zero() } else { F::of(sigma.widen() * moments.unit.widen() / self.divisor(moments)) }
     }
 
     /// Returns a bound on the rounding error of a z in a weighted sum of `terms` such values, with
@@ -185,6 +181,12 @@ impl Standardize {
         let operations = (moments.count + 11.0) / 4.0 + (terms + 1) as f64 / 2.0;
         let narrow = (epsilon - f64::EPSILON) * (terms + 2) as f64 / 2.0 * largest.min(of_values / (2.0 * epsilon));
         F::of(of_values + f64::EPSILON * operations * largest + narrow)
+    }
+
+    /// Returns whether nothing but rounding could divide the values.
+    fn is_indivisible<F: Real>(&self, moments: &Moments<F>) -> bool {
+        // ε may underflow in the unit of the moments.
+        self.epsilon == 0.0 && moments.is_degenerate() || self.divisor(moments) == 0.0
     }
 
     /// Returns whether values are centred but not scaled.

@@ -79,6 +79,10 @@ fn without_spread_there_is_nothing_to_rescale_by_but_epsilon() {
     assert_close(&[rule(Deviation::Sample, 0.5, 0.0).rescale(&moments, 1.0)], &[2.0], 1e-12);
     assert_eq!(Standardize::EXACT.apply(&moments, 8.0), 0.0);
     assert_close(&[rule(Deviation::Sample, 0.5, 0.0).apply(&moments, 8.0)], &[2.0], 1e-12);
+    // An ε that is zero in the unit of the values.
+    let moments = Moments::of(&[1000.0; 3], Deviation::Sample);
+    let least = rule(Deviation::Sample, 5e-324, 0.0);
+    assert_eq!([least.apply(&moments, 1000.0), least.rescale(&moments, 1.0)], [0.0; 2]);
 }
 
 #[test]
