@@ -44,12 +44,15 @@ impl Dual {
     /// other objectives that sum to one. Each threshold has the name of its blade.
     ///
     /// # Errors
-    /// If `temperature` or `limit` is not positive and finite, or a threshold is NaN.
+    /// If `temperature` or `limit` is not positive and finite, a threshold is NaN, or a blade has two
+    /// thresholds.
     pub fn new(temperature: f64, limit: f64, thresholds: Vec<(Arc<str>, f64)>) -> Result<Self, ParameterError> {
         ParameterError::positive("temperature", temperature)?;
         ParameterError::positive("limit", limit)?;
-        for (_, threshold) in &thresholds {
+        for (k, (name, threshold)) in thresholds.iter().enumerate() {
             ParameterError::check(!threshold.is_nan(), "threshold", *threshold, "a number")?;
+            let is_first = thresholds[..k].iter().all(|(known, _)| known != name);
+            ParameterError::check(is_first, "threshold", *threshold, "the only one of its blade")?;
         }
         Ok(Self { temperature, limit, thresholds })
     }

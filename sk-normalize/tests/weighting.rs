@@ -157,4 +157,6 @@ fn numbers_out_of_range_are_named() {
         assert!(Dual::new(1.0, temperature, Vec::new()).unwrap_err().to_string().starts_with("limit"));
     }
     assert!(Dual::new(1.0, 1.0, vec![("a".into(), f64::NAN)]).unwrap_err().to_string().starts_with("threshold"));
+    let twice = Dual::new(1.0, 1.0, vec![("a".into(), 1.5), ("b".into(), 0.0), ("a".into(), 0.2)]).unwrap_err();
+    assert_eq!(twice.to_string(), "threshold is 0.2; it must be the only one of its blade");
 }
