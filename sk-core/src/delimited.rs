@@ -17,7 +17,7 @@ pub struct Delimited {
 
 impl Delimited {
     /// Creates a rule for spans that end with one of `delimiters`. `token_bytes[t]` are the bytes
-    /// of token `t`.
+    /// of token `t`. Empty delimiters are left out; without any, no span is complete.
     pub fn new(token_bytes: Arc<[Box<[u8]>]>, delimiters: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let delimiters: Vec<Box<[u8]>> =
             delimiters.into_iter().filter(|d| !d.as_ref().is_empty()).map(|d| d.as_ref().into()).collect();

@@ -41,7 +41,7 @@ pub struct Fallback {
 
 impl Scheme {
     /// Runs one step: drafts candidates of at most `limit` tokens, scores them, selects one and
-    /// appends it to `context`.
+    /// appends it to `context`. `limit` is at least 1, since a candidate has a token.
     ///
     /// Blades of weight zero are not read unless the selector uses them. Arms use the same
     /// candidates, readings and uniform number, so that arms with the same distribution select the

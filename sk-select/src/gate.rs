@@ -59,7 +59,8 @@ impl<S> Gate<S> {
     /// Creates a gate on `inner` for candidates with a `criterion` of at least `threshold`.
     ///
     /// # Errors
-    /// If the threshold or κ is invalid.
+    /// If the threshold is NaN, or κ is not finite. A negative κ counts in favour of uncertain
+    /// candidates.
     pub fn new(criterion: Criterion, threshold: f64, fallback: Fallback, inner: S) -> Result<Self, ParameterError> {
         ParameterError::check(!threshold.is_nan(), "threshold", threshold, "a number")?;
         if let Criterion::LowerBound { kappa } | Criterion::Blade { kappa, .. } = criterion {

@@ -95,7 +95,7 @@ impl SwissElo {
         &self.entry
     }
 
-    /// Returns K_r of round `r`, from 0.
+    /// Returns K_r of round `r`, from 0. It goes on falling for an `r` after the last round.
     pub fn k(&self, r: usize) -> f64 {
         if self.rounds == 1 {
             return self.k_max;

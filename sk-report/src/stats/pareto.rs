@@ -8,7 +8,7 @@ pub fn dominates(a: &[f64], b: &[f64]) -> bool {
 /// Larger is better on every axis.
 ///
 /// Coinciding points do not dominate each other: either all of them are on the front, or none.
-/// O(n²·D).
+/// A point with NaN is on the front and dominates no other. O(n²·D).
 ///
 /// ```
 /// use sk_report::stats::front;

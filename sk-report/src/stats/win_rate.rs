@@ -10,7 +10,7 @@ pub struct WinRate {
 }
 
 impl WinRate {
-    /// Counts the signs of `differences`.
+    /// Counts the signs of `differences`. NaN is left out.
     ///
     /// The caller decides which differences count as ties: see [`snap`].
     pub fn of(differences: &[f64]) -> Self {
