@@ -1,50 +1,34 @@
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{Real, ScoreError};
 
 /// The score of a blade for one candidate: μ and a dispersion σ ≥ 0, both finite.
 ///
 /// σ should have the unit of μ, like the standard error of a mean. The min-entropy of the reference
 /// method does not; the convention of the normaliser then determines their relative scale.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "RawScore<F>", bound(deserialize = "F: Real + Deserialize<'de>"))]
-pub struct Score<F = f64> {
-    mu: F,
-    sigma: F,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Score {
+    mu: f64,
+    sigma: f64,
 }
 
-#[derive(Deserialize)]
-struct RawScore<F> {
-    mu: F,
-    sigma: F,
-}
-
-impl<F: Real> TryFrom<RawScore<F>> for Score<F> {
-    type Error = ScoreError;
-    fn try_from(raw: RawScore<F>) -> Result<Self, ScoreError> {
-        Self::new(raw.mu, raw.sigma)
-    }
-}
-
-impl<F: Real> Score<F> {
+impl Score {
     /// Creates a score with dispersion `sigma`.
     ///
     /// # Errors
     /// If `mu` is not finite, or if `sigma` is negative or not finite. The error names candidate 0.
-    pub fn new(mu: F, sigma: F) -> Result<Self, ScoreError> {
+    pub fn new(mu: f64, sigma: f64) -> Result<Self, ScoreError> {
         check(0, mu, sigma)?;
         Ok(Self { mu, sigma })
     }
 
     /// μ.
-    pub fn mu(self) -> F {
+    pub fn mu(self) -> f64 {
         self.mu
     }
 
     /// σ ≥ 0.
-    pub fn sigma(self) -> F {
+    pub fn sigma(self) -> f64 {
         self.sigma
     }
 }
@@ -139,7 +123,7 @@ impl<F: Real> ScoreTable<F> {
     /// # Panics
     /// If `blades` is empty, or one of them is not below [`blades`](Self::blades).
     #[must_use]
-    pub fn select(&self, blades: &[usize]) -> Self {
+    pub(crate) fn select(&self, blades: &[usize]) -> Self {
         assert!(!blades.is_empty(), "a table has at least one blade");
         let rows =
             |values: &[F]| blades.iter().flat_map(|&k| values[k * self.candidates..][..self.candidates].to_vec()).collect();
@@ -205,13 +189,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_are_checked_at_entry_and_through_serde() {
+    fn scores_are_checked_at_entry() {
         assert!(Score::new(0.0, 0.0).is_ok());
         assert!(matches!(Score::new(f64::NAN, 0.0), Err(ScoreError::Value { quantity: "score", .. })));
-        assert!(matches!(Score::new(f32::INFINITY, 0.0), Err(ScoreError::Value { quantity: "score", .. })));
+        assert!(matches!(Score::new(f64::INFINITY, 0.0), Err(ScoreError::Value { quantity: "score", .. })));
         assert!(matches!(Score::new(0.0, -1e-9), Err(ScoreError::Value { quantity: "dispersion", .. })));
-        assert!(serde_json::from_str::<Score>(r#"{"mu":1.0,"sigma":-1.0}"#).is_err());
-        let score: Score = serde_json::from_str(r#"{"mu":1.0,"sigma":0.5}"#).unwrap();
+        let score = Score::new(1.0, 0.5).unwrap();
         assert_eq!((score.mu(), score.sigma()), (1.0, 0.5));
     }
 

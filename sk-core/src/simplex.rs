@@ -1,5 +1,3 @@
-use serde::{Deserialize, Serialize};
-
 use crate::{Real, SimplexError};
 
 /// The tolerance for the sum of weights. Decimal input such as 0.333 is rejected; 1/3 written with
@@ -7,12 +5,7 @@ use crate::{Real, SimplexError};
 const SUM_TOLERANCE: f64 = 1e-6;
 
 /// Weights **w** on the probability simplex: finite, not negative, summing to one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "Vec<F>",
-    into = "Vec<F>",
-    bound(serialize = "F: Real + Serialize", deserialize = "F: Real + Deserialize<'de>")
-)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Simplex<F = f64>(Vec<F>);
 
 impl<F: Real> Simplex<F> {
@@ -74,19 +67,6 @@ impl<F: Real> Simplex<F> {
     }
 }
 
-impl<F: Real> TryFrom<Vec<F>> for Simplex<F> {
-    type Error = SimplexError;
-    fn try_from(weights: Vec<F>) -> Result<Self, SimplexError> {
-        Self::new(weights)
-    }
-}
-
-impl<F: Real> From<Simplex<F>> for Vec<F> {
-    fn from(simplex: Simplex<F>) -> Self {
-        simplex.0
-    }
-}
-
 fn checked_sum<F: Real>(weights: &[F]) -> Result<f64, SimplexError> {
     if weights.is_empty() {
         return Err(SimplexError::Empty);
@@ -118,7 +98,6 @@ mod tests {
         assert!(matches!(Simplex::new(vec![f64::NAN, 1.0]), Err(SimplexError::Value { index: 0, expected: "be finite", .. })));
         assert!(matches!(Simplex::new(vec![0.5, 0.4]), Err(SimplexError::Sum { .. })));
         assert!(matches!(Simplex::normalized(vec![0.0, 0.0]), Err(SimplexError::Sum { .. })));
-        assert!(serde_json::from_str::<Simplex>("[0.7,0.7]").is_err());
     }
 
     #[test]

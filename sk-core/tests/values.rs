@@ -4,21 +4,13 @@ use std::sync::Arc;
 
 use sk_core::{
     Blade, BoxError, Candidate, Candidates, CandidatesError, Observation, OperatingPoint, ParameterError, Policy, Reading,
-    Readings, Real, Score, Seat, Simplex, SpanEnd,
+    Readings, Real, Score, Seat, SpanEnd,
 };
 
 #[test]
 fn reals_are_converted() {
     assert_eq!((f32::of(0.1), 0.5f32.widen()), (0.1f32, 0.5));
     assert_eq!((f64::of(0.1), 0.1f64.widen()), (0.1, 0.1));
-}
-
-#[test]
-fn weights_come_out_as_they_went_in() {
-    let weights = Simplex::new([0.25, 0.75]).unwrap();
-    assert_eq!(Vec::from(weights.clone()), [0.25, 0.75]);
-    assert_eq!(serde_json::to_string(&weights).unwrap(), "[0.25,0.75]");
-    assert_eq!(serde_json::from_str::<Simplex>("[0.25,0.75]").unwrap(), weights);
 }
 
 /// N, R, T, w_tour, w_blade, λ, as published.
