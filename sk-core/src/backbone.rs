@@ -23,8 +23,13 @@ pub trait Backbone: Send {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
-        self.read(context, heads, policies)
+    fn read_beginnings(
+        &mut self,
+        context: &[TokenId],
+        beginnings: &Candidates,
+        policies: &[Policy],
+    ) -> Result<Readings, BoxError> {
+        self.read(context, beginnings, policies)
     }
 
     /// Notifies the backbone that candidate `chosen` of the last [`read`](Self::read) is appended

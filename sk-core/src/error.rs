@@ -129,7 +129,7 @@ pub enum SpecError {
     Weight { name: String, value: f64, expected: &'static str },
     /// A blade is given two weights.
     #[error("blade \"{name}\" is given two weights; give it one")]
-    SameName { name: String },
+    TwoWeights { name: String },
     /// The weights are not on the simplex.
     #[error(transparent)]
     Simplex(#[from] SimplexError),

@@ -72,8 +72,8 @@ macro_rules! forward_exclusive {
             fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
                 (**self).read(context, candidates, policies)
             }
-            fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
-                (**self).read_heads(context, heads, policies)
+            fn read_beginnings(&mut self, context: &[TokenId], beginnings: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+                (**self).read_beginnings(context, beginnings, policies)
             }
             fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
                 (**self).commit(chosen)

@@ -218,7 +218,7 @@ impl Reader<'_> {
         }
         let (readings, time) = timed(|| match span {
             Span::Whole => self.backbone.read(self.context, candidates, &self.policies),
-            Span::Head => self.backbone.read_heads(self.context, candidates, &self.policies),
+            Span::Head => self.backbone.read_beginnings(self.context, candidates, &self.policies),
         });
         self.seconds += time;
         readings.map_err(StepError::Backbone)

@@ -102,7 +102,7 @@ impl AlignmentSpec {
                 return Err(SpecError::Weight { name: name.to_owned(), value, expected: "finite and not negative" });
             }
             if weights[index].replace(value).is_some() {
-                return Err(SpecError::SameName { name: name.to_owned() });
+                return Err(SpecError::TwoWeights { name: name.to_owned() });
             }
         }
         self.with_weights(Simplex::normalized(weights.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>())?)

@@ -201,7 +201,7 @@ fn a_reading_goes_on_from_the_first_tokens() {
             end: candidate.end,
         };
         let heads = Candidates::new(whole.iter().map(cut).collect()).unwrap();
-        let readings = verifier.read_heads(&context, &heads, &policies).unwrap();
+        let readings = verifier.read_beginnings(&context, &heads, &policies).unwrap();
         expect(&readings, &policies[1], Some(&helpful()), &context, &heads);
         let rest = Candidates::new(survivors.iter().map(|&i| whole[i].clone()).collect()).unwrap();
         let readings = verifier.read(&context, &rest, &policies).unwrap();
@@ -213,7 +213,7 @@ fn a_reading_goes_on_from_the_first_tokens() {
     }
     // Candidates that do not continue the heads are read from the start.
     let [one, other] = [candidates(&mut rng, &[4, 5]), candidates(&mut rng, &[6, 3])];
-    verifier.read_heads(&context, &one, &policies).unwrap();
+    verifier.read_beginnings(&context, &one, &policies).unwrap();
     let readings = verifier.read(&context, &other, &policies).unwrap();
     expect(&readings, &policies[1], Some(&helpful()), &context, &other);
 }

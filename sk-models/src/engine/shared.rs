@@ -35,8 +35,8 @@ impl Backbone for SharedVerifier {
         self.lock().read(context, candidates, policies)
     }
 
-    fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
-        self.lock().read_heads(context, heads, policies)
+    fn read_beginnings(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        self.lock().read_beginnings(context, heads, policies)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {

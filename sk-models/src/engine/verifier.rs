@@ -439,7 +439,7 @@ impl Backbone for Verifier {
         self.read_all(context, candidates, policies, false)
     }
 
-    fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+    fn read_beginnings(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
         self.read_all(context, heads, policies, true)
     }
 
