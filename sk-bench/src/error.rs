@@ -50,6 +50,25 @@ pub enum Error {
     /// A scheme that cannot be built.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
+    /// A blade has no adapter.
+    #[error("blade \"{name}\" has no adapter; {hint}")]
+    NoAdapter { name: String, hint: String },
+    /// A blade has no head.
+    #[error("blade \"{name}\" has no head; give --head {name}=DIR, or head = \"DIR\" in its section")]
+    NoHead { name: String },
+    /// A head was given for a blade that uses none.
+    #[error(
+        "--head {name} does not apply: blade \"{name}\" is of kind \"{kind}\"; use kind = \"discriminator\" or \"reward-head\""
+    )]
+    UnusedHead { name: String, kind: String },
+    /// A head is of another kind than the scheme's blades use.
+    #[error(
+        "head \"{name}\" is of kind \"{found}\" and [blades.\"*\"] of kind \"{kind}\"; give a head of that kind, or a [blades.{name}] section"
+    )]
+    HeadTemplate { name: String, kind: String, found: String },
+    /// A head is of another kind than its blade.
+    #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
+    HeadKind { name: String, kind: String, found: String },
     /// Invalid blades or weights.
     #[error(transparent)]
     Spec(#[from] SpecError),

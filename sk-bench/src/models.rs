@@ -337,7 +337,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
     }
     for head in args.heads.iter().filter(|head| !heads.iter().any(|(name, _)| *name == head.name)) {
         if let Some(error) = heads::misfit(config, head)? {
-            return Err(error.into());
+            return Err(error);
         }
     }
     Ok(PartSources { heads, adapters })
@@ -435,7 +435,7 @@ fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(Strin
         };
         match source {
             Some(source) => Ok((name, source)),
-            None => Err(SchemeError::NoAdapter { hint: hint(), name }.into()),
+            None => Err(Error::NoAdapter { hint: hint(), name }),
         }
     };
     config.adapters().map(source).collect()

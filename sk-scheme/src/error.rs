@@ -29,25 +29,9 @@ pub enum SchemeError {
     /// A number does not apply to the scheme. `option` is its command-line option or its name.
     #[error("{option} does not apply: the {slot} is \"{kind}\"")]
     Inapplicable { option: String, slot: &'static str, kind: String },
-    /// A blade has no adapter.
-    #[error("blade \"{name}\" has no adapter; {hint}")]
-    NoAdapter { name: String, hint: String },
-    /// A blade has no head.
-    #[error("blade \"{name}\" has no head; give --head {name}=DIR, or head = \"DIR\" in its section")]
-    NoHead { name: String },
-    /// A head was given for a blade that uses none.
-    #[error(
-        "--head {name} does not apply: blade \"{name}\" is of kind \"{kind}\"; use kind = \"discriminator\" or \"reward-head\""
-    )]
-    UnusedHead { name: String, kind: String },
     /// An option gives two values for one name.
     #[error("--{option} gives \"{name}\" twice; give each a name of its own")]
     GivenTwice { option: &'static str, name: String },
-    /// A head is of another kind than the scheme's blades use.
-    #[error(
-        "head \"{name}\" is of kind \"{found}\" and [blades.\"*\"] of kind \"{kind}\"; give a head of that kind, or a [blades.{name}] section"
-    )]
-    HeadTemplate { name: String, kind: String, found: String },
     /// A gate refers to a blade that is not seated.
     #[error(
         "[selector.gates.{name}]: no blade \"{name}\" is seated (seated: {seated}); seat one, give on = \"score\", or remove the gate"
@@ -59,9 +43,6 @@ pub enum SchemeError {
     /// The engine cannot make the candidates of the scheme.
     #[error(transparent)]
     Engine(sk_core::BoxError),
-    /// A head is of another kind than its blade.
-    #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
-    HeadKind { name: String, kind: String, found: String },
     /// Two blades are of kind `fluency`.
     #[error("blades \"{first}\" and \"{second}\" are both of kind \"fluency\"; a scheme has at most one")]
     TwoFluencyBlades { first: String, second: String },

@@ -29,10 +29,10 @@ pub(super) fn sources(
         let read = seated.is_some_and(|blade| blade.rule.head_kind().is_some());
         if !read && adapters.iter().any(|adapter| adapter.name == head.name) {
             let kind = seated.map_or_else(|| "implicit-reward".to_owned(), |blade| blade.rule.kind());
-            return Err(SchemeError::UnusedHead { name: head.name.clone(), kind }.into());
+            return Err(Error::UnusedHead { name: head.name.clone(), kind });
         }
         if let Some(error) = misfit(config, head)? {
-            return Err(error.into());
+            return Err(error);
         }
         config.seat_head(&head.name, kind_of(head)?);
     }
@@ -46,7 +46,7 @@ pub(super) fn sources(
     }
     for blade in &config.blades {
         if blade.rule.head_kind().is_none() && given.iter().any(|head| head.name == blade.name) {
-            return Err(SchemeError::UnusedHead { name: blade.name.clone(), kind: blade.rule.kind() }.into());
+            return Err(Error::UnusedHead { name: blade.name.clone(), kind: blade.rule.kind() });
         }
     }
     let readers = config.blades.iter().filter(|blade| blade.rule.head_kind().is_some());
@@ -56,7 +56,7 @@ pub(super) fn sources(
         let shipped = || embedded.filter(|_| built_in.contains(&name.as_str())).map(|embedded| embedded.head(&name));
         match on_command_line.or_else(|| blade.head().cloned()).or_else(shipped) {
             Some(directory) => Ok((name, directory)),
-            None => Err(SchemeError::NoHead { name }.into()),
+            None => Err(Error::NoHead { name }),
         }
     };
     readers.map(source).collect()
@@ -64,17 +64,14 @@ pub(super) fn sources(
 
 /// Returns the reason why `config` cannot seat a head that it does not name: its template uses
 /// heads of another kind. Returns `None` if it can.
-pub(super) fn misfit(config: &SchemeSpec, head: &Source) -> Result<Option<SchemeError>, Error> {
+pub(super) fn misfit(config: &SchemeSpec, head: &Source) -> Result<Option<Error>, Error> {
     let template = config.template.as_ref().filter(|_| !config.blades.iter().any(|blade| blade.name == head.name));
     let Some((template, kind)) = template.and_then(|template| Some((template, template.rule.head_kind()?))) else {
         return Ok(None);
     };
     let found = kind_of(head)?;
-    let error = || SchemeError::HeadTemplate {
-        name: head.name.clone(),
-        kind: template.rule.kind(),
-        found: BladeRule::kind_of_head(found),
-    };
+    let error =
+        || Error::HeadTemplate { name: head.name.clone(), kind: template.rule.kind(), found: BladeRule::kind_of_head(found) };
     Ok((found != kind).then(error))
 }
 
@@ -83,12 +80,12 @@ pub(super) fn kind_of(head: &Source) -> Result<HeadKind, Error> {
 }
 
 /// Checks that each head has the kind that its blade needs.
-pub(crate) fn check(config: &SchemeSpec, heads: &[(String, Head)]) -> Result<(), SchemeError> {
+pub(crate) fn check(config: &SchemeSpec, heads: &[(String, Head)]) -> Result<(), Error> {
     for (name, head) in heads {
         let reads = |blade: &&BladeSpec| blade.name == *name && blade.rule.head_kind().is_some_and(|kind| kind != head.kind);
         if let Some(blade) = config.blades.iter().find(reads) {
             let found = BladeRule::kind_of_head(head.kind);
-            return Err(SchemeError::HeadKind { name: name.clone(), kind: blade.rule.kind(), found });
+            return Err(Error::HeadKind { name: name.clone(), kind: blade.rule.kind(), found });
         }
     }
     Ok(())
