@@ -12,17 +12,16 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use sk_core::{
-    AlignmentSpec, Backbone, Blade, BoxError, Candidate, Candidates, Divergence, DraftRequest, Observation, Policy, Proposal,
-    Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId,
+    AlignmentSpec, Backbone, Blade, BoxError, Candidate, Candidates, Divergence, DraftRequest, Merge, Observation, Policy,
+    Proposal, Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId, VocabularyHead,
 };
 use sk_models::{
     Qwen2Config,
     decoder::Decoder,
     engine::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Racks, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
-        VocabularyHead,
     },
-    lora::{LoraAdapter, LowRank, Merge, MergeError, Target, merge},
+    lora::{LoraAdapter, LowRank, MergeError, Target, merge},
     model::Qwen2,
 };
 

@@ -311,7 +311,7 @@ impl BladeSpec {
     }
 
     /// Returns β, if its rule has one.
-    pub fn beta_mut(&mut self) -> Option<&mut f64> {
+    pub(crate) fn beta_mut(&mut self) -> Option<&mut f64> {
         match &mut self.rule {
             BladeRule::ImplicitReward { beta, .. } | BladeRule::Instruction { beta, .. } | BladeRule::Ensemble { beta, .. } => {
                 Some(beta)

@@ -195,7 +195,7 @@ impl Preset {
     pub const NAMES: [&str; 5] = ["responsive", "hhh", "harmlessness", "helpfulness", "honesty"];
 
     /// Returns the default operating point under a convention: the published one under the paper's.
-    pub fn of_convention(convention: Convention) -> Self {
+    pub(crate) fn of_convention(convention: Convention) -> Self {
         match convention {
             Convention::Sound => Self::Responsive,
             Convention::Paper => Self::Hhh,

@@ -93,7 +93,7 @@ impl SchemeSpec {
 
     /// Sets the drafter temperature that applies if a file gives none.
     #[must_use]
-    pub fn with_draft_temperature(mut self, temperature: f64) -> Self {
+    pub(crate) fn with_draft_temperature(mut self, temperature: f64) -> Self {
         self.base.draft_temperature = temperature;
         if let Some(draft) = self.proposal.draft_mut() {
             draft.temperature = temperature;

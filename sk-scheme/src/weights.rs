@@ -14,7 +14,7 @@ impl NamedWeights {
     ///
     /// # Errors
     /// If a name is given two weights.
-    pub fn together(given: &[Self]) -> Result<Option<Self>, String> {
+    pub(crate) fn together(given: &[Self]) -> Result<Option<Self>, String> {
         let mut weights: Vec<(String, f64)> = Vec::new();
         for (name, weight) in given.iter().flat_map(|weights| &weights.0) {
             add(&mut weights, name, *weight)?;

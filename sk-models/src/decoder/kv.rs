@@ -113,7 +113,7 @@ impl Prefix {
     /// # Panics
     ///
     /// If `lanes` is empty or an index is out of range.
-    pub fn select_lanes(&mut self, lanes: &[usize]) {
+    pub(crate) fn select_lanes(&mut self, lanes: &[usize]) {
         assert!(!lanes.is_empty(), "a prefix needs at least one lane");
         self.change();
         self.cache.select_lanes(lanes);
@@ -125,7 +125,7 @@ impl Prefix {
     /// # Panics
     ///
     /// If the two hold different numbers of tokens.
-    pub fn join_lanes(&mut self, other: Self) {
+    pub(crate) fn join_lanes(&mut self, other: Self) {
         self.change();
         self.cache.join_lanes(other.cache);
         self.count();
@@ -186,7 +186,7 @@ impl Suffix {
     /// # Panics
     ///
     /// If an index is out of range.
-    pub fn select_rows(&mut self, rows: &[usize]) -> bool {
+    pub(crate) fn select_rows(&mut self, rows: &[usize]) -> bool {
         assert!(rows.iter().all(|&row| row < self.rows), "rows {rows:?} of {}", self.rows);
         let selected = self.cache.select_rows(self.lanes, rows);
         if selected {

@@ -389,7 +389,7 @@ impl Decoder {
     /// # Panics
     ///
     /// If the width of a `w` differs from the width of the states.
-    pub fn project(
+    pub(crate) fn project(
         &self,
         hidden: &Hidden,
         seats: &Seats,
@@ -412,7 +412,7 @@ impl Decoder {
 
     /// Returns the bytes of the keys and values of a token in one lane.
     #[must_use]
-    pub fn bytes_per_token(&self) -> usize {
+    pub(crate) fn bytes_per_token(&self) -> usize {
         let config = self.config();
         2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.formats().keys.size()
     }

@@ -24,7 +24,7 @@ pub use error::EngineError;
 pub use frozen::{Frozen, TokenScore};
 pub use rack::{AdapterRack, HeadRack, Racks, ReaderRack};
 pub use shared::SharedVerifier;
-pub use sk_core::{Instruction, InstructionRack, Rack, Sampling, VocabularyHead};
+pub use sk_core::{Instruction, InstructionRack, Sampling};
 pub use soup::Soup;
 pub use verifier::Verifier;
 pub use vocabulary::{TokenPrior, Vocabulary};

@@ -12,7 +12,6 @@ use thiserror::Error;
 mod random;
 mod soup;
 
-pub use sk_core::Merge;
 pub use soup::{MergeError, merge};
 
 use crate::config::Qwen2Config;
