@@ -402,11 +402,18 @@ impl Objectives {
         self.objectives.iter().map(define).collect()
     }
 
-    /// Returns the indices of the rubrics whose means are columns of the methods table.
+    /// Returns whether an objective has the name of the rubric at this index and no other rubric.
+    pub(crate) fn is_objective(&self, place: usize) -> bool {
+        let name = &self.rubrics[place].name;
+        self.objectives.iter().any(|objective| objective.name == *name && objective.rubrics == [name.as_str()])
+    }
+
+    /// Returns the indices of the rubrics whose means are columns of the methods table. A rubric
+    /// that is an objective by itself is none of them: the table has the objective.
     pub fn columns(&self) -> Vec<usize> {
         let shown = |&place: &usize| {
             let rubric = &self.rubrics[place];
-            rubric.column || self.objective_of(&rubric.name).is_none()
+            !self.is_objective(place) && (rubric.column || self.objective_of(&rubric.name).is_none())
         };
         (0..self.rubrics.len()).filter(shown).collect()
     }

@@ -356,6 +356,48 @@ fn ablations_of_like_names_have_tables_of_their_own() {
     assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), ids.len(), "{ids:?}");
 }
 
+/// Results judged by `objectives`, with `ablations` at fixed weights.
+fn judged_by(objectives: &str, frontier: &str, ablations: &str) -> RawResults {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("objectives.toml"), objectives).unwrap();
+    fs::write(folder.path().join("judged_frontier.csv"), frontier).unwrap();
+    if !ablations.is_empty() {
+        fs::write(folder.path().join("judged_ablations.csv"), ablations).unwrap();
+    }
+    RawResults::read(folder.path()).unwrap()
+}
+
+const PADDING: &str = r#"
+    [[objectives]]
+    name = "padding"
+
+    [[rubrics]]
+    name = "padding"
+    better = "less"
+    column = true
+    criterion = "?"
+    low = "a"
+    middle = "b"
+    high = "c"
+"#;
+
+#[test]
+fn a_rubric_that_is_an_objective_by_itself_is_reported_once() {
+    let frontier =
+        "method,config,w_padding,frontier_id,padding,padding_bert\nours,a,1,0,0.2,0.1\nours,a,1,1,0.3,0.2\nours,a,1,2,0.4,0.3\n";
+    let ablations = "ablation,arm,prompt_id,padding\nsize,a,0,0.2\nsize,a,1,0.3\nsize,b,0,0.4\nsize,b,1,0.6\n";
+    let results = judged_by(PADDING, frontier, ablations);
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    let count = |table: &str, column: usize| {
+        report.table(table).unwrap().rows.iter().filter(|row| row[column] == Value::from("padding")).count()
+    };
+    assert_eq!((count("ablation-size", 1), count("classifiers", 1)), (1, 1));
+    let headings: Vec<&str> = report.table("methods").unwrap().columns.iter().map(|column| column.heading.as_str()).collect();
+    assert_eq!(headings.iter().filter(|heading| **heading == "padding").count(), 1, "{headings:?}");
+    close(number(&report, "methods", "ours", "padding"), 0.7);
+    close(number(&report, "ablation-size", "a − b", "Δ"), 0.25);
+}
+
 #[test]
 fn a_column_of_the_table_is_no_classifier_of_a_rubric() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 use super::{PageContext, with_tables};
 use crate::chart::{Axis, Intervals, Style};
 use crate::page::{Figure, Section};
+use crate::report::distinct;
 use crate::report::tables::{AblationRows, ArmRow, NormalizationRow};
 use crate::stats::Interval;
 
@@ -48,9 +49,7 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
         (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
         (_, most) => most.unwrap_or(0).to_string(),
     };
-    // Every measure has the same pairs, once each.
-    let pairs = rows.iter().filter(|row| row.measure == rows[0].measure).map(|row| row.arms.as_str());
-    let panels = pairs.map(|pair| {
+    let panels = distinct(rows.iter().map(|row| row.arms.as_str())).into_iter().map(|pair| {
         let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
         let names = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm)));
         let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.contrast.mean(), row.percentile)).collect();

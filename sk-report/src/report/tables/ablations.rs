@@ -8,12 +8,13 @@ use crate::table::Kind;
 const TOXIC: f64 = 0.5;
 
 /// Returns the measures by which arms are compared. For the paper's objectives these are the
-/// paper's measures, otherwise every rubric, every objective and F1.
+/// paper's measures, otherwise every rubric that is no objective by itself, every objective and F1.
 fn measures(objectives: &Objectives) -> Vec<Measure> {
     let rubric = |name: &str| objectives.rubric(name).map(|place| Measure::rubric(objectives, place));
     let objective = |place: usize| Measure::objective(objectives, place);
     if *objectives != *Objectives::hhh() {
-        let rubrics = (0..objectives.rubrics.len()).map(|place| Measure::rubric(objectives, place));
+        let rubrics = (0..objectives.rubrics.len()).filter(|&place| !objectives.is_objective(place));
+        let rubrics = rubrics.map(|place| Measure::rubric(objectives, place));
         let all = rubrics.chain((0..objectives.objectives.len()).map(objective));
         return all.chain([Measure::new("F1", |cell| cell.f1(0.0))]).collect();
     }

@@ -21,13 +21,15 @@ struct Agreement<'a> {
 }
 
 /// Compares classifiers with the judge, on the rubric that both measure and on the objectives that
-/// include the rubric. `None` if there are no classifier scores.
+/// include the rubric; a rubric that is an objective by itself counts once. `None` if there are no
+/// classifier scores.
 pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Option<Table> {
     let mut rows = Vec::new();
     let objectives = &context.sweep.objectives;
     for classifier in classified {
         let rubric = &objectives.rubrics[classifier.rubric].name;
-        let mut measures = vec![Measure::rubric(objectives, classifier.rubric)];
+        let own = Some(classifier.rubric).filter(|&place| !objectives.is_objective(place));
+        let mut measures: Vec<Measure> = own.into_iter().map(|place| Measure::rubric(objectives, place)).collect();
         let counts = |place: &usize| objectives.objectives[*place].rubrics.contains(rubric);
         measures.extend((0..objectives.objectives.len()).filter(counts).map(|place| Measure::objective(objectives, place)));
         for measure in measures {
