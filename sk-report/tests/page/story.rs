@@ -140,6 +140,9 @@ fn a_page_opens_with_what_was_found() {
         said[2].starts_with("In F1, ours is ahead of hot by 0.") && said[2].contains("] and ahead of base by 0."),
         "{said:?}"
     );
+    // A difference in F1 has three decimals.
+    let lead = said[2].split(" by ").nth(1).unwrap();
+    assert_eq!(lead.split(' ').next().unwrap().len(), "0.000".len(), "{lead}");
     let backwards = verdict(&Made { methods: &[("ours", -0.3, 0.3)], ..TWO }.page());
     assert_eq!(backwards.len(), 1);
     assert!(backwards[0].contains("(ρ = −") && backwards[0].ends_with(") go against the weights."), "{backwards:?}");
@@ -171,6 +174,19 @@ fn five_objectives_one_method_and_no_sweep_have_a_verdict_too() {
     // With one prompt there is no interval.
     let said = verdict(&Made { prompts: 1, recorded: false, ..TWO }.page());
     assert!(!said[0].contains('['), "{said:?}");
+}
+
+#[test]
+fn fewer_than_five_weight_vectors_tell_nothing_of_steering() {
+    let said = verdict(&Made { density: 3, ..TWO }.page());
+    assert_eq!(said[0], "Whether the answers follow the weights is not known: fewer than five weight vectors.");
+    let said = verdict(&Made { density: 4, prompts: 8, methods: &[("ours", 0.3, 0.0)], ..TWO }.page());
+    assert!(said[0].ends_with(") follow the weights."), "{said:?}");
+    let mut results = TWO.results();
+    let solo = results.sweep.methods.iter_mut().find(|method| method.name == "hot").unwrap();
+    solo.cells.retain(|cell| cell.configuration == 0);
+    let said = verdict(&page(&results));
+    assert!(said.contains(&"Of hot it is not known: fewer than five weight vectors.".to_owned()), "{said:?}");
 }
 
 #[test]

@@ -1,11 +1,16 @@
 //! The findings in words.
 
 use super::{PageContext, listed};
+use crate::report::grouped;
 use crate::report::tables::{LeadRow, SteeringRow};
 use crate::stats::Interval;
 
 /// The significance level of every test.
 const ALPHA: f64 = 0.05;
+
+/// The least number of weight vectors whose permutations can give a p-value below [`ALPHA`]: that
+/// of n is at least 2/n!.
+const FEWEST: usize = 5;
 
 /// Returns the sentences at the top of the page: whether responses follow the weights, and how the
 /// reference compares with the other methods.
@@ -39,26 +44,31 @@ impl Sign {
     }
 }
 
+/// The decimals of a correlation, and of a difference in F1.
+const RHO: usize = 2;
+const F1: usize = 3;
+
 /// Formats a number with a minus sign instead of a hyphen.
-fn number(value: f64) -> String {
-    let text = format!("{value:.2}");
+fn number(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
     // A number that rounds to zero has no sign.
-    if text == "-0.00" { "0.00".to_owned() } else { text.replace('-', "−") }
+    match text.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|c| matches!(c, '0' | '.')) => zero.to_owned(),
+        _ => text.replace('-', "−"),
+    }
 }
 
 /// Formats a value and its interval, as `0.69 [0.60, 0.77]`.
-fn with_interval(value: f64, interval: Interval) -> String {
-    match interval.is_none() {
-        true => number(value),
-        false => format!("{} [{}, {}]", number(value), number(interval.low), number(interval.high)),
-    }
+fn with_interval(value: f64, interval: Interval, decimals: usize) -> String {
+    let [value, low, high] = [value, interval.low, interval.high].map(|value| number(value, decimals));
+    if interval.is_none() { value } else { format!("{value} [{low}, {high}]") }
 }
 
 /// Formats an estimate that cannot be told from zero, as `0.69 [−0.10, 0.77], p = 0.06`. Without a
 /// test there is no p-value.
-fn with_test(value: f64, interval: Interval, p: f64) -> String {
+fn with_test(value: f64, interval: Interval, p: f64, decimals: usize) -> String {
     let p = if p.is_nan() { String::new() } else { format!(", {}", p_value(p)) };
-    with_interval(value, interval) + &p
+    with_interval(value, interval, decimals) + &p
 }
 
 /// Joins names as [`listed`] does; `None` if there is none.
@@ -77,37 +87,53 @@ pub(super) fn p_value(p: f64) -> String {
 }
 
 fn steering(context: &PageContext<'_>) -> Vec<String> {
-    let sweep = &context.results.sweep;
-    let found: Vec<(&str, Option<&SteeringRow>)> = context.methods().map(|name| (name, context.pooled(name))).collect();
-    if found.iter().all(|(_, row)| row.is_none()) {
-        let why = match sweep.points.len() {
-            _ if sweep.steered().is_empty() => "no objective has a blade among the weights".to_owned(),
-            1 => "all answers were asked for at one weight vector".to_owned(),
-            2 => "there are two weight vectors only".to_owned(),
-            _ => "no axis that was judged moves".to_owned(),
-        };
+    let (told, untold): (Vec<_>, Vec<_>) =
+        context.methods().map(|name| (name, rank_correlation(context, name))).partition(|(_, found)| found.is_ok());
+    let reasons = grouped(untold.into_iter().filter_map(|(name, found)| Some((found.err()?, name))));
+    if let ([], [(why, _)]) = (&told[..], &reasons[..]) {
         return vec![format!("Whether the answers follow the weights is not known: {why}.")];
     }
     let those = |sign: Sign| {
-        let own = found.iter().filter_map(|(name, row)| Some((name, (*row)?)));
+        let own = told.iter().filter_map(|(name, found)| Some((name, found.ok()?)));
         let own = own.filter(|(_, row)| Sign::of(row.found.rho, row.holm, row.interval) == sign);
         let said = own.map(|(name, row)| {
             let found = match sign {
-                Sign::Open => with_test(row.found.rho, row.interval, row.holm),
-                _ => with_interval(row.found.rho, row.interval),
+                Sign::Open => with_test(row.found.rho, row.interval, row.holm, RHO),
+                _ => with_interval(row.found.rho, row.interval, RHO),
             };
             format!("{} (ρ = {found})", setting(context, name))
         });
         any_listed(said)
     };
-    let unknown = any_listed(found.iter().filter(|(_, row)| row.is_none()).map(|(name, _)| *name));
     let sentences = [
         those(Sign::Positive).map(|those| format!("The answers of {those} follow the weights.")),
         those(Sign::Open).map(|those| format!("Steering cannot be told from chance for {those}.")),
         those(Sign::Negative).map(|those| format!("The answers of {those} go against the weights.")),
-        unknown.map(|those| format!("Of {those} it is not known: no axis that was judged moves.")),
     ];
-    sentences.into_iter().flatten().collect()
+    let unknown = reasons.iter().map(|(why, those)| format!("Of {} it is not known: {why}.", listed(those)));
+    sentences.into_iter().flatten().chain(unknown).collect()
+}
+
+/// Returns how the axes of a method, pooled, follow the weights, or why no test could tell.
+fn rank_correlation<'a>(context: &PageContext<'a>, name: &str) -> Result<&'a SteeringRow, &'static str> {
+    let sweep = &context.results.sweep;
+    let steered = sweep.steered();
+    if steered.is_empty() {
+        return Err("no objective has a blade among the weights");
+    }
+    if sweep.points.len() == 1 {
+        return Err("all answers were asked for at one weight vector");
+    }
+    let points = sweep.method(name).map_or_else(|_| Vec::new(), |method| sweep.achieved(method));
+    let is_judged = |&axis: &usize| points.iter().any(|(_, _, axes)| !axes[axis].is_nan());
+    let judged: Vec<usize> = steered.into_iter().map(|(axis, _)| axis).filter(is_judged).collect();
+    // The pooled coefficient is over the points that have every axis.
+    let is_pooled = |axes: &[f64]| judged.iter().all(|&axis| !axes[axis].is_nan());
+    match points.iter().filter(|(_, _, axes)| is_pooled(axes)).count() {
+        _ if points.is_empty() => Err("no answer was judged"),
+        0..FEWEST => Err("fewer than five weight vectors"),
+        _ => context.pooled(name).ok_or("no axis that was judged moves"),
+    }
 }
 
 /// Names a method with its temperature, if the settings beside the records have one.
@@ -129,9 +155,9 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
     let those = |sign: Sign| {
         let own = leads.iter().filter(|row| Sign::of(row.difference, row.holm, row.by_prompt) == sign);
         any_listed(own.map(|row| match sign {
-            Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt)),
-            Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, -row.by_prompt)),
-            Sign::Open => format!("{} ({})", row.other, with_test(row.difference, row.by_prompt, row.holm)),
+            Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt, F1)),
+            Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, -row.by_prompt, F1)),
+            Sign::Open => format!("{} ({})", row.other, with_test(row.difference, row.by_prompt, row.holm, F1)),
         }))
     };
     let parts = [
@@ -149,12 +175,12 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
 fn normalization(context: &PageContext<'_>) -> Option<String> {
     let row = context.report.rows.leads.iter().find(|row| !row.is_rival && row.measure == "f1")?;
     Some(match Sign::of(row.difference, row.holm, row.by_prompt) {
-        Sign::Positive => format!("Normalisation raises its F1 by {}.", with_interval(row.difference, row.by_prompt)),
-        Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, -row.by_prompt)),
+        Sign::Positive => format!("Normalisation raises its F1 by {}.", with_interval(row.difference, row.by_prompt, F1)),
+        Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, -row.by_prompt, F1)),
         Sign::Open if row.difference.is_nan() => return None,
         Sign::Open => format!(
             "Whether normalisation changes its F1 cannot be told ({}).",
-            with_test(row.difference, row.by_prompt, row.holm)
+            with_test(row.difference, row.by_prompt, row.holm, F1)
         ),
     })
 }
@@ -178,8 +204,9 @@ mod tests {
     #[test]
     fn numbers_in_words() {
         let interval = Interval { low: -0.004, high: 0.765 };
-        assert_eq!(with_interval(-0.3, interval), "−0.30 [0.00, 0.77]");
-        assert_eq!(with_interval(0.3, Interval { low: f64::NAN, high: 1.0 }), "0.30");
+        assert_eq!(with_interval(-0.3, interval, RHO), "−0.30 [0.00, 0.77]");
+        assert_eq!(with_interval(0.3, interval, F1), "0.300 [−0.004, 0.765]");
+        assert_eq!(with_interval(0.3, Interval { low: f64::NAN, high: 1.0 }, RHO), "0.30");
         assert_eq!([0.0004, 0.0474, 0.341].map(p_value), ["p < 0.001", "p = 0.047", "p = 0.34"]);
     }
 }
