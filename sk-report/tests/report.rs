@@ -188,6 +188,19 @@ fn weights_that_differ_by_rounding_are_one_point() {
 }
 
 #[test]
+fn names_of_the_same_weights_are_one_point() {
+    let text = small().replace("theirs,helpful,", "theirs,warm,");
+    assert_ne!(text, small());
+    let report = report(&text);
+    assert_eq!(number(&report, "contrasts", "theirs", "pairs"), 6.0);
+    // Two weight vectors, mean and range.
+    assert_eq!(report.table("configurations").unwrap().rows.len(), 4);
+    let twice = text.replace("theirs,harmless,0,0,1,", "theirs,harmless,1,0,0,");
+    let error = read(&twice).unwrap_err().to_string();
+    assert!(error.contains("theirs at harmless on prompt 0 was judged before"), "{error}");
+}
+
+#[test]
 fn weights_that_are_printed_alike_have_their_own_f1() {
     let report = report(&small().replace(",1,0,0,", ",0.504,0.496,0,").replace(",0,0,1,", ",0.501,0.499,0,"));
     let table = report.table("configurations").unwrap();

@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use super::{ReportError, distinct, grouped};
+use super::{ReportError, grouped};
 use crate::objectives::{Objectives, Scores};
 use crate::stats::{F1, harmonic_mean, mean_axes, snap};
 use sk_scheme::suggest;
@@ -34,7 +34,7 @@ impl Cell {
 /// A point of the weight simplex at which methods were run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightVector {
-    /// Its name in the records.
+    /// Its name in the records, the first if there are several.
     pub name: String,
     /// The weights, in the order of [`Sweep::blades`].
     pub weights: Vec<f64>,
@@ -76,18 +76,21 @@ impl Sweep {
     /// is ignored and assigned anew.
     ///
     /// The weights are in the order of `blades`. Weight vectors that differ only by rounding, such
-    /// as thirds written with different digits, are merged.
+    /// as thirds written with different digits, are merged, as are names of the same weights.
     pub fn of(objectives: &Objectives, blades: Vec<String>, mut rows: Vec<(String, WeightVector, Cell)>) -> Self {
         for (_, point, _) in &mut rows {
             point.weights.iter_mut().for_each(|weight| *weight = snap(*weight));
         }
-        let mut points: Vec<WeightVector> = distinct(rows.iter().map(|(_, point, _)| point)).into_iter().cloned().collect();
+        let named = grouped(rows.iter().map(|(_, point, _)| (&point.weights, &point.name)));
+        let point =
+            |(weights, names): (&Vec<f64>, Vec<&String>)| WeightVector { name: names[0].clone(), weights: weights.clone() };
+        let mut points: Vec<WeightVector> = named.into_iter().map(point).collect();
         let seated = |point: &WeightVector| point.weights.iter().filter(|&&weight| weight > 0.0).count();
         // Weights are numbers, so they always compare.
         let falling = |a: &WeightVector, b: &WeightVector| b.weights.partial_cmp(&a.weights).unwrap_or(Ordering::Equal);
         points.sort_by(|a, b| seated(a).cmp(&seated(b)).then_with(|| falling(a, b)));
         let placed = rows.into_iter().map(|(name, point, cell)| {
-            let configuration = points.iter().position(|known| *known == point).unwrap_or_default();
+            let configuration = points.iter().position(|known| known.weights == point.weights).unwrap_or_default();
             (name, Cell { configuration, ..cell })
         });
         let methods = grouped(placed).into_iter().map(|(name, cells)| Method { name, cells }).collect();

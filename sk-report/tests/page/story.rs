@@ -190,6 +190,16 @@ fn fewer_than_five_weight_vectors_tell_nothing_of_steering() {
 }
 
 #[test]
+fn a_method_that_shares_no_whole_cell_is_not_compared() {
+    let mut results = TWO.results();
+    let unjudged = results.sweep.methods.iter_mut().find(|method| method.name == "base").unwrap();
+    unjudged.cells.iter_mut().for_each(|cell| cell.scores.objectives[1] = f64::NAN);
+    let said = verdict(&page(&results));
+    let expected = "F1 of base cannot be compared: no prompt has every axis judged in both at the same weights.";
+    assert!(said.contains(&expected.to_owned()), "{said:?}");
+}
+
+#[test]
 fn a_statistic_without_a_test_has_no_p_value() {
     // All scores are one, so no difference has a sign.
     let page = Made { methods: &[("ours", 0.0, 2.0), ("same", 0.0, 2.0)], recorded: false, ..TWO }.page();

@@ -167,7 +167,9 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
     ];
     let sentences = [
         any_listed(parts.into_iter().flatten()).map(|parts| format!("In F1, {reference} {parts}.")),
-        any_listed(apart.iter().map(|row| &row.other)).map(|those| format!("With {those} it shares no judged prompt.")),
+        any_listed(apart.iter().map(|row| &row.other)).map(|those| {
+            format!("F1 of {those} cannot be compared: no prompt has every axis judged in both at the same weights.")
+        }),
     ];
     sentences.into_iter().flatten().collect()
 }

@@ -4,12 +4,19 @@ use super::sheet::Sheet;
 use super::{Classified, Source};
 use crate::objectives::Objectives;
 use crate::report::{Cell, ReportError, Sweep, WeightVector};
+use crate::stats::snap;
 
 /// The prefix of the weight columns.
 const WEIGHT: &str = "w_";
 
-/// The ids of responses by method, weight vector and prompt.
-pub(super) type Ids = HashMap<(String, String, u32), String>;
+/// The ids of responses by method, weights as by [`bits`], and prompt.
+pub(super) type Ids = HashMap<(String, Vec<u64>, u32), String>;
+
+/// Returns a key of weights that is the same for weights that a sweep merges.
+pub(super) fn bits(weights: &[f64]) -> Vec<u64> {
+    // The sum turns −0 into 0.
+    weights.iter().map(|weight| (snap(*weight) + 0.0).to_bits()).collect()
+}
 
 /// Reads the judged sweep: one row per method, weight vector and prompt. Also returns the ids of
 /// the responses, if there is an id column, and the scores of classifiers.
@@ -28,13 +35,13 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Id
         let method = row.text("method")?;
         let configuration = row.text("config")?;
         let prompt = row.whole("frontier_id")?;
-        if !seen.insert((method, configuration, prompt)) {
+        let weights: Vec<f64> = columns.iter().map(|column| row.share(column)).collect::<Result<_, _>>()?;
+        if !seen.insert((method, bits(&weights), prompt)) {
             return Err(row.duplicate(method, configuration, prompt));
         }
         if let Some(id) = row.optional("id") {
-            ids.insert((method.to_owned(), configuration.to_owned(), prompt), id.to_owned());
+            ids.insert((method.to_owned(), bits(&weights), prompt), id.to_owned());
         }
-        let weights = columns.iter().map(|column| row.share(column)).collect::<Result<_, _>>()?;
         let point = WeightVector { name: configuration.to_owned(), weights };
         let fluency = if row.optional("fluency").is_some() { row.blank_or_share("fluency")? } else { None };
         let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &[])?, fluency };

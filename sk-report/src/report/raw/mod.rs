@@ -126,8 +126,8 @@ impl RawResults {
 
     /// Returns the text of a cell's response, if the records were added.
     pub fn text(&self, method: &str, cell: &Cell) -> Option<&Text> {
-        let configuration = self.sweep.points.get(cell.configuration)?.name.clone();
-        let id = self.ids.get(&(method.to_owned(), configuration, cell.prompt))?;
+        let weights = frontier::bits(&self.sweep.points.get(cell.configuration)?.weights);
+        let id = self.ids.get(&(method.to_owned(), weights, cell.prompt))?;
         self.recorded.as_ref()?.texts.get(id)
     }
 }
