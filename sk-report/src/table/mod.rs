@@ -164,6 +164,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn blocks_repeat_the_columns_that_tell_rows_apart() {
+        let rows = [("best", 1, "1/0"), ("best", 2, "1/0"), ("best", 2, "0/1")];
+        let table = Table::of("x", "X", &rows)
+            .column("case", Kind::Text, |row| row.0)
+            .column("prompt", Kind::Count, |row| row.1)
+            .column("weights", Kind::Text, |row| row.2)
+            .columns(["first number", "second number"], Kind::Number(9), |_, _| 0.5)
+            .build();
+        let blocks = table.plain(36);
+        assert_eq!(blocks.matches("best       2  0/1").count(), 2, "{blocks}");
+        let apart = Table { rows: table.rows[1..].to_vec(), ..table.clone() };
+        assert_eq!(apart.plain(36).matches("prompt").count(), 2);
+        let one = Table { rows: table.rows[..1].to_vec(), ..table };
+        assert_eq!(one.plain(36).matches("prompt").count(), 1);
+    }
+
     /// JSON has no infinity, so the other formats show none either.
     #[test]
     fn what_is_not_finite_is_blank_in_every_format() {
