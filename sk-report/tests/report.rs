@@ -367,6 +367,8 @@ fn ablations_of_like_names_have_tables_of_their_own() {
         ids.iter().map(String::as_str).filter(|id| id.starts_with("ablation") && !id.ends_with("-means")).collect();
     assert_eq!(own, ["ablation-top-k", "ablation-top-k-2", "ablation-top-k-3", "ablation-top-k-means-2"]);
     assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), ids.len(), "{ids:?}");
+    // No pair of arms differs, so there is no test.
+    assert!(!report.page("t", &results).unwrap().html().unwrap().contains("p = NaN"));
 }
 
 /// Results judged by `objectives`, with `ablations` at fixed weights.
@@ -409,6 +411,16 @@ fn a_rubric_that_is_an_objective_by_itself_is_reported_once() {
     assert_eq!(headings.iter().filter(|heading| **heading == "padding").count(), 1, "{headings:?}");
     close(number(&report, "methods", "ours", "padding"), 0.7);
     close(number(&report, "ablation-size", "a − b", "Δ"), 0.25);
+}
+
+#[test]
+fn an_ablation_of_one_arm_has_means_and_no_comparison() {
+    let frontier = "method,config,w_padding,frontier_id,padding\nours,a,1,0,0.2\n";
+    let results = judged_by(PADDING, frontier, "ablation,arm,prompt_id,padding\nsize,a,0,0.2\nsize,a,1,0.3\n");
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    assert!(report.table("ablation-size-means").is_some() && report.table("ablation-size").is_none());
+    let html = report.page("t", &results).unwrap().html().unwrap();
+    assert!(html.contains("size: means by arm") && !html.contains("0 pairs"));
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use super::verdict::p_value;
 use super::{PageContext, with_tables};
 use crate::chart::{Axis, Intervals, Style};
 use crate::page::{Figure, Section};
@@ -19,7 +20,10 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
         }
     }
     for (ablation, AblationRows { id, rows }) in context.results.ablations.iter().zip(&rows.ablations) {
-        section = section.figure(arms(&ablation.name, id, rows));
+        // An ablation of one arm has no pair.
+        if !rows.is_empty() {
+            section = section.figure(arms(&ablation.name, id, rows));
+        }
         section = with_tables(section, context, &[&format!("{id}-means"), id]);
     }
     if context.results.ablations.is_empty() {
@@ -51,7 +55,10 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
     };
     let panels = distinct(rows.iter().map(|row| row.arms.as_str())).into_iter().map(|pair| {
         let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
-        let names = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm)));
+        let names = own.iter().map(|row| match row.holm.is_nan() {
+            true => row.measure.clone(),
+            false => format!("{} ({})", row.measure, p_value(row.holm)),
+        });
         let estimates: Vec<(f64, Interval)> = own.iter().map(|row| (row.contrast.mean(), row.percentile)).collect();
         (pair, Intervals::new(names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates))
     });
@@ -61,19 +68,4 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
              correction over the pairs of arms."
         ))
         .see(id)
-}
-
-/// Formats a p-value with two decimals.
-fn significance(p: f64) -> String {
-    if p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::significance;
-
-    #[test]
-    fn no_p_value_is_zero() {
-        assert_eq!([0.6149, 0.0051, 0.0049, 0.0].map(significance), ["p = 0.61", "p = 0.01", "p < 0.01", "p < 0.01"]);
-    }
 }

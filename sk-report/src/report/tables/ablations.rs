@@ -82,21 +82,23 @@ pub(super) fn id(name: &str, tables: &[Table]) -> String {
     std::iter::once(id.clone()).chain(numbered).find(is_free).unwrap_or_default()
 }
 
-/// Returns the table of means by arm, the table of pairwise comparisons, and the rows of the
-/// latter.
+/// Returns the table of means by arm, the table of pairwise comparisons if there is a pair, and the
+/// rows of the latter.
 pub(super) fn tables(
     ablation: &Ablation,
     id: String,
     objectives: &Objectives,
     resampling: Resampling,
     ledger: &mut Ledger,
-) -> ([Table; 2], AblationRows) {
+) -> (Vec<Table>, AblationRows) {
     let measures = measures(objectives);
     if *objectives == *Objectives::hhh() {
         publish(ablation, objectives, &measures, resampling, ledger);
     }
     let rows = rows(ablation, &measures, resampling);
-    ([means(ablation, objectives, &measures, &id), contrasts(ablation, &rows, &id)], AblationRows { id, rows })
+    let means = means(ablation, objectives, &measures, &id);
+    let tables = std::iter::once(means).chain(contrasts(ablation, &rows, &id)).collect();
+    (tables, AblationRows { id, rows })
 }
 
 fn means(ablation: &Ablation, objectives: &Objectives, measures: &[Measure], id: &str) -> Table {
@@ -143,7 +145,7 @@ fn rows(ablation: &Ablation, measures: &[Measure], resampling: Resampling) -> Ve
     rows
 }
 
-fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
+fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Option<Table> {
     Table::of(id, format!("{}: arms against each other", ablation.name), rows)
         .column("first − second", Kind::Text, |row| row.arms.as_str())
         .column("measure", Kind::Text, |row| row.measure.as_str())
@@ -158,6 +160,7 @@ fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
         .column("ties %", Kind::Percent, |row| row.contrast.win_rate().of_ties())
         .build()
         .note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
+        .non_empty()
 }
 
 /// Records the numbers of the paper's two single-objective ablations.
