@@ -19,7 +19,7 @@ fn speed(runs: &[Runs]) -> Figure {
     let chart = Bars::new(runs.iter().map(|runs| &runs.scheme), speed).series("tokens/s", Style::Tone(0), &speeds, &[]);
     Figure::new("tokens-per-second", "Tokens per second", chart)
         .caption(format!(
-            "Tokens over wall time, one response at a time; n responses = {}.",
+            "Tokens over wall time; n responses = {}.",
             counted(runs.iter().map(|runs| (&runs.scheme, runs.responses)))
         ))
         .see("throughput")
