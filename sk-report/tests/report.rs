@@ -424,6 +424,16 @@ fn an_ablation_of_one_arm_has_means_and_no_comparison() {
 }
 
 #[test]
+fn a_classifier_measures_the_rubric_with_the_longest_matching_name() {
+    let rubrics = ["calm", "calm_tone"]
+        .map(|name| format!("[[rubrics]]\nname = {name:?}\ncriterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n"));
+    let objectives = format!("[[objectives]]\nname = \"new\"\nrubrics = [\"calm\", \"calm_tone\"]\n{}", rubrics.concat());
+    let table = "method,config,w_new,frontier_id,calm,calm_tone,calm_tone_bert,calm_bert\nours,a,1,7,0.5,0.5,0.5,0.5\n";
+    let classified = judged_by(&objectives, table, "").classified;
+    assert_eq!(classified.iter().map(|own| own.rubric).collect::<Vec<_>>(), [1, 0]);
+}
+
+#[test]
 fn a_column_of_the_table_is_no_classifier_of_a_rubric() {
     let folder = tempfile::tempdir().unwrap();
     let rubrics = ["frontier", "w"]

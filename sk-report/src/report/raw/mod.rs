@@ -50,14 +50,15 @@ pub struct Classified {
 }
 
 impl Classified {
-    /// Returns `None` if the column is that of a rubric or belongs to every table, or if its prefix
-    /// is not the name of a rubric.
+    /// Finds the rubric with the longest name that is a prefix of the column. Returns `None` if
+    /// there is none, or if the column is that of a rubric or belongs to every table.
     fn of_column(column: &str, objectives: &Objectives) -> Option<Self> {
         let measures = |name: &str| column.strip_prefix(name).is_some_and(|rest| rest.len() > 1 && rest.starts_with('_'));
         if is_column(column) || objectives.rubrics.iter().any(|rubric| rubric.name == column) {
             return None;
         }
-        let rubric = objectives.rubrics.iter().position(|rubric| measures(&rubric.name))?;
+        let known = objectives.rubrics.iter().enumerate().filter(|(_, rubric)| measures(&rubric.name));
+        let (rubric, _) = known.max_by_key(|(_, rubric)| rubric.name.len())?;
         Some(Self { column: column.to_owned(), rubric, cells: Vec::new() })
     }
 }
