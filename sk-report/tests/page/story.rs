@@ -277,6 +277,9 @@ fn heat_maps_mark_what_is_significant_and_say_so() {
     assert!(texts[3..].iter().all(|text| !text.as_str().unwrap().ends_with('*')), "the others: {texts:?}");
     let captions = document.text_of("figcaption");
     assert_eq!(captions.iter().filter(|caption| caption.contains("A star (*) marks") && caption.contains("Holm")).count(), 3);
+    // The caption names the test.
+    let names = |caption: &&&str| caption.contains("by permutation") || caption.contains("signed-rank test");
+    assert_eq!(captions.iter().filter(|caption| caption.contains("A star (*) marks")).filter(names).count(), 3);
 }
 
 #[test]

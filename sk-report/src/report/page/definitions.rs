@@ -12,7 +12,7 @@ pub(super) fn section(context: &PageContext<'_>, left_out: &[String]) -> Section
         cells.as_str(),
         "F1 is the harmonic mean of the axes. It has three definitions, which differ: of the mean axes, the mean over weight vectors, and the \
          mean over cells. Every figure says which.",
-        "Intervals are 95% bootstrap intervals of mean paired differences, percentile unless they say BCa. By cell, every response counts as one piece \
+        "Intervals are 95% bootstrap intervals: percentile unless they say BCa, and for steering ρ ∓ 1.96 standard errors. By cell, every response counts as one piece \
          of evidence; by prompt, whole prompts are resampled, since the cells of one prompt are not independent. p is of the two-sided Wilcoxon \
          signed-rank test, zeros dropped; Holm's correction is over the family that the table names.",
         "ρ is Spearman's rank correlation of requested weight and achieved axis, pooled over the axes, each standardised; its interval resamples \

@@ -3,7 +3,7 @@ use super::{PageContext, with_tables};
 use crate::chart::{Axis, HeatMap, Lines, Series};
 use crate::page::{Figure, Section};
 use crate::report::tables::SteeringRow;
-use crate::stats::{Spearman, extent, holm};
+use crate::stats::{MOST_PERMUTED, Spearman, extent, holm};
 
 /// The section on steerability: whether the axes follow the requested weights.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
@@ -54,8 +54,9 @@ fn correlations(context: &PageContext<'_>, rows: &[&SteeringRow]) -> Figure {
     let n = rows.iter().map(|row| row.found.n).max().unwrap_or(0);
     Figure::new("steering-map", "Rank correlation of requested weight and achieved axis", chart)
         .caption(format!(
-            "Over the weight vectors of each method; pooled over the axes, each standardised, up to n = {n} pairs. A star (*) marks p < 0.05 after \
-             Holm's correction, over the methods for pooled coefficients and over methods and axes for the others. The table has intervals."
+            "Over the weight vectors of each method; pooled over the axes, each standardised, up to n = {n} pairs. A star (*) marks p < 0.05, by permutation \
+             of the weight vectors, or by Student's t for single axes at more than {MOST_PERMUTED} of them, after Holm's correction, over the methods for \
+             pooled coefficients and over methods and axes for the others. The table has intervals."
         ))
         .see("steering")
 }
@@ -127,7 +128,8 @@ fn each_by_each(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Fig
     Figure::new("steering-crossed", format!("How every axis of {} follows every weight", context.report.reference), chart)
         .caption(format!(
             "Rank correlation over n = {} weight vectors. Rows: axes; columns: blades. An axis should follow its own blade; weight on \
-             another blade is taken from it. A star (*) marks p < 0.05 after Holm's correction over the map.",
+             another blade is taken from it. A star (*) marks p < 0.05, by permutation of the weight vectors, or by Student's t at more than \
+             {MOST_PERMUTED} of them, after Holm's correction over the map.",
             points.len()
         ))
         .see("axes")
