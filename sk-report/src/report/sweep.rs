@@ -1,4 +1,5 @@
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use super::{ReportError, grouped};
 use crate::objectives::{Objectives, Scores};
@@ -40,10 +41,14 @@ pub struct WeightVector {
     pub weights: Vec<f64>,
 }
 
+/// The least and the most decimals of a weight in a label. Weights are rounded to the most.
+const LEAST: usize = 2;
+const MOST: usize = 9;
+
 impl WeightVector {
-    /// Formats the weights with two decimals, as `0.5/0.5/0`.
-    pub fn label(&self) -> String {
-        let short = |weight: &f64| format!("{weight:.2}").trim_end_matches('0').trim_end_matches('.').to_owned();
+    /// Formats the weights with at most `decimals` decimals.
+    fn label(&self, decimals: usize) -> String {
+        let short = |weight: &f64| format!("{weight:.decimals$}").trim_end_matches('0').trim_end_matches('.').to_owned();
         self.weights.iter().map(short).collect::<Vec<_>>().join("/")
     }
 }
@@ -101,6 +106,16 @@ impl Sweep {
         ranked.sort_by(|a, b| b.0.max(f64::NEG_INFINITY).total_cmp(&a.0.max(f64::NEG_INFINITY)));
         sweep.methods = ranked.into_iter().map(|(_, method)| method).collect();
         sweep
+    }
+
+    /// Formats the weights of a point as `0.5/0.5/0`, with two decimals, or with as many as tell the
+    /// points of the sweep apart.
+    pub fn label(&self, point: &WeightVector) -> String {
+        let tells_apart = |decimals: &usize| {
+            let mut seen = HashSet::new();
+            self.points.iter().all(|point| seen.insert(point.label(*decimals)))
+        };
+        point.label((LEAST..MOST).find(tells_apart).unwrap_or(MOST))
     }
 
     /// Returns the objective scores of a method's cells by weight vector, NaN where one is missing.

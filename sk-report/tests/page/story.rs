@@ -200,6 +200,19 @@ fn a_method_that_shares_no_whole_cell_is_not_compared() {
 }
 
 #[test]
+fn one_blade_has_headings_and_captions_of_its_own() {
+    let results = Made { objectives: &["calm"], density: 1, ..TWO }.results();
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    for table in &report.tables {
+        let mut headings: Vec<&str> = table.columns.iter().map(|column| column.heading.as_str()).collect();
+        headings.sort_unstable();
+        assert!(headings.windows(2).all(|pair| pair[0] != pair[1]), "{}: {headings:?}", table.id);
+    }
+    let one = Made { objectives: &["calm"], density: 1, methods: &[("ours", 0.3, 0.1), ("base", 0.0, 0.0)], ..TWO };
+    assert!(one.page().html().unwrap().contains("Holm&#x27;s correction for 1 test."));
+}
+
+#[test]
 fn a_statistic_without_a_test_has_no_p_value() {
     // All scores are one, so no difference has a sign.
     let page = Made { methods: &[("ours", 0.0, 2.0), ("same", 0.0, 2.0)], recorded: false, ..TWO }.page();

@@ -1,4 +1,4 @@
-use super::{PageContext, listed, with_tables};
+use super::{PageContext, listed, several, with_tables};
 use crate::chart::HeatMap;
 use crate::page::{Figure, Section};
 use crate::report::WeightVector;
@@ -13,7 +13,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 fn heat(context: &PageContext<'_>) -> Figure {
     let (sweep, reference) = (&context.results.sweep, &context.report.reference);
     let methods: Vec<String> = sweep.methods.iter().map(|method| method.name.clone()).collect();
-    let labels: Vec<String> = sweep.points.iter().map(WeightVector::label).collect();
+    let labels: Vec<String> = sweep.points.iter().map(|point| sweep.label(point)).collect();
     let of = |read: &dyn Fn(&PointRow) -> f64| -> Vec<Vec<f64>> {
         let at = |point: &WeightVector, method: &String| {
             let row = context.report.rows.points.iter().find(|row| row.point == *point && row.method == *method);
@@ -35,7 +35,8 @@ fn heat(context: &PageContext<'_>) -> Figure {
         0 => String::new(),
         tests => format!(
             " A star (*) marks where the F1 of cells differs from that of {reference} at the same weights: signed-rank test over prompts, p < 0.05 \
-             after Holm's correction for {tests} tests."
+             after Holm's correction for {}.",
+            several(tests, "test")
         ),
     };
     Figure::new("configuration-map", "F1 by weight vector and method", chart)

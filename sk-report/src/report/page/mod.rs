@@ -43,7 +43,7 @@ impl<'a> PageContext<'a> {
 
     /// Formats a weight vector in words, as `weights: helpful 0.5, calm 0.5`.
     fn weights(&self, point: &WeightVector) -> String {
-        let label = point.label();
+        let label = self.results.sweep.label(point);
         let parts = self.results.sweep.blades.iter().zip(label.split('/')).filter(|(_, weight)| *weight != "0");
         let parts: Vec<String> = parts.map(|(blade, weight)| format!("{blade} {weight}")).collect();
         format!("weights: {}", if parts.is_empty() { "none".to_owned() } else { parts.join(", ") })

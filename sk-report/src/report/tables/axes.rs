@@ -38,7 +38,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
         for (place, n, axes) in sweep.achieved(method) {
             let point = &sweep.points[place];
             let f1 = harmonic_mean(&axes, 0.0);
-            let label = point.label();
+            let label = sweep.label(point);
             let at = At { source: "tab:per-config-full", subject: &method.name, part: &label, reading: "" };
             ledger.note(&at, "n", n as f64);
             ledger.note(&at, "f1", f1);
@@ -83,7 +83,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow]) -> Table {
     let names = context.sweep.objectives.names();
     let mut table = Table::of("axes", "Achieved axes at every weight vector", rows)
         .column("method", Kind::Text, |row| row.method.as_str())
-        .column(context.sweep.blades.join("/"), Kind::Text, |row| row.point.label())
+        .column(context.weights_heading(), Kind::Text, |row| context.sweep.label(&row.point))
         .column("n", Kind::Count, |row| row.n)
         .columns(names.clone(), Kind::Number(3), |row, axis| row.axes[axis])
         .column("F1", Kind::Number(3), |row| row.f1)

@@ -6,7 +6,7 @@ use crate::table::Kind;
 /// The table of the F1 of mean axes: one row per weight vector, one column per method.
 pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
-    let labels: Vec<String> = sweep.points.iter().map(WeightVector::label).collect();
+    let labels: Vec<String> = sweep.points.iter().map(|point| sweep.label(point)).collect();
     let mut columns = Vec::new();
     for method in &sweep.methods {
         let own: Vec<&PointRow> = rows.iter().filter(|row| row.method == method.name && row.is_whole()).collect();
@@ -27,7 +27,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut 
     let lines: Vec<(usize, &str)> = headings.into_iter().enumerate().collect();
     let names = sweep.methods.iter().map(|method| method.name.as_str());
     Table::of("configurations", "F1 of mean axes at every weight vector", &lines)
-        .column(sweep.blades.join("/"), Kind::Text, |(_, label)| *label)
+        .column(context.weights_heading(), Kind::Text, |(_, label)| *label)
         .columns(names, Kind::Number(3), |(line, _), method| columns[method][*line])
         .build()
 }

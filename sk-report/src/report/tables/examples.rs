@@ -13,7 +13,7 @@ pub(super) fn table(context: &TableContext<'_>) -> Table {
     Table::of("examples", title, &Example::choose(context.reference, rival))
         .column("case", Kind::Text, |example| example.case)
         .column("prompt", Kind::Count, |example| example.cell.prompt as usize)
-        .column(sweep.blades.join("/"), Kind::Text, |example| sweep.points[example.cell.configuration].label())
+        .column(context.weights_heading(), Kind::Text, |example| sweep.label(&sweep.points[example.cell.configuration]))
         .column("F1", Kind::Number(3), |example| example.cell.f1(0.0))
         .columns(sweep.objectives.names(), Kind::Number(3), |example, axis| example.cell.scores.objectives[axis])
         .column("rival's F1", Kind::Number(3), |example| example.rival.and_then(|rival| rival.f1(0.0)))

@@ -48,8 +48,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<T
         .column("perplexity", Kind::Number(2), |row| row.perplexity)
         .column("pairs", Kind::Count, |row| row.pairs)
         .column("change", Kind::Signed(3), |row| row.change.map(|(change, _)| change))
-        .column("low", Kind::Signed(3), |row| row.change.map(|(_, interval)| interval.low))
-        .column("high", Kind::Signed(3), |row| row.change.map(|(_, interval)| interval.high))
+        .column("95%, prompts", Kind::Interval(3), |row| row.change.map(|(_, interval)| interval))
         .build()
         .note(
             "Perplexity: the geometric mean over responses of each one's, under a language model that neither drafts nor steers.",

@@ -140,6 +140,12 @@ impl TableContext<'_> {
         self.sweep.rivals(&self.reference.name)
     }
 
+    /// Returns the heading of a column of weight vectors, which differs from the name of any
+    /// objective or blade.
+    fn weights_heading(&self) -> String {
+        format!("weights of {}", self.sweep.blades.join("/"))
+    }
+
     /// Returns the floor under the axes in the F1 of cells: the published one for the paper's own
     /// results.
     fn floor(&self) -> f64 {
