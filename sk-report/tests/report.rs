@@ -518,6 +518,7 @@ fn every_renderer_prints_every_row() {
             latex.matches('}').count() - latex.matches("\\}").count()
         );
         assert_eq!(plain.contains(&table.title), !table.appendix);
+        assert!(table.notes.iter().all(|note| note.ends_with('.')), "{:?}", table.notes);
         assert_eq!(json["tables"][i]["rows"].as_array().unwrap().len(), table.rows.len());
     }
     assert!(report.table("contrasts").unwrap().latex().contains("0.031"));

@@ -122,8 +122,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
         .column("slope", Kind::Signed(4), |row| row.found.slope)
         .column("range", Kind::Number(4), |row| row.found.range)
         .build()
-        .note("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, by permutation\" permutes the weight vectors,")
-        .note(format!("in all ways for up to {MOST_PERMUTED} points, and of more, pooled only, in 99,999 drawn ones: no less than 2.0e-5 can come out."))
+        .note(format!("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, by permutation\" permutes the weight vectors, in all ways for up to {MOST_PERMUTED} points, and of more, pooled only, in 99,999 drawn ones: no less than 2.0e-5 can come out."))
         .note("95%, prompts: r_s ∓ 1.96 standard errors, by resampling whole prompts, within [−1, 1]. Quantiles of resamples would lie too low: these hold fewer different prompts, and noise in the axes lowers r_s.")
         .note("p, Holm: of the p by permutation, or else p, t; pooled r_s of all methods are one family, those of single axes another.")
         .note(format!("As labelled: {}, from weights ({}).", labelled.join(", "), sweep.blades.join(", ")));
