@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sk_blades::spearman;
 use sk_core::{Deviation, Moments, ScoreTrace};
-use sk_report::objectives::Better;
+use sk_report::objectives::{Better, Objective};
 use sk_report::record::{RecordError, SweepRecord, json_lines, read_records, traces_beside};
 use sk_report::stats::{Bootstrap, Clusters};
 
@@ -136,9 +136,9 @@ struct Ranks<'a> {
 ///
 /// q is the judge's score, negated if less of the rubric is better. q and μ have different units,
 /// so both are standardised within the step before they are compared. A blade is compared with the
-/// rubric whose model or objective has its name, or with all rubrics if there is none. A step
-/// counts for a rubric if the judge scored all of its candidates and none of μ, σ, q and the error
-/// is constant.
+/// rubrics of its name, of the objectives that it steers or that have its name, and of the model of
+/// its name, or with all rubrics if there is none. A step counts for a rubric if the judge scored
+/// all of its candidates and none of μ, σ, q and the error is constant.
 pub fn informativeness(
     steps: &[StepCandidates],
     responses: &[Response],
@@ -195,10 +195,13 @@ impl Estimate {
 
 /// Returns the rubrics that a blade is compared with.
 fn of_blade<'r>(blade: &str, rubrics: &BTreeSet<&'r str>, objectives: &Objectives) -> Vec<&'r str> {
+    let steers = |objective: &Objective| {
+        let mut own = objectives.blades.iter().filter(|known| known.name == objective.blade());
+        objective.name == blade || own.any(|known| known.is_called(blade))
+    };
     let is_called = |rubric: &str| {
-        let objective = objectives.objective_of(rubric).is_some_and(|objective| objective.name == blade);
         let model = |known: &&Rubric| known.name == rubric && known.model.as_deref() == Some(blade);
-        rubric == blade || objective || objectives.rubrics.iter().any(|known| model(&known))
+        rubric == blade || objectives.of_rubric(rubric).any(steers) || objectives.rubrics.iter().any(|known| model(&known))
     };
     let named: Vec<&str> = rubrics.iter().copied().filter(|rubric| is_called(rubric)).collect();
     if named.is_empty() { rubrics.iter().copied().collect() } else { named }
@@ -222,6 +225,24 @@ mod tests {
 
     fn scores(mu: [f64; 4], sigma: [f64; 4]) -> ScoreTrace {
         ScoreTrace { name: "b".to_owned(), weight: 1.0, mu: mu.to_vec(), sigma: sigma.to_vec() }
+    }
+
+    #[test]
+    fn a_blade_is_compared_with_the_rubrics_of_the_objectives_that_it_steers() {
+        let entry = |name: &str, blade: &str, rubric: &str| {
+            format!(
+                "[[objectives]]\nname = {name:?}\nblade = {blade:?}\nrubrics = [{rubric:?}]\n[[rubrics]]\nname = {rubric:?}\n\
+                 criterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n"
+            )
+        };
+        let text = entry("quality", "helpful", "useful")
+            + &entry("safety", "harmless", "danger")
+            + "[[blades]]\nname = \"harmless\"\naliases = [\"safe\"]\n";
+        let objectives = Objectives::parse(&text).unwrap();
+        let rubrics = BTreeSet::from(["danger", "useful"]);
+        let own = |blade| of_blade(blade, &rubrics, &objectives);
+        assert_eq!(["helpful", "harmless", "safe", "quality"].map(own), [["useful"], ["danger"], ["danger"], ["useful"]]);
+        assert_eq!(own("other"), ["danger", "useful"]);
     }
 
     #[test]
