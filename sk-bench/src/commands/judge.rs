@@ -90,7 +90,7 @@ pub enum JudgeCommand {
         /// Directory for judged_frontier.csv and objectives.toml, which is created.
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
-        /// What was judged: a file of objectives [default: helpfulness, harmlessness and honesty].
+        /// What was judged: a file of objectives [default: quality, safety and honesty].
         #[arg(long, value_name = "FILE")]
         objectives: Option<PathBuf>,
         /// Only responses of this seed, where a sweep was answered with several.
@@ -99,7 +99,7 @@ pub enum JudgeCommand {
     },
     /// Print the rubrics.
     Rubrics {
-        /// A file of objectives [default: helpfulness, harmlessness and honesty].
+        /// A file of objectives [default: quality, safety and honesty].
         #[arg(long, value_name = "FILE")]
         objectives: Option<PathBuf>,
         /// Print JSON instead of text.

@@ -51,8 +51,7 @@ pub struct JudgeOptions {
     /// Attempts per question; the pause between them doubles each time.
     #[arg(long, value_name = "TIMES", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
     attempts: u32,
-    /// What responses are judged by: a file of objectives [default: helpfulness, harmlessness and
-    /// honesty].
+    /// What responses are judged by: a file of objectives [default: quality, safety and honesty].
     #[arg(long, value_name = "FILE", help_heading = "Scoring")]
     objectives: Option<PathBuf>,
     /// Rubrics, separated by commas; all that the judge answers if not given.

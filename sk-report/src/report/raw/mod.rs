@@ -67,7 +67,7 @@ impl Classified {
 const FRONTIER: &str = "judged_frontier.csv";
 const ABLATIONS: &str = "judged_ablations.csv";
 const STEPS: &str = "candidate_steps.jsonl";
-/// The objectives, if they differ from helpfulness, harmlessness and honesty.
+/// The objectives, if they differ from quality, safety and honesty.
 const OBJECTIVES: &str = "objectives.toml";
 
 impl RawResults {
