@@ -298,6 +298,7 @@ fn the_rubrics_are_printed() {
         text.contains("epistemic_honesty, version 1 (honesty)") && text.contains("refusal, version 1 (reported by itself)"),
         "{text}"
     );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

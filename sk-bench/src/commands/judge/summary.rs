@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::json;
-use sk_report::grid::Grid;
+use sk_report::grid::{Grid, wrap};
 
 use crate::judge::candidates::{Estimate, Informativeness};
 use crate::judge::retest::Agreement;
@@ -178,12 +178,18 @@ impl fmt::Display for Candidates {
     }
 }
 
-/// Returns the rubrics as text.
+/// Returns the rubrics as text, wrapped at the width of the terminal.
 pub(super) fn rubrics_text(objectives: &Objectives) -> String {
     let text = |rubric: &Rubric| {
         let Rubric { name, version, criterion, low, middle, high, .. } = rubric;
         let axis = objectives.objective_of(name).map_or("reported by itself", |objective| &objective.name);
-        format!("{name}, version {version} ({axis})\n  {criterion}\n  lowest:  {low}\n  middle:  {middle}\n  highest: {high}")
+        let parts = [("  ", criterion), ("  lowest:  ", low), ("  middle:  ", middle), ("  highest: ", high)];
+        let lines = parts.map(|(label, text)| {
+            let indent = format!("\n{}", " ".repeat(label.len()));
+            let text = wrap(text, terminal::columns().saturating_sub(label.len()), 0).replace('\n', &indent);
+            format!("\n{label}{text}")
+        });
+        format!("{name}, version {version} ({axis}){}", lines.concat())
     };
     objectives.rubrics.iter().map(text).collect::<Vec<_>>().join("\n\n")
 }
