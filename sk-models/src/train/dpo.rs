@@ -473,8 +473,9 @@ fn check(options: &DpoOptions) -> Result<(), TrainError> {
 /// The order of the pairs: each epoch is its own permutation, which depends on the seed and the
 /// epoch.
 ///
-/// The pairs of [`Order::WINDOW`] successive steps are grouped by length, so that batches need
-/// little padding, and the order of these batches is drawn.
+/// The pairs of [`Order::WINDOW`] successive steps, or of as many as an epoch fills, are grouped by
+/// length, so that batches need little padding, and the order of these batches is drawn. More
+/// epochs would put the copies of a pair into one batch.
 struct Order {
     seed: u64,
     epoch: usize,
@@ -484,7 +485,7 @@ struct Order {
 }
 
 impl Order {
-    const WINDOW: u64 = 16;
+    const WINDOW: usize = 16;
 
     fn new(seed: u64, pairs: &[Pair]) -> Self {
         let lengths: Vec<usize> = pairs.iter().map(|pair| pair.chosen.ids.len().max(pair.rejected.ids.len())).collect();
@@ -511,14 +512,15 @@ impl Order {
 
     /// Returns the pairs of a step.
     fn step(&mut self, step: u64, batch: usize) -> Vec<usize> {
-        let window = step / Self::WINDOW;
-        let size = Self::WINDOW as usize * batch;
+        let steps = (self.permutation.len() / batch).clamp(1, Self::WINDOW);
+        let (window, at) = (step / steps as u64, (step % steps as u64) as usize);
+        let size = steps * batch;
         let start = window as usize * size;
         let mut pairs: Vec<usize> = (start..start + size).map(|position| self.at(position)).collect();
         pairs.sort_by_key(|&pair| (self.lengths[pair], pair));
         // Streams of windows count down from the end, those of epochs up from zero.
-        let batches = Self::shuffled(self.seed, u64::MAX - window, Self::WINDOW as usize);
-        let first = batches[(step % Self::WINDOW) as usize] * batch;
+        let batches = Self::shuffled(self.seed, u64::MAX - window, steps);
+        let first = batches[at] * batch;
         pairs[first..first + batch].to_vec()
     }
 
@@ -610,10 +612,15 @@ fn measure(
 mod tests {
     use super::*;
 
+    /// Returns pairs of these lengths.
+    fn pairs(lengths: impl Iterator<Item = usize>) -> Vec<Pair> {
+        let side = |length| Side { ids: vec![0; length], completion: 1, reference: 0.0 };
+        lengths.map(|length| Pair { chosen: side(length), rejected: side(length) }).collect()
+    }
+
     #[test]
     fn steps_end_once_every_pair_has_occurred() {
-        let side = |length| Side { ids: vec![0; length], completion: 1, reference: 0.0 };
-        let pairs: Vec<Pair> = (2..102).map(|length| Pair { chosen: side(length), rejected: side(length) }).collect();
+        let pairs = pairs(2..102);
         let mut order = Order::new(1, &pairs);
         let steps: Vec<Vec<usize>> = order.steps(0..u64::MAX, 3).collect();
         // The first hundred positions lie in three windows of 16 steps of three pairs.
@@ -621,5 +628,18 @@ mod tests {
         assert_eq!(steps.iter().flatten().collect::<BTreeSet<_>>().len(), pairs.len());
         assert_eq!(order.steps(0..5, 3).collect::<Vec<_>>(), steps[..5]);
         assert!((0..5).all(|step| order.step(step, 3) == steps[step as usize]));
+    }
+
+    #[test]
+    fn few_pairs_occur_once_an_epoch() {
+        let pairs = pairs((0..57).map(|index| 2 + index % 9));
+        let mut order = Order::new(1, &pairs);
+        let seen: Vec<usize> = (0..3).flat_map(|step| order.step(step, 16)).collect();
+        assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), seen.len());
+        // Two windows of three steps hold the first epoch whole.
+        let seen: BTreeSet<usize> = (0..6).flat_map(|step| order.step(step, 16)).collect();
+        assert_eq!(seen.len(), pairs.len());
+        // A step with more pairs than there are takes them one epoch after the other.
+        assert!(pairs.len() < 60 && order.step(0, 60).iter().collect::<BTreeSet<_>>().len() == pairs.len());
     }
 }
