@@ -546,12 +546,11 @@ impl Corpus {
 
     /// Returns at most `limit` held-out windows of `length + 1` tokens, in file order.
     pub(super) fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
-        // Documents are taken at equal distances, so that every source is represented.
-        let wanted = limit * (length + 1);
-        let total: usize = self.held_out.iter().map(Vec::len).sum();
-        let stride = (total / wanted.max(1)).max(1);
-        let stream: Vec<u32> = self.held_out.iter().step_by(stride).flatten().copied().collect();
-        stream.chunks_exact(length + 1).take(limit).map(<[u32]>::to_vec).collect()
+        let stream: Vec<u32> = self.held_out.iter().flatten().copied().collect();
+        let windows: Vec<&[u32]> = stream.chunks_exact(length + 1).collect();
+        // Windows are taken at equal distances, so that every source is represented.
+        let count = limit.min(windows.len());
+        (0..count).map(|index| windows[index * windows.len() / count].to_vec()).collect()
     }
 }
 
@@ -627,5 +626,26 @@ impl<'a> Windows<'a> {
         }
         self.cursor.window += 1;
         self.stream[start..start + self.length + 1].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_out_windows_are_spread_over_all_documents() {
+        let corpus = Corpus { train: Vec::new(), held_out: vec![vec![0; 20], (0..60_000).collect(), vec![1; 130]] };
+        let windows = corpus.held_out_windows(64, 64);
+        assert_eq!(windows.len(), 64);
+        assert!(windows.iter().all(|window| window.len() == 65));
+        let starts: Vec<u32> = windows.iter().map(|window| window[20]).collect();
+        assert_eq!(starts[0], 0);
+        // There are 925 windows, so one of every 14 or 15 is taken.
+        assert!(starts.windows(2).all(|pair| [14 * 65, 15 * 65].contains(&(pair[1] - pair[0]))), "{starts:?}");
+        assert!(starts[63] > 58_000, "{starts:?}");
+        // All are taken if there are no more.
+        assert_eq!(corpus.held_out_windows(64, 1000).len(), 925);
+        assert!(corpus.held_out_windows(70_000, 1).is_empty());
     }
 }
