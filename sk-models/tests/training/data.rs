@@ -18,6 +18,12 @@ fn windows_do_not_exceed_the_longest_context() {
     let message =
         train_lm(&LmOptions { length: 65, ..workspace.lm("model") }, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("--max-length"), "{message}");
+    // A model to continue from has its length.
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
+    let initial = Some(workspace.root.path().join("model"));
+    let further = LmOptions { length: 65, initial, ..workspace.lm("further") };
+    let message = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("shorten the windows") && !message.contains("--max-length"), "{message}");
 }
 
 /// Special tokens spelled out in a text are plain text. Truncation and padding in the tokenizer's
