@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    data::{DataOptions, Excluded, HELD, Row, TRAINED, Tally},
+    data::{DataOptions, Excluded, HELD, Row, Source, TRAINED, Tally},
     encoder::Encoder,
     error::TrainError,
 };
@@ -78,8 +78,13 @@ pub(super) struct SplitPairs {
 
 impl SplitPairs {
     /// Reads and encodes the pairs of a run, of at most `length` tokens. Training pairs are
-    /// repeated by the weight of their source, rounded up.
+    /// repeated by the weight of their source, which must be whole.
     pub(super) fn load(data: &DataOptions, length: usize, encoder: &Encoder) -> Result<Self, TrainError> {
+        for Source { path, weight } in &data.sources {
+            let is_whole = *weight >= 1.0 && weight.fract() == 0.0;
+            let value = format!("{}={weight}", path.display());
+            TrainError::check("data", value, is_whole, "must repeat pairs a whole number of times, at least once")?;
+        }
         let mut loaded = Self::default();
         let excluded = Excluded::load(&data.exclude)?;
         let mut tally = Tally::default();
@@ -90,7 +95,7 @@ impl SplitPairs {
                     loaded.held_out.push((row, pair));
                 } else {
                     tally.count(TRAINED);
-                    loaded.train.extend(std::iter::repeat_n((row, pair), source.weight.ceil() as usize));
+                    loaded.train.extend(std::iter::repeat_n((row, pair), source.weight as usize));
                 }
             }
         }

@@ -339,6 +339,22 @@ fn an_error_for_lack_of_pairs_counts_the_rows_by_their_faults() {
 }
 
 #[test]
+fn pairs_are_repeated_a_whole_number_of_times() {
+    let workspace = Workspace::new();
+    let unseen = |weight| {
+        let mut options = workspace.dpo("tokenizer", "none");
+        options.data.sources[0].weight = weight;
+        unseen_pairs(&options)
+    };
+    for weight in [0.2, 1.4] {
+        let message = unseen(weight).unwrap_err().to_string();
+        let parts = [format!("pairs.jsonl={weight}"), "whole number".to_owned()];
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    assert!(unseen(3.0).is_ok());
+}
+
+#[test]
 fn a_row_that_is_no_pair_is_refused_with_its_line() {
     let workspace = Workspace::new();
     fs::write(&workspace.pairs, "\n{\"text\": \"no pair\"}\n").unwrap();
