@@ -12,7 +12,7 @@ use minijinja::{
     AutoEscape, Environment, ErrorKind,
     machinery::{self, CodeGenerator, ast},
     syntax::SyntaxConfig,
-    value::{DynObject, Kwargs, Rest, Serde, Value, ValueOrKwargs},
+    value::{DynObject, Kwargs, Rest, Serde, Value, ValueKind, ValueOrKwargs},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, PrettyFormatter};
@@ -98,17 +98,17 @@ struct TokenizerConfig {
 
 impl ChatTemplate {
     /// Reads the template of a model directory: `chat_template.jinja` if it exists, else the one in
-    /// `tokenizer_config.json`.
+    /// `tokenizer_config.json`. Special tokens are those of `tokenizer_config.json`, if it exists.
     ///
     /// # Errors
     ///
     /// If a file cannot be read, there is no template, or it has a syntax error.
     pub fn from_directory(directory: &Path) -> Result<Self, TextError> {
         let read = |path: &Path| files::read_to_string(path).map_err(|source| TextError::Io { path: path.to_owned(), source });
-        let config = directory.join(CONFIG_FILE);
-        let text = read(&config)?;
-        let file = directory.join(TEMPLATE_FILE);
+        let (config, file) = (directory.join(CONFIG_FILE), directory.join(TEMPLATE_FILE));
         let template = if files::is_file(&file) { Some(read(&file)?) } else { None };
+        // A template of its own can do without special tokens.
+        let text = if template.is_some() && !files::is_file(&config) { "{}".to_owned() } else { read(&config)? };
         Self::new(&config.display().to_string(), &text, template.map(|template| (file.display().to_string(), template)))
     }
 
@@ -353,9 +353,17 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     environment.add_filter("format", format);
     environment.add_filter("tojson", tojson);
+    environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> { Err(invalid(message)) });
     environment.add_function("strftime_now", strftime_now);
     environment
+}
+
+/// Returns whether a value has a length and elements in Python, as texts and mappings have too.
+fn is_sequence(value: &Value) -> bool {
+    use ValueKind::{Map, Seq, String, Undefined};
+
+    matches!(value.kind(), Seq | String | Map | Undefined)
 }
 
 /// Returns the local time in the given `strftime` format.
@@ -479,6 +487,27 @@ mod tests {
         let source = "{% for m in messages %}{% if m.content.startswith('a') %}{{ m.content.split(' ')[0] }}{% break %}\
                       {% endif %}{% endfor %}";
         assert_eq!(rendered(source), "a");
+    }
+
+    /// As in Jinja for Python, where a sequence has a length and elements.
+    #[test]
+    fn texts_and_mappings_are_sequences() {
+        let source = "{{ [] is sequence }} {{ messages[0].content is sequence }} {{ messages[0] is sequence }} \
+                      {{ range(2) is sequence }} {{ unknown is sequence }}";
+        assert_eq!(rendered(source), "True True True True True");
+        assert_eq!(rendered("{{ none is sequence }} {{ 1 is sequence }} {{ true is sequence }}"), "False False False");
+    }
+
+    #[test]
+    fn a_template_in_a_file_of_its_own_needs_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(TEMPLATE_FILE), "{{ bos_token is defined }}{{ messages[0].role }}").unwrap();
+        let template = ChatTemplate::from_directory(folder.path()).unwrap();
+        assert_eq!(template.prompt(&[Message::new(Role::User, "Hi")]).unwrap(), "Falseuser");
+        // Without the template, the error names the file that usually has it.
+        std::fs::remove_file(folder.path().join(TEMPLATE_FILE)).unwrap();
+        let message = ChatTemplate::from_directory(folder.path()).unwrap_err().to_string();
+        assert!(message.contains(CONFIG_FILE), "{message}");
     }
 
     #[test]
