@@ -11,9 +11,10 @@ use crate::tolerance::{mean, mean_difference};
 use crate::wire::{DraftParams, Drafted, Prefix, Row, sglang, tokenize_answer, tokenize_body, vllm};
 use crate::{Kind, Meter, RemoteError};
 
-/// The fewest tokens of a probe. Half of them are the context, and the rest is scored.
+/// The fewest tokens of a probe. The first half is the context, and the rest is scored.
 const LEAST: usize = 8;
-/// The most tokens of a probe that are scored. The control rows of each step have the same length.
+/// The most tokens of the context, and the most that are scored after it. The control rows of each
+/// step are as long. The rest of a longer probe serves only to compare tokenizers.
 const MOST: usize = 24;
 /// The number of times that the mixed batch is scored, since the server's batching varies.
 const ROUNDS: usize = 2;

@@ -104,10 +104,11 @@ impl RemoteEngine {
         })
     }
 
-    /// Checks every server of both roles. The span at the end of the probe must have the same
-    /// log-probabilities alone, in a batch of all policies, and at each server of a role. Each
-    /// adapter must differ from the base model. Tokens drafted at temperature 1 must come with the
-    /// log-probabilities with which they are read. The tokenizers must agree.
+    /// Checks every server of both roles. The second half of the probe, or its tokens 25 to 48 if it
+    /// is longer, must have the same log-probabilities alone, in a batch of all policies, and at
+    /// each server of a role. Each adapter must differ from the base model. Tokens drafted at
+    /// temperature 1 must come with the log-probabilities with which they are read. The tokenizers
+    /// must agree.
     ///
     /// The check also determines whether the latter holds at other temperatures, and thereby
     /// whether candidates must be read again.
