@@ -238,8 +238,12 @@ impl Fleet {
                     return Ok(Answered { value, server });
                 }
                 // The attempt was cut, or its answer would come too late: the server is not to blame.
-                Err(Failure::Again(..)) if meter.left().is_zero() => continue,
-                Err(Failure::Again(fault, pause)) => (fault, pause),
+                Err(Failure::Again(..) | Failure::Unreached(_)) if meter.left().is_zero() => continue,
+                Err(Failure::Unreached(fault)) => (fault, None),
+                Err(Failure::Again(fault, pause)) => {
+                    repeated |= !matches!(fault, Fault::Status { .. });
+                    (fault, pause)
+                }
                 Err(Failure::Refused { status, message }) => {
                     let (address, task) = (self.address(server).to_owned(), request.task.clone());
                     refused.push((server, RemoteError::Refused { server: address, task, status, message, repeated }));
@@ -252,7 +256,6 @@ impl Fleet {
                     continue;
                 }
             };
-            repeated |= !matches!(fault, Fault::Status { .. });
             self.members[server].fail(&self.retry, pause);
             tried.push(server);
             let fresh = if request.pinned { None } else { self.least_busy(|other| !tried.contains(&other)) };

@@ -37,6 +37,8 @@ pub(crate) struct Server {
 pub(crate) enum Failure {
     /// A retry may succeed, after this pause if the server requested one.
     Again(Fault, Option<Duration>),
+    /// As `Again`, and the server was not reached, so that it has not carried out the request.
+    Unreached(Fault),
     /// The server rejects the request.
     Refused { status: u16, message: String },
 }
@@ -85,7 +87,10 @@ impl Server {
             Some(body) => self.prepared(self.agent.post(&url).content_type("application/json"), patience).send(body),
             None => self.prepared(self.agent.get(&url), patience).call(),
         };
-        let fault = |error: &ureq::Error| Failure::Again(self.fault(error, start.elapsed()), None);
+        let fault = |error: &ureq::Error| {
+            let fault = self.fault(error, start.elapsed());
+            if is_unreached(error) { Failure::Unreached(fault) } else { Failure::Again(fault, None) }
+        };
         let mut response = sent.map_err(|error| fault(&error))?;
         let status = response.status().as_u16();
         let pause = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
@@ -165,6 +170,16 @@ impl Server {
             line = line.chars().take(SHOWN).chain(['…']).collect();
         }
         if line.is_empty() { "(no message)".to_owned() } else { line }
+    }
+}
+
+/// Returns whether no connection was made. False if that is not known.
+fn is_unreached(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::ConnectProxyFailed(_) => true,
+        ureq::Error::Timeout(at) => matches!(at, ureq::Timeout::Resolve | ureq::Timeout::Connect),
+        ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        _ => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the check at the start detects and refuses. Its errors hold both numbers.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use sk_core::Policy;
@@ -191,6 +192,26 @@ fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() 
             error.to_string().ends_with("give kind=lora:lora-kind to use the one that it has, or unload that first"),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn an_adapter_that_a_server_had_before_it_was_reached_is_not_taken_for_loaded() {
+    for kind in KINDS {
+        let mut options = options(&start(kind, 1));
+        options.retry.first_pause = Duration::from_millis(100);
+        options.retry.longest_pause = Duration::from_secs(1);
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        options.backbone.urls = vec![format!("http://{address}")];
+        // The first attempt is refused, since nothing listens yet.
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            Fake::start_on(TcpListener::bind(address).unwrap(), Setup::new(kind, &["lora-kind"]))
+        });
+        let source = AdapterSource { name: "lora-kind".to_owned(), directory: "adapters/kind".to_owned(), modules: Vec::new() };
+        let error = RemoteEngine::new(options).unwrap().load_adapter("kind", &source).unwrap_err();
+        assert!(matches!(error, RemoteError::AdapterKnown { .. }), "{error}");
+        assert_eq!(late.join().unwrap().seen().len(), 1);
     }
 }
 

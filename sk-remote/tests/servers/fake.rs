@@ -133,7 +133,11 @@ pub(crate) struct Fake {
 impl Fake {
     /// Starts a server that behaves, on a free port.
     pub(crate) fn start(setup: Setup) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_on(TcpListener::bind("127.0.0.1:0").unwrap(), setup)
+    }
+
+    /// Starts a server that behaves.
+    pub(crate) fn start_on(listener: TcpListener, setup: Setup) -> Self {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let inner = Arc::new(Inner {
             setup: Mutex::new(setup),
