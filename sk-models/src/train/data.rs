@@ -350,6 +350,11 @@ impl Tally {
         *self.counts.entry(what).or_default() += 1;
     }
 
+    /// Returns why rows were left out, each reason with their number.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
+        self.counts.iter().map(|(&what, &count)| (what, count)).filter(|(what, _)| ![HELD, TRAINED].contains(what))
+    }
+
     /// Checks that there are some of `what`; the error says what the rows are instead.
     pub(super) fn check(&self, what: &str, none: bool) -> Result<(), TrainError> {
         if !none {

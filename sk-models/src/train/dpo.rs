@@ -98,6 +98,13 @@ pub struct DpoOptions {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DpoEvent {
+    /// Some pairs of the data are left out. Reported for each reason, before all other events.
+    LeftOut {
+        /// Their number.
+        pairs: usize,
+        /// The reason, as the end of a sentence, such as `with equal answers`.
+        reason: &'static str,
+    },
     /// The pairs have been read; the model is loaded next.
     Planned {
         /// Bytes of memory that the run takes at most, estimated.
@@ -315,7 +322,9 @@ pub fn train_dpo(
         tally.check("pairs to measure on", pairs.is_empty())?;
         tests.push(pairs.into_iter().map(|(_, pair)| pair).collect::<Vec<Pair>>());
     }
-    let (mut train, mut held_out) = SplitPairs::load(&options.data, options.length, &encoder)?.without_rows();
+    let split = SplitPairs::load(&options.data, options.length, &encoder)?;
+    split.left_out.iter().for_each(|&(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
+    let (mut train, mut held_out) = split.without_rows();
     let mut order = Order::new(options.seed, &train);
     let memory = options.memory(&config, &train, &mut order);
     let free = free_memory().filter(|_| is_processor(device));
@@ -424,7 +433,7 @@ pub fn train_dpo(
 pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
     check(options)?;
     let encoder = Encoder::load(&options.model)?;
-    let SplitPairs { train, held_out } = SplitPairs::load(&options.data, options.length, &encoder)?;
+    let SplitPairs { train, held_out, .. } = SplitPairs::load(&options.data, options.length, &encoder)?;
     let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
     let mut order = Order::new(options.seed, &pairs);
     let seen: BTreeSet<usize> = order.steps(0..options.steps, options.pairs()).flatten().collect();

@@ -72,6 +72,14 @@ pub struct HeadOptions {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum HeadEvent {
+    /// Some pairs of the data are unusable or excluded. Reported for each reason, before all other
+    /// events.
+    LeftOut {
+        /// Their number.
+        pairs: usize,
+        /// The reason, as the end of a sentence, such as `with equal answers`.
+        reason: &'static str,
+    },
     /// The pairs are ready.
     Started {
         /// H, the width of the hidden states.
@@ -183,7 +191,9 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
     let _output = OutputFolder::claim(&options.output, None, &[HEAD_WEIGHTS])?;
     let encoder = Encoder::load(&options.model)?;
     let backbone = Checkpoint::from_directory(&options.model)?.model(device)?;
-    let (mut train, held_out) = SplitPairs::load(&options.data, options.length, &encoder)?.without_rows();
+    let split = SplitPairs::load(&options.data, options.length, &encoder)?;
+    split.left_out.iter().for_each(|&(reason, pairs)| report(HeadEvent::LeftOut { pairs, reason }));
+    let (mut train, held_out) = split.without_rows();
     let width = backbone.config.hidden_size;
     let all = train.len();
     train.shuffle(&mut ChaCha8Rng::seed_from_u64(options.seed));

@@ -74,6 +74,8 @@ pub(super) struct SplitPairs {
     pub(super) train: Vec<(Row, Pair)>,
     /// The held-out pairs.
     pub(super) held_out: Vec<(Row, Pair)>,
+    /// Why other pairs were left out, each reason with their number.
+    pub(super) left_out: Vec<(&'static str, usize)>,
 }
 
 impl SplitPairs {
@@ -101,6 +103,7 @@ impl SplitPairs {
         }
         tally.check("pairs to train on", loaded.train.is_empty())?;
         tally.check("held-out pairs", loaded.held_out.is_empty())?;
+        loaded.left_out = tally.left_out().collect();
         Ok(loaded)
     }
 

@@ -115,13 +115,17 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
     let mut options = workspace.dpo("model", "adapter");
     options.steps = 60;
     options.tests = vec![workspace.pairs.clone()];
-    let mut tested = None;
-    let report = train_dpo(&options, &device, &mut |event| {
-        if let DpoEvent::Tested { test: 0, report } = event {
-            tested = Some(report);
-        }
+    let equal = r#"{"prompt": "A?", "chosen": "b", "rejected": "b"}"#;
+    let lines = fs::read_to_string(&workspace.pairs).unwrap();
+    fs::write(&workspace.pairs, lines + equal + "\n" + equal + "\n").unwrap();
+    let (mut tested, mut left_out) = (None, Vec::new());
+    let report = train_dpo(&options, &device, &mut |event| match event {
+        DpoEvent::Tested { test: 0, report } => tested = Some(report),
+        DpoEvent::LeftOut { pairs, reason } => left_out.push((pairs, reason)),
+        _ => {}
     })
     .unwrap();
+    assert_eq!(left_out, [(2, "with equal answers")]);
     // "You can …" against "Who would …": a constant pattern.
     assert!(report.pairs >= 6 && report.accuracy > 0.9, "{report:?}");
     assert!(report.loss < std::f64::consts::LN_2, "{report:?}");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sk_models::train::{dpo::DpoEvent, head::HeadEvent, lm::LmEvent, preference::PreferenceReport};
 
+use crate::plural::counted;
 use crate::progress::Work;
 
 /// Weight of earlier steps in the exponential mean of the rate.
@@ -38,6 +39,10 @@ impl Bar {
         self.work.show(step, &note);
     }
 
+    fn left_out(&mut self, pairs: usize, reason: &str) {
+        self.work.line(&format!("left out: {} {reason}", counted(pairs, "pair")));
+    }
+
     pub(super) fn lm(&mut self, event: LmEvent) {
         match event {
             LmEvent::Started { parameters, epoch_tokens, resumed, steps } => {
@@ -59,6 +64,7 @@ impl Bar {
 
     pub(in crate::commands) fn dpo(&mut self, event: DpoEvent) {
         match event {
+            DpoEvent::LeftOut { pairs, reason } => self.left_out(pairs, reason),
             DpoEvent::Planned { memory, free } => {
                 let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
                 let free = free.map_or_else(String::new, |free| format!(", of which {} are free", gigabytes(free)));
@@ -88,6 +94,7 @@ impl Bar {
 
     pub(super) fn head(&mut self, event: HeadEvent) {
         match event {
+            HeadEvent::LeftOut { pairs, reason } => self.left_out(pairs, reason),
             HeadEvent::Started { width, pairs, left_out, held_out } => {
                 self.work.line(&format!("{width} weights, {pairs} pairs, {left_out} left out, {held_out} held out"));
             }
