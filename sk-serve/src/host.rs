@@ -12,7 +12,10 @@ use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
-use sk_remote::{AdapterSource, AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, TimeLeft};
+use sk_remote::{
+    AdapterSource, AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport, TimeLeft,
+    TokenizerCheck,
+};
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
@@ -234,7 +237,20 @@ impl Host {
     pub fn check(&self) -> Result<(), HostError> {
         let Self::Remote(remote) = self else { return Ok(()) };
         let tokens = remote.files.tokenizer.encode(PROBE)?;
-        remote.engine.check(&Probe { tokens: &tokens, text: Some(PROBE) })?;
+        let report = remote.engine.check(&Probe { tokens: &tokens, text: Some(PROBE) })?;
+        for ServerReport { role, address, tokenizer, limit, noise } in report.servers {
+            tracing::info!(role, address, limit, noise, "server checked");
+            if tokenizer == TokenizerCheck::NotOffered {
+                tracing::warn!(
+                    role,
+                    address,
+                    "the server does not tokenize, so that its tokenizer was not compared with --tokenizer"
+                );
+            }
+        }
+        for (adapter, distance) in report.adapters {
+            tracing::info!(%adapter, distance, "adapter checked");
+        }
         let limits = remote.engine.context_limit().into_iter().chain(remote.files.context_limit);
         let limit = limits.min().ok_or_else(|| HostError::NoLimit { config: remote.files.config() })?;
         // Servers generate a token after each span that they read.
