@@ -31,7 +31,7 @@ use sk_models::engine::{AdapterRack, InstructionRack};
 use sk_models::local::{ModelOptions, Models};
 use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
-use sk_serve::{Access, Limits, Parts, Server, Service, limit_arenas};
+use sk_serve::{Access, Limits, Parts, Server, limit_arenas};
 
 /// Numbers of concurrent clients, unless an option says otherwise.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
@@ -241,7 +241,7 @@ fn resident() -> f64 {
 fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;
-    let server = Arc::new(Server::new(Access::default(), limits.clone()));
+    let server = Arc::new(Server::new(Access::default(), limits));
     let parts = Parts {
         host: models.into(),
         rack: rack.into(),
@@ -251,9 +251,8 @@ fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
         shipped,
         framing: framing(),
         name: "load".to_owned(),
-        limits,
     };
-    server.open(Service::new(parts, BLADES.map(str::to_owned).to_vec()));
+    server.open(parts, BLADES.map(str::to_owned).to_vec());
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(most + 1).enable_all().build()?;
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;

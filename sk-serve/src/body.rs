@@ -22,7 +22,7 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let service = Arc::<Service>::from_ref(state);
-        let limits = &service.parts.limits;
+        let limits = &service.limits;
         let bytes = tokio::time::timeout(limits.patience, Bytes::from_request(request, state));
         let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(limits.body),

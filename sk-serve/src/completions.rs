@@ -164,7 +164,7 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
         return Err(ApiError::invalid(field, "the prompt is empty"));
     }
     let opening = tokens.len();
-    let most = service.parts.limits.prompt_tokens;
+    let most = service.limits.prompt_tokens;
     if opening > most {
         let error = SessionError::PromptTooLong { tokens: opening, limit: most };
         return Err(ApiError::too_long(field, &error));
@@ -227,7 +227,7 @@ impl Chunks {
 
 /// Returns a stream of chunks. Dropping it stops the answers.
 fn streamed(service: Arc<Service>, listener: Listener, head: Head) -> Response {
-    let keep_alive = service.parts.limits.keep_alive;
+    let keep_alive = service.limits.keep_alive;
     let chunks = Chunks { service, listener, head, done: Vec::new(), ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         if chunks.ended {

@@ -97,7 +97,7 @@ impl Work {
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
         // A client that does not read in time is treated as disconnected.
-        let send = |event| wait.block_on(events.send_timeout(event, service.parts.limits.patience)).map_err(|_| Failure::Gone);
+        let send = |event| wait.block_on(events.send_timeout(event, service.limits.patience)).map_err(|_| Failure::Gone);
         loop {
             let choice = self.next.fetch_add(1, Ordering::Relaxed);
             if choice >= self.answers() {
@@ -169,7 +169,7 @@ impl Work {
         let instructed = InstructionRack::default();
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
-        let deadline = self.arrived + service.parts.limits.time;
+        let deadline = self.arrived + service.limits.time;
         let stop = self.stop.clone();
         let left = move || if stop.is_stopped() { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
         let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers(), Some(Arc::new(left)));
@@ -216,7 +216,7 @@ impl Work {
             }
             if step.is_some() || !text.is_empty() {
                 let step = step.filter(|_| self.job.steering.explain);
-                let most = service.parts.limits.candidates;
+                let most = service.limits.candidates;
                 let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), host.tokenizer(), most)));
                 // Leave the scheduler while sending, so that a slow client does not delay other
                 // requests.

@@ -23,4 +23,4 @@ pub use axum::http::HeaderValue;
 pub use error::ApiError;
 pub use routes::Access;
 pub use server::Server;
-pub use service::{Limits, Parts, Service};
+pub use service::{Limits, Parts};

@@ -82,7 +82,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathText {
 /// Returns the endpoints of a service. If there is a key, all endpoints require it except the
 /// health checks, the API description, `/swiss-knife` and the playground.
 pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
-    let body = DefaultBodyLimit::max(service.parts.limits.body);
+    let body = DefaultBodyLimit::max(service.limits.body);
     let rules = Arc::new(access.clone());
     let app = App { service, metrics, key: access.key.map(Arc::from) };
     let guarded = Router::new()
@@ -229,7 +229,7 @@ async fn authorize(State(app): State<App>, request: Request, next: Next) -> Resp
 
 fn of_header(headers: &HeaderMap, app: &App) -> Result<Option<SteeringBody>, ApiError> {
     let Some(value) = headers.get(STEERING_HEADER) else { return Ok(None) };
-    let body = body::read(value.as_bytes(), app.service.parts.limits.depth);
+    let body = body::read(value.as_bytes(), app.service.limits.depth);
     let body = body.map_err(|error| ApiError::invalid(STEERING_HEADER, format!("`{STEERING_HEADER}`: {error}")))?;
     SteeringBody::read("x-swiss-knife.", body).map(Some)
 }

@@ -8,7 +8,8 @@ use tokio::net::TcpListener;
 
 use crate::connections::Connections;
 use crate::routes::{self, Access};
-use crate::{Limits, Service};
+use crate::service::Service;
+use crate::{Limits, Parts};
 
 /// A server. It can listen before its service is ready.
 pub struct Server {
@@ -55,7 +56,10 @@ struct Open {
 
 impl Server {
     /// Returns a server that answers 503 to all requests except `/health` until it is
-    /// [opened](Self::open). `limits` are the limits of its service.
+    /// [opened](Self::open).
+    ///
+    /// The server installs the recorder of its metrics for the process. If there is one already, such
+    /// as that of another server, it stays, and `/metrics` of this server is empty.
     #[must_use]
     pub fn new(access: Access, limits: Limits) -> Self {
         let recorder = recorder().build_recorder();
@@ -66,10 +70,11 @@ impl Server {
         Self { access, limits, metrics, loading, open: OnceLock::new() }
     }
 
-    /// Starts to answer requests with `service`. Does nothing if the server is open already.
-    pub fn open(&self, service: Service) {
-        let service = Arc::new(service);
+    /// Starts to answer requests with loaded models. `adapters` are the names of the loaded
+    /// adapters. Does nothing if the server is open already.
+    pub fn open(&self, parts: Parts, adapters: Vec<String>) {
         let open = || {
+            let service = Arc::new(Service::new(parts, adapters, self.limits.clone()));
             let router = routes::router(Arc::clone(&service), self.access.clone(), self.metrics.clone());
             Open { service, router }
         };

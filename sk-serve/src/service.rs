@@ -30,7 +30,8 @@ pub struct Limits {
     pub concurrent: usize,
     /// Maximum number of waiting requests. Further requests are refused.
     pub waiting: usize,
-    /// Maximum memory of all answers in progress, in bytes, without the weights.
+    /// Maximum memory of all answers in progress, in bytes, without the weights. The memory that the
+    /// models leave free is a limit too.
     pub memory: u64,
     /// Maximum number of tokens of an answer. A request for more is refused.
     pub max_new_tokens: usize,
@@ -83,8 +84,9 @@ impl Default for Limits {
 }
 
 /// The models, their default steering, and the answers in progress.
-pub struct Service {
+pub(crate) struct Service {
     pub(crate) parts: Parts,
+    pub(crate) limits: Limits,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
@@ -96,7 +98,7 @@ pub struct Service {
     pub(crate) lives: Lives,
 }
 
-/// The parts of a [`Service`] that do not change, except for the contents of the rack.
+/// What a server answers with. Only the contents of the rack change.
 pub struct Parts {
     /// The models.
     pub host: Host,
@@ -114,8 +116,6 @@ pub struct Parts {
     pub framing: Framing,
     /// The name of the model in the API.
     pub name: String,
-    /// The limits.
-    pub limits: Limits,
 }
 
 /// The unit in which memory is reserved.
@@ -152,15 +152,15 @@ impl Ticket {
 
 impl Service {
     /// Returns a service with loaded models. `adapters` are the names of the loaded adapters.
-    #[must_use]
-    pub fn new(parts: Parts, adapters: Vec<String>) -> Self {
+    pub(crate) fn new(parts: Parts, adapters: Vec<String>, mut limits: Limits) -> Self {
+        limits.memory = parts.host.room().map_or(limits.memory, |room| room.min(limits.memory));
         parts.host.scheduler().observe(|PassSize { requests, positions }| {
             metrics::histogram!("swiss_knife_pass_requests").record(requests as f64);
             metrics::histogram!("swiss_knife_pass_positions").record(positions as f64);
         });
-        let mebibytes = usize::try_from(parts.limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
+        let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
-            permits: Arc::new(Semaphore::new(parts.limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             memory: Arc::new(Semaphore::new(mebibytes.clamp(1, u32::MAX as usize))),
             waiting: Arc::default(),
             draining: AtomicBool::new(false),
@@ -168,6 +168,7 @@ impl Service {
             adapters: RwLock::new(adapters),
             loading: Arc::default(),
             parts,
+            limits,
         }
     }
 
@@ -262,8 +263,8 @@ impl Service {
         }
         self.check_blades("swiss_knife.blades", config.blades.len())?;
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
-        if candidates > self.parts.limits.candidates {
-            let most = self.parts.limits.candidates;
+        if candidates > self.limits.candidates {
+            let most = self.limits.candidates;
             let message = format!("{candidates} candidates are asked for, and this server drafts at most {most}; ask for fewer");
             return Err(ApiError::invalid("swiss_knife.set", message));
         }
@@ -299,11 +300,10 @@ impl Service {
 
     /// Returns an error, which names the field `param`, if an answer may not have this many blades.
     pub(crate) fn check_blades(&self, param: &str, blades: usize) -> Result<(), ApiError> {
-        if blades <= self.parts.limits.blades {
+        if blades <= self.limits.blades {
             return Ok(());
         }
-        let message =
-            format!("{blades} blades are seated, and an answer of this server has at most {}", self.parts.limits.blades);
+        let message = format!("{blades} blades are seated, and an answer of this server has at most {}", self.limits.blades);
         Err(ApiError::invalid(param, message))
     }
 
@@ -386,7 +386,7 @@ impl Service {
     /// Returns the maximum number of tokens of an answer: the number requested, or else the
     /// server's limit. `asked` also holds the name of the request's field.
     pub(crate) fn max_new_tokens(&self, asked: Option<(&'static str, usize)>) -> Result<usize, ApiError> {
-        let most = self.parts.limits.max_new_tokens;
+        let most = self.limits.max_new_tokens;
         match asked {
             Some((field, tokens)) if tokens > most => {
                 let message = format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens");
@@ -426,10 +426,10 @@ impl Service {
         }
         let bytes = bytes.saturating_mul(threads as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
-        if u64::from(mebibytes) * MEBIBYTE > self.parts.limits.memory {
+        if u64::from(mebibytes) * MEBIBYTE > self.limits.memory {
             let message = format!(
                 "the answer may need {mebibytes} MiB and this server gives all answers {} MiB; shorten the prompt or `max_tokens`",
-                self.parts.limits.memory / MEBIBYTE
+                self.limits.memory / MEBIBYTE
             );
             return Err(ApiError::invalid("max_tokens", message));
         }
@@ -441,7 +441,7 @@ impl Service {
         {
             return Ok(Ticket::Admitted(Admitted { _permits, _memory }));
         }
-        let waiting = Waiting::join(&self.waiting, self.parts.limits.waiting)?;
+        let waiting = Waiting::join(&self.waiting, self.limits.waiting)?;
         Ok(Ticket::Waiting { permits, memory, threads, mebibytes, waiting })
     }
 
@@ -463,13 +463,13 @@ impl Service {
     /// Returns the number of threads that generate the answers of a request, each of which needs at
     /// most `bytes`.
     pub(crate) fn threads(&self, answers: usize, bytes: u64) -> usize {
-        let fit = usize::try_from(self.parts.limits.memory / bytes.max(1)).unwrap_or(usize::MAX);
-        answers.min(self.parts.limits.concurrent).min(fit).max(1)
+        let fit = usize::try_from(self.limits.memory / bytes.max(1)).unwrap_or(usize::MAX);
+        answers.min(self.limits.concurrent).min(fit).max(1)
     }
 
     /// Returns the bytes reserved by answers in progress, and the number of waiting requests.
     pub(crate) fn load_figures(&self) -> (u64, usize) {
-        let total = (self.parts.limits.memory / MEBIBYTE).max(1);
+        let total = (self.limits.memory / MEBIBYTE).max(1);
         let free = self.memory.available_permits() as u64;
         (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
     }
@@ -516,7 +516,7 @@ impl Service {
             "model": self.parts.name,
             "version": env!("CARGO_PKG_VERSION"),
             "context_limit": self.parts.host.context_limit(),
-            "max_new_tokens": self.parts.limits.max_new_tokens,
+            "max_new_tokens": self.limits.max_new_tokens,
             "blades": self.blades(),
             "schemes": self.schemes().map(|(name, scheme)| json!({"name": name, "summary": scheme.summary().method})).collect::<Vec<_>>(),
             "presets": Preset::NAMES,

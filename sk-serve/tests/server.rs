@@ -15,7 +15,7 @@ use sk_models::engine::AdapterRack;
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
 use sk_scheme::{Parameter, SHIPPED, Steering};
-use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
+use sk_serve::{Access, HeaderValue, Limits, Parts, Server};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -52,22 +52,16 @@ impl Recorder for Broken {
     }
 }
 
-fn service() -> Service {
-    service_with(Limits::default())
+fn parts() -> Parts {
+    steered(Steering::default())
 }
 
-fn service_with(limits: Limits) -> Service {
-    steered(Steering::default(), limits)
+/// The names of the adapters.
+fn adapters() -> Vec<String> {
+    ["helpful", "honest"].map(str::to_owned).to_vec()
 }
 
-fn steered(steering: Steering, limits: Limits) -> Service {
-    Service::new(parts(steering, limits), NAMES.map(str::to_owned).to_vec())
-}
-
-/// The adapters of the models.
-const NAMES: [&str; 2] = ["helpful", "honest"];
-
-fn parts(steering: Steering, limits: Limits) -> Parts {
+fn steered(steering: Steering) -> Parts {
     let folder = tempfile::tempdir().unwrap();
     let shape = folder.path().join("config.json");
     let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
@@ -75,9 +69,9 @@ fn parts(steering: Steering, limits: Limits) -> Parts {
         "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true});
     std::fs::write(&shape, config.to_string()).unwrap();
     let device = (DeviceName::Cpu, Precision::F32);
-    let (models, adapters) = Models::random((&shape, Some(&shape)), device, 1, &[4], NAMES.map(str::to_owned), &mut ()).unwrap();
+    let (models, loaded) = Models::random((&shape, Some(&shape)), device, 1, &[4], adapters(), &mut ()).unwrap();
     let rack = AdapterRack::default();
-    adapters.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
+    loaded.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
     Parts {
         host: models.into(),
         rack: rack.into(),
@@ -87,20 +81,19 @@ fn parts(steering: Steering, limits: Limits) -> Parts {
         shipped: false,
         framing: Framing::Hh { stop: true },
         name: "lab/random".to_owned(),
-        limits,
     }
 }
 
 /// Starts a server without models. It serves until the runtime is dropped.
 fn listening() -> (Arc<Server>, String, Runtime) {
-    listening_with(Access::default())
+    listening_with(Access::default(), Limits::default())
 }
 
-fn listening_with(access: Access) -> (Arc<Server>, String, Runtime) {
+fn listening_with(access: Access, limits: Limits) -> (Arc<Server>, String, Runtime) {
     // Servers keep the recorder that is installed first.
     RECORDER.call_once(|| metrics::set_global_recorder(Broken).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let server = Arc::new(Server::new(access, Limits::default()));
+    let server = Arc::new(Server::new(access, limits));
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     runtime.spawn(Arc::clone(&server).serve(listener, std::future::pending()));
@@ -152,7 +145,7 @@ fn requests_are_told_to_come_back_until_there_are_models() {
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
     let (status, body) = ask(&url, &asked);
     assert!(status == 503 && body.contains("server_error"), "{body}");
-    server.open(service());
+    server.open(parts(), adapters());
     assert_eq!(get("/ready").status(), 200);
     assert_eq!(ask(&url, &asked).0, 200);
 }
@@ -160,8 +153,8 @@ fn requests_are_told_to_come_back_until_there_are_models() {
 #[test]
 fn a_key_and_a_model_are_read_as_clients_send_them() {
     let access = Access { key: Some("secret".to_owned()), origins: vec![HeaderValue::from_static("*")], playground: false };
-    let (server, url, _runtime) = listening_with(access);
-    server.open(service());
+    let (server, url, _runtime) = listening_with(access, Limits::default());
+    server.open(parts(), adapters());
     let get = |path: &str, key: &str| {
         agent().get(format!("{url}{path}")).header("authorization", key).header("origin", "http://a").call().unwrap()
     };
@@ -183,8 +176,8 @@ fn a_key_and_a_model_are_read_as_clients_send_them() {
 fn pages_of_other_origins_are_refused_also_where_a_browser_does_not_ask_first() {
     let _answering = answering();
     let origins = vec![HeaderValue::from_static("http://a")];
-    let (server, url, _runtime) = listening_with(Access { origins, ..Access::default() });
-    server.open(service());
+    let (server, url, _runtime) = listening_with(Access { origins, ..Access::default() }, Limits::default());
+    server.open(parts(), adapters());
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}).to_string();
     for (site, origin, status) in [
         ("cross-site", "http://a", 200),
@@ -206,7 +199,7 @@ fn a_server_of_its_own_machine_answers_to_no_other_name() {
     let ask =
         |url: &str, host: &str| agent().get(format!("{url}/swiss-knife")).header("host", host).call().unwrap().status().as_u16();
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     for (host, status) in [
         ("127.0.0.1:8000", 200),
         ("[::1]:8000", 200),
@@ -222,8 +215,8 @@ fn a_server_of_its_own_machine_answers_to_no_other_name() {
     // The operator may give it a name, or a key.
     let origins = vec![HeaderValue::from_static("https://own.example")];
     for access in [Access { origins, ..Access::default() }, Access { key: Some("secret".to_owned()), ..Access::default() }] {
-        let (server, url, _runtime) = listening_with(access);
-        server.open(service());
+        let (server, url, _runtime) = listening_with(access, Limits::default());
+        server.open(parts(), adapters());
         assert_eq!(ask(&url, "own.example:8000"), 200);
     }
 }
@@ -231,7 +224,7 @@ fn a_server_of_its_own_machine_answers_to_no_other_name() {
 #[test]
 fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     let agent = agent();
     let model = agent.get(format!("{url}/v1/models/%ff")).call();
     let generation = agent.get(format!("{url}/swiss-knife/generations/%ff")).call();
@@ -248,7 +241,7 @@ fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
 fn a_scheme_with_fixed_blades_takes_no_others() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     let asked = |blades: Value| {
         json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4,
             "swiss_knife": {"scheme": "greedy", "blades": blades}})
@@ -271,7 +264,7 @@ fn a_request_overrides_the_options_of_the_server() {
     let (server, url, _runtime) = listening();
     let numbers = [("candidates", 2.0), ("span_tokens", 4.0), ("top_p", 0.5)];
     let numbers = numbers.map(|(name, value)| (Parameter::named(name).unwrap(), value)).to_vec();
-    server.open(steered(Steering { numbers, ..Steering::default() }, Limits::default()));
+    server.open(steered(Steering { numbers, ..Steering::default() }), adapters());
     let longest = |set: Value| {
         let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "seed": 1,
             "swiss_knife": {"explain": true, "set": set}});
@@ -291,7 +284,7 @@ fn a_request_overrides_the_options_of_the_server() {
         ("swiss-knife", json!({"swiss_knife": {"set": ["selector.heat=1"]}}), "swiss_knife.set", "selector.heat=1"),
     ] {
         let (server, url, _runtime) = listening();
-        server.open(service());
+        server.open(parts(), adapters());
         let mut asked = fields;
         asked["messages"] = json!([{"role": "user", "content": "Hi"}]);
         asked["model"] = format!("lab/random:{scheme}").into();
@@ -309,7 +302,7 @@ fn options_of_the_server_that_a_scheme_does_not_have_are_left_out() {
     let set = ["selector.temperature=0.5", "selector.kind=softmax", "proposal.candidates=2", "granularity.span_tokens=3"];
     let set = set.map(|field| field.parse().unwrap()).to_vec();
     let weights = vec!["helpful=1".parse().unwrap()];
-    server.open(steered(Steering { set, weights, ..Steering::default() }, Limits::default()));
+    server.open(steered(Steering { set, weights, ..Steering::default() }), adapters());
     let asked = |scheme: &str, steering: Value| {
         json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "seed": 1, "model": format!("lab/random{scheme}"),
             "swiss_knife": steering})
@@ -345,7 +338,7 @@ fn options_of_the_server_that_a_scheme_does_not_have_are_left_out() {
 #[test]
 fn the_scheme_of_a_request_is_one_that_ships() {
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     for (model, scheme, told) in [
         ("lab/random", "best-of", "did you mean \\\"best-of-n\\\"?"),
         ("lab/random:args", "mod", "`scheme` is \\\"mod\\\" and `model` names \\\"args\\\""),
@@ -359,8 +352,8 @@ fn the_scheme_of_a_request_is_one_that_ships() {
 #[test]
 fn a_step_over_a_vocabulary_tells_its_most_likely_candidates() {
     let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(service_with(Limits { candidates: 12, ..Limits::default() }));
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { candidates: 12, ..Limits::default() });
+    server.open(parts(), adapters());
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "seed": 1,
         "swiss_knife": {"scheme": "base", "explain": true}});
     let (status, body) = ask(&url, &asked);
@@ -376,7 +369,7 @@ fn a_step_over_a_vocabulary_tells_its_most_likely_candidates() {
 #[test]
 fn an_instruction_that_leaves_no_room_is_refused_before_a_stream_begins() {
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     let long = format!("instruction:{}", "Be calm. ".repeat(100));
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "stream": true,
         "swiss_knife": {"blades": {"calm": long}, "weights": {"calm": 1}}});
@@ -389,8 +382,8 @@ fn an_instruction_that_leaves_no_room_is_refused_before_a_stream_begins() {
 #[test]
 fn a_blade_that_leaves_its_seat_frees_its_memory() {
     let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(service_with(Limits { memory: 24 << 20, ..Limits::default() }));
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { memory: 24 << 20, ..Limits::default() });
+    server.open(parts(), adapters());
     let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     for turn in 0..40 {
         for source in [Value::Null, "adapter".into()] {
@@ -404,7 +397,7 @@ fn a_blade_that_leaves_its_seat_frees_its_memory() {
 fn a_name_of_an_answer_keeps_its_meaning() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     let start = json!({"blades": {"calm": "instruction:Be calm."}, "set": ["proposal.candidates=64"], "explain": true});
     let (path, _lines) = begin(&url, &start);
     for (source, expected) in [("Be rude.", 400), ("Be calm.", 200)] {
@@ -419,8 +412,8 @@ fn a_name_of_an_answer_keeps_its_meaning() {
 #[test]
 fn an_edit_may_exchange_the_blades_of_a_full_answer() {
     let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(service_with(Limits { blades: 2, ..Limits::default() }));
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 2, ..Limits::default() });
+    server.open(parts(), adapters());
     let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     let asked = json!({"blades": {"helpful": null, "calm": "instruction:Be calm."}, "weights": {"calm": 1}});
     let (status, body) = edit(&path, &asked);
@@ -430,8 +423,9 @@ fn an_edit_may_exchange_the_blades_of_a_full_answer() {
 #[test]
 fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
     let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(service_with(Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() }));
+    let (server, url, _runtime) =
+        listening_with(Access::default(), Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() });
+    server.open(parts(), adapters());
     let asked = json!({"prompt": vec!["Hi"; 16], "max_tokens": 32});
     let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
     let body = response.body_mut().read_to_string().unwrap();
@@ -442,8 +436,9 @@ fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
 #[test]
 fn a_request_for_which_there_is_no_memory_waits_only_where_requests_may() {
     let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(service_with(Limits { memory: 24 << 20, concurrent: 64, waiting: 0, ..Limits::default() }));
+    let (server, url, _runtime) =
+        listening_with(Access::default(), Limits { memory: 24 << 20, concurrent: 64, waiting: 0, ..Limits::default() });
+    server.open(parts(), adapters());
     let steering = json!({"set": ["proposal.candidates=64"], "explain": true});
     let mut streams = Vec::new();
     let refused = (0..20).any(|_| {
@@ -461,7 +456,7 @@ fn a_request_for_which_there_is_no_memory_waits_only_where_requests_may() {
 fn an_adapter_that_was_just_unloaded_is_named() {
     let (server, url, _runtime) = listening();
     // As between the removal of an adapter and that of its name.
-    server.open(Service::new(parts(Steering::default(), Limits::default()), vec!["gone".to_owned()]));
+    server.open(parts(), vec!["gone".to_owned()]);
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
     let (status, body) = ask(&url, &asked);
     assert!(status == 400 && body.contains("gone"), "{status} {body}");
@@ -470,8 +465,8 @@ fn an_adapter_that_was_just_unloaded_is_named() {
 #[test]
 fn the_error_of_an_edit_names_the_field_at_fault() {
     let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(service_with(Limits { blades: 3, ..Limits::default() }));
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 3, ..Limits::default() });
+    server.open(parts(), adapters());
     let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     assert_eq!(edit(&path, &json!({"blades": {"calm": "instruction:Be calm."}})).0, 200);
     for (asked, param) in [
@@ -497,7 +492,7 @@ fn the_error_of_an_edit_names_the_field_at_fault() {
 fn a_blade_does_not_take_the_lane_of_another() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     let (path, _lines) = begin(&url, &json!({"scheme": "prompt-contrast", "explain": true}));
     let (status, body) = edit(&path, &json!({"blades": {"calm/against": "instruction:Be kind."}}));
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("blades")), "{body}");
@@ -508,7 +503,7 @@ fn a_blade_does_not_take_the_lane_of_another() {
 fn a_panic_of_one_request_harms_no_other() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
-    server.open(service());
+    server.open(parts(), adapters());
     let hi = json!([{"role": "user", "content": "Hi"}]);
     let asked = |seed: usize, stream: bool| json!({"messages": hi, "max_tokens": 24, "seed": seed, "stream": stream, "n": 2});
     let text = |body: &str| serde_json::from_str::<Value>(body).unwrap()["choices"].clone();

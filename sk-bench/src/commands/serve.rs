@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use sk_remote::Key;
 use sk_serve::host::Adapters;
-use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
+use sk_serve::{Access, HeaderValue, Limits, Parts, Server};
 
 use crate::args::{Sources, SteeringArgs, choice, positive};
 use crate::progress::Loading;
@@ -195,7 +195,8 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
             }
         }
     });
-    server.open(args.service(&mut config)?);
+    let (parts, adapters) = args.parts(&mut config)?;
+    server.open(parts, adapters);
     let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
     message::note(&format!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way"));
     listening_at(&format!("http://{address}"));
@@ -270,8 +271,8 @@ impl ServeArgs {
         Ok(Access { key, origins: self.origin.clone(), playground: !self.no_playground })
     }
 
-    /// Loads the models.
-    fn service(&self, config: &mut SchemeSpec) -> Result<Service, Error> {
+    /// Loads the models. Returns them with the names of the adapters.
+    fn parts(&self, config: &mut SchemeSpec) -> Result<(Parts, Vec<String>), Error> {
         let mut loading = Loading::new(false);
         let (host, adapters) = models::load(&self.models, config, &mut loading)?;
         drop(loading);
@@ -296,9 +297,8 @@ impl ServeArgs {
             shipped: self.models.are_shipped(),
             framing,
             name: self.name.clone(),
-            limits: Limits { memory, ..self.limits() },
         };
-        Ok(Service::new(parts, names))
+        Ok((parts, names))
     }
 }
 
