@@ -308,6 +308,21 @@ pub(crate) fn sources_of(args: &Sources, config: &mut SchemeSpec) -> Result<Part
     Ok(PartSources { heads: head_sources(&args, config)?, adapters: adapter_sources(&args, config)? })
 }
 
+/// Seats the heads of `args` in `config`, as [`load`] does, unless its blades are fixed or of heads
+/// of another kind.
+///
+/// # Errors
+/// If a head cannot be read, or the servers do not support an option.
+pub(crate) fn seat_heads(args: &Sources, config: &mut SchemeSpec) -> Result<(), Error> {
+    args.remote()?;
+    for head in &args.heads {
+        if config.template.is_some() && heads::misfit(config, head)?.is_none() {
+            config.seat_head(&head.name, heads::kind_of(head)?);
+        }
+    }
+    Ok(())
+}
+
 /// Finds the heads and adapters of [`load_pool`], and seats those that the schemes do not name.
 fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<PartSources, Error> {
     // Report errors that can be found before reading gigabytes of weights.

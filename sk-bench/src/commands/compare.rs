@@ -11,7 +11,7 @@ use super::generate::conversation;
 use crate::args::{GenerationArgs, OperatingArgs, PromptArgs, Sources};
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
-use crate::scheme::{NamedWeights, SchemeSpec};
+use crate::scheme::{NamedWeights, SchemeError, SchemeSpec};
 use crate::{Error, interrupt, models, output, session, terminal};
 use sk_core::Ended;
 use sk_serve::host::Adapters;
@@ -27,6 +27,9 @@ Examples:
   # Two schemes, at the same weights
   swiss-knife compare \"How do I clean my bicycle?\" -w helpful=1,honest=1 \\
       --scheme swiss-knife --scheme best-of-n";
+
+const NO_BLADE: &str = "compare scores answers with blades, and none is given; give --blade NAME=DIR or \
+     --blade NAME=\"instruction:TEXT\", or use generate";
 
 /// Options of `compare`.
 #[derive(Debug, Args)]
@@ -80,21 +83,26 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
         if args.schemes.is_empty() { vec![None] } else { args.schemes.iter().cloned().map(Some).collect() };
     let mut arms = Vec::new();
     for scheme in &schemes {
-        let name = scheme.as_ref().map_or_else(String::new, |scheme| scheme.display().to_string());
-        let config = args.operating.steering(Vec::new(), scheme.clone()).spec(args.models.are_shipped())?;
+        let name = scheme.as_ref().map_or_else(|| "swiss-knife".to_owned(), |scheme| scheme.display().to_string());
+        let mut config = args.operating.steering(Vec::new(), scheme.clone()).spec(args.models.are_shipped())?;
+        models::seat_heads(&args.models, &mut config)?;
         arms.push(PlannedArm { name, config });
     }
     // The reference scheme scores every answer with every blade.
     let mut reader = args.operating.steering(Vec::new(), None).spec(args.models.are_shipped())?;
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.quiet);
-    let (host, adapters) = models::load_pool(&args.models, &mut reader, &mut arms, &mut loading)?;
+    let loaded = models::load_pool(&args.models, &mut reader, &mut arms, &mut loading);
+    let (host, adapters) = loaded.map_err(|error| match error {
+        Error::Scheme(SchemeError::NoBlade) => Error::Usage(NO_BLADE.to_owned()),
+        error => error,
+    })?;
 
     let mut plans: Vec<(Option<PathBuf>, NamedWeights, SchemeSpec)> = Vec::new();
-    for (scheme, PlannedArm { config, .. }) in schemes.iter().zip(arms) {
+    for (scheme, PlannedArm { name, config }) in schemes.iter().zip(arms) {
         for weights in args.weightings(&config) {
             let config = SchemeSpec { weights: Some(weights.clone()), ..config.clone() };
-            config.spec()?;
+            config.spec().map_err(|error| Error::Usage(format!("scheme \"{name}\": {error}")))?;
             plans.push((scheme.clone(), weights, config));
         }
     }
@@ -181,5 +189,6 @@ fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
     for (place, name) in names.enumerate() {
         grid.row(line(name, &|column| score(column, place)));
     }
-    format!("{}\n\nμ of each blade over the whole answer; * the highest of a row", grid.render(width))
+    let star = if columns.len() > 1 { "; * the highest of a row" } else { "" };
+    format!("{}\n\nμ of each blade over the whole answer{star}", grid.render(width))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{BLADES, assert_refused, run_on_models, stderr, stdout};
+use crate::common::{BLADES, assert_refused, models, run, run_on_models, stderr, stdout};
 
 const LIMIT: [&str; 3] = ["--quiet", "--max-new-tokens", "40"];
 
@@ -72,6 +72,9 @@ fn a_table_fits_eighty_columns() {
         }
         assert_eq!(stderr(&output), "");
     }
+    // Of one column, none is the highest.
+    let text = stdout(&run_on_models("compare", &[&["Hello there", "-w", "helpful=1"], &LIMIT[..]].concat()));
+    assert!(text.ends_with("μ of each blade over the whole answer\n"), "{text}");
 }
 
 #[test]
@@ -81,4 +84,11 @@ fn invalid_comparisons_are_refused() {
     refused(&["Hi", "--scheme", "swiss-knive"], &["swiss-knive", "swiss-knife"]);
     refused(&["Hi", "-w", "helpful=-1"], &["helpful"]);
     refused(&["  "], &["prompt is empty"]);
+    let schemes = ["--scheme", "swiss-knife", "--scheme", "base"];
+    refused(&[&["Hi", "-w", "helpful=1"], &schemes[..]].concat(), &["scheme \"base\": no blade is called \"helpful\""]);
+    let backbone = models().join("backbone").display().to_string();
+    for scheme in ["base", "swiss-knife"] {
+        let output = run(["compare", "Hi", "--backbone", &backbone, "--scheme", scheme]);
+        assert_refused(&output, &["compare scores answers with blades, and none is given", "or use generate"]);
+    }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::common::{assert_refused, edit_json, model_args, models, program, run, run_on_models, stderr, stdout};
+use crate::common::{BLADES, assert_refused, edit_json, model_args, models, program, run, run_on_models, stderr, stdout};
 use crate::serve::Server;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -129,6 +129,25 @@ fn a_head_on_the_command_line_is_seated_beside_the_blades() {
     let mut found = seated(&["--head", &format!("calm={}", head("calm"))]);
     found.sort_unstable();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_head_on_the_command_line_has_a_column_of_a_comparison() {
+    let calm = format!("calm={}", head("calm"));
+    let limit = ["--head", &calm, "--max-new-tokens", "20", "--quiet"];
+    let columns = |output: &std::process::Output| serde_json::from_str::<Vec<Value>>(&stdout(output)).unwrap();
+    let compared = |more: &[&str]| columns(&run_on_models("compare", &[&["Hello", "--json"], &limit[..], more].concat()));
+    let weights = |columns: &[Value]| columns.iter().map(|column| column["weights"].to_string()).collect::<Vec<_>>();
+    let all = weights(&compared(&[]));
+    assert!(all.len() == BLADES.len() + 1 && all.contains(&"{\"calm\":1.0}".to_owned()), "{all:?}");
+    let alone = compared(&["-w", "calm=1"]);
+    let same = stdout(&run_on_models("generate", &[&["Hello", "-w", "calm=1"], &limit[..]].concat()));
+    assert_eq!(alone[0]["text"], same.trim());
+    // A scheme whose blades are fixed takes no others.
+    assert_eq!(weights(&compared(&["--scheme", "base"])), ["{\"backbone\":1.0}"]);
+    let backbone = models().join("backbone").display().to_string();
+    let heads_alone = run([&["compare", "Hello", "--json", "--backbone", &backbone], &limit[..]].concat());
+    assert_eq!(weights(&columns(&heads_alone)), ["{\"calm\":1.0}"]);
 }
 
 #[test]
