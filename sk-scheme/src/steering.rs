@@ -39,8 +39,8 @@ pub struct Steering {
 /// tokens make up most of its text.
 const SHIPPED_DRAFT_TEMPERATURE: f64 = 0.75;
 
-/// The number of candidates of the shipped drafter without a preset. More candidates are needed,
-/// since fewer of its drafts are answers.
+/// The number of candidates of the shipped drafter at the operating point `responsive`. More
+/// candidates are needed, since fewer of its drafts are answers.
 const SHIPPED_CANDIDATES: usize = 12;
 
 impl Steering {
@@ -48,7 +48,7 @@ impl Steering {
     /// single fields, then numbers, then weights.
     ///
     /// `shipped` says whether the shipped model drafts. Under the sound convention it has its own
-    /// temperature and, without a preset, its own number of candidates.
+    /// temperature and, at the operating point `responsive`, its own number of candidates.
     ///
     /// # Errors
     /// If the file cannot be read as a scheme, a number is out of range, or a number does not apply
@@ -57,7 +57,7 @@ impl Steering {
         let preset = self.preset.unwrap_or_else(|| Preset::of_convention(self.convention));
         let mut point = OperatingPoint::from(preset);
         let shipped = shipped && self.convention == Convention::Sound;
-        if shipped && self.preset.is_none() {
+        if shipped && preset == Preset::Responsive {
             point.candidates = SHIPPED_CANDIDATES;
         }
         let mut spec = SchemeSpec::reference(self.convention, &point);

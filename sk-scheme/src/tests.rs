@@ -276,6 +276,15 @@ fn blades_are_amended_field_by_field() {
 }
 
 #[test]
+fn the_default_preset_by_name_is_the_default() {
+    for (convention, shipped) in [(Convention::Sound, true), (Convention::Sound, false), (Convention::Paper, true)] {
+        let default = Steering { convention, ..Steering::default() };
+        let named = Steering { preset: Some(Preset::of_convention(convention)), ..default.clone() };
+        assert_eq!(named.spec(shipped).unwrap(), default.spec(shipped).unwrap());
+    }
+}
+
+#[test]
 fn an_alpha_needs_a_fluency_blade() {
     let alpha = Steering { numbers: vec![(Parameter::named("alpha").unwrap(), 0.9)], ..Steering::default() };
     let mut spec = alpha.spec(false).unwrap();

@@ -42,8 +42,8 @@ pub struct OperatingArgs {
     pub set: Vec<FieldEdit>,
     /// Operating point: responsive unless given, and hhh under --convention paper.
     ///
-    /// `responsive` is hhh with a temperature of 0.25, at which the choice follows the weights. The
-    /// others are published. Without any, the model that ships drafts twelve candidates.
+    /// `responsive` is hhh with a temperature of 0.25, at which the choice follows the weights.
+    /// Under it, the model that ships drafts twelve candidates. The other points are published.
     #[arg(long, value_name = "PRESET", value_parser = named::<Preset>(&Preset::NAMES))]
     pub preset: Option<Preset>,
     /// What fills in where the paper is silent.
