@@ -26,7 +26,7 @@ pub(crate) struct Edit {
 impl Edit {
     /// Parses the body of an edit.
     pub(crate) fn read(body: Map<String, Value>) -> Result<Self, ApiError> {
-        let mut fields = Fields { within: "", map: body };
+        let mut fields = Fields::new("", body);
         let edit = Self { weights: fields.take("weights")?, blades: fields.take("blades")?.unwrap_or_default() };
         fields.end()?;
         Ok(edit)

@@ -28,7 +28,14 @@ impl ApiError {
     }
 
     pub(crate) fn unsupported(param: &str) -> Self {
-        let message = format!("this server does not support `{param}`; leave it out");
+        Self::unknown(param, None)
+    }
+
+    /// A field that is not supported, or that is a misspelling of the field `meant`.
+    pub(crate) fn unknown(param: &str, meant: Option<&str>) -> Self {
+        let remedy =
+            meant.map_or_else(|| "leave it out".to_owned(), |meant| format!("did you mean `{meant}`? Otherwise leave it out"));
+        let message = format!("this server does not support `{param}`; {remedy}");
         Self { code: Some("unsupported_parameter"), ..Self::invalid(param, message) }
     }
 

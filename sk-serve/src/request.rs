@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sk_core::{Instruction, TokenId};
 use sk_models::text::{Message, Role};
+use sk_scheme::suggest;
 
 use crate::ApiError;
 
@@ -103,7 +104,7 @@ pub(crate) struct SteeringBody {
 impl SteeringBody {
     /// Parses the fields of an object. `within` is the prefix of their names in errors.
     pub(crate) fn read(within: &'static str, map: Map<String, Value>) -> Result<Self, ApiError> {
-        let mut fields = Fields { within, map };
+        let mut fields = Fields::new(within, map);
         let body = Self {
             weights: fields.take("weights")?,
             scheme: fields.take("scheme")?,
@@ -146,14 +147,25 @@ pub(crate) fn in_words(error: &serde_json::Error) -> String {
 /// A JSON object whose fields are taken one by one. Fields that are left at the end are refused.
 pub(crate) struct Fields {
     /// The prefix of their names in errors.
-    pub(crate) within: &'static str,
-    pub(crate) map: Map<String, Value>,
+    within: &'static str,
+    map: Map<String, Value>,
+    /// The names of all fields asked for so far.
+    known: Vec<String>,
 }
 
 impl Fields {
+    pub(crate) fn new(within: &'static str, map: Map<String, Value>) -> Self {
+        Self { within, map, known: Vec::new() }
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Value> {
+        self.known.push(name.to_owned());
+        self.map.remove(name)
+    }
+
     /// Takes a field. A null counts as absent.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
-        match self.map.remove(name) {
+        match self.remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => serde_json::from_value(value).map(Some).map_err(|error| {
                 let name = format!("{}{name}", self.within);
@@ -181,7 +193,7 @@ impl Fields {
     /// Takes a field that is not supported, and refuses it unless its value is absent, null or one
     /// of `idle`, which have no effect.
     fn refuse_unless(&mut self, name: &str, idle: &[Value]) -> Result<(), ApiError> {
-        match self.map.remove(name) {
+        match self.remove(name) {
             None | Some(Value::Null) => Ok(()),
             Some(value) if idle.contains(&value) => Ok(()),
             Some(_) => Err(ApiError::unsupported(&format!("{}{name}", self.within))),
@@ -189,17 +201,20 @@ impl Fields {
     }
 
     pub(crate) fn end(self) -> Result<(), ApiError> {
-        refuse_rest(self.within, &self.map)
+        refuse_rest(self.within, &self.map, &self.known)
     }
 }
 
 /// Refuses the first remaining field of an object that is neither null nor an empty list, which
-/// clients send for options that are not set. `within` is the prefix of the field's name in the
-/// error.
-fn refuse_rest(within: &str, rest: &Map<String, Value>) -> Result<(), ApiError> {
+/// clients send for options that are not set. The error suggests one of the `known` fields. `within`
+/// is the prefix of the fields' names in it.
+fn refuse_rest(within: &str, rest: &Map<String, Value>, known: &[String]) -> Result<(), ApiError> {
     let says_something = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
     match rest.iter().find(|(_, value)| says_something(value)) {
-        Some((name, _)) => Err(ApiError::unsupported(&format!("{within}{name}"))),
+        Some((name, _)) => {
+            let meant = suggest::closest(name, known.iter().map(String::as_str)).map(|meant| format!("{within}{meant}"));
+            Err(ApiError::unknown(&format!("{within}{name}"), meant.as_deref()))
+        }
         None => Ok(()),
     }
 }
@@ -208,7 +223,7 @@ impl Job {
     /// Parses the body of `/v1/chat/completions`. `header` is the steering from the header;
     /// steering in the body takes precedence.
     pub(crate) fn chat(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
-        let mut fields = Fields { within: "", map: body };
+        let mut fields = Fields::new("", body);
         let messages: Vec<MessageBody> = fields.require("messages")?;
         let messages = messages.into_iter().map(MessageBody::message).collect::<Result<Vec<_>, _>>()?;
         if !messages.iter().any(|message| message.role == Role::User) {
@@ -228,7 +243,7 @@ impl Job {
 
     /// Parses the body of `/v1/completions`.
     pub(crate) fn completion(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
-        let mut fields = Fields { within: "", map: body };
+        let mut fields = Fields::new("", body);
         let prompts = match fields.require("prompt")? {
             PromptBody::Text(text) => vec![Prompt::Text(text)],
             PromptBody::Texts(texts) => texts.into_iter().map(Prompt::Text).collect(),
@@ -295,7 +310,7 @@ impl Job {
         if stop.len() > MOST_STOPS || stop.iter().any(String::is_empty) {
             return Err(ApiError::invalid("stop", format!("`stop` holds at most {MOST_STOPS} texts, none of them empty")));
         }
-        let mut options = Fields { within: "stream_options.", map: fields.take("stream_options")?.unwrap_or_default() };
+        let mut options = Fields::new("stream_options.", fields.take("stream_options")?.unwrap_or_default());
         let include_usage = options.take("include_usage")?.unwrap_or(false);
         // Chunks are never padded, so disabling the padding has no effect.
         options.refuse_unless("include_obfuscation", &[Value::Bool(false)])?;
@@ -389,7 +404,7 @@ impl PartBody {
         if self.kind != "text" {
             return Err(ApiError::unsupported(&format!("messages.content of type {}", self.kind)));
         }
-        refuse_rest("messages.content.", &self.rest)?;
+        refuse_rest("messages.content.", &self.rest, &[])?;
         self.text.ok_or_else(|| ApiError::invalid("messages", "a part of a message is of type text and has no `text`"))
     }
 }
@@ -407,7 +422,7 @@ impl MessageBody {
                 ));
             }
         };
-        refuse_rest("messages.", &self.rest)?;
+        refuse_rest("messages.", &self.rest, &[])?;
         let text = match self.content {
             None => String::new(),
             Some(ContentBody::Text(text)) => text,
@@ -449,14 +464,15 @@ mod tests {
             (json!({"top_logprobs": 2}), "logprobs"),
             (json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs"),
             (json!({"frequency_penalty": 0.5}), "frequency_penalty"),
-            (json!({"temprature": 0.5}), "temprature"),
+            (json!({"temprature": 0.5}), "`temprature`; did you mean `temperature`? Otherwise leave it out"),
             (json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}), "image_url"),
             (json!({"n": 9}), "n"),
             (json!({"temperature": -1}), "temperature"),
             (json!({"stop": ["a", ""]}), "stop"),
             (json!({"max_tokens": 0}), "max_tokens"),
             (json!({"max_completion_tokens": 0}), "`max_completion_tokens` is 0"),
-            (json!({"swiss_knife": {"weight": {}}}), "`swiss_knife.weight`"),
+            (json!({"swiss_knife": {"weight": {}}}), "`swiss_knife.weight`; did you mean `swiss_knife.weights`?"),
+            (json!({"swiss_knife": {"colour": 1}}), "`swiss_knife.colour`; leave it out"),
             (
                 json!({"swiss_knife": {"weights": {"helpful": "1"}}}),
                 "`swiss_knife.weights`: invalid type: string \"1\", expected a number",

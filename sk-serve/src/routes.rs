@@ -312,7 +312,7 @@ async fn blades(State(app): State<App>) -> Json<Value> {
 }
 
 async fn load(State(app): State<App>, Body(body): Body<Map<String, Value>>) -> Result<Response, ApiError> {
-    let mut fields = Fields { within: "", map: body };
+    let mut fields = Fields::new("", body);
     let (name, adapter): (String, String) = (fields.require("name")?, fields.require("adapter")?);
     fields.end()?;
     let (service, blade) = (Arc::clone(&app.service), name.clone());
