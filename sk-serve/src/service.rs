@@ -378,7 +378,8 @@ impl Service {
             None => name == self.parts.name,
         };
         let Some(name) = model.filter(|name| !is_here(name)) else { return Ok(()) };
-        let (own, schemes) = (&self.parts.name, shipped_names());
+        let own = &self.parts.name;
+        let schemes = self.schemes().map(|(scheme, _)| scheme).collect::<Vec<_>>().join(", ");
         let message = format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
         Err(ApiError::not_found(message))
     }
@@ -580,11 +581,6 @@ fn set_known(fields: Vec<FieldEdit>, config: &mut SchemeSpec) {
 /// Returns the first blade that the weights name and that is not seated.
 fn not_seated(config: &SchemeSpec) -> Option<&str> {
     config.weights.as_ref()?.names().find(|name| !config.blades.iter().any(|blade| blade.name == *name))
-}
-
-/// Returns the names of the shipped schemes, separated by commas.
-fn shipped_names() -> String {
-    SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ")
 }
 
 /// A request that waits for its permits.
