@@ -39,6 +39,21 @@ fn recorder() -> PrometheusBuilder {
     with_buckets.expect("there are buckets")
 }
 
+/// Registers the metrics, so that each is there before its first value.
+fn register() {
+    let _ = metrics::counter!("swiss_knife_requests_total", "status" => "200");
+    for outcome in ["complete", "hung_up", "failed"] {
+        let _ = metrics::counter!("swiss_knife_answers_total", "outcome" => outcome);
+    }
+    for counted in ["tokens", "drafted_tokens", "scored_tokens", "steps", "edits"] {
+        let _ = metrics::counter!(format!("swiss_knife_{counted}_total"));
+    }
+    for measured in ["first_span_seconds", "span_seconds", "answer_seconds", "pass_requests", "pass_positions"] {
+        let _ = metrics::histogram!(format!("swiss_knife_{measured}"));
+    }
+    let _ = metrics::gauge!("swiss_knife_answers_under_way");
+}
+
 /// Adds recorded values to the buckets at this interval, so that their memory does not grow while
 /// nobody reads `/metrics`. Never returns.
 async fn upkeep(metrics: &PrometheusHandle, interval: Duration) {
@@ -66,6 +81,7 @@ impl Server {
         let metrics = recorder.handle();
         // Another server of this process may have installed a recorder already.
         let _ = metrics::set_global_recorder(recorder);
+        register();
         let loading = routes::loading(&access);
         Self { access, limits, metrics, loading, open: OnceLock::new() }
     }

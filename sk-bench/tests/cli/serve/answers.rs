@@ -189,6 +189,19 @@ fn a_text_is_scored_under_the_backbone() {
     assert_eq!(server.ask("POST", "/v1/completions", "", &json!({"prompt": "Hi", "max_tokens": 0})).0, 400);
 }
 
+/// Metrics that appear late are missing from sums and alerts until then.
+#[test]
+fn every_metric_is_there_before_the_first_answer() {
+    let server = Server::start(&[]);
+    let metrics = server.ask("GET", "/metrics", "", &Value::Null).2;
+    let named = include_str!("../../../../docs/src/serving.md").split('`').filter(|text| text.starts_with("swiss_knife_"));
+    let names: Vec<&str> = named.map(|name| name.split('{').next().unwrap()).collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        assert!(metrics.contains(&format!("# TYPE {name} ")), "{name} is missing: {metrics}");
+    }
+}
+
 #[test]
 fn the_cost_of_a_search_is_reported() {
     let server = Server::start(&["--span-tokens", "8"]);
