@@ -65,7 +65,7 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
         let candidate = &trace.candidates[i];
         let ends = candidate.end == SpanEnd::EndOfText;
         let words = fit(visible(&spoken(candidate, tokenizer)).trim_start(), room.saturating_sub(2 * usize::from(ends)));
-        let words = if ends { format!("{words} ■") } else { words };
+        let words = if ends { format!("{words} ∎") } else { words };
         let line = format!("{} {probability:.2} {}{numbers}  {words}", if chosen { '→' } else { ' ' }, bar(probability));
         let line = if chosen && color { line.green().to_string() } else { line };
         text += "\n";
@@ -156,7 +156,7 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
         0 => String::new(),
         more => format!("\n… and {more} less likely candidates"),
     };
-    format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, grid.render(width))
+    format!("step {}: μ ± σ per blade (weight) and of the composite\n{}{more}", trace.step + 1, grid.render(width))
 }
 
 /// Formats a candidate in one line: line breaks are spelled out, the middle of a long text is left
@@ -172,7 +172,7 @@ pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
         format!("{head}…{tail}")
     };
     match end {
-        SpanEnd::EndOfText => format!("{shown} ■"),
+        SpanEnd::EndOfText => format!("{shown} ∎"),
         SpanEnd::Complete | SpanEnd::Limit => shown,
     }
 }
@@ -241,7 +241,7 @@ mod tests {
             for blades in 1..=30 {
                 let text = brief(&step(blades), &tokenizer, false, width);
                 assert!(text.lines().all(|line| line.width() <= width), "{width}, {blades}:\n{text}");
-                assert_eq!(text.lines().filter(|line| line.contains("Hello") && line.ends_with('■')).count(), 4, "{text}");
+                assert_eq!(text.lines().filter(|line| line.contains("Hello") && line.ends_with('∎')).count(), 4, "{text}");
                 let named = |k: usize| text.split_whitespace().any(|word| word == format!("blade-number-{k}"));
                 assert!((0..blades).all(named), "{text}");
                 let full = table(&step(blades), &tokenizer, false, width);
@@ -251,7 +251,7 @@ mod tests {
         }
         // No room for the text: it is left out, and the mark of the end stays.
         let narrow = brief(&step(1), &tokenizer, false, 20);
-        assert_eq!(narrow.lines().filter(|line| line.ends_with("… ■")).count(), 4, "{narrow}");
+        assert_eq!(narrow.lines().filter(|line| line.ends_with("… ∎")).count(), 4, "{narrow}");
         let eight = brief(&step(8), &tokenizer, false, 80);
         assert!(!eight.contains("more blade"), "{eight}");
         assert!(brief(&step(10), &tokenizer, false, 80).contains("… and 2 more blades; --explain=full"));
@@ -276,14 +276,14 @@ mod tests {
         let tokenizer = Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap();
         // The last letter stands for the token.
         for text in [brief(&step(1), &tokenizer, false, 200), table(&step(1), &tokenizer, false, 200)] {
-            assert_eq!(text.matches("ithout an en ■").count(), 4, "{text}");
+            assert_eq!(text.matches("ithout an en ∎").count(), 4, "{text}");
         }
     }
 
     #[test]
     fn candidates_stay_on_one_line_and_within_the_width() {
         assert_eq!(shorten("a\nb\t", SpanEnd::Complete), "a⏎b\\t");
-        assert_eq!(shorten("end", SpanEnd::EndOfText), "end ■");
+        assert_eq!(shorten("end", SpanEnd::EndOfText), "end ∎");
         let long = shorten(&"word ".repeat(40), SpanEnd::Complete);
         assert!(long.chars().count() <= SHOWN && long.contains('…'), "{long}");
         assert!(shorten(&"é".repeat(500), SpanEnd::Limit).starts_with('é'));
