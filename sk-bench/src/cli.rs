@@ -61,7 +61,7 @@ pub enum Command {
     /// Serve a steered model and open its web page, to change weights and watch the steps.
     #[command(after_help = commands::serve::PLAY_EXAMPLES)]
     Play(Box<ServeArgs>),
-    /// Let several schemes choose from the very same candidates, and compare them step by step.
+    /// Let several schemes choose from the same candidates, and compare them step by step.
     Arms(Box<ArmsArgs>),
     /// List the shipped schemes, print the file of one, or measure their speed and memory.
     Schemes(Box<SchemesArgs>),

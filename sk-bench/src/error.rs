@@ -133,7 +133,7 @@ pub enum Error {
     #[error("{} is an input and would be overwritten; give another output file", path.display())]
     Overwrites { path: PathBuf },
     /// Failed lines of a chat whose input is a file or a pipe.
-    #[error("{failed} {} had no effect; what is wrong is said above", if *failed == 1 { "line" } else { "lines" })]
+    #[error("{failed} {} failed; see the messages above", if *failed == 1 { "line" } else { "lines" })]
     Lines { failed: usize },
     /// A write to standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]

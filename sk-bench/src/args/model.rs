@@ -32,8 +32,8 @@ pub struct Sources {
     pub tokenizer: Option<PathBuf>,
     /// A blade: a LoRA adapter in PEFT format, or an instruction to the backbone; repeat for more.
     ///
-    /// NAME is what --weights calls it. Servers know lora:NAME already, and load a directory of
-    /// theirs if they are allowed to.
+    /// NAME is what --weights calls it. For models behind servers, lora:NAME is an adapter that they
+    /// have loaded, and a directory is a path on their machines that they load.
     #[arg(long = "blade", value_name = "NAME=DIR|ID|lora:NAME|instruction:TEXT")]
     pub blades: Vec<Source>,
     /// A head on the backbone: a directory that `train discriminator` or `train reward-head` wrote;

@@ -45,10 +45,10 @@ pub struct OutputArgs {
     /// the 16 most likely candidates of each step.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// How far the choice may move within the certified radius that --explain and --trace show.
+    /// Largest total variation between the distributions of the choice within the certified radius.
     ///
-    /// As total variation between the distributions of the choice; 0.1 in traces unless given. With
-    /// it, --explain prints certificates, or why a scheme has none.
+    /// Traces use 0.1 unless it is given. With it, --explain prints certificates, or why a scheme
+    /// has none.
     #[arg(long, value_name = "TAU")]
     pub tolerance: Option<Tolerance>,
     /// No summary, no progress.

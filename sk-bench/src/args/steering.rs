@@ -46,10 +46,10 @@ pub struct OperatingArgs {
     /// Under it, the model that ships drafts twelve candidates. The other points are published.
     #[arg(long, value_name = "PRESET", value_parser = named::<Preset>(&Preset::NAMES))]
     pub preset: Option<Preset>,
-    /// What fills in where the paper is silent.
+    /// The rules for what the paper leaves open.
     ///
-    /// `sound` keeps the paper's equations and repairs what is accidental in the published runs;
-    /// `paper` repeats them.
+    /// `sound` keeps the paper's equations and fixes the defects of the published runs; `paper`
+    /// does what they did.
     #[arg(long, value_name = "CONVENTION", default_value_t, value_parser = named::<Convention>(&Convention::NAMES))]
     pub convention: Convention,
     /// Numbers of the operating point and of drafting.

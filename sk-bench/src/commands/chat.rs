@@ -227,7 +227,7 @@ impl Chat<'_> {
         if let Some(seed) = transcript.seed {
             self.reseed(seed);
         }
-        message::note(&format!("took up {exchanges} from {}, seed {}", path.display(), self.seed));
+        message::note(&format!("loaded {exchanges} from {}, seed {}", path.display(), self.seed));
         if transcript.weights.is_empty() {
             return Ok(());
         }

@@ -40,7 +40,7 @@ const MOST_RESAMPLES: usize = 10_000_000;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct ReportArgs {
-    /// The folder of raw results.
+    /// The folder of judged results, as `judge table` writes it, or of the paper's raw results.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// The method that the others are compared with; unless given, swiss, as the paper's results

@@ -79,7 +79,8 @@ pub struct ServeArgs {
     /// Requests that may wait; more are refused with 429.
     #[arg(long, value_name = "REQUESTS", default_value_t = Limits::default().waiting)]
     waiting: usize,
-    /// Most candidates of a step.
+    /// Most candidates of a step; for a scheme over the vocabulary, most candidates that `explain`
+    /// lists.
     #[arg(long, value_name = "N", default_value_t = Limits::default().candidates, value_parser = positive)]
     max_candidates: usize,
     /// Most blades of an answer.
@@ -97,10 +98,11 @@ pub struct ServeArgs {
     /// none.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().keep_alive.map_or(0, |every| every.as_secs()))]
     keep_alive: u64,
-    /// Seconds that answers under way have to end once the server is asked to end; then they stop.
+    /// Seconds that answers in progress have to finish when the server shuts down; then they are
+    /// cut off.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().drain.as_secs())]
     drain: u64,
-    /// A file that holds the key that clients must send; it precedes the variable
+    /// A file that holds the key that clients must send; it takes precedence over the variable
     /// SWISS_KNIFE_SERVE_KEY.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,

@@ -23,7 +23,7 @@ Examples:
   # One of them, with all digits
   swiss-knife simulate --study dispersion --format csv
 
-  # Are the checks awake? Ends with status 1, the theorem and the datum
+  # Test the checks: prints the theorem and the datum, and exits with status 1
   swiss-knife simulate --break bound
 
 Studies: contamination (Theorem 2), influence (Theorem 3 i, ii), dispersion (real, shuffled and

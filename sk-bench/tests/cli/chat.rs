@@ -81,7 +81,7 @@ fn errors_are_printed_and_the_dialogue_continues() {
         "\"honest\" is seated already",
         "./nowhere",
         "cannot write /no/such/dir/x",
-        "7 lines had no effect",
+        "7 lines failed",
     ] {
         assert!(error.contains(part), "{error} lacks {part}");
     }
@@ -97,7 +97,7 @@ fn a_line_that_is_not_utf_8_is_passed_over() {
     let output = child.wait_with_output().unwrap();
     let error = stderr(&output);
     assert_eq!(output.status.code(), Some(2));
-    assert!(error.contains("standard input: the line is not UTF-8") && error.contains("1 line had no effect"), "{error}");
+    assert!(error.contains("standard input: the line is not UTF-8") && error.contains("1 line failed"), "{error}");
     assert_eq!(error.matches("tokens/s").count(), 1, "{error}");
 }
 
@@ -179,7 +179,7 @@ fn a_refused_seat_or_swap_changes_nothing() {
     ] {
         let output = contrast(line);
         let error = stderr(&output);
-        assert!(error.contains(says) && error.contains("1 line had no effect"), "{line}: {error}");
+        assert!(error.contains(says) && error.contains("1 line failed"), "{line}: {error}");
         assert_eq!(output.stdout, expected, "{line}");
     }
 }
@@ -255,13 +255,13 @@ fn a_dialogue_is_saved_once_and_loaded_again() {
     let output = run_with_input("chat", &BRIEF, &format!("Forgotten\n/load {file}\n/save {copy}\nThree\n/undo\n/undo\n/undo\n"));
     let error = stderr(&output);
     stdout(&output);
-    assert!(error.contains(&format!("took up 2 exchanges from {file}, seed 7")), "{error}");
+    assert!(error.contains(&format!("loaded 2 exchanges from {file}, seed 7")), "{error}");
     assert!(error.contains("helpful=1.000,honest=0.000,harmless=0.000"), "{error}");
     assert!(error.contains("took back \"Three\"") && error.contains("took back \"Two\"") && error.contains("took back \"One\""));
     assert_eq!(fs::read(&file).unwrap(), fs::read(&copy).unwrap());
 
     let wrong = folder.path().join("wrong.json").display().to_string();
-    for (text, says) in [("{", "wrong.json: it is no dialogue of /save"), (r#"{"messages": []}"#, "took up 0 exchanges")] {
+    for (text, says) in [("{", "wrong.json: it is no dialogue of /save"), (r#"{"messages": []}"#, "loaded 0 exchanges")] {
         fs::write(&wrong, text).unwrap();
         let output = run_with_input("chat", &BRIEF, &format!("One\n/load {wrong}\nTwo\n"));
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
@@ -274,7 +274,7 @@ fn a_dialogue_is_saved_once_and_loaded_again() {
     stdout(&output);
     let error = stderr(&output);
     assert!(
-        error.contains("took up 1 exchange") && error.contains("weights are not taken: no blade is called \"kind\""),
+        error.contains("loaded 1 exchange") && error.contains("weights are not taken: no blade is called \"kind\""),
         "{error}"
     );
 }
@@ -309,7 +309,7 @@ fn fields_of_the_scheme_are_set_while_it_runs() {
     {
         assert!(error.contains(part), "{error} lacks {part}");
     }
-    assert!(error.contains("6 lines had no effect"), "{error}");
+    assert!(error.contains("6 lines failed"), "{error}");
     assert_eq!(error.matches("tokens/s").count(), 1, "{error}");
 }
 

@@ -199,7 +199,7 @@ fn a_seat_that_servers_refuse_does_not_block_later_ones() {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
     let error = stderr(&child.wait_with_output().unwrap());
-    assert!(error.contains("nope") && error.contains("1 line had no effect"), "{error}");
+    assert!(error.contains("nope") && error.contains("1 line failed"), "{error}");
     assert!(error.contains("calm=0.333"), "{error}");
 }
 
@@ -217,7 +217,7 @@ fn a_chat_seats_adapters_that_servers_know_or_load() {
         let error = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("frank=0.333,honest=0.333,calm=0.333"), "{error}");
-        assert!(error.contains("missing") && error.contains("1 line had no effect"), "{error}");
+        assert!(error.contains("missing") && error.contains("1 line failed"), "{error}");
         assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
         let last = server
             .seen()

@@ -24,7 +24,7 @@ const COMMANDS: [[&str; 2]; 15] = [
     ["/again", "answer the last question once more, with the next seed"],
     ["/undo", "take the last question and its answer back"],
     ["/new", "start another dialogue"],
-    ["/seed N", "start the draws anew"],
+    ["/seed N", "restart the draws from this seed"],
     ["/save FILE", "write the dialogue as JSON to a new file"],
     ["/load FILE", "go on from a dialogue that was saved"],
     ["/quit", "leave (or Ctrl-D)"],
