@@ -79,9 +79,9 @@ impl Server {
     pub fn new(access: Access, limits: Limits) -> Self {
         let recorder = recorder().build_recorder();
         let metrics = recorder.handle();
+        metrics::with_local_recorder(&recorder, register);
         // Another server of this process may have installed a recorder already.
         let _ = metrics::set_global_recorder(recorder);
-        register();
         let loading = routes::loading(&access);
         Self { access, limits, metrics, loading, open: OnceLock::new() }
     }
