@@ -358,7 +358,7 @@ fn an_answer_waits_for_a_model_server_no_longer_than_its_time() {
     upstream.behave(|_, _| Act::Hang(Duration::from_secs(300)));
     let started = Instant::now();
     let body = json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12});
-    assert_eq!(server.chat(&body).0, 502);
+    assert_eq!(server.chat(&body).0, 504);
     upstream.behave(|_, _| Act::Serve);
     assert_eq!(server.chat(&body).0, 200);
     assert!(started.elapsed() < Duration::from_secs(30));

@@ -203,7 +203,7 @@ fn objectives_of_ones_own_become_a_page() {
         assert!(!html.contains("-ternary-title"), "the simplex of {} blades", names.len());
         let axes = document.csv("axes");
         let mut lines = axes.lines();
-        let heading = format!("method,{},n,{},F1,\"{} 95%, prompts low\"", names.join("/"), names.join(","), names[0]);
+        let heading = format!("method,weights of {},n,{},F1,\"{} 95%, prompts low\"", names.join("/"), names.join(","), names[0]);
         assert!(lines.next().unwrap().starts_with(&heading), "{axes}");
         assert_eq!(lines.count(), 2 * points);
         // Each objective is compared with the weight of its own blade.
