@@ -318,6 +318,19 @@ fn records_are_those_of_the_responses_that_were_judged() {
 }
 
 #[test]
+fn schemes_are_in_the_order_of_methods_whichever_finished_first() {
+    let even: &[&[f64]] = &[&[0.5, 0.5]];
+    let results = with_records(&[("r1", "theirs", even), ("r0", "ours", even)]).unwrap();
+    let methods: Vec<&str> = results.sweep.methods.iter().map(|method| method.name.as_str()).collect();
+    assert_eq!(methods, ["ours", "theirs"]);
+    let report = Report::of(&results, "theirs", Resampling { resamples: 20, seed: 1 }).unwrap();
+    for name in ["throughput", "spreads", "choice"] {
+        let column: Vec<_> = report.table(name).unwrap().rows.iter().map(|row| row[0].clone()).collect();
+        assert_eq!(column, methods.iter().map(|method| Value::from(*method)).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
 fn a_scheme_over_a_vocabulary_says_nothing_of_its_choices() {
     // One of the two steps of `theirs` is complete, since one token had all the probability. That
     // step alone would not represent the method, so the method is left out.

@@ -104,13 +104,20 @@ impl RawResults {
         })
     }
 
-    /// Adds the records of the judged responses, with their traces.
+    /// Adds the records of the judged responses, with their traces. Schemes are in the order of the
+    /// methods.
     ///
     /// # Errors
     /// As [`Recorded::read`].
     pub fn with_records(mut self, path: &Path) -> Result<Self, ReportError> {
         let judged = self.ids.values().map(String::as_str).collect();
-        let (recorded, steps) = Recorded::read(path, &judged)?;
+        let (mut recorded, mut steps) = Recorded::read(path, &judged)?;
+        // Records are in the order in which cells finished. The tables must not depend on it.
+        let methods = &self.sweep.methods;
+        let place = |scheme: &str| methods.iter().position(|method| method.name == scheme).unwrap_or(methods.len());
+        recorded.runs.sort_by_key(|runs| place(&runs.scheme));
+        recorded.settings.sort_by_cached_key(|(scheme, kept)| (place(scheme), kept.settings.clone()));
+        steps.sort_by_key(|step| place(&step.arm));
         self.steps.extend(steps);
         self.recorded = Some(recorded);
         Ok(self)
