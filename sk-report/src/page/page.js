@@ -25,17 +25,15 @@
     element,
     source: JSON.parse(element.nextElementSibling.textContent),
   }));
-  const config = { displaylogo: false, responsive: true, scrollZoom: false, showSendToCloud: false, modeBarButtonsToRemove: ['select2d', 'lasso2d'] };
+  const config = { displaylogo: false, responsive: true, scrollZoom: false, showSendToCloud: false };
   const narrow = () => window.innerWidth < 640;
-  /* Where nothing can be pointed at, the buttons would always be there, over legends and labels. */
-  const pointing = matchMedia('(hover: hover)').matches;
   const draw = ({ element, source }) => {
     const { data, layout } = paint(source, onScreen);
     element.style.minHeight = '';
     if (source.scene && !document.createElement('canvas').getContext('webgl')) throw new Error('this browser has no WebGL');
     if (layout.xaxis && element.clientWidth < 320) layout.xaxis.nticks = 4;
     if (narrow() && source.scene) layout.height = Math.min(source.height, element.clientWidth * 1.15);
-    return Plotly.react(element, data, layout, { ...config, displayModeBar: source.scene && !narrow() ? true : pointing && 'hover' });
+    return Plotly.react(element, data, layout, { ...config, displayModeBar: source.scene && !narrow() });
   };
   /* Paper has another width, other colours and no canvas, so that it gets a picture of each chart. */
   const picture = async ({ element, source }) => {

@@ -121,13 +121,20 @@ fn a_page_is_well_formed_and_its_links_lead_somewhere() {
             document.elements("div").filter(|element| element.class() == "plot" || element.class() == "plot scene").count(),
             6
         );
-        assert!(
-            document
-                .elements("div")
-                .filter(|element| element.attribute("role") == Some("img"))
-                .all(|plot| plot.attribute("aria-label").is_some())
-        );
     }
+}
+
+/// An image has no controls in it.
+#[test]
+fn a_chart_with_a_toolbar_is_a_group_and_any_other_an_image() {
+    let html = everything("plain text").html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    for plot in document.elements("div").filter(|element| element.class().split(' ').next() == Some("plot")) {
+        let role = if plot.class() == "plot scene" { "group" } else { "img" };
+        assert_eq!(plot.attribute("role"), Some(role));
+        assert!(plot.attribute("aria-label").is_some());
+    }
+    assert!(html.contains("displayModeBar: source.scene && !narrow()"));
 }
 
 #[test]
