@@ -100,6 +100,13 @@ impl Section {
         self.block(Block::Table(Box::new(TableView::of(table))))
     }
 
+    /// Adds a table whose last `count` rows summarise the others. Sorting the table leaves them
+    /// last.
+    #[must_use]
+    pub fn table_with_summary(self, table: Table, count: usize) -> Self {
+        self.block(Block::Table(Box::new(TableView::of(table).summarized(count))))
+    }
+
     /// Adds a table whose `column` names prompts. `prompts` holds the prompt text of each row,
     /// `None` if unknown. A cell shows the beginning of the text, and its tooltip the whole text.
     #[must_use]

@@ -11,6 +11,8 @@ pub(super) struct TableView {
     title: String,
     columns: Vec<ColumnView>,
     pub(super) rows: Vec<Vec<CellView>>,
+    /// The rows that summarise the others. Sorting leaves them last.
+    summary: Vec<Vec<CellView>>,
     notes: Vec<String>,
     appendix: bool,
     /// CSS classes under which only the first columns are shown until the reader expands the table:
@@ -57,6 +59,7 @@ impl TableView {
         Self {
             columns: table.columns.iter().map(column).collect(),
             rows: table.rows.iter().map(row).collect(),
+            summary: Vec::new(),
             folds: match table.columns.len() {
                 few if few <= FIT[0] => "",
                 some if some <= FIT[1] => "narrow",
@@ -67,6 +70,12 @@ impl TableView {
             notes: table.notes,
             appendix: table.appendix,
         }
+    }
+
+    /// Takes the last `count` rows for a summary of the others.
+    pub(super) fn summarized(mut self, count: usize) -> Self {
+        self.summary = self.rows.split_off(self.rows.len().saturating_sub(count));
+        self
     }
 
     /// Replaces the names of prompts in a column by the beginning of their texts, with the whole

@@ -295,6 +295,17 @@ fn heat_maps_mark_what_is_significant_and_say_so() {
     assert_eq!(captions.iter().filter(|caption| caption.contains("A star (*) marks")).filter(names).count(), 3);
 }
 
+/// The script sorts the rows of the body.
+#[test]
+fn the_mean_and_the_range_of_a_column_stay_below_its_weight_vectors() {
+    let document = Document::parse(&TWO.page().html().unwrap()).unwrap();
+    let summaries = document.text_of("tfoot");
+    assert_eq!(summaries.len(), 1);
+    assert!(summaries[0].trim().starts_with("mean0.") && summaries[0].contains("range0."), "{}", summaries[0]);
+    assert!(document.csv("configurations").contains("\n0/1,") && document.csv("configurations").contains("\nrange,"));
+    assert!(document.text_of("tbody").iter().all(|rows| !rows.contains("range")));
+}
+
 #[test]
 fn a_section_with_nothing_to_show_is_left_out_and_named() {
     let html = Made { recorded: false, methods: &[("ours", 0.3, 0.0)], ..TWO }.page().html().unwrap();

@@ -2,12 +2,14 @@ use super::{PageContext, listed, several, with_tables};
 use crate::chart::HeatMap;
 use crate::page::{Figure, Section};
 use crate::report::WeightVector;
-use crate::report::tables::PointRow;
+use crate::report::tables::{PointRow, SUMMARY};
 
 /// The section on single weight vectors: F1 and axes at each.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("configurations", "Per configuration").figure(heat(context));
-    with_tables(section, context, &["configurations", "axes"])
+    let table = context.report.table("configurations");
+    let section = table.into_iter().fold(section, |section, table| section.table_with_summary(table.clone(), SUMMARY.len()));
+    with_tables(section, context, &["axes"])
 }
 
 fn heat(context: &PageContext<'_>) -> Figure {

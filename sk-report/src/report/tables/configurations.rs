@@ -3,6 +3,9 @@ use crate::report::WeightVector;
 use crate::stats::{extent, mean};
 use crate::table::Kind;
 
+/// The rows below those of the weight vectors.
+pub(in crate::report) const SUMMARY: [&str; 2] = ["mean", "range"];
+
 /// The table of the F1 of mean axes: one row per weight vector, one column per method.
 pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
@@ -23,7 +26,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut 
         column.extend([mean(&scores), range]);
         columns.push(column);
     }
-    let headings: Vec<&str> = labels.iter().map(String::as_str).chain(["mean", "range"]).collect();
+    let headings: Vec<&str> = labels.iter().map(String::as_str).chain(SUMMARY).collect();
     let lines: Vec<(usize, &str)> = headings.into_iter().enumerate().collect();
     let names = sweep.methods.iter().map(|method| method.name.as_str());
     Table::of("configurations", "F1 of mean axes at every weight vector", &lines)

@@ -20,6 +20,7 @@ mod throughput;
 pub(super) use self::ablations::{AblationRows, ArmRow};
 pub(super) use self::axes::PointRow;
 pub(super) use self::clustering::LeadRow;
+pub(super) use self::configurations::SUMMARY;
 pub(super) use self::fluency::FluencyRow;
 pub(super) use self::geometry::ShapeRow;
 pub(super) use self::methods::MethodRow;
