@@ -305,6 +305,14 @@ fn the_wheel_is_left_to_the_page() {
     assert!(html.contains("addEventListener('wheel', (event) => event.stopPropagation(), { capture: true, passive: true })"));
 }
 
+/// A table scrolls in its frame, so that its names stay whole.
+#[test]
+fn a_long_name_is_broken_except_in_tables() {
+    let html = everything("plain text").html().unwrap();
+    let style = |selector: &str| html.split(&format!("\n{selector} {{")).nth(1).unwrap().split('}').next().unwrap();
+    assert!(style("body").contains("overflow-wrap: anywhere") && style("table").contains("overflow-wrap: normal"));
+}
+
 #[test]
 fn a_prompt_is_named_by_its_text_and_all_of_it_is_there() {
     let html = everything(HOSTILE).html().unwrap();

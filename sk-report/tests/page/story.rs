@@ -295,6 +295,18 @@ fn heat_maps_mark_what_is_significant_and_say_so() {
     assert_eq!(captions.iter().filter(|caption| caption.contains("A star (*) marks")).filter(names).count(), 3);
 }
 
+#[test]
+fn a_name_from_right_to_left_does_not_turn_the_interval_after_it() {
+    let page = Made { methods: &[("ours", 0.3, 0.1), ("בסיס", 0.0, 0.0)], prompts: 8, ..TWO }.page();
+    let said = verdict(&page).join(" ");
+    assert_eq!(said.matches("בסיס").count(), 2, "{said}");
+    assert_eq!(said.matches("\u{2068}בסיס\u{2069}").count(), 2, "{said}");
+    assert!(page.lead.contains("(ours, \u{2068}בסיס\u{2069}) at"), "{}", page.lead);
+    let document = Document::parse(&page.html().unwrap()).unwrap();
+    let captions = document.text_of("figcaption").join(" ");
+    assert!(captions.contains("ours 72, \u{2068}בסיס\u{2069} 72"), "{captions}");
+}
+
 /// The script sorts the rows of the body.
 #[test]
 fn the_mean_and_the_range_of_a_column_stay_below_its_weight_vectors() {

@@ -1,5 +1,5 @@
 use super::verdict::p_value;
-use super::{PageContext, counted, listed, score, several, with_tables};
+use super::{PageContext, counted, isolated, listed, score, several, with_tables};
 use crate::chart::{Axis, Bars, Intervals, Style};
 use crate::page::{Fact, Figure, Section};
 use crate::report::tables::{FluencyRow, LeadRow};
@@ -77,7 +77,7 @@ fn achieved(context: &PageContext<'_>) -> Figure {
 
 fn ahead(context: &PageContext<'_>, leads: &[&LeadRow]) -> Figure {
     let reference = &context.report.reference;
-    let rows: Vec<String> = leads.iter().map(|row| format!("{reference} − {}", row.other)).collect();
+    let rows: Vec<String> = leads.iter().map(|row| format!("{} − {}", isolated(reference), isolated(&row.other))).collect();
     let estimates = |of: fn(&LeadRow) -> Interval| leads.iter().map(|row| (row.difference, of(row))).collect::<Vec<_>>();
     let chart = Intervals::new(&rows, Axis::new("ΔF1 (mean paired difference)"))
         .series("by prompt", Style::Tone(0), &estimates(|row| row.by_prompt))

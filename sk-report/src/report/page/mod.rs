@@ -13,6 +13,7 @@ mod steering;
 mod throughput;
 mod verdict;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::tables::SteeringRow;
@@ -116,10 +117,10 @@ fn lead(context: &PageContext<'_>) -> String {
     let sweep = &context.results.sweep;
     let cells: usize = sweep.methods.iter().map(|method| method.cells.len()).sum();
     let prompts: BTreeSet<u32> = sweep.methods.iter().flat_map(|method| &method.cells).map(|cell| cell.prompt).collect();
-    let names: Vec<&str> = sweep.methods.iter().map(|method| method.name.as_str()).collect();
+    let names: Vec<_> = sweep.methods.iter().map(|method| isolated(&method.name)).collect();
     let reference = match names.len() {
         1 => String::new(),
-        _ => format!(" The others are compared with {}.", context.report.reference),
+        _ => format!(" The others are compared with {}.", isolated(&context.report.reference)),
     };
     format!(
         "{} judged response{}: {} ({}) at {} on {}.{reference} Scores are in [0, 1], and more is better on every axis.",
@@ -130,6 +131,12 @@ fn lead(context: &PageContext<'_>) -> String {
         several(sweep.points.len(), "weight vector"),
         several(prompts.len(), "prompt"),
     )
+}
+
+/// Returns a name for a sentence, between isolates (UAX #9) unless it is ASCII: a name that is
+/// written from right to left does not turn the numbers after it.
+fn isolated(name: &str) -> Cow<'_, str> {
+    if name.is_ascii() { name.into() } else { format!("\u{2068}{name}\u{2069}").into() }
 }
 
 /// Joins names as `a, b and c`.
@@ -153,7 +160,7 @@ fn several(count: usize, noun: &str) -> String {
 
 /// Joins names and their counts as `a 3, b 4`.
 fn counted<S: AsRef<str>>(counts: impl Iterator<Item = (S, usize)>) -> String {
-    counts.map(|(name, count)| format!("{} {count}", name.as_ref())).collect::<Vec<_>>().join(", ")
+    counts.map(|(name, count)| format!("{} {count}", isolated(name.as_ref()))).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a count with thin spaces between groups of three digits.

@@ -1,6 +1,6 @@
 //! The findings in words.
 
-use super::{PageContext, listed};
+use super::{PageContext, isolated, listed};
 use crate::report::grouped;
 use crate::report::tables::{LeadRow, SteeringRow};
 use crate::stats::Interval;
@@ -17,7 +17,7 @@ const FEWEST: usize = 5;
 pub(super) fn sentences(context: &PageContext<'_>) -> Vec<String> {
     let reference = &context.report.reference;
     if context.report.rows.methods.iter().all(|row| row.name != *reference || row.n == 0) {
-        return [format!("No answer of {reference} was judged.")].into_iter().chain(steering(context)).collect();
+        return [format!("No answer of {} was judged.", isolated(reference))].into_iter().chain(steering(context)).collect();
     }
     steering(context).into_iter().chain(comparison(context)).chain(normalization(context)).collect()
 }
@@ -89,7 +89,7 @@ pub(super) fn p_value(p: f64) -> String {
 fn steering(context: &PageContext<'_>) -> Vec<String> {
     let (told, untold): (Vec<_>, Vec<_>) =
         context.methods().map(|name| (name, rank_correlation(context, name))).partition(|(_, found)| found.is_ok());
-    let reasons = grouped(untold.into_iter().filter_map(|(name, found)| Some((found.err()?, name))));
+    let reasons = grouped(untold.into_iter().filter_map(|(name, found)| Some((found.err()?, isolated(name)))));
     if let ([], [(why, _)]) = (&told[..], &reasons[..]) {
         return vec![format!("Whether the answers follow the weights is not known: {why}.")];
     }
@@ -143,21 +143,25 @@ fn setting(context: &PageContext<'_>, name: &str) -> String {
         kept.filter(|(scheme, _)| scheme == name).map(|(_, kept)| kept.of.numbers.get("temperature").copied()).collect();
     temperatures.dedup();
     match temperatures[..] {
-        [Some(temperature)] => format!("{name} at T = {temperature}"),
-        _ => name.to_owned(),
+        [Some(temperature)] => format!("{} at T = {temperature}", isolated(name)),
+        _ => isolated(name).into_owned(),
     }
 }
 
 fn comparison(context: &PageContext<'_>) -> Vec<String> {
-    let reference = &context.report.reference;
+    let reference = isolated(&context.report.reference);
     let (apart, leads): (Vec<&LeadRow>, Vec<&LeadRow>) =
         context.report.rows.leads.iter().filter(|row| row.is_rival).partition(|row| row.difference.is_nan());
     let those = |sign: Sign| {
         let own = leads.iter().filter(|row| Sign::of(row.difference, row.holm, row.by_prompt) == sign);
         any_listed(own.map(|row| match sign {
-            Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt, F1)),
-            Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, -row.by_prompt, F1)),
-            Sign::Open => format!("{} ({})", row.other, with_test(row.difference, row.by_prompt, row.holm, F1)),
+            Sign::Positive => {
+                format!("ahead of {} by {}", isolated(&row.other), with_interval(row.difference, row.by_prompt, F1))
+            }
+            Sign::Negative => {
+                format!("behind {} by {}", isolated(&row.other), with_interval(-row.difference, -row.by_prompt, F1))
+            }
+            Sign::Open => format!("{} ({})", isolated(&row.other), with_test(row.difference, row.by_prompt, row.holm, F1)),
         }))
     };
     let parts = [
@@ -167,7 +171,7 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
     ];
     let sentences = [
         any_listed(parts.into_iter().flatten()).map(|parts| format!("In F1, {reference} {parts}.")),
-        any_listed(apart.iter().map(|row| &row.other)).map(|those| {
+        any_listed(apart.iter().map(|row| isolated(&row.other))).map(|those| {
             format!("F1 of {those} cannot be compared: no prompt has every axis judged in both at the same weights.")
         }),
     ];
