@@ -146,7 +146,7 @@ pub struct Objective {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blade: Option<String>,
     /// The rubrics that it averages. Defaults to the rubric of the same name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "names", skip_serializing_if = "Vec::is_empty")]
     pub rubrics: Vec<String>,
 }
 
@@ -269,7 +269,7 @@ impl Objectives {
     /// line or entry.
     pub fn read(path: &Path) -> Result<Self, ObjectivesError> {
         let text = sk_scheme::text::read(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text).map_err(|reason| ObjectivesError::Invalid { path: path.to_owned(), reason })
+        Self::located(&text).map_err(|(line, reason)| ObjectivesError::Invalid { path: path.to_owned(), line, reason })
     }
 
     /// Reads objectives from TOML.
@@ -279,13 +279,14 @@ impl Objectives {
     /// with another entry, or refers to an entry that does not exist. The error names the line or
     /// the entry.
     pub fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| match error.span() {
-            Some(span) => {
-                let line = 1 + text.bytes().take(span.start).filter(|&byte| byte == b'\n').count();
-                format!("line {line}: {}", error.message())
-            }
-            // The checks are of the file as a whole.
-            None => error.message().to_owned(),
+        Self::located(text).map_err(|(line, reason)| if line == 0 { reason } else { format!("line {line}: {reason}") })
+    }
+
+    /// Reads objectives from TOML. An error has the line, or 0 if it is of the file as a whole.
+    fn located(text: &str) -> Result<Self, (usize, String)> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let before = |start: usize| text.bytes().take(start).filter(|&byte| byte == b'\n').count();
+            (error.span().map_or(0, |span| 1 + before(span.start)), fault(error.message()))
         })
     }
 
@@ -314,6 +315,13 @@ impl Objectives {
             return Err(format!(
                 "[[rubrics]] names \"{name}\", which is a column of the table of judgements; choose another name"
             ));
+        }
+        for Rubric { name, criterion, low, middle, high, .. } in &self.rubrics {
+            for (field, text) in [("criterion", criterion), ("low", low), ("middle", middle), ("high", high)] {
+                if text.trim().is_empty() {
+                    return Err(format!("{field} of rubric \"{name}\" is empty; the judge needs its text"));
+                }
+            }
         }
         let is_heading = |name: &&&str| HEADINGS.contains(name) || name.to_lowercase().starts_with("f1");
         if let Some(name) = objectives.iter().find(is_heading) {
@@ -424,6 +432,30 @@ impl Objectives {
     }
 }
 
+/// Returns the message of a TOML error with a hint, on one line.
+fn fault(message: &str) -> String {
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.rsplit_once("`, expected "));
+    match unknown {
+        // The known fields are in backquotes.
+        Some((name, known)) => {
+            let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+            format!("unknown field \"{name}\"; {}", suggest::hint(name, &known))
+        }
+        None if message == "invalid type: map, expected a sequence" => {
+            "a single table where a list belongs; write double brackets, such as [[objectives]]".to_owned()
+        }
+        None => message.replace("expected u32", "expected a whole number"),
+    }
+}
+
+/// Reads names of which there is at least one.
+fn names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::deserialize(deserializer)?;
+    let none = "rubrics is empty; leave it out for the rubric of the same name";
+    if names.is_empty() { Err(serde::de::Error::custom(none)) } else { Ok(names) }
+}
+
 /// The reason why an objectives file was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -432,7 +464,7 @@ pub enum ObjectivesError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    /// The file does not describe objectives.
-    #[error("{}: {reason}", path.display())]
-    Invalid { path: PathBuf, reason: String },
+    /// The file does not describe objectives. Line 0 stands for the file as a whole.
+    #[error("{}{}: {reason}", path.display(), if *line == 0 { String::new() } else { format!(":{line}") })]
+    Invalid { path: PathBuf, line: usize, reason: String },
 }
