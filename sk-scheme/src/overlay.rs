@@ -271,16 +271,21 @@ impl Section<'_> {
         Ok(base)
     }
 
-    /// Rejects keys that are not `known` fields, and values of the wrong type. `elsewhere` says
-    /// which kind has such a key.
+    /// Rejects keys that are not `known` fields, and values of the wrong type, in source order.
+    /// `elsewhere` says which kind has such a key.
     fn check_fields(&self, known: &Map<String, Json>, elsewhere: impl Fn(&str) -> Option<String>) -> Result<(), SchemeError> {
-        for (key, value) in &self.table {
-            let Some(property) = known.get(key) else {
-                let names = || known.keys().map(String::as_str).collect::<Vec<_>>();
-                let hint = elsewhere(key).unwrap_or_else(|| suggest::hint(key, &names()));
-                return Err(self.unknown(self.lines(key)[0], &format!("field of [{}]", self.dotted()), key, hint));
-            };
-            if !fits(property, value) {
+        let entries = self.entries(self.table.clone());
+        let unknown = entries.iter().filter(|(key, _)| !known.contains_key(key)).map(|(key, _)| (key, elsewhere(key)));
+        // A misspelt field comes first: others may depend on it.
+        if let Some((key, hint)) = unknown.min_by_key(|(_, hint)| hint.is_some()) {
+            let names: Vec<&str> = known.keys().map(String::as_str).collect();
+            let hint = hint.unwrap_or_else(|| suggest::hint(key, &names));
+            return Err(self.unknown(self.lines(key)[0], &format!("field of [{}]", self.dotted()), key, hint));
+        }
+        for (key, value) in &entries {
+            if let Some(property) = known.get(key)
+                && !fits(property, value)
+            {
                 return Err(match value.as_str() {
                     Some(text) if !choices(property).is_empty() => self.no_choice(key, text, &choices(property)),
                     _ => self.mistyped(key, expected(property), value),

@@ -81,6 +81,23 @@ fn a_field_of_another_choice_says_which_choice_it_needs() {
 }
 
 #[test]
+fn a_misspelt_field_is_blamed_before_those_that_depend_on_it() {
+    for (text, said) in [
+        (
+            "[proposal]\nhead_k = 5\nkidn = \"vocabulary\"\n",
+            "test.toml:3: unknown field of [proposal] \"kidn\"; did you mean \"kind\"?",
+        ),
+        (
+            "[blades.a]\nkind = \"divergence-ratio\"\ndivergence_alpha = 0.5\ndivergnece = \"alpha\"\n",
+            "test.toml:4: unknown field of [blades.a] \"divergnece\"; did you mean \"divergence\"?",
+        ),
+        ("[selector]\nw_tuor = 1\nlamda = 1\n", "test.toml:2: unknown field of [selector] \"w_tuor\"; did you mean \"w_tour\"?"),
+    ] {
+        assert_eq!(overlaid(text).unwrap_err().to_string(), said);
+    }
+}
+
+#[test]
 fn errors_of_range_name_the_field_of_the_file() {
     for (text, said) in [
         (
