@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
@@ -26,7 +27,10 @@ pub(crate) const SLOTS: [&str; 10] =
     ["about", "proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
 
 fn of<T: JsonSchema>() -> Json {
+    // Formats such as "uint" are not of the standard, and strict validators refuse them.
+    let without_format = RecursiveTransform(|schema: &mut Schema| drop(schema.remove("format")));
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings = settings.with_transform(without_format);
     Schema::into(settings.into_generator().into_root_schema_for::<T>())
 }
 
@@ -243,7 +247,7 @@ fn slot_schema(name: &str) -> Json {
             }
             let mut alternative = closed(Json::Object(all), &needed, name);
             if name == "normalizer" {
-                alternative["not"] = json!({ "required": ["correlations", "propagation"] });
+                alternative["dependentSchemas"] = json!({ "correlations": { "properties": { "propagation": false } } });
             }
             alternative
         })
@@ -272,7 +276,6 @@ fn bound(property: &mut Json, range: &parameters::Range) {
 fn closed(mut properties: Json, required: &[String], section: &str) -> Json {
     for (field, property) in properties.as_object_mut().into_iter().flatten() {
         if let Some(object) = property.as_object_mut() {
-            object.remove("format");
             object.remove("$schema");
             object.remove("title");
         }

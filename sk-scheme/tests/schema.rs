@@ -46,8 +46,10 @@ fn is_valid(schema: &Value, instance: &Value) -> bool {
         "required" => {
             instance.as_object().is_none_or(|object| list(value).iter().all(|key| object.contains_key(key.as_str().unwrap())))
         }
-        "not" => !is_valid(value, instance),
-        "$schema" | "title" | "description" | "default" | "format" => true,
+        "dependentSchemas" => value
+            .as_object()
+            .is_none_or(|all| all.iter().all(|(key, schema)| instance.get(key).is_none() || is_valid(schema, instance))),
+        "$schema" | "title" | "description" | "default" => true,
         other => panic!("a keyword without a rule here: {other}"),
     })
 }
