@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use crate::aggregator::MEMBERS;
 use crate::blades::{BladeSection, FluencySection};
 use crate::defaults::{defaults, usual_kind};
-use crate::schema::{self, SLOTS, choices, expected, fields, fits, tag};
+use crate::schema::{self, DEPENDENT, SLOTS, choices, expected, fields, fits, tag};
 use crate::selector::GateSpec;
 use crate::source::{Section, Source};
 use crate::spec::{TEMPLATE, table_of};
@@ -323,7 +323,10 @@ fn elsewhere(schema: &Json, kinds: &[String], tag: &str, kind: &str, key: &str) 
         let table = Table::from_iter([(tag.to_owned(), Value::String(without_member(kind).to_owned()))]);
         fields(schema, &table).is_some_and(|fields| fields.contains_key(key))
     };
-    let choice = DEPENDENT.iter().find(|(field, _)| *field == key).map(|(_, choice)| *choice);
+    let choice = DEPENDENT.iter().find(|(field, ..)| *field == key).map(|(_, on, value)| match value {
+        Some(value) => format!("{on} = \"{value}\""),
+        None => format!("the field {on}"),
+    });
     if has(kind) {
         return choice.map(|choice| format!("it needs {choice}"));
     }
@@ -336,10 +339,6 @@ fn elsewhere(schema: &Json, kinds: &[String], tag: &str, kind: &str, key: &str) 
 fn without_member(kind: &str) -> &str {
     if MEMBERS.iter().any(|(member, ..)| *member == kind) { "round-robin" } else { kind }
 }
-
-/// Fields that exist only under a choice of another field, and that choice.
-const DEPENDENT: [(&str, &str); 3] =
-    [("nu", "link = \"student-t\""), ("divergence_alpha", "divergence = \"alpha\""), ("likelihood", "the field guided")];
 
 /// Fields, each with the fields that it replaces.
 const REPLACED: [(&str, &[&str]); 5] = [

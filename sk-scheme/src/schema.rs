@@ -26,6 +26,11 @@ use crate::weighting::WeightingSpec;
 pub(crate) const SLOTS: [&str; 10] =
     ["about", "proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
 
+/// Fields that exist only beside another field, that field, and the value that it must have if not
+/// any value will do.
+pub(crate) const DEPENDENT: [(&str, &str, Option<&str>); 3] =
+    [("nu", "link", Some("student-t")), ("divergence_alpha", "divergence", Some("alpha")), ("likelihood", "guided", None)];
+
 fn of<T: JsonSchema>() -> Json {
     // Formats such as "uint" are not of the standard, and strict validators refuse them.
     let without_format = RecursiveTransform(|schema: &mut Schema| drop(schema.remove("format")));
@@ -245,9 +250,17 @@ fn slot_schema(name: &str) -> Json {
             if *kind != usual {
                 needed.insert(0, tag(name).to_owned());
             }
-            let mut alternative = closed(Json::Object(all), &needed, name);
+            let mut dependent = Map::new();
+            for (field, on, value) in DEPENDENT.iter().filter(|(field, ..)| all.contains_key(*field)) {
+                let value = value.map_or_else(|| json!(true), |value| json!({ "const": value }));
+                dependent.insert((*field).to_owned(), json!({ "required": [on], "properties": { *on: value } }));
+            }
             if name == "normalizer" {
-                alternative["dependentSchemas"] = json!({ "correlations": { "properties": { "propagation": false } } });
+                dependent.insert("correlations".to_owned(), json!({ "properties": { "propagation": false } }));
+            }
+            let mut alternative = closed(Json::Object(all), &needed, name);
+            if !dependent.is_empty() {
+                alternative["dependentSchemas"] = Json::Object(dependent);
             }
             alternative
         })

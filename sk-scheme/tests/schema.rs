@@ -67,6 +67,8 @@ fn shipped_files_are_valid_and_slips_are_not() {
     for text in [
         "",
         "[aggregator]\nkind = \"round-robin\"\nlink = \"student-t\"\nnu = 3\np = 1.5\n",
+        "[aggregator]\nkind = \"thurstone\"\nlink = \"student-t\"\nnu = 3\n",
+        "[blades.calm]\nkind = \"divergence-ratio\"\ndivergence = \"alpha\"\ndivergence_alpha = 0.25\n",
         "[normalizer]\nconvention = \"paper\"\ncorrelations = [[\"a\", \"b\", 0.5]]\n",
         "[selector.gates.safe]\nthreshold = 0\nkappa = 1\n",
         "[granularity]\nkind = \"response\"\nspan_tokens = \"unlimited\"\n",
@@ -105,6 +107,11 @@ fn shipped_files_are_valid_and_slips_are_not() {
         "[blades.calm]\nkind = \"ensemble\"\n",
         "[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\"]\n",
         "[aggregator]\nkind = \"round-robin\"\np = \"-inf\"\n",
+        "[aggregator]\nkind = \"round-robin\"\nnu = 3\n",
+        "[aggregator]\nkind = \"thurstone\"\nlink = \"probit\"\nnu = 3\n",
+        "[aggregator]\nkind = \"divergence-mixture\"\ndivergence_alpha = 0.5\n",
+        "[blades.calm]\nlikelihood = \"ratio\"\n",
+        "[blades.calm]\nkind = \"divergence-ratio\"\ndivergence = \"forward-kl\"\ndivergence_alpha = 0.5\n",
         "[normalizer]\ncorrelations = [[\"a\", \"b\", 2]]\n",
         "[normalizer]\ncorrelations = [[\"a\", \"b\", 0.5]]\npropagation = \"linear\"\n",
     ] {
