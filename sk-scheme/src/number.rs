@@ -1,28 +1,33 @@
 //! Numbers that may be infinite. JSON has no literal for infinity, so they are written as "inf" and
 //! "-inf".
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number, "inf" or "-inf".
-#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Number {
+enum Number {
     Finite(f64),
     Infinite(Infinite),
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Infinite {
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum Infinite {
     #[serde(rename = "inf")]
     Positive,
     #[serde(rename = "-inf")]
     Negative,
 }
 
-/// Returns the schema of a number that may be "inf".
+/// Returns the schema of a number that may be "inf". Editors pass TOML's inf as null.
 pub(crate) fn or_inf(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "number" }, { "const": "inf" }] })
+    json_schema!({ "anyOf": [{ "type": ["number", "null"] }, { "const": "inf" }] })
+}
+
+/// Returns the schema of a number that may be "inf" or "-inf", as that of [`or_inf`].
+pub(crate) fn or_infinite(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": ["number", "null"] }, { "enum": ["inf", "-inf"] }] })
 }
 
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {

@@ -79,7 +79,7 @@ pub struct GateSpec {
     pub on: GateOn,
     /// The least value that passes.
     #[serde(with = "number")]
-    #[schemars(with = "number::Number")]
+    #[schemars(schema_with = "number::or_infinite")]
     pub threshold: f64,
     /// The rule if no candidate passes.
     pub fallback: GateFallback,

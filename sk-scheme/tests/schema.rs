@@ -121,6 +121,14 @@ fn shipped_files_are_valid_and_slips_are_not() {
 }
 
 #[test]
+fn null_stands_for_infinity_where_a_number_may_be_infinite() {
+    let schema = json_schema();
+    assert!(is_valid(&schema, &json!({ "aggregator": { "kind": "round-robin", "p": null } })));
+    assert!(is_valid(&schema, &json!({ "selector": { "gates": { "safe": { "threshold": null } } } })));
+    assert!(!is_valid(&schema, &json!({ "selector": { "temperature": null } })));
+}
+
+#[test]
 fn kinds_and_numbers_are_described() {
     let schema = json_schema();
     let champion = &schema["properties"]["selector"]["anyOf"][0]["properties"];
