@@ -8,7 +8,7 @@ use serde_json::json;
 use sk_core::{Normalizer, Standardize};
 use sk_normalize::{CandidateBatch, Correlation, CorrelationError, Propagation, Rank, Raw, Robust};
 
-use crate::choices::{Deviation, DispersionUnit};
+use crate::choices::{Convention, Deviation, DispersionUnit};
 
 /// The `[normalizer]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,7 @@ pub struct NormalizerSpec {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum NormalizerRule {
     /// Candidate-batch normalisation.
+    #[schemars(transform = with_convention)]
     Cbn {
         /// The divisor of the variance.
         deviation: Deviation,
@@ -40,6 +41,12 @@ pub enum NormalizerRule {
     Rank,
     /// Median and median absolute deviation.
     Robust,
+}
+
+/// Adds the field that abbreviates the others.
+fn with_convention(schema: &mut Schema) {
+    let convention = SchemaGenerator::default().into_root_schema_for::<Convention>();
+    schema.ensure_object()["properties"]["convention"] = convention.into();
 }
 
 /// How the dispersions of the blades combine.

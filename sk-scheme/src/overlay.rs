@@ -113,9 +113,6 @@ impl SchemeSpec {
 
     fn gate(&self, mut section: Section<'_>) -> Result<GateSpec, SchemeError> {
         let name = section.name().to_owned();
-        if !section.table.contains_key("threshold") {
-            return Err(section.fault("a gate needs a threshold"));
-        }
         let gate = GateSpec { name, ..section.over("gates", &Table::new(), &self.base)? };
         let alone = SelectorSpec { gates: vec![gate.clone()], ..self.selector.clone() };
         alone.build().map_err(|error| section.fault(error))?;

@@ -236,11 +236,8 @@ fn slot_schema(name: &str) -> Json {
             if let Some(tag) = all.get_mut(tag(name)) {
                 *tag = json!({ "const": kind });
             }
-            if name == "normalizer" && kind == "cbn" {
-                all.insert("convention".to_owned(), of::<crate::choices::Convention>());
-            }
-            if name == "selector" {
-                all.insert("gates".to_owned(), json!({ "type": "object", "additionalProperties": slot_schema("gates") }));
+            if let Some(gates) = all.get_mut("gates") {
+                gates["additionalProperties"] = slot_schema("gates");
             }
             let mut needed = required(schema, &table);
             // No list may be empty, so an empty one is not a default.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sk_core::{OperatingPoint, ParameterError, Selector};
 use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Gate, Nucleus, Softmax, TopK, Uniform};
 
@@ -13,6 +14,7 @@ use crate::spec::text_of;
 
 /// The `[selector]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = with_gates)]
 pub struct SelectorSpec {
     /// The rule, and its own numbers.
     #[serde(flatten)]
@@ -27,6 +29,11 @@ pub struct SelectorSpec {
     /// first.
     #[serde(skip)]
     pub gates: Vec<GateSpec>,
+}
+
+/// Adds the sections `[selector.gates.NAME]`, which are read one by one.
+fn with_gates(schema: &mut Schema) {
+    schema.ensure_object()["properties"]["gates"] = json!({ "type": "object" });
 }
 
 /// The kinds of `[selector]`.

@@ -98,6 +98,28 @@ fn a_misspelt_field_is_blamed_before_those_that_depend_on_it() {
 }
 
 #[test]
+fn abbreviations_and_gates_are_suggested_as_other_fields_are() {
+    for (text, said) in [
+        (
+            "[normalizer]\nconvetnion = \"paper\"\n",
+            "test.toml:2: unknown field of [normalizer] \"convetnion\"; did you mean \"convention\"?",
+        ),
+        (
+            "[normalizer]\nkind = \"rank\"\nconvention = \"paper\"\n",
+            "\"convention\"; kind \"rank\" has no convention; use kind = \"cbn\"",
+        ),
+        ("[selector.gtaes.x]\nthreshold = 0\n", "unknown field of [selector] \"gtaes\"; did you mean \"gates\"?"),
+        (
+            "[selector.gates.safe]\nthreshodl = 0\n",
+            "test.toml:2: unknown field of [selector.gates.safe] \"threshodl\"; did you mean \"threshold\"?",
+        ),
+    ] {
+        let error = overlaid(text).unwrap_err().to_string();
+        assert!(error.ends_with(said), "{error}");
+    }
+}
+
+#[test]
 fn errors_of_range_name_the_field_of_the_file() {
     for (text, said) in [
         (
@@ -155,7 +177,7 @@ fn gates_are_named_after_blades_and_stand_before_the_selection() {
     assert!(unseated.starts_with("[selector.gates.floor]: no blade of kind \"fluency\" is seated"), "{unseated}");
     assert!(overlaid(&format!("{fluent}[blades.b0]\nkind = \"fluency\"\n")).unwrap().spec().is_ok());
     for (text, said) in [
-        ("[selector.gates.safe]\nkappa = 1\n", "a gate needs a threshold"),
+        ("[selector.gates.safe]\nkappa = 1\n", "[selector.gates.safe]: missing field `threshold`"),
         ("[selector.gates.safe]\nthreshold = nan\n", "threshold is NaN; it must be a number"),
         ("[selector]\ngates = 3\n", "expected tables by name"),
         ("[selector.gates.safe]\nthreshold = 1\non = \"rating\"\nkappa = 1\n", "kappa"),
