@@ -283,9 +283,10 @@ impl Section<'_> {
             if let Some(property) = known.get(key)
                 && !fits(property, value)
             {
+                let (expected, choices) = (expected(property), choices(property));
                 return Err(match value.as_str() {
-                    Some(text) if !choices(property).is_empty() => self.no_choice(key, text, &choices(property)),
-                    _ => self.mistyped(key, expected(property), value),
+                    Some(text) if expected == "a string" && !choices.is_empty() => self.no_choice(key, text, &choices),
+                    _ => self.mistyped(key, &expected, value),
                 });
             }
         }

@@ -190,8 +190,21 @@ pub(crate) fn fits(property: &Json, value: &Value) -> bool {
     })
 }
 
-/// Describes the expected type of a field in words.
-pub(crate) fn expected(property: &Json) -> &'static str {
+/// Describes in words what a field takes: a string, or another type and the texts beside it.
+pub(crate) fn expected(property: &Json) -> String {
+    let kind = expected_type(property).unwrap_or("a string");
+    let texts: Vec<String> = choices(property).iter().map(|text| format!("\"{text}\"")).collect();
+    match texts.split_last() {
+        Some((last, rest)) if kind != "a string" => {
+            let listed = std::iter::once(kind).chain(rest.iter().map(String::as_str)).collect::<Vec<_>>().join(", ");
+            format!("{listed} or {last}")
+        }
+        _ => kind.to_owned(),
+    }
+}
+
+/// Describes the first type of a field in words.
+fn expected_type(property: &Json) -> Option<&'static str> {
     let one = |kind: &str| match kind {
         "number" => Some("a number"),
         "integer" => Some("a whole number that is not negative"),
@@ -202,8 +215,7 @@ pub(crate) fn expected(property: &Json) -> &'static str {
         _ => None,
     };
     let own = property["type"].as_str().into_iter().chain(branches(property, "type").filter_map(Json::as_str)).find_map(one);
-    let nested = || ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).map(expected).next();
-    own.or_else(nested).unwrap_or("a string")
+    own.or_else(|| ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).find_map(expected_type))
 }
 
 /// Returns the JSON Schema of a scheme file. Only what has no default is required, since a file

@@ -55,7 +55,7 @@ fn every_link_of_the_library_has_a_name() {
         ("link = \"student-t\"\nnu = 0", "nu is 0; it must be finite and at least 0.1"),
         ("link = \"probit\"\nnu = 3", "test.toml:4: unknown field of [aggregator] \"nu\"; it needs link = \"student-t\""),
         ("p = 0.5", "p is 0.5; it must be at least 1"),
-        ("p = \"foo\"", "unknown p \"foo\"; known: inf"),
+        ("p = \"foo\"", "expected a number or \"inf\", found a string"),
     ] {
         let error = rated(text).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
@@ -116,6 +116,27 @@ fn abbreviations_and_gates_are_suggested_as_other_fields_are() {
     ] {
         let error = overlaid(text).unwrap_err().to_string();
         assert!(error.ends_with(said), "{error}");
+    }
+}
+
+#[test]
+fn a_number_in_quotes_is_not_taken_for_a_choice() {
+    for (text, said) in [
+        (
+            "[granularity]\nspan_tokens = \"32\"\n",
+            "granularity.span_tokens: expected a whole number that is not negative or \"unlimited\", found a string",
+        ),
+        (
+            "[selector.gates.safe]\nthreshold = \"x\"\n",
+            "selector.gates.safe.threshold: expected a number, \"inf\" or \"-inf\", found a string",
+        ),
+        ("[granularity]\nspan_tokens = true\n", "or \"unlimited\", found a boolean"),
+        ("[proposal]\ncandidates = \"7\"\n", "expected a whole number that is not negative, found a string"),
+        ("[selector]\nconvention = \"papr\"\n", "unknown convention \"papr\"; did you mean \"paper\"?"),
+        ("[selector]\nconvention = 3\n", "expected a string, found 3"),
+    ] {
+        let error = overlaid(text).unwrap_err().to_string();
+        assert!(error.starts_with("test.toml:2: ") && error.ends_with(said), "{error}");
     }
 }
 
