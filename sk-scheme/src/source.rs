@@ -167,9 +167,13 @@ impl<'s> Section<'s> {
         SchemeError::Unknown { file: self.source.file.to_owned(), line, what: what.to_owned(), name: name.to_owned(), hint }
     }
 
-    /// Creates an error for the section as a whole.
+    /// Creates an error for the section as a whole. Its line is that of the value if the reason
+    /// starts with a field, as in "temperature is -3".
     pub(crate) fn fault(&self, reason: impl Display) -> SchemeError {
-        self.value(self.line(), format!("[{}]", self.dotted()), reason.to_string())
+        let reason = reason.to_string();
+        let field = reason.split_once(" is ").map(|(field, _)| field).filter(|field| self.table.contains_key(*field));
+        let line = field.map_or_else(|| self.line(), |field| self.lines(field)[1]);
+        self.value(line, format!("[{}]", self.dotted()), reason)
     }
 
     /// Creates an error for a value of the wrong type.

@@ -141,6 +141,21 @@ fn a_number_in_quotes_is_not_taken_for_a_choice() {
 }
 
 #[test]
+fn errors_of_range_name_the_line_of_the_value() {
+    for (text, said) in [
+        ("[selector]\n\n\ntemperature = -3\n", "test.toml:4: [selector]: temperature is -3; "),
+        ("[granularity]\n\nspan_tokens = 0\n", "test.toml:3: [granularity]: span_tokens is 0; "),
+        ("[proposal]\ntop_k = 5\ncandidates = 0\n", "test.toml:3: [proposal]: candidates is 0; "),
+        ("[blades.calm]\nweight = 1\nbeta = -1\n", "test.toml:3: [blades.calm]: beta is -1; "),
+        ("[selector.gates.safe]\n\nthreshold = nan\n", "test.toml:3: [selector.gates.safe]: threshold is NaN; "),
+        ("[blades.calm]\n\nkind = \"ensemble\"\n", "test.toml:1: [blades.calm]: "),
+    ] {
+        let error = overlaid(text).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{error}");
+    }
+}
+
+#[test]
 fn errors_of_range_name_the_field_of_the_file() {
     for (text, said) in [
         (
