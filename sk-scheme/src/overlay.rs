@@ -64,8 +64,12 @@ impl SchemeSpec {
 
     /// Applies a parsed text. Directories in it are relative to `directory`.
     pub(crate) fn take(&mut self, source: &Source<'_>, table: Table, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
-        let sections = source.root().sections(table, "slot")?;
-        sections.into_iter().try_for_each(|section| self.take_section(section, directory, mode))
+        let root = source.root();
+        let unknown = table.keys().filter(|name| !SLOTS.contains(&name.as_str()));
+        if let Some(name) = unknown.min_by_key(|name| root.lines(name)[0]) {
+            return Err(root.under(name, Table::new()).no_slot());
+        }
+        root.sections(table, "slot")?.into_iter().try_for_each(|section| self.take_section(section, directory, mode))
     }
 
     /// Applies one section.
@@ -106,7 +110,7 @@ impl SchemeSpec {
                 }
                 blades.into_iter().try_for_each(|blade| self.take_blade(blade, directory, mode))?;
             }
-            name => return Err(section.unknown(section.line(), "slot", name, suggest::hint(name, &SLOTS))),
+            _ => return Err(section.no_slot()),
         }
         Ok(())
     }
@@ -306,6 +310,11 @@ impl Section<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Creates the error for a section that is no slot.
+    fn no_slot(&self) -> SchemeError {
+        self.unknown(self.line(), "slot", self.name(), suggest::hint(self.name(), &SLOTS))
     }
 
     /// Creates the error for a text that is not among the choices of a field.

@@ -141,6 +141,12 @@ fn a_number_in_quotes_is_not_taken_for_a_choice() {
 }
 
 #[test]
+fn a_value_that_is_no_slot_is_unknown_by_name() {
+    let error = overlaid("base = \"mod\"\n").unwrap_err().to_string();
+    assert!(error.starts_with("test.toml:1: unknown slot \"base\"; "), "{error}");
+}
+
+#[test]
 fn errors_of_range_name_the_line_of_the_value() {
     for (text, said) in [
         ("[selector]\n\n\ntemperature = -3\n", "test.toml:4: [selector]: temperature is -3; "),
