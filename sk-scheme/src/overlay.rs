@@ -156,6 +156,9 @@ impl SchemeSpec {
             }
         }
         match section.over("blades", &current, &self.base)? {
+            BladeSection::Fluency(_) if name == TEMPLATE => {
+                return Err(section.fault("the fluency blade is no template; give it a name, such as [blades.fluency]"));
+            }
             BladeSection::Fluency(_) => {
                 if let Some(first) = self.fluency.as_ref().filter(|first| **first != name) {
                     return Err(SchemeError::TwoFluencyBlades { first: first.clone(), second: name });

@@ -147,6 +147,16 @@ fn a_value_that_is_no_slot_is_unknown_by_name() {
 }
 
 #[test]
+fn the_fluency_blade_is_no_template() {
+    let said = "[blades.*]: the fluency blade is no template; give it a name, such as [blades.fluency]";
+    let error = overlaid("[blades.\"*\"]\nkind = \"fluency\"\n").unwrap_err().to_string();
+    assert_eq!(error, format!("test.toml:1: {said}"));
+    let mut spec = reference(Convention::Sound);
+    let error = spec.amend("--set", "[blades.\"*\"]\nkind = \"fluency\"\n").unwrap_err().to_string();
+    assert_eq!(error, format!("--set: {said}"));
+}
+
+#[test]
 fn errors_of_range_name_the_line_of_the_value() {
     for (text, said) in [
         ("[selector]\n\n\ntemperature = -3\n", "test.toml:4: [selector]: temperature is -3; "),
