@@ -86,8 +86,11 @@ impl Steering {
         if is_given("beta") && !seated.blades.iter().any(|blade| table_of(blade).contains_key("beta")) {
             return refuse("--beta", "no blade of the scheme has a β");
         }
-        if is_given("alpha") && seated.fluency.is_none() {
-            return refuse("--alpha", "the scheme has no blade of kind \"fluency\"");
+        let is_set = self.set.iter().any(|edit| (edit.slot.as_str(), edit.field.as_str()) == ("aggregator", "alpha"));
+        for (is_given, name) in [(is_given("alpha"), "--alpha"), (is_set, "--set aggregator.alpha")] {
+            if is_given && seated.fluency.is_none() {
+                return refuse(name, "the scheme has no blade of kind \"fluency\"");
+            }
         }
         Ok(())
     }

@@ -383,6 +383,10 @@ fn an_alpha_needs_a_fluency_blade() {
     spec.overlay("test.toml", "[blades.calm]\n", Path::new("")).unwrap();
     let error = alpha.check_effect(&spec).unwrap_err().to_string();
     assert_eq!(error, "--alpha: the scheme has no blade of kind \"fluency\"");
+    let set = vec!["aggregator.alpha=0.9".parse().unwrap()];
+    let error = Steering { set, ..Steering::default() }.check_effect(&spec).unwrap_err().to_string();
+    assert_eq!(error, "--set aggregator.alpha: the scheme has no blade of kind \"fluency\"");
+    assert!(Steering::default().check_effect(&spec).is_ok());
 }
 
 #[test]
