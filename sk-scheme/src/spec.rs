@@ -16,8 +16,8 @@ use toml::Table;
 use crate::choices::Convention;
 use crate::weights::NamedWeights;
 use crate::{
-    AggregatorSpec, BladeSpec, FallbackSpec, GateOn, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SearchSpec,
-    SelectorSpec, WeightingSpec, suggest,
+    AggregatorSpec, BladeRule, BladeSpec, FallbackSpec, GateOn, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError,
+    SearchSpec, SelectorSpec, WeightingSpec, suggest,
 };
 
 /// The section of `[blades]` that serves as a template for adapters without a section.
@@ -350,10 +350,10 @@ impl SchemeSpec {
         }
     }
 
-    /// Checks every number, and that proposal and granularity are compatible.
+    /// Checks every number, and that the slots are compatible.
     ///
     /// # Errors
-    /// If a number is out of range. The error names slot and number.
+    /// If a number is out of range, or if a slot does not fit another. The error names the slot.
     pub fn check(&self) -> Result<(), SchemeError> {
         self.proposal.drafting(None).map_err(|reason| parameter("proposal", reason))?;
         self.granularity.check().map_err(|reason| parameter("granularity", reason))?;
@@ -380,6 +380,19 @@ impl SchemeSpec {
         BladeSpec::implicit_reward("", self.base.point.beta).build().map_err(|error| parameter("blades", error))?;
         self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?;
         self.aggregator.build().map_err(|error| parameter("aggregator", error))?;
+        if let AggregatorSpec::DivergenceMixture(mixture) = &self.aggregator {
+            // The mixture inverts the derivative that the blades apply.
+            for BladeSpec { name, rule, .. } in self.blades.iter().chain(&self.template) {
+                if let BladeRule::DivergenceRatio { divergence, .. } = rule
+                    && divergence != mixture
+                {
+                    let reason = format!(
+                        "the divergence is {mixture}, but that of blade \"{name}\" is {divergence}; give both the same one"
+                    );
+                    return Err(parameter("aggregator", reason));
+                }
+            }
+        }
         self.selector.build().map_err(|error| parameter("selector", error))?;
         Ok(())
     }

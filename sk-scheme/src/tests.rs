@@ -390,6 +390,20 @@ fn an_alpha_needs_a_fluency_blade() {
 }
 
 #[test]
+fn a_mixture_and_its_ratios_have_one_divergence() {
+    let set = |edits: &[&str]| {
+        let set = edits.iter().map(|edit| edit.parse().unwrap()).collect();
+        Steering { scheme: Some("mod-alpha".into()), set, ..Steering::default() }.spec(false)
+    };
+    let (mixture, ratios) = ("aggregator.divergence_alpha=3", "blades.*.divergence_alpha=3");
+    assert!(set(&[mixture, ratios]).is_ok());
+    let error = set(&[mixture]).unwrap_err().to_string();
+    assert_eq!(error, "aggregator: the divergence is alpha 3, but that of blade \"*\" is alpha 0.5; give both the same one");
+    assert!(set(&[ratios]).is_err() && set(&["aggregator.divergence=forward-kl"]).is_err());
+    assert!(set(&["aggregator.kind=scores", ratios]).is_ok(), "no mixture inverts the derivative");
+}
+
+#[test]
 fn an_ensemble_has_adapters_of_its_own() {
     let config = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"/b\"]\nbeta = 0.2\n").unwrap();
     let adapters: Vec<_> = config.adapters().map(|(name, path)| (name, path.cloned())).collect();

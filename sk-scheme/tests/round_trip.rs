@@ -264,7 +264,15 @@ fn scheme() -> impl Strategy<Value = SchemeSpec> {
         selector().boxed(),
     );
     (about, base, weights, slots).prop_map(|(about, base, weights, slots)| {
-        let (proposal, granularity, (search, fallback, weighting), (blades, template, fluency), normalizer, aggregator, selector) = slots;
+        let (
+            proposal,
+            granularity,
+            (search, fallback, weighting),
+            (mut blades, mut template, fluency),
+            normalizer,
+            aggregator,
+            selector,
+        ) = slots;
         let granularity = if proposal.draft().is_none() { GranularitySpec::Token } else { granularity };
         // A search needs a proposal that drafts, not a vocabulary. A dual weighting needs the
         // threshold of a gate.
@@ -274,6 +282,14 @@ fn scheme() -> impl Strategy<Value = SchemeSpec> {
             WeightingSpec::Dual { .. } if !is_gated => WeightingSpec::Fixed,
             other => other,
         };
+        // A mixture needs the divergence of its ratios.
+        if let AggregatorSpec::DivergenceMixture(mixture) = aggregator {
+            for blade in blades.iter_mut().chain(&mut template) {
+                if let BladeRule::DivergenceRatio { divergence, .. } = &mut blade.rule {
+                    *divergence = mixture;
+                }
+            }
+        }
         SchemeSpec {
             about,
             base,
