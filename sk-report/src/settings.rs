@@ -17,7 +17,8 @@ use crate::record::{RecordError, json_lines, unpacked};
 pub struct Settings {
     /// Version of the program.
     pub program: String,
-    /// Digests of `backbone` and `drafter`.
+    /// Digests of `backbone`, `drafter` and `tokenizer`, and of the model of each blade that reads
+    /// another, as `blade NAME`.
     pub models: BTreeMap<String, String>,
     /// The numeric precision of backbone and drafter.
     pub precision: String,

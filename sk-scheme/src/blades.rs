@@ -336,6 +336,15 @@ impl BladeSpec {
         paths.iter_mut()
     }
 
+    /// Returns the directory of the model that it reads instead of the backbone or the drafter, if
+    /// any.
+    pub(crate) fn other_mut(&mut self) -> Option<&mut String> {
+        match &mut self.rule {
+            BladeRule::ImplicitReward { on, .. } | BladeRule::Likelihood { on, .. } => on.as_mut().filter(|on| *on != "drafter"),
+            _ => None,
+        }
+    }
+
     /// Applies its ablation to the σ of a step, given as in a scheme without ablation. `position`
     /// is the number of tokens that the candidates continue; it determines the permutation of
     /// shuffled σ.

@@ -11,12 +11,14 @@ const VERSION: u32 = 1;
 
 impl SchemeSpec {
     /// Returns the slots of the scheme in canonical form: without its name, its base, and the
-    /// locations of adapters and heads.
+    /// locations of adapters, heads and the models of blades.
     pub fn canonical(&self) -> Value {
         let mut spec = self.clone();
-        let places = spec.blades.iter_mut().chain(&mut spec.template).flat_map(crate::BladeSpec::paths_mut);
-        // The number of members of an ensemble is part of the scheme; their locations are not.
-        places.for_each(std::path::PathBuf::clear);
+        for blade in spec.blades.iter_mut().chain(&mut spec.template) {
+            // The number of members of an ensemble is part of the scheme; their locations are not.
+            blade.paths_mut().for_each(std::path::PathBuf::clear);
+            blade.other_mut().map(String::clear);
+        }
         let mut json = json!(spec);
         if let Some(slots) = json.as_object_mut() {
             slots.remove("about");

@@ -21,6 +21,8 @@ fn digests_are_of_what_responses_depend_on() {
     assert_ne!(amended("[selector]\ntop_p = 0.9\n"), spec.digest());
     assert_eq!(amended("[about]\nmethod = \"another name\"\n"), spec.digest());
     assert_eq!(amended("[blades.\"*\"]\nadapter = \"elsewhere\"\n"), amended("[blades.\"*\"]\nadapter = \"here\"\n"));
+    let on = |model: &str| amended(&format!("[blades.small]\nkind = \"likelihood\"\non = {model:?}\n"));
+    assert!(on("./elsewhere") == on("./here") && on("./here") != on("drafter"));
     let seated = |names: [&str; 2]| {
         let mut seated = spec.clone();
         names.iter().for_each(|name| seated.seat(name));

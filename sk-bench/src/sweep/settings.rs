@@ -18,7 +18,7 @@ use crate::framing::DialogueFraming;
 use crate::models::PartSources;
 use crate::progress::Loading;
 use crate::record_file::Record;
-use crate::scheme::{Convention, Parameter, SchemeSpec, digest};
+use crate::scheme::{BladeSpec, Convention, Parameter, SchemeSpec, digest};
 
 /// Hexadecimal digits of a digest of settings.
 const DIGITS: usize = 16;
@@ -91,7 +91,8 @@ pub(super) fn keep(
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     let backbone = plan.models.backbone.clone().or_else(|| embedded.map(|embedded| text(embedded.backbone())));
     let drafter = plan.models.drafter.clone().or_else(|| embedded.map(|embedded| text(embedded.drafter())));
-    for (role, source) in [("backbone", backbone), ("drafter", drafter)] {
+    let tokenizer = plan.models.tokenizer.clone().map(text);
+    for (role, source) in [("backbone", backbone), ("drafter", drafter), ("tokenizer", tokenizer)] {
         if let Some(source) = source {
             models.insert(role.to_owned(), digest_of(digests, &source).map_err(|error| SweepError::Model(Box::new(error)))?);
             places.insert(role.to_owned(), from_plan(&source));
@@ -110,6 +111,9 @@ pub(super) fn keep(
     };
     let adapters = of_blades("adapter", parts.adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
     let heads = of_blades("head", parts.heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
+    let on = |blade: &BladeSpec| blade.on().filter(|on| *on != "drafter").map(str::to_owned);
+    let others = of_blades("blade", config.blades.iter().filter_map(|blade| Some((&blade.name, on(blade)?))).collect())?;
+    models.extend(others.into_iter().map(|(name, digest)| (format!("blade {name}"), digest)));
     let convention = scheme.convention;
     let framing = match (plan.generation.framing, convention) {
         (DialogueFraming::Hh, Convention::Sound) => "hh, with a stop text",

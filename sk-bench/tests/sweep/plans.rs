@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sk_bench::sweep::{Digests, Grid, Plan};
 
-use crate::common::{assert_refused, models, program, stderr, stdout};
+use crate::common::{assert_refused, copy_of, models, program, stderr, stdout};
 use crate::{Bench, CELLS, PLAN, model};
 
 fn refused(plan: &str, parts: &[&str]) {
@@ -62,6 +62,24 @@ fn an_adapter_of_a_server_has_a_name() {
     let plan = format!("{PLAN}\n[model.blades]\nhelpful = \"lora:\"\n");
     let error = Plan::parse(Path::new("plan.toml"), &plan).unwrap_err().to_string();
     assert!(error.contains("names no adapter") && error.contains("helpful=lora:ADAPTER"), "{error}");
+}
+
+#[test]
+fn the_tokenizer_of_models_behind_servers_is_one_of_the_settings() {
+    let bench = Bench::new("");
+    let tokenizer = copy_of("backbone", bench.folder.path()).join("tokenizer.json");
+    let model = "[model]\nbackbone = \"vllm+http://127.0.0.1:1#base\"\ntokenizer = \"backbone\"\n";
+    let plan =
+        format!("[schemes.base]\n[weights]\nblades = [\"calm\", \"safe\"]\n[prompts]\nsources = [\"prompts.jsonl\"]\n{model}");
+    fs::write(bench.path("plan.toml"), plan.replace("base]\n", "base]\nat_every_weight = true\n")).unwrap();
+    let settings = || {
+        let grid = Grid::new(Plan::read(&bench.path("plan.toml")).unwrap(), &Digests::new(true)).unwrap();
+        grid.arms[0].settings.clone()
+    };
+    let kept = settings();
+    assert_eq!(kept.sources["tokenizer"], "backbone");
+    fs::write(&tokenizer, fs::read_to_string(&tokenizer).unwrap() + "\n").unwrap();
+    assert_ne!(settings().settings, kept.settings);
 }
 
 /// If a misspelt name were accepted, every scheme would run without weights.

@@ -196,6 +196,27 @@ fn a_sweep_is_bound_to_the_weights_it_ran_on() {
 }
 
 #[test]
+fn a_sweep_is_bound_to_the_weights_of_the_model_of_a_blade_and_not_to_its_path() {
+    let bench = Bench::new(&PLAN.replace("[schemes.swiss-knife]\n", "[schemes.swiss-knife]\nscheme = \"small.toml\"\n"));
+    let own = copy_of("drafter", bench.folder.path());
+    let scheme = |on: &str| {
+        let text = format!("[blades.small]\nkind = \"likelihood\"\non = {on:?}\n[blades.\"*\"]\n");
+        fs::write(bench.path("small.toml"), text).unwrap();
+    };
+    scheme("./drafter");
+    bench.finish();
+    let elsewhere = bench.path("elsewhere");
+    fs::rename(&own, &elsewhere).unwrap();
+    scheme("./elsewhere");
+    bench.finish();
+    let weights = elsewhere.join("model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    assert_refused(&bench.run(&["--dry-run"]), &["plan.jsonl:", "cell swiss-knife/", "other settings"]);
+}
+
+#[test]
 fn settings_are_kept_beside_the_records_that_name_them() {
     let bench = Bench::new(PLAN);
     bench.finish();
