@@ -104,8 +104,7 @@ impl GranularitySpec {
                 Err("kind \"delimiters\" needs delimiters = [\"…\"], at least one text".to_owned())
             }
             Self::Entropy { entropy, .. } => {
-                let checked = ParameterError::check(*entropy >= 0.0, "entropy", *entropy, "not negative");
-                checked.map(drop).map_err(|error| error.to_string())
+                ParameterError::not_negative("entropy", *entropy).map(drop).map_err(|error| error.to_string())
             }
             _ => Ok(()),
         }

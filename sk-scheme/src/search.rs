@@ -73,7 +73,9 @@ impl SearchSpec {
         match *self {
             Self::Full => Ok(Search::Full),
             Self::Waves { first, wave, probability } => waves(first, wave, Settled::Probability(probability)),
-            Self::Accept { first, wave, score } => waves(first, wave, Settled::Score(score)),
+            Self::Accept { first, wave, score } => {
+                waves(first, wave, Settled::Score(ParameterError::check(score.is_finite(), "score", score, "finite")?))
+            }
             Self::Race { tokens, mass } => Ok(Search::Race(Race::new(count("tokens", tokens)?, mass)?)),
         }
     }
@@ -99,6 +101,6 @@ impl FallbackSpec {
     /// Checks the threshold.
     pub(crate) fn check(&self) -> Result<(), ParameterError> {
         let Self::Backbone { threshold } = *self else { return Ok(()) };
-        ParameterError::check(!threshold.is_nan(), "threshold", threshold, "a number").map(drop)
+        ParameterError::check(threshold.is_finite(), "threshold", threshold, "finite").map(drop)
     }
 }

@@ -180,6 +180,9 @@ fn errors_of_range_name_the_field_of_the_file() {
         ),
         ("[selector]\ntop_p = 0\n", "top_p is 0"),
         ("[aggregator]\nrounds = 0\n", "rounds is 0"),
+        ("[granularity]\nkind = \"entropy\"\nentropy = inf\n", "entropy is inf"),
+        ("[search]\nkind = \"accept\"\nscore = -inf\n", "score is -inf"),
+        ("[fallback]\nkind = \"backbone\"\nthreshold = inf\n", "threshold is inf"),
     ] {
         let error = overlaid(text).unwrap_err().to_string();
         assert!(error.contains(&format!("]: {said}; it must be")), "{error}");

@@ -122,7 +122,7 @@ fn a_number_out_of_range_is_refused_when_the_scheme_is_built() {
     }
     refused(
         &|spec| spec.granularity = GranularitySpec::Entropy { entropy: f64::NAN, span_tokens: cap },
-        "granularity: entropy is NaN; it must be not negative",
+        "granularity: entropy is NaN; it must be finite and not negative",
     );
     refused(
         &|spec| spec.granularity = GranularitySpec::Delimiters { delimiters: Vec::new(), span_tokens: cap },
@@ -130,6 +130,6 @@ fn a_number_out_of_range_is_refused_when_the_scheme_is_built() {
     );
     refused(
         &|spec| spec.fallback = FallbackSpec::Backbone { threshold: f64::NAN },
-        "fallback: threshold is NaN; it must be a number",
+        "fallback: threshold is NaN; it must be finite",
     );
 }
