@@ -58,11 +58,13 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).open(path)
 }
 
-/// Appends a record as one line, and syncs it to disk.
+/// Appends a record as one line, and syncs it to disk. If the line cannot be written whole, as on a
+/// full disk, what was written is removed.
 pub(crate) fn append_line(file: &mut File, record: &impl Record) -> io::Result<()> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');
-    file.write_all(&line)?;
+    let before = file.metadata()?.len();
+    file.write_all(&line).inspect_err(|_| drop(file.set_len(before)))?;
     file.sync_data()
 }
 

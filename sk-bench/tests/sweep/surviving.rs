@@ -138,6 +138,22 @@ fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
     assert_refused(&bench.run(&["--quiet"]), &["plan.traces.jsonl has 0 bytes"]);
 }
 
+/// The output may grow to a length inside a line.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_whole_records_and_the_next_run_goes_on() {
+    let bench = Bench::new(&PLAN.replace("[sweep]", "[sweep]\ntraces = false"));
+    let program = bench.command(&["--quiet"]);
+    let limited = "trap '' XFSZ; ulimit -f 20; exec \"$0\" \"$@\"";
+    let output = Command::new("sh").args(["-c", limited]).arg(program.get_program()).args(program.get_args()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot write") && stderr(&output).contains("plan.jsonl"), "{}", stderr(&output));
+    let text = fs::read_to_string(bench.path("plan.jsonl")).unwrap();
+    assert!(text.ends_with("}\n") && text.lines().count() < CELLS, "{text}");
+    bench.finish();
+    assert_eq!(bench.lines(), CELLS);
+}
+
 #[test]
 fn several_processes_share_a_plan() {
     let bench = Bench::new(PLAN);
