@@ -109,7 +109,10 @@ fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {
     } else {
         serde_json::Deserializer::from_str(text).into_iter().collect()
     };
-    let all = all.map_err(|error| refused(error.to_string()))?;
+    let all = all.map_err(|error| {
+        let hint = if error.is_eof() { "; if a sweep was writing it, run the sweep again" } else { "" };
+        refused(format!("{error}{hint}"))
+    })?;
     if all.is_empty() {
         return Err(refused("no batch; give JSON with \"mu\" and \"sigma\", or a trace".to_owned()));
     }
@@ -157,7 +160,7 @@ mod tests {
             ("", ["b.json", "no batch", "\"sigma\""]),
             ("[]", ["b.json", "no batch", "a trace"]),
             ("{\"mu\":[1]}", ["b.json", "missing field `sigma`", "line 1"]),
-            ("{\"mu\":[1],\"sigma\":[0]}\n{\"mu\":[1,", ["b.json", "EOF", "line 2"]),
+            ("{\"mu\":[1],\"sigma\":[0]}\n{\"mu\":[1,", ["b.json", "EOF", "run the sweep again"]),
             ("mu = 3", ["b.json", "expected value", "line 1"]),
             ("{\"mu\":[1],\"sigma\":[0]}{\"mu\":[1,2],\"sigma\":[0]}", ["b.json", "batch 2", "dispersions"]),
             ("{\"mu\":[],\"sigma\":[]}", ["b.json", "batch 1", "candidate"]),

@@ -1,7 +1,7 @@
 //! The records of a sweep: one line per response.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use sk_core::{Ended, Seconds};
 
-use crate::lines::{json_fault, numbered_lines, plain_or_packed};
+use crate::lines::{self, json_fault, numbered_lines, plain_or_packed};
 
 /// A finished cell of a sweep: one line of the output. `swiss-knife judge` reads it as a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +65,11 @@ pub enum RecordError {
     /// A line is not valid.
     #[error("{}:{line}: {reason}", path.display())]
     Line { path: PathBuf, line: u64, reason: String },
+    /// The file of traces is too short.
+    #[error(
+        "{} has {found} bytes, but the records refer to {expected}; replace it with the traces of the same sweep, or move it away", path.display()
+    )]
+    Short { path: PathBuf, found: u64, expected: u64 },
 }
 
 impl RecordError {
@@ -122,6 +127,47 @@ pub fn json_lines<T: DeserializeOwned>(
     }))
 }
 
+/// Reads the steps of `records` from a traces file, each with its line number, from 1, and the
+/// record that refers to it. Other lines belong to no record and are skipped.
+///
+/// # Errors
+/// If the file cannot be opened or is too short, and for each line that cannot be read or is not a
+/// step.
+pub fn read_steps<'r, T: DeserializeOwned>(
+    traces: &Path,
+    records: &'r [SweepRecord],
+) -> Result<impl Iterator<Item = Result<(u64, &'r SweepRecord, T), RecordError>>, RecordError> {
+    let spans = records.iter().filter_map(|record| Some((record.trace.filter(|span| span.bytes > 0)?, record)));
+    let spans: BTreeMap<u64, (TraceSpan, &SweepRecord)> = spans.map(|(span, record)| (span.offset, (span, record))).collect();
+    let expected = spans.values().map(|(span, _)| span.end()).max().unwrap_or(0);
+    let failed = RecordError::reading(traces);
+    let mut reader = lines::open(traces).map_err(&failed)?.take(expected);
+    let (mut read, mut line) = (0, 0);
+    let mut next = move || {
+        loop {
+            let (mut text, offset) = (String::new(), read);
+            read += reader.read_line(&mut text).map_err(&failed)? as u64;
+            line += 1;
+            if text.is_empty() {
+                let short = RecordError::Short { path: traces.to_owned(), found: read, expected };
+                return if read < expected { Err(short) } else { Ok(None) };
+            }
+            let of = spans.range(..=offset).next_back().filter(|(_, (span, _))| offset < span.end());
+            if let (Some((_, (_, record))), false) = (of, text.trim().is_empty()) {
+                let step = serde_json::from_str(&text);
+                let step = step.map_err(|error| RecordError::line(traces, line, json_fault(&error)))?;
+                return Ok(Some((line, *record, step)));
+            }
+        }
+    };
+    let mut failed = false;
+    Ok(std::iter::from_fn(move || {
+        let step = if failed { None } else { next().transpose() };
+        failed = step.as_ref().is_some_and(Result::is_err);
+        step
+    }))
+}
+
 /// Returns the path of a sweep's traces: `NAME.traces.jsonl` beside the records in `NAME.jsonl`, or
 /// the same with `.gz`. Returns `None` if there is no such file.
 ///
@@ -135,4 +181,33 @@ pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
 /// Returns the path without a final `.gz`.
 pub(crate) fn unpacked(path: &Path) -> PathBuf {
     if path.extension().is_some_and(|extension| extension == "gz") { path.with_extension("") } else { path.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_no_record_refers_to_are_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, traces) = (folder.path().join("a.jsonl"), folder.path().join("a.traces.jsonl"));
+        let record = |offset: u64, bytes: u64| {
+            format!(
+                r#"{{"id":"{offset}","scheme":"a","prompt_id":"p","prompt":"","seed":1,"draws":1,"response":"","ended":"limit","tokens":1,"steps":1,"settings":"","device":"cpu","seconds":{{"draft":1,"score":1,"select":1,"commit":1}},"elapsed":1,"trace":{{"offset":{offset},"bytes":{bytes}}}}}"#
+            )
+        };
+        std::fs::write(&path, [record(6, 4), record(2, 2), record(2, 0)].join("\n")).unwrap();
+        std::fs::write(&traces, "0\n1\n2\n3\n4\n{\"id").unwrap();
+        let steps = |records: &[SweepRecord]| {
+            let read = read_steps::<u64>(&traces, records)?;
+            read.map(|read| read.map(|(line, record, step)| (line, record.id.clone(), step))).collect::<Result<Vec<_>, _>>()
+        };
+        let mut records = read_records(&path).unwrap();
+        let expected = [(2, "2", 1), (4, "6", 3), (5, "6", 4)].map(|(line, id, step)| (line, id.to_owned(), step));
+        assert_eq!(steps(&records).unwrap(), expected);
+        records[0].trace = Some(TraceSpan { offset: 6, bytes: 90 });
+        assert!(matches!(steps(&records), Err(RecordError::Line { line: 6, .. })));
+        std::fs::write(&traces, "0\n1\n2\n3\n").unwrap();
+        assert!(matches!(steps(&records), Err(RecordError::Short { found: 8, expected: 96, .. })));
+    }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sk_blades::spearman;
 use sk_core::{Deviation, Moments, ScoreTrace};
 use sk_report::objectives::{Better, Objective};
-use sk_report::record::{RecordError, SweepRecord, json_lines, read_records, traces_beside};
+use sk_report::record::{RecordError, read_records, read_steps, traces_beside};
 use sk_report::stats::{Bootstrap, Clusters};
 
 use super::{JudgeError, Judged, Objectives, Response, Rubric};
@@ -57,16 +57,16 @@ pub struct StepCandidates {
 /// If a file cannot be read, a line is invalid, or no step is left.
 pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates>), JudgeError> {
     let records = read_records(path)?;
-    let records: HashMap<&str, &SweepRecord> = records.iter().map(|record| (record.id.as_str(), record)).collect();
     let traces = traces_beside(path)?
         .ok_or_else(|| JudgeError::NoCandidates { path: path.to_owned(), reason: "there is no file of traces beside it" })?;
     let mut written: HashMap<String, String> = HashMap::new();
     let (mut responses, mut steps) = (Vec::new(), Vec::new());
-    for read in json_lines::<StepLine>(&traces, "")? {
-        let (line, step) = read?;
+    for read in read_steps::<StepLine>(&traces, &records)? {
+        let (line, record, step) = read?;
         let wrong = |reason: String| RecordError::line(&traces, line, reason);
-        // Steps after the last record belong to no record.
-        let Some(record) = records.get(step.id.as_str()) else { continue };
+        if step.id != record.id {
+            continue;
+        }
         let chosen = step.candidates.get(step.chosen).ok_or_else(|| wrong(format!("it has no candidate {}", step.chosen)))?;
         let of_step = |scores: &Vec<f64>| scores.len() == step.candidates.len();
         if step.blades.iter().any(|blade| !of_step(&blade.mu) || !of_step(&blade.sigma)) {
@@ -78,7 +78,7 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates
             responses.extend(step.candidates.iter().enumerate().map(|(i, candidate)| Response {
                 id: format!("{}#{}.{i}", step.id, step.step),
                 response: format!("{before}{}", candidate.text),
-                ..Response::from(*record)
+                ..Response::from(record)
             }));
             let (scheme, prompt_id) = (record.scheme.clone(), record.prompt_id.clone());
             steps.push(StepCandidates { scheme, prompt_id, responses: first..responses.len(), blades: step.blades });

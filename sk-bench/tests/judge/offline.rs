@@ -178,6 +178,15 @@ fn informativeness_is_measured_on_the_candidates_of_a_sweep() {
     assert_eq!(judged.len(), count);
     let again: Value = serde_json::from_str(&stdout(&ask())).unwrap();
     assert_eq!(again, told, "nothing is asked twice");
+    // A sweep that makes a lost record again appends its steps; the old ones belong to no record.
+    let all = fs::read_to_string(path("out.jsonl")).unwrap();
+    fs::write(path("out.jsonl"), all.split_once('\n').unwrap().1).unwrap();
+    stdout(&run(["sweep", &path("plan.toml"), "--quiet"]));
+    let traces = fs::read_to_string(path("out.traces.jsonl")).unwrap();
+    assert!(traces.lines().count() > steps.len());
+    fs::write(path("out.traces.jsonl"), traces + "{\"id\":\"half a st").unwrap();
+    let again: Value = serde_json::from_str(&stdout(&ask())).unwrap();
+    assert_eq!((&again["steps"], &again["candidates"]), (&told["steps"], &told["candidates"]));
     fs::remove_file(folder.path().join("out.traces.jsonl")).unwrap();
     assert_refused(&ask(), &["out.jsonl", "traces"]);
 }

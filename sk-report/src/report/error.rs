@@ -29,11 +29,6 @@ pub enum ReportError {
          and the table of `swiss-knife judge table`", path.display()
     )]
     Unjudged { path: PathBuf, records: usize, judged: usize },
-    /// The traces lack steps.
-    #[error(
-        "{} has {found} bytes, but the records refer to {expected}; replace it with the traces of the same sweep, or move it away", path.display()
-    )]
-    Traces { path: PathBuf, found: u64, expected: u64 },
     /// The objectives file cannot be used.
     #[error(transparent)]
     Objectives(#[from] ObjectivesError),

@@ -63,10 +63,10 @@ impl Recorded {
         let kept = read_settings(path)?;
         let used = distinct(records.iter().map(|record| (&record.scheme, &record.settings))).into_iter();
         let settings = used.filter_map(|(scheme, digest)| Some((scheme.clone(), kept.get(digest)?.clone()))).collect();
-        let expected = records.iter().filter_map(|record| record.trace).map(|span| span.end()).max();
-        let traces = expected.zip(traces_beside(path)?);
+        let traced = records.iter().any(|record| record.trace.is_some());
+        let traces = if traced { traces_beside(path)? } else { None };
         let (steps, cut) = match &traces {
-            Some((end, path)) => steps::read(path, *end, &records)?,
+            Some(path) => steps::read(path, &records)?,
             None => (Vec::new(), Vec::new()),
         };
         let text = |record: SweepRecord| (record.id, Text { prompt: record.prompt, response: record.response });

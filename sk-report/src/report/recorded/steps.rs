@@ -1,15 +1,13 @@
 //! The fields of traced steps that statistics need.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{BufRead, BufReader, Read};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::lines;
-use crate::record::{RecordError, SweepRecord};
-use crate::report::{CandidateStep, ReportError};
+use crate::record::{RecordError, SweepRecord, read_steps};
+use crate::report::CandidateStep;
 use crate::stats::sample_std;
 
 /// The tolerance for probabilities that sum to one. The probabilities of a truncated batch sum to
@@ -41,38 +39,22 @@ struct BladeScores {
     mu: Vec<Option<f64>>,
 }
 
-/// Reads the steps of `records` from the first `end` bytes of a traces file. Later bytes belong to
-/// no record.
+/// Reads the steps of `records` from a traces file.
 ///
 /// If a step of a scheme was truncated, all its steps are dropped: the complete ones are a biased
 /// sample, in which almost all probability lies on the few stored tokens. The second result lists
 /// these schemes.
-pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Vec<CandidateStep>, Vec<String>), ReportError> {
-    let schemes: HashMap<&str, &str> = records.iter().map(|record| (record.id.as_str(), record.scheme.as_str())).collect();
-    let failed = RecordError::reading(path);
-    let (mut steps, mut cut, mut bytes) = (Vec::new(), BTreeSet::new(), 0);
-    let mut reader = BufReader::new(lines::open(path).map_err(&failed)?.take(end));
-    let mut text = String::new();
-    for number in 1.. {
-        text.clear();
-        let read = reader.read_line(&mut text).map_err(&failed)?;
-        if read == 0 {
-            break;
-        }
-        bytes += read as u64;
-        if text.trim().is_empty() {
+pub(super) fn read(path: &Path, records: &[SweepRecord]) -> Result<(Vec<CandidateStep>, Vec<String>), RecordError> {
+    let (mut steps, mut cut) = (Vec::new(), BTreeSet::new());
+    for read in read_steps::<Line>(path, records)? {
+        let (_, record, line) = read?;
+        if line.id != record.id {
             continue;
         }
-        let line: Line =
-            serde_json::from_str(&text).map_err(|error| RecordError::line(path, number, lines::json_fault(&error)))?;
-        let Some(scheme) = schemes.get(line.id.as_str()) else { continue };
-        match line.step(scheme) {
+        match line.step(&record.scheme) {
             Some(step) => steps.push(step),
-            None => drop(cut.insert((*scheme).to_owned())),
+            None => drop(cut.insert(record.scheme.clone())),
         }
-    }
-    if bytes < end {
-        return Err(ReportError::Traces { path: path.to_owned(), found: bytes, expected: end });
     }
     steps.retain(|step: &CandidateStep| !cut.contains(&step.arm));
     Ok((steps, cut.into_iter().collect()))
