@@ -200,6 +200,10 @@ pub(crate) fn output(section: &mut Section<'_, '_>) -> Result<Option<String>, Sc
         Some(output) if Path::new(&output).extension().is_none_or(|extension| extension != "jsonl") => {
             Err(section.fault(format!("output is \"{output}\"; it must end in .jsonl")))
         }
+        Some(output) if [".traces.jsonl", ".settings.jsonl"].iter().any(|end| output.ends_with(end)) => {
+            let reason = format!("output is \"{output}\", a name for the traces or settings of a sweep; name another file");
+            Err(section.fault(reason))
+        }
         output => Ok(output),
     }
 }

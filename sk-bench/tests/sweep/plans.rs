@@ -147,6 +147,9 @@ fn errors_of_a_plan_name_the_line() {
     refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "contain duplicates"]);
     refused("[sweep]\noutput = \"\"\n", &["plan.toml:1:", "output is empty"]);
     refused("[sweep]\noutput = \"out.v1\"\n", &["plan.toml:1:", "output is \"out.v1\"", "must end in .jsonl"]);
+    for name in ["out.traces.jsonl", "out.settings.jsonl"] {
+        refused(&format!("[sweep]\noutput = \"{name}\"\n"), &["plan.toml:1:", name, "name another file"]);
+    }
     refused("[sweep]\ntraces = 1\n", &["plan.toml:2:", "sweep.traces", "true or false"]);
     let scheme = |text: &str, parts: &[&str]| refused(&format!("[schemes.a]\n{text}\n"), parts);
     scheme("", &["plan.toml:1:", "[schemes.a]", "unknown scheme \"a\""]);
