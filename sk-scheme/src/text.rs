@@ -7,7 +7,7 @@ use std::path::Path;
 /// The most bytes of a text. Plans and schemes have some thousands.
 pub const LONGEST: u64 = 64 << 20;
 
-/// Reads a file.
+/// Reads a file, as [`read_from`].
 ///
 /// # Errors
 /// If the file cannot be read, is not UTF-8, or is longer than [`LONGEST`] bytes.
@@ -15,7 +15,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     read_from(File::open(path)?)
 }
 
-/// Reads to the end.
+/// Reads to the end. Line breaks of Windows, `\r\n`, become `\n`.
 ///
 /// # Errors
 /// As [`read`].
@@ -26,12 +26,19 @@ pub fn read_from(reader: impl Read) -> io::Result<String> {
         let reason = format!("it is longer than {} MiB", LONGEST >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))?;
+    Ok(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_breaks_of_windows_are_those_of_unix() {
+        assert_eq!(read_from(&b"one\r\n\r\ntwo\rthree\n"[..]).unwrap(), "one\n\ntwo\rthree\n");
+    }
 
     #[test]
     fn what_has_no_end_is_refused() {
