@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::Error;
-use sk_report::lines::json_fault;
+use sk_report::lines::{MARK, json_fault};
 use sk_report::record::RecordError;
 
 /// A record, stored as one line.
@@ -257,9 +257,11 @@ fn inode(file: &Metadata) -> Option<(u64, u64)> {
 }
 
 /// Returns the records in the lines of `bytes`, a part of the file at `path`, with their line
-/// numbers, from 1. `before` is the number of lines before this part. Blank lines are skipped.
+/// numbers, from 1. `before` is the number of lines before this part. Blank lines and a byte order
+/// mark are skipped.
 pub(crate) fn records<T: Record>(path: &Path, bytes: &[u8], before: u64) -> impl Iterator<Item = Result<(u64, T), RecordError>> {
-    let lines = (before + 1..).zip(bytes.split(|&byte| byte == b'\n'));
+    let marked = bytes.strip_prefix(MARK).filter(|_| before == 0);
+    let lines = (before + 1..).zip(marked.unwrap_or(bytes).split(|&byte| byte == b'\n'));
     lines.filter(|(_, text)| !text.trim_ascii().is_empty()).map(move |(line, text)| match serde_json::from_slice(text) {
         Ok(record) => Ok((line, record)),
         Err(error) => Err(not_a_record::<T>(path, line, &json_fault(&error))),

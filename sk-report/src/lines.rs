@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 /// The magic number of gzip. Contents are tested rather than names, since files get renamed.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The UTF-8 byte order mark, which is skipped.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Opens a file for reading. Gzip is decompressed and a byte order mark is skipped.
 ///

@@ -244,6 +244,32 @@ fn settings_are_kept_beside_the_records_that_name_them() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_records_is_skipped() {
+    let bench = Bench::new(&PLAN.replace("[1, 2]", "[1]"));
+    bench.finish();
+    for name in ["plan.jsonl", "plan.settings.jsonl"] {
+        let text = fs::read_to_string(bench.path(name)).unwrap();
+        fs::write(bench.path(name), format!("\u{feff}{text}")).unwrap();
+    }
+    bench.plan(PLAN);
+    bench.finish();
+    assert_eq!(read_records(&bench.path("plan.jsonl")).unwrap().len(), CELLS);
+}
+
+/// Root may write everywhere, so that this shows something for other users only.
+#[test]
+fn a_finished_sweep_needs_no_permission_to_write() {
+    let bench = Bench::new(&PLAN.replace("[1, 2]", "[1]"));
+    bench.finish();
+    for name in ["plan.jsonl", "plan.traces.jsonl", "plan.settings.jsonl"] {
+        let mut permissions = fs::metadata(bench.path(name)).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(bench.path(name), permissions).unwrap();
+    }
+    bench.finish();
+}
+
+#[test]
 fn an_output_that_is_something_else_is_refused_and_stays() {
     let refused = |output: &str, name: &str, text: &str, parts: &[&str]| {
         let bench = Bench::new(&PLAN.replace("[sweep]", &format!("[sweep]\noutput = {output:?}")));
