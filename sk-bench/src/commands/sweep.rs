@@ -1,7 +1,7 @@
 //! `swiss-knife sweep`: runs a plan of schemes × weight vectors × prompts × seeds.
 
 use std::collections::BTreeSet;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,7 +10,7 @@ use sk_models::device::DeviceName;
 use crate::args::{FEW, at_most};
 use crate::plural::counted;
 use crate::progress::{Loading, Work};
-use crate::sweep::{self, Completion, Digests, Grid, Loaded, Plan, Store, SweepProgress, Worker};
+use crate::sweep::{self, Completion, Digests, Grid, Loaded, Plan, Store, SweepError, SweepProgress, Worker};
 use crate::{Error, interrupt, message};
 
 const EXAMPLES: &str = "\
@@ -74,7 +74,15 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
         return Ok(());
     }
     if completion.open().next().is_none() {
-        return Ok(Store::open(&grid)?.tidy()?);
+        return match Store::open(&grid) {
+            // Finished work needs no writing.
+            Err(SweepError::Open { source, .. })
+                if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+            {
+                Ok(())
+            }
+            store => Ok(store?.tidy()?),
+        };
     }
     interrupt::listen();
     let mut loading = Loading::new(args.quiet);
