@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sk_models::assets;
+use sk_models::assets::{self, Embedded};
 use sk_models::local::ModelError;
 
 use crate::{Error, message, output};
@@ -40,10 +40,22 @@ pub fn run(args: &ExportArgs) -> Result<(), Error> {
     let embedded = assets::embedded().ok_or(ModelError::NothingEmbedded)?;
     let root = &args.directory;
     let failed = Error::writing(root);
+    let made = !root.exists();
     fs::create_dir_all(root).map_err(&failed)?;
     if fs::read_dir(root).map_err(&failed)?.next().is_some() {
         return Err(failed(io::Error::other("the folder is not empty; name another")));
     }
+    // The folder was empty, so a second attempt after an error finds it as the first did.
+    write(&embedded, root).inspect_err(|_| {
+        ["backbone", "drafter", "blades"].iter().for_each(|part| drop(fs::remove_dir_all(root.join(part))));
+        if made {
+            let _ = fs::remove_dir(root);
+        }
+    })
+}
+
+/// Writes the models and blades to a folder.
+fn write(embedded: &Embedded, root: &Path) -> Result<(), Error> {
     let blades = embedded.blades().into_iter().map(|name| (Path::new("blades").join(name), embedded.blade(name)));
     let models = [("backbone".into(), embedded.backbone()), ("drafter".into(), embedded.drafter())];
     for (name, source) in models.into_iter().chain(blades) {
