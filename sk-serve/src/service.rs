@@ -256,6 +256,9 @@ impl Service {
                 ApiError::invalid("swiss_knife.blades", message)
             }
             error @ SchemeError::SharedLane { .. } => ApiError::invalid("swiss_knife.blades", error.to_string()),
+            error @ (SchemeError::Gate { .. } | SchemeError::FluencyGate { .. } | SchemeError::Parameter { .. }) => {
+                wrong_set(error)
+            }
             error => ApiError::invalid("swiss_knife.weights", error.to_string()),
         })?;
         if config.template.is_none() && !asked.blades.is_empty() {
