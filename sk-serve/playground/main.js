@@ -462,18 +462,20 @@ function showExported(text) {
 
 // ---- The beginning ----
 
+// The fields in which the Enter key presses a button.
+const ENTERS = { prompt: 'start', 'blade-name': 'add-blade', 'blade-text': 'add-blade', 'kept-name': 'keep' };
+
 const on = (id, event, act) => byId(id).addEventListener(event, act);
 
 function listen() {
-  on('controls', 'submit', (event) => {
-    event.preventDefault();
-    start();
-  });
-  on('prompt', 'keydown', (event) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    start();
-  });
+  on('start', 'click', start);
+  for (const [field, button] of Object.entries(ENTERS)) {
+    on(field, 'keydown', (event) => {
+      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      byId(button).click();
+    });
+  }
   on('go-on', 'click', goOn);
   on('stop', 'click', () => stopped(() => {}));
   on('reply', 'click', reply);

@@ -280,7 +280,7 @@ try {
     await page.getByText('Blades from an instruction').click();
     await page.fill('#blade-name', 'calm');
     await page.fill('#blade-text', 'Answer calmly.');
-    await page.click('#add-blade');
+    await page.press('#blade-text', 'Enter');
     assert.equal(await page.locator('#sliders input[type=range]').count(), 4);
     await answer(page);
     await isOver(page);
@@ -314,9 +314,10 @@ try {
     assert.match(await exported(page, 'command'), /the Python snippet repeats that, this does not/);
     assert.equal(await byPython(page), await text(page));
     await page.locator('#sliders input[type=range]').first().press('Home');
-    await page.fill('#temperature', '0.8');
+    await page.fill('#temperature', '0.82');
     await answer(page);
     await isOver(page);
+    assert.match(await exported(page, 'command'), /--draft-temperature 0\.82/);
     assert.equal(await byCommand(page), await text(page));
     assert.equal(await byPython(page), await text(page));
     await page.fill('#temperature', '1');
@@ -366,7 +367,7 @@ try {
     await page.locator('#sliders input[type=range]').first().press('End');
     await page.getByText('Settings to keep and share').click();
     await page.fill('#kept-name', 'only harmless');
-    await page.click('#keep');
+    await page.press('#kept-name', 'Enter');
     await page.click('#share');
     const hash = new URL(await page.locator('#shared a').getAttribute('href')).hash;
     const before = await spans(page);
