@@ -37,6 +37,8 @@ const swept = { results: [], names: [], stop: null };
 let controls = { show: () => {} };
 let otherControls = { show: () => {} };
 let corner = null;
+// The last span of the answer that is a turn of the conversation already.
+let replied = null;
 
 const nodeOf = ({ side, id }) => side.tree.nodes[id];
 
@@ -126,7 +128,7 @@ function showControls() {
   byId('start').disabled = false;
   byId('stop').disabled = !runs;
   byId('go-on').disabled = main.run !== null || main.tree.leaf < 0 || main.tree.isOver();
-  byId('reply').disabled = main.run !== null || main.tree.leaf < 0;
+  byId('reply').disabled = main.run !== null || main.tree.leaf < 0 || main.tree.nodes[main.tree.leaf] === replied;
   byId('steered').setAttribute('aria-busy', main.run !== null);
 }
 
@@ -137,11 +139,9 @@ const costOf = (usage) => {
 };
 
 // Writes on at the leaf of a side until the answer ends, is stopped or is lost.
-async function writeOn(side, request, again) {
+async function writeOn(side, request) {
   const { tree } = side;
   const { append, flush } = writer(side);
-  // Of a request that wrote nothing, nothing is to be repeated.
-  if (tree.nodes.length === 0) tree.requests = [];
   tree.requests.push(request);
   const run = new Run(request, {
     chosen: (step) => {
@@ -157,8 +157,9 @@ async function writeOn(side, request, again) {
     if (usage) side.cost = costOf(usage);
     if (usage && side === main) announce(`The answer is complete: ${count(tree.path().length, 'span')}.`);
   } catch (error) {
-    const isKept = side === main && tree.leaf >= 0;
-    fail(error, { label: isKept ? 'Go on from the spans that are kept' : 'Try again', act: () => revive(again) });
+    if (side === beside) fail(error, { act: () => revive(compare) });
+    else if (tree.leaf < 0) fail(error, { act: () => revive(start) });
+    else fail(error, { label: 'Go on from the spans that are kept', act: () => revive(goOn) });
   } finally {
     flush();
     if (side.run === run) side.run = null;
@@ -199,14 +200,22 @@ function start() {
     return;
   }
   clearNotice();
-  stopped(() => {
-    main.tree = new Tree();
-    main.tree.asked = asked();
-    main.cost = '';
+  stopped(async () => {
+    const before = [main, beside].map(({ tree, cost }) => ({ tree, cost }));
+    const tree = new Tree();
+    tree.asked = asked();
+    Object.assign(main, { tree, cost: '' });
     looked = { side: main, id: null, follow: true };
     showAll();
-    writeOn(main, kept.body(settings, about), goOn);
+    const written = writeOn(main, kept.body(settings, about));
     compare();
+    await written;
+    if (tree.nodes.length > 0 || main.cost) return;
+    // A request that was refused, lost or stopped before its first span replaces nothing.
+    beside.run?.stop();
+    [main, beside].forEach((side, k) => Object.assign(side, before[k]));
+    looked = { side: main, id: main.tree.leaf, follow: false };
+    showAll();
   });
 }
 
@@ -217,15 +226,17 @@ function goOn() {
   const prefix = main.tree.prefix();
   const left = settings.tokens - prefix.length;
   looked = { side: main, id: main.tree.leaf, follow: true };
-  writeOn(main, kept.body({ ...settings, ...main.tree.asked }, about, { prefix, tokens: left > 0 ? left : settings.tokens }), goOn);
+  writeOn(main, kept.body({ ...settings, ...main.tree.asked }, about, { prefix, tokens: left > 0 ? left : settings.tokens }));
 }
 
 // The conversation goes on: the answer becomes a turn, and a prompt is typed next.
 function reply() {
   const { turns, prompt, ...said } = main.tree.asked;
   Object.assign(settings, said, { turns: [...turns, { asked: prompt, answered: main.tree.text() }], prompt: '' });
+  replied = main.tree.nodes[main.tree.leaf];
   kept.save(settings);
   showConversation();
+  showControls();
   byId('prompt').focus();
   announce('The answer is a turn of the conversation now. Type what comes next.');
 }
@@ -243,7 +254,7 @@ function compare() {
   showQuestions();
   if (!beside.tree.asked) return;
   const same = { ...settings, ...main.tree.asked };
-  writeOn(beside, settings.beside === 'unsteered' ? kept.unsteered(same, about) : kept.body(same, about, { weights: settings.otherWeights }), compare);
+  writeOn(beside, settings.beside === 'unsteered' ? kept.unsteered(same, about) : kept.body(same, about, { weights: settings.otherWeights }));
 }
 
 function afterEdit() {
@@ -276,9 +287,13 @@ const rewind = (node) => stopped(() => {
 const rounded = (_, value) => (typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(DIGITS)) : value);
 
 function keepAnswer() {
+  // Until an answer has a span, the one before it stays.
+  if (main.tree.leaf < 0) return;
   const kept = (tree) => JSON.parse(JSON.stringify({ main: tree, beside: beside.tree, costs: [main.cost, beside.cost] }, rounded));
   // Where there is no room for the branches, the answer is kept without.
-  if (!write(ANSWER, kept(main.tree))) write(ANSWER, kept(main.tree.pruned()));
+  if (write(ANSWER, kept(main.tree)) || write(ANSWER, kept(main.tree.pruned()))) return;
+  write(ANSWER, null);
+  if (byId('notice').hidden) notice(h('p', {}, 'The browser has no room for this answer: a reload loses it. “Trace as JSON” saves it.'));
 }
 
 function findAnswer() {

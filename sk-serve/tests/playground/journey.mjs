@@ -332,6 +332,7 @@ try {
     await page.click('#reply');
     assert.equal(await page.inputValue('#turn-0-answered'), first);
     assert.equal(await page.evaluate(() => document.activeElement.id), 'prompt');
+    assert.ok(await page.locator('#reply').isDisabled());
     await page.keyboard.press('Enter');
     await page.locator('#notice').getByText('Type a prompt').waitFor();
     const asked = page.waitForRequest((request) => request.method() === 'POST');
@@ -406,12 +407,22 @@ try {
 
   await part('says what the server refuses', async () => {
     mayFail = true;
+    const before = await spans(page);
     await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 429, headers: { 'retry-after': '7' }, json: { error: { message: 'too many answers wait' } } }));
     await page.click('#start');
     await page.locator('#notice').getByText('too many answers wait').waitFor();
     assert.match(await page.textContent('#notice'), /in 7 s/);
+    // The last answer stays, also after a reload.
+    assert.deepEqual(await spans(page), before);
+    await page.reload();
+    await page.locator('#steered .span').first().waitFor();
+    assert.deepEqual(await spans(page), before);
+    await page.click('#start');
+    await page.locator('#notice').getByText('too many answers wait').waitFor();
     await page.unroute('**/v1/chat/completions');
+    const asked = page.waitForRequest((request) => request.method() === 'POST');
     await page.locator('#notice button').click();
+    await asked;
     await isOver(page);
     mayFail = false;
     await page.context().close();
@@ -541,6 +552,17 @@ try {
     await page.locator('#steered .span').first().waitFor();
     assert.equal(await page.locator('img').count(), 0);
     assert.equal(await page.evaluate(() => window.wasMarkup), undefined);
+    // An answer that the browser has no room for does not leave an older one in its place.
+    await page.evaluate(() => {
+      const set = Storage.prototype.setItem;
+      Storage.prototype.setItem = function setItem(name, value) {
+        if (value.length > 1000) throw new DOMException('no room', 'QuotaExceededError');
+        set.call(this, name, value);
+      };
+    });
+    await page.click('#start');
+    await page.locator('#notice').getByText('no room for this answer').waitFor();
+    assert.equal(await page.evaluate(() => localStorage.getItem('swiss-knife-answer')), 'null');
     await page.context().close();
   });
 
