@@ -371,7 +371,7 @@ function addTurn() {
 
 function showSettings() {
   const options = (list) => list.map(([value, text]) => h('option', { value }, text));
-  byId('scheme').replaceChildren(...options(about.schemes.map(({ name, summary }) => [name, `${summary} (${name})`])));
+  byId('scheme').replaceChildren(...options([['', 'as the server has it'], ...about.schemes.map(({ name, summary }) => [name, `${summary} (${name})`])]));
   byId('preset').replaceChildren(...options([['', 'as the server has it'], ...about.presets.map((name) => [name, name])]));
   byId('tokens').max = about.max_new_tokens;
   for (const field of Object.keys(FIELDS)) byId(field).value = settings[field] ?? '';

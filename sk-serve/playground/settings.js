@@ -18,11 +18,11 @@ function defaults(about) {
     otherWeights: serverWeights(about),
     locked: [],
     blades: {},
-    scheme: about.defaults.scheme,
+    scheme: '',
     preset: '',
-    candidates: about.defaults.candidates,
+    candidates: null,
     span: null,
-    temperature: about.defaults.temperature,
+    temperature: null,
     tokens: Math.min(120, about.max_new_tokens),
     seed: 42,
     colour: 'blade',
@@ -54,7 +54,7 @@ export function fitted(given, about) {
     merged[field] = total > 0 ? weights : Object.fromEntries(names.map((name) => [name, base.weights[name] ?? 0]));
   }
   merged.locked = merged.locked.filter((name) => names.includes(name));
-  if (!about.schemes.some((scheme) => scheme.name === merged.scheme)) merged.scheme = base.scheme;
+  if (!about.schemes.some((scheme) => scheme.name === merged.scheme)) merged.scheme = '';
   if (!about.presets.includes(merged.preset)) merged.preset = '';
   return merged;
 }
@@ -101,34 +101,34 @@ export function shares(weights) {
 export const sameWeights = (one, other) =>
   [...new Set([...Object.keys(one), ...Object.keys(other)])].every((name) => Math.abs((one[name] ?? 0) - (other[name] ?? 0)) < 1e-4);
 
-// Fields of the scheme that were changed.
-export function fields(settings, about) {
+// Fields of the scheme that are set.
+function fields(settings) {
   const set = [];
-  if (settings.candidates && settings.candidates !== about.defaults.candidates) set.push(`proposal.candidates=${settings.candidates}`);
-  if (settings.span) set.push(`granularity.span_tokens=${settings.span}`);
+  if (settings.candidates !== null) set.push(`proposal.candidates=${settings.candidates}`);
+  if (settings.span !== null) set.push(`granularity.span_tokens=${settings.span}`);
   return set;
 }
 
-// The body of a request. The server fills in what was not changed.
+// The body of a request. The server fills in what is left open.
 export function body(settings, about, { weights = settings.weights, prefix = [], tokens = settings.tokens } = {}) {
   const steering = { explain: true };
   const blades = Object.entries(settings.blades).map(([name, text]) => [name, `instruction:${text}`]);
   // A scheme may have blades of its own, which the server's weights do not name.
   if (blades.length > 0 || !sameWeights(weights, serverWeights(about))) steering.weights = shares(weights);
-  if (settings.scheme !== about.defaults.scheme) steering.scheme = settings.scheme;
+  if (settings.scheme) steering.scheme = settings.scheme;
   if (settings.preset) steering.preset = settings.preset;
-  const set = fields(settings, about);
+  const set = fields(settings);
   if (set.length > 0) steering.set = set;
   if (blades.length > 0) steering.blades = Object.fromEntries(blades);
   if (prefix.length > 0) steering.prefix = prefix;
   const request = { messages: messagesOf(settings), max_tokens: tokens, seed: settings.seed, swiss_knife: steering };
-  if (settings.temperature !== null && settings.temperature !== about.defaults.temperature) request.temperature = settings.temperature;
+  if (settings.temperature !== null) request.temperature = settings.temperature;
   return request;
 }
 
 // The same request without steering: what the drafter writes by itself, in spans as long.
 export function unsteered(settings, about) {
-  const span = fields(settings, about).filter((field) => field.startsWith('granularity.'));
+  const span = fields(settings).filter((field) => field.startsWith('granularity.'));
   const request = body({ ...settings, scheme: 'drafter', preset: '', blades: {}, candidates: null, span: null }, about, { weights: serverWeights(about) });
   if (span.length > 0) request.swiss_knife.set = span;
   return request;

@@ -525,7 +525,6 @@ impl Service {
             "schemes": self.schemes().map(|(name, scheme)| json!({"name": name, "summary": scheme.summary().method})).collect::<Vec<_>>(),
             "presets": Preset::NAMES,
             "defaults": {
-                "scheme": self.parts.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
                 "candidates": number("candidates").map(|candidates| candidates as usize),
                 "temperature": number("draft_temperature"),
             },

@@ -320,8 +320,32 @@ try {
     assert.match(await exported(page, 'command'), /--draft-temperature 0\.82/);
     assert.equal(await byCommand(page), await text(page));
     assert.equal(await byPython(page), await text(page));
-    await page.fill('#temperature', '1');
+    await page.fill('#temperature', '');
     await page.click('#even');
+  });
+
+  await part('sends what is set and leaves the rest to the server', async () => {
+    const own = join(folder, 'own.toml');
+    await writeFile(own, (await run(program, ['schemes', 'gsi'])).stdout);
+    const owned = new Server(program, { options: ['--scheme', own] });
+    await owned.start();
+    const { page } = await open({ origin: owned.origin });
+    const asked = async () => {
+      const sent = page.waitForRequest((request) => request.method() === 'POST');
+      await page.click('#start');
+      const { swiss_knife: { scheme, set }, temperature } = (await sent).postDataJSON();
+      await isOver(page);
+      assert.ok(await page.locator('#notice').isHidden());
+      return { scheme, set, temperature };
+    };
+    await openSearch(page);
+    assert.deepEqual(await asked(), { scheme: undefined, set: undefined, temperature: undefined });
+    await page.selectOption('#scheme', 'swiss-knife');
+    await page.fill('#candidates', '12');
+    await page.fill('#temperature', '1');
+    assert.deepEqual(await asked(), { scheme: 'swiss-knife', set: ['proposal.candidates=12'], temperature: 1 });
+    await page.context().close();
+    await owned.lose();
   });
 
   await part('holds a conversation', async () => {
