@@ -39,6 +39,8 @@ let otherControls = { show: () => {} };
 let corner = null;
 // The last span of the answer that is a turn of the conversation already.
 let replied = null;
+// What the panel of the step shows.
+let drawn = {};
 
 const nodeOf = ({ side, id }) => side.tree.nodes[id];
 
@@ -51,12 +53,14 @@ const drawStep = () => {
   byId('step-before').disabled = at <= 0;
   byId('step-after').disabled = at < 0 || at >= path.length - 1;
   for (const side of [main, beside]) side.view.mark(side === looked.side ? looked.id : null);
+  byId('step-title').textContent = node ? `Step ${at + 1} of ${path.length}${looked.side === beside ? ', beside' : ''}` : 'Step';
+  // Drawn anew, it would lose the focus and the selection in it.
+  if (drawn.node === node && drawn.side === looked.side && drawn.colours === colours) return;
+  drawn = { node, side: looked.side, colours };
   if (!node) {
-    byId('step-title').textContent = 'Step';
     byId('step-body').replaceChildren(h('p', { class: 'hint' }, 'Choose a span of the answer to see what it was chosen from.'));
     return;
   }
-  byId('step-title').textContent = `Step ${at + 1} of ${path.length}${looked.side === beside ? ', beside' : ''}`;
   showStep(byId('step-body'), node, { colours, act: looked.side === main ? { take, rewind } : null });
 };
 

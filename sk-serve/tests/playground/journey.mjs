@@ -436,6 +436,8 @@ try {
     await page.click('#start');
     await page.locator('#notice').getByText('too many answers wait').waitFor();
     assert.match(await page.textContent('#notice'), /in 7 s/);
+    await page.locator('#export-trace').scrollIntoViewIfNeeded();
+    assert.ok((await page.locator('#notice').boundingBox()).y >= 0);
     // The last answer stays, also after a reload.
     assert.deepEqual(await spans(page), before);
     await page.reload();
@@ -592,6 +594,14 @@ try {
 
   await part('streams smoothly', async () => {
     const { page } = await open({ script: { steps: 200, text: ' and so on,', pause: 16 } });
+    // The step that is looked at stays as it is while others come.
+    await page.click('#start');
+    await page.locator('#steered .span').first().click();
+    await page.focus('#step .rewind');
+    const seen = await page.locator('#steered .span').count();
+    await page.waitForFunction((seen) => document.querySelectorAll('#steered .span').length > seen + 60, seen);
+    assert.equal(await page.evaluate(() => document.activeElement.className), 'rewind');
+    await isOver(page);
     const session = await page.context().newCDPSession(page);
     await session.send('Performance.enable', { timeDomain: 'threadTicks' });
     const busy = async () => (await session.send('Performance.getMetrics')).metrics.find(({ name }) => name === 'TaskDuration').value;
