@@ -5,10 +5,9 @@ const LOST = 'The server was lost in the middle of the answer.';
 
 // An error of the server, or of the way to it, in words that can be shown.
 export class ServerError extends Error {
-  constructor(message, { status = 0, param = null, after = null } = {}) {
+  constructor(message, { status = 0, after = null } = {}) {
     super(message);
     this.status = status;
-    this.param = param;
     // Seconds after which the server wants to be asked again.
     this.after = after;
   }
@@ -34,7 +33,7 @@ async function refusal(response) {
   const body = await response.json().catch(() => ({}));
   const message = body.error?.message ?? `the answer has status ${response.status}`;
   const after = response.headers.get('retry-after');
-  return new ServerError(message, { status: response.status, param: body.error?.param, after });
+  return new ServerError(message, { status: response.status, after });
 }
 
 async function ask(path, { method = 'GET', body, signal } = {}) {

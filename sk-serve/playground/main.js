@@ -443,7 +443,11 @@ async function share() {
 // ---- Sweep and export ----
 
 function showSwept() {
-  const choose = ({ point }) => setWeights(Object.fromEntries(swept.names.map((name, k) => [name, point[k]])), []);
+  const choose = ({ point }) => {
+    const weights = Object.fromEntries(swept.names.map((name, k) => [name, point[k]]));
+    // Blades may have come and gone since.
+    setWeights(kept.fitted({ ...settings, weights }, about).weights, []);
+  };
   showSweep(byId('sweep-result'), { results: swept.results, names: swept.names, blade: byId('sweep-blade').value, colours, choose });
 }
 
@@ -520,7 +524,7 @@ function listen() {
     saveSoon();
     compare();
   });
-  on('even', 'click', () => setWeights(Object.fromEntries(names.map((name) => [name, kept.serverWeights(about)[name] ?? 0])), []));
+  on('even', 'click', () => setWeights(Object.fromEntries(names.map((name) => [name, kept.weightOf(kept.serverWeights(about), name)])), []));
   on('add-blade', 'click', addBlade);
   on('keep', 'click', () => {
     const name = byId('kept-name').value.trim();

@@ -79,7 +79,6 @@ export function fail(error, { label = 'Try again', act }) {
     const when = error.after ? ` It asks to be tried again in ${error.after} s.` : '';
     notice(h('p', {}, `The server is busy: ${error.message}.${when}`), h('p', { class: 'buttons' }, action(label, act)));
   } else {
-    const hint = error.param === 'swiss_knife.weights' ? ' This scheme has other blades; with “Back to the server’s weights” it takes its own.' : '';
-    notice(h('p', {}, `The server refuses: ${error.message}.${hint}`));
+    notice(h('p', {}, `The server refuses: ${error.message}.`));
   }
 }

@@ -7,6 +7,9 @@ const STATE = 'swiss-knife-settings';
 const KEPT = 'swiss-knife-kept';
 const LINK = '#s=';
 
+// The weight of a blade; also that of one called `constructor`.
+export const weightOf = (weights, name) => (Object.hasOwn(weights, name) ? weights[name] : 0);
+
 export const serverWeights = (about) => Object.fromEntries(about.blades.map((blade) => [blade.name, blade.weight]));
 
 function defaults(about) {
@@ -49,9 +52,9 @@ export function fitted(given, about) {
   merged.blades = Object.fromEntries(Object.entries(merged.blades).filter(([, text]) => typeof text === 'string'));
   const names = bladeNames(merged, about);
   for (const field of ['weights', 'otherWeights']) {
-    const weights = Object.fromEntries(names.map((name) => [name, Math.max(0, Number(merged[field][name]) || 0)]));
+    const weights = Object.fromEntries(names.map((name) => [name, Math.max(0, Number(weightOf(merged[field], name)) || 0)]));
     const total = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
-    merged[field] = total > 0 ? weights : Object.fromEntries(names.map((name) => [name, base.weights[name] ?? 0]));
+    merged[field] = total > 0 ? weights : Object.fromEntries(names.map((name) => [name, weightOf(base.weights, name)]));
   }
   merged.locked = merged.locked.filter((name) => names.includes(name));
   if (!about.schemes.some((scheme) => scheme.name === merged.scheme)) merged.scheme = '';
@@ -99,7 +102,7 @@ export function shares(weights) {
 }
 
 export const sameWeights = (one, other) =>
-  [...new Set([...Object.keys(one), ...Object.keys(other)])].every((name) => Math.abs((one[name] ?? 0) - (other[name] ?? 0)) < 1e-4);
+  [...new Set([...Object.keys(one), ...Object.keys(other)])].every((name) => Math.abs(weightOf(one, name) - weightOf(other, name)) < 1e-4);
 
 // Fields of the scheme that are set.
 function fields(settings) {

@@ -295,6 +295,15 @@ try {
     await isSwept(page);
     assert.equal(await page.locator('#sweep-result tbody tr').count(), 15);
     await picture(page, 'sweep', '#sweep-result .swept');
+    // A blade that came after the sweep has no weight in it, whatever its name is.
+    await page.fill('#blade-name', 'constructor');
+    await page.fill('#blade-text', 'Answer briefly.');
+    await page.click('#add-blade');
+    await page.getByRole('button', { name: 'Use the weights harmless 1.00' }).click();
+    assert.deepEqual(await page.locator('#sliders output').allTextContents(), ['1.00', '0.00', '0.00', '0.00']);
+    await page.click('#even');
+    assert.equal(await page.locator('#sliders output').last().textContent(), '0.00');
+    await page.getByRole('button', { name: 'Remove the blade constructor' }).click();
   });
 
   await part('exports', async () => {
