@@ -195,7 +195,7 @@ async function stopped(act) {
   act();
 }
 
-const asked = () => ({ system: settings.system, turns: settings.turns, prompt: settings.prompt });
+const conversation = ({ system, turns, prompt }) => ({ system, turns, prompt });
 
 function start() {
   if (!settings.prompt.trim()) {
@@ -207,7 +207,7 @@ function start() {
   stopped(async () => {
     const before = [main, beside].map(({ tree, cost }) => ({ tree, cost }));
     const tree = new Tree();
-    tree.asked = asked();
+    tree.asked = { ...settings };
     Object.assign(main, { tree, cost: '' });
     looked = { side: main, id: null, follow: true };
     showAll();
@@ -230,13 +230,13 @@ function goOn() {
   const prefix = main.tree.prefix();
   const left = settings.tokens - prefix.length;
   looked = { side: main, id: main.tree.leaf, follow: true };
-  writeOn(main, kept.body({ ...settings, ...main.tree.asked }, about, { prefix, tokens: left > 0 ? left : settings.tokens }));
+  writeOn(main, kept.body({ ...settings, ...conversation(main.tree.asked) }, about, { prefix, tokens: left > 0 ? left : settings.tokens }));
 }
 
 // The conversation goes on: the answer becomes a turn, and a prompt is typed next.
 function reply() {
-  const { turns, prompt, ...said } = main.tree.asked;
-  Object.assign(settings, said, { turns: [...turns, { asked: prompt, answered: main.tree.text() }], prompt: '' });
+  const { system, turns, prompt } = main.tree.asked;
+  Object.assign(settings, { system, turns: [...turns, { asked: prompt, answered: main.tree.text() }], prompt: '' });
   replied = main.tree.nodes[main.tree.leaf];
   kept.save(settings);
   showConversation();
@@ -245,7 +245,7 @@ function reply() {
   announce('The answer is a turn of the conversation now. Type what comes next.');
 }
 
-// The same prompt and seed without steering, or under other weights.
+// The same prompt, seed and settings without steering, or under other weights.
 function compare() {
   byId('beside-section').hidden = !settings.beside;
   byId('other-weights').hidden = settings.beside !== 'weights';
@@ -257,7 +257,7 @@ function compare() {
   beside.tree.asked = settings.beside ? main.tree.asked : null;
   showQuestions();
   if (!beside.tree.asked) return;
-  const same = { ...settings, ...main.tree.asked };
+  const same = { ...settings, ...main.tree.asked, blades: settings.blades };
   writeOn(beside, settings.beside === 'unsteered' ? kept.unsteered(same, about) : kept.body(same, about, { weights: settings.otherWeights }));
 }
 

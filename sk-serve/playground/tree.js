@@ -14,7 +14,7 @@ export class Tree {
   // candidate that was taken by hand is of none.
   nodes = [];
   leaf = -1;
-  // The conversation that is answered, and the bodies of requests, in their order.
+  // The settings that are answered, with the conversation, and the bodies of requests, in their order.
   asked = null;
   requests = [];
 

@@ -199,6 +199,15 @@ try {
     await page.locator('#steered .span').first().click();
     assert.match(await page.textContent('#step-title'), /Step 1 of/);
     assert.ok((await page.locator('#step .card').count()) > 1);
+    // What is beside an answer has the settings of that answer.
+    const beside = page.waitForRequest((request) => request.method() === 'POST');
+    await page.fill('#seed', '43');
+    await page.selectOption('#beside', 'weights');
+    assert.equal((await beside).postDataJSON().seed, 42);
+    await isOver(page);
+    await page.fill('#seed', '42');
+    await page.selectOption('#beside', 'unsteered');
+    await isOver(page);
     await picture(page, 'answer');
   });
 
