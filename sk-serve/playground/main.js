@@ -124,7 +124,7 @@ function showTree() {
     main.tree.leaf = main.tree.leafBelow(id);
     look(main, main.tree.leaf);
     afterEdit();
-  }));
+  }, [main]));
 }
 
 function showControls() {
@@ -187,9 +187,9 @@ async function revive(act) {
   }
 }
 
-// Stops what is under way, and then acts.
-async function stopped(act) {
-  const sides = [main, beside].filter((side) => side.run);
+// Stops what is under way on some sides, and then acts.
+async function stopped(act, among = [main, beside]) {
+  const sides = among.filter((side) => side.run);
   sides.forEach((side) => side.run.stop());
   while (sides.some((side) => side.run)) await new Promise(requestAnimationFrame);
   act();
@@ -276,7 +276,7 @@ const take = (node, choice) => stopped(() => {
   look(main, main.tree.leaf);
   afterEdit();
   if (!main.tree.isOver()) goOn();
-});
+}, [main]);
 
 // Goes back to a span. What came after it stays as a branch.
 const rewind = (node) => stopped(() => {
@@ -284,7 +284,7 @@ const rewind = (node) => stopped(() => {
   look(main, node.id);
   afterEdit();
   announce('Back at this span. “Go on” writes on from here.');
-});
+}, [main]);
 
 // ---- What a reload finds again ----
 
@@ -393,7 +393,12 @@ function showSettings() {
 const showKept = () => byId('kept').replaceChildren(h('option', { value: '' }, 'choose'), ...Object.keys(kept.kept()).map((name) => h('option', { value: name }, name)));
 
 function useSettings(next) {
+  const { blades: before } = settings;
   settings = kept.fitted(next, about);
+  const { weights, blades } = settings;
+  const gone = Object.keys(before).filter((name) => !Object.hasOwn(blades, name)).map((name) => [name, null]);
+  const come = Object.entries(blades).filter(([name, text]) => before[name] !== text).map(([name, text]) => [name, `instruction:${text}`]);
+  main.run?.change({ blades: Object.fromEntries([...gone, ...come]), weights: kept.shares(weights) });
   kept.save(settings);
   showSettings();
   main.view.show(main.tree.path());

@@ -413,6 +413,19 @@ try {
     await page.press('#kept-name', 'Enter');
     await page.click('#share');
     const hash = new URL(await page.locator('#shared a').getAttribute('href')).hash;
+    await page.click('#even');
+    let edited = null;
+    page.on('request', (request) => {
+      if (request.method() === 'PATCH') edited = request.postDataJSON();
+    });
+    await inTheMiddle(page, async () => {
+      await page.selectOption('#kept', 'only harmless');
+      server.go();
+      await isOver(page);
+      if (edited === null) await page.click('#even');
+      return edited !== null;
+    });
+    assert.equal(edited.weights.harmless, 1);
     const before = await spans(page);
     await page.reload();
     await page.locator('#steered .span').first().waitFor();
@@ -613,13 +626,19 @@ try {
   await part('streams smoothly', async () => {
     const { page } = await open({ script: { steps: 200, text: ' and so on,', pause: 16 } });
     // The step that is looked at stays as it is while others come.
+    await page.selectOption('#beside', 'weights');
     await page.click('#start');
     await page.locator('#steered .span').first().click();
     await page.focus('#step .rewind');
     const seen = await page.locator('#steered .span').count();
     await page.waitForFunction((seen) => document.querySelectorAll('#steered .span').length > seen + 60, seen);
     assert.equal(await page.evaluate(() => document.activeElement.className), 'rewind');
+    // Going back stops the answer, and not the one beside it.
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => document.querySelectorAll('#steered .span').length === 1);
+    await page.waitForFunction(() => document.querySelectorAll('#beside-answer .span').length === 200);
     await isOver(page);
+    await page.selectOption('#beside', '');
     const session = await page.context().newCDPSession(page);
     await session.send('Performance.enable', { timeDomain: 'threadTicks' });
     const busy = async () => (await session.send('Performance.getMetrics')).metrics.find(({ name }) => name === 'TaskDuration').value;

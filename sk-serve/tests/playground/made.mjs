@@ -29,6 +29,7 @@ export function made({ steps, text, pause }) {
     const bytes = new TextEncoder();
     const body = new ReadableStream({
       async start(stream) {
+        options.signal?.addEventListener('abort', () => stream.error(options.signal.reason));
         const send = (data) => stream.enqueue(bytes.encode(`data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`));
         for (let index = 0; index < steps; index += 1) {
           send(chunk({ swiss_knife: { step: step(index) } }));
