@@ -197,12 +197,16 @@ async function stopped(act, among = [main, beside]) {
 
 const conversation = ({ system, turns, prompt }) => ({ system, turns, prompt });
 
+// Whether there is a prompt; asks for one if not.
+function hasPrompt() {
+  if (settings.prompt.trim()) return true;
+  notice(h('p', {}, 'There is nothing to answer. Type a prompt.'));
+  byId('prompt').focus();
+  return false;
+}
+
 function start() {
-  if (!settings.prompt.trim()) {
-    notice(h('p', {}, 'There is nothing to answer. Type a prompt.'));
-    byId('prompt').focus();
-    return;
-  }
+  if (!hasPrompt()) return;
   clearNotice();
   stopped(async () => {
     const before = [main, beside].map(({ tree, cost }) => ({ tree, cost }));
@@ -457,6 +461,7 @@ function showSwept() {
 }
 
 async function startSweep() {
+  if (!hasPrompt()) return;
   swept.stop?.abort();
   const stop = new AbortController();
   Object.assign(swept, { results: [], names: [...names], stop });
@@ -465,7 +470,7 @@ async function startSweep() {
   try {
     await sweep({
       names: swept.names,
-      request: (weights, tokens) => kept.body(settings, about, { weights, tokens }),
+      request: (weights, tokens) => kept.body(settings, about, { weights, tokens: Math.min(tokens, about.max_new_tokens) }),
       found: (result) => {
         swept.results.push(result);
         showSwept();

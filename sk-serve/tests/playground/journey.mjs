@@ -345,7 +345,7 @@ try {
   await part('sends what is set and leaves the rest to the server', async () => {
     const own = join(folder, 'own.toml');
     await writeFile(own, (await run(program, ['schemes', 'gsi'])).stdout);
-    const owned = new Server(program, { options: ['--scheme', own] });
+    const owned = new Server(program, { options: ['--scheme', own, '--max-new-tokens', '20'] });
     await owned.start();
     const { page } = await open({ origin: owned.origin });
     const asked = async () => {
@@ -362,6 +362,9 @@ try {
     await page.fill('#candidates', '12');
     await page.fill('#temperature', '1');
     assert.deepEqual(await asked(), { scheme: 'swiss-knife', set: ['proposal.candidates=12'], temperature: 1 });
+    await page.click('#sweep');
+    await isSwept(page);
+    assert.ok(await page.locator('#notice').isHidden());
     await page.context().close();
     await owned.lose();
   });
@@ -376,6 +379,9 @@ try {
     assert.equal(await page.evaluate(() => document.activeElement.id), 'prompt');
     assert.ok(await page.locator('#reply').isDisabled());
     await page.keyboard.press('Enter');
+    await page.locator('#notice').getByText('Type a prompt').waitFor();
+    await page.evaluate(() => document.querySelector('#notice').replaceChildren());
+    await page.click('#sweep');
     await page.locator('#notice').getByText('Type a prompt').waitFor();
     const asked = page.waitForRequest((request) => request.method() === 'POST');
     await answer(page, { prompt: 'And how often?' });
