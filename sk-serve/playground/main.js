@@ -407,6 +407,15 @@ function useSettings(next) {
   showSettings();
   main.view.show(main.tree.path());
   drawStep();
+  if (next.scheme && settings.scheme !== next.scheme) notice(h('p', {}, `This server has no scheme ${next.scheme}.`));
+}
+
+// Uses the settings of the link in the address, if there is one.
+function followLink() {
+  if (!kept.isLinked()) return;
+  const linked = kept.takeLink();
+  if (linked) useSettings(linked);
+  else notice(h('p', {}, 'This link cannot be read.'));
 }
 
 // Weights under which a blade has its even share.
@@ -563,7 +572,7 @@ function listen() {
     kept.save(settings);
     keepAnswer();
   });
-  addEventListener('hashchange', () => kept.ofLink() && useSettings(kept.load(about)));
+  addEventListener('hashchange', followLink);
 }
 
 async function begin() {
@@ -578,6 +587,7 @@ async function begin() {
   listen();
   showSettings();
   showAll();
+  followLink();
   if (about.key_required && !api.hasKey()) askKey(() => byId('prompt').focus());
 }
 

@@ -59,16 +59,21 @@ export function fitted(given, about) {
   merged.locked = merged.locked.filter((name) => names.includes(name));
   if (!about.schemes.some((scheme) => scheme.name === merged.scheme)) merged.scheme = '';
   if (!about.presets.includes(merged.preset)) merged.preset = '';
+  merged.tokens = Math.max(1, Math.min(merged.tokens ?? base.tokens, about.max_new_tokens));
   return merged;
 }
 
-export function ofLink() {
-  if (!location.hash.startsWith(LINK)) return null;
+export const isLinked = () => location.hash.startsWith(LINK);
+
+// The settings of a link, or null if it cannot be read. The link leaves the address, so that a reload keeps what came after it.
+export function takeLink() {
   try {
     const text = atob(location.hash.slice(LINK.length).replaceAll('-', '+').replaceAll('_', '/'));
     return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
   } catch {
     return null;
+  } finally {
+    history.replaceState(null, '', location.pathname);
   }
 }
 
@@ -78,12 +83,8 @@ export function link(settings) {
   return `${location.origin}${location.pathname}${LINK}${text}`;
 }
 
-// The settings of a link, which then leaves the address so that a reload keeps what came after it; else those of last time.
-export function load(about) {
-  const linked = ofLink();
-  if (linked) history.replaceState(null, '', location.pathname);
-  return fitted(linked ?? read(STATE, {}), about);
-}
+// The settings of last time.
+export const load = (about) => fitted(read(STATE, {}), about);
 
 export const save = (settings) => write(STATE, settings);
 export const kept = () => read(KEPT, {});

@@ -440,6 +440,14 @@ try {
     assert.ok((await page.locator('#kept option').allTextContents()).includes('only harmless'));
     const other = await open({ hash });
     assert.deepEqual(await other.page.locator('#sliders output').allTextContents(), ['1.00', '0.00', '0.00']);
+    // What cannot be used of a link is said.
+    await other.page.evaluate(() => { location.hash = '#s=%'; });
+    await other.page.locator('#notice').getByText('This link cannot be read.').waitFor();
+    const foreign = Buffer.from(JSON.stringify({ scheme: 'nosuch', tokens: 1e9 })).toString('base64url');
+    await other.page.goto(`${server.origin}/#s=${foreign}`);
+    await other.page.locator('#notice').getByText('This server has no scheme nosuch.').waitFor();
+    assert.equal(await other.page.inputValue('#tokens'), await other.page.getAttribute('#tokens', 'max'));
+    assert.equal(new URL(other.page.url()).hash, '');
     await other.page.context().close();
     await page.click('#even');
   });
