@@ -8,7 +8,7 @@ export class ServerError extends Error {
   constructor(message, { status = 0, after = null } = {}) {
     super(message);
     this.status = status;
-    // Seconds after which the server wants to be asked again.
+    // When the server wants to be asked again: seconds, or a date.
     this.after = after;
   }
 

@@ -19,7 +19,7 @@ export function showTurns(place, turns, change) {
       now = now.with(index, { ...now[index], [name]: target.value });
       change(now, false);
     };
-    return [h('label', { for: id }, label), h('textarea', { id, rows: 1, oninput: type }, now[index][name])];
+    return [h('label', { for: id }, label), h('textarea', { id, dir: 'auto', rows: 1, oninput: type }, now[index][name])];
   };
   place.replaceChildren(...turns.map((_, index) => h('li', {},
     ...field(index, 'asked', `Turn ${index + 1}, asked`),
@@ -36,8 +36,8 @@ export function showAsked(place, asked) {
     return;
   }
   const before = messagesOf({ ...asked, prompt: '' });
-  const earlier = before.map(({ role, content }) => h('p', {}, h('strong', {}, `${WHO[role]}: `), content));
+  const earlier = before.map(({ role, content }) => h('p', {}, h('strong', {}, `${WHO[role]}: `), h('bdi', {}, content)));
   place.replaceChildren(
     before.length > 0 ? h('details', {}, h('summary', {}, `After ${count(before.length, 'message')}`), ...earlier) : '',
-    h('p', {}, asked.prompt));
+    h('p', { dir: 'auto' }, asked.prompt));
 }

@@ -55,7 +55,7 @@ export function askKey(act) {
     }
   };
   notice(
-    h('p', {}, `${wanted} It is what SWISS_KNIFE_SERVE_KEY was where the server was started; whoever did that can tell. It is kept in this tab only, and sent to this server only.`),
+    h('p', {}, `${wanted} Whoever started the server knows it. It is kept in this tab only, and sent to this server only.`),
     h('form', { class: 'bar', onsubmit: use }, h('label', { for: 'key' }, 'Key'), input, h('button', { type: 'submit' }, 'Use this key')));
   input.focus();
 }
@@ -71,12 +71,15 @@ export function openness(about) {
   ].filter(Boolean);
 }
 
+// Statuses of a server, or of a proxy before it, that answers later.
+const BUSY = [429, 502, 503, 504];
+
 // Shows an error. `label` and `act` try again, where that may help.
 export function fail(error, { label = 'Try again', act }) {
   if (error.isLost) waiting(error, label, act);
   else if (error.status === 401) askKey(act);
-  else if (error.status === 429 || error.status === 503) {
-    const when = error.after ? ` It asks to be tried again in ${error.after} s.` : '';
+  else if (BUSY.includes(error.status)) {
+    const when = /^\d+$/.test(error.after) ? ` It asks to be tried again in ${error.after} s.` : '';
     notice(h('p', {}, `The server is busy: ${error.message}.${when}`), h('p', { class: 'buttons' }, action(label, act)));
   } else {
     notice(h('p', {}, `The server refuses: ${error.message}.`));

@@ -477,6 +477,11 @@ try {
   await part('says what the server refuses', async () => {
     mayFail = true;
     const before = await spans(page);
+    await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 502, headers: { 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' }, body: 'no route' }));
+    await page.click('#start');
+    await page.locator('#notice').getByText('The server is busy').waitFor();
+    assert.doesNotMatch(await page.textContent('#notice'), /Oct/);
+    await page.unroute('**/v1/chat/completions');
     await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 429, headers: { 'retry-after': '7' }, json: { error: { message: 'too many answers wait' } } }));
     await page.click('#start');
     await page.locator('#notice').getByText('too many answers wait').waitFor();
