@@ -125,6 +125,11 @@ pub(crate) fn instruction_of<'a>(param: &str, name: &str, source: &'a str) -> Re
     if name.trim().is_empty() {
         return Err(ApiError::invalid(param, "a blade needs a name"));
     }
+    // Such a name would end early in `--blade NAME=SOURCE` and in `--weights NAME=W,…`.
+    if name.contains([',', ':', '=']) || name.contains(char::is_whitespace) {
+        let message = format!("\"{name}\" has a blank, a comma, a colon or an equals sign; give the blade a name without them");
+        return Err(ApiError::invalid(param, message));
+    }
     let text = source.strip_prefix("instruction:").map(str::trim).filter(|text| !text.is_empty());
     text.ok_or_else(|| ApiError::invalid(param, format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }
@@ -442,6 +447,14 @@ mod tests {
         let Value::Object(mut body) = body else { panic!("an object") };
         body.entry("messages").or_insert_with(|| json!([{"role": "user", "content": "Hi"}]));
         Job::chat(body, None)
+    }
+
+    #[test]
+    fn a_blade_has_a_name_that_a_command_line_can_give() {
+        assert_eq!(instruction_of("blades", "calm", "instruction:Be calm.").unwrap(), "Be calm.");
+        for name in [" ", "very calm", "a,b", "a=b", "x:y"] {
+            assert!(instruction_of("blades", name, "instruction:Be calm.").is_err(), "{name}");
+        }
     }
 
     #[test]
