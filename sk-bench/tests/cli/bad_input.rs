@@ -188,7 +188,7 @@ fn schemes() {
     refused("[aggregator]\nkind = \"thurston\"\n", &[], &["scheme.toml:2:", "unknown aggregator", "did you mean \"thurstone\"?"]);
     refused("[selector]\n\n# T\ntemprature = 1\n", &[], &["scheme.toml:4:", "field of [selector]", "\"temperature\""]);
     refused("[selector]\ntemperature = \"hot\"\n", &[], &["scheme.toml:2:", "selector.temperature", "a number"]);
-    refused("[selector]\ntemperature = -2\n", &[], &["scheme.toml:1:", "temperature is -2"]);
+    refused("[selector]\ntemperature = -2\n", &[], &["scheme.toml:2:", "temperature is -2"]);
     refused("[proposal]\ncandidates = 0\n", &[], &["candidates is 0"]);
     refused("proposal = 3\n", &[], &["scheme.toml:1:", "proposal", "table"]);
     refused("[blades.kind]\nadapter = 3\n", &[], &["scheme.toml:2:", "a string"]);
@@ -198,7 +198,7 @@ fn schemes() {
     refused("[blades.helpful]\nweight = -0.5\n", &[], &["weight is -0.5"]);
     refused("[granularity]\nkind = \"delimiters\"\n", &[], &["delimiters"]);
     refused("[proposal]\ncandidates = -3\n", &[], &["proposal.candidates", "found -3"]);
-    refused("[selector]\ntop_k = 0\n", &[], &["scheme.toml:1:", "top_k is 0"]);
+    refused("[selector]\ntop_k = 0\n", &[], &["scheme.toml:2:", "top_k is 0"]);
     refused("[aggregator]\nlink = \"probit\"\n", &[], &["kind \"swiss-elo\" has no link", "kind = \"round-robin\""]);
     let correlated = "[normalizer]\ncorrelations = [[\"helpful\", \"honest\", 2]]\n";
     refused(correlated, &[], &["correlation of \"helpful\" and \"honest\" is 2"]);

@@ -166,7 +166,7 @@ fn heads_that_do_not_fit_are_refused() {
     let reward = "[blades.calm]\nkind = \"reward-head\"\n";
     with_scheme(reward, &[], &["\"calm\" has no head", "--head calm=DIR"]);
     with_scheme(reward, &["--head", &calm], &["\"reward-head\"", "\"discriminator\""]);
-    with_scheme("[blades.calm]\nkind = \"discriminator\"\nguided = -1\n", &[], &["scheme.toml:1", "guided is -1"]);
+    with_scheme("[blades.calm]\nkind = \"discriminator\"\nguided = -1\n", &[], &["scheme.toml:3", "guided is -1"]);
     with_scheme("[blades.calm]\nkind = \"discriminator\"\nlikelihood = \"summed\"\n", &[], &["scheme.toml:3", "likelihood"]);
     with_scheme("[blades.calm]\nkind = \"reward-head\"\ndispersion = \"zero\"\n", &[], &["scheme.toml:3", "dispersion"]);
     with_scheme("[blades.calm]\nkind = \"likelihood\"\nhead = \"x\"\n", &[], &["scheme.toml:3", "\"head\""]);
