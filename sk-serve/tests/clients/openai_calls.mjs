@@ -22,7 +22,7 @@ export async function calls(OpenAI, url, options = {}) {
   // Change the weights while an answer is under way.
   let edit = null;
   const edited = [];
-  const long = { ...asked, max_tokens: 200, stream: true, swiss_knife: { ...asked.swiss_knife, set: ['granularity.span_tokens=2'] } };
+  const long = { ...asked, max_tokens: 200, stream: true, swiss_knife: { ...asked.swiss_knife, set: ['granularity.span_tokens=2', 'proposal.candidates=64'] } };
   for await (const chunk of await client.chat.completions.create(long)) {
     if (edit === null) {
       const body = JSON.stringify({ weights: { harmless: 1 } });
