@@ -410,7 +410,7 @@ impl Objectives {
         self.objectives.iter().map(define).collect()
     }
 
-    /// Returns whether an objective has the name of the rubric at this index and no other rubric.
+    /// Returns whether the rubric at this index is the only rubric of the objective of its name.
     pub(crate) fn is_objective(&self, place: usize) -> bool {
         let name = &self.rubrics[place].name;
         self.objectives.iter().any(|objective| objective.name == *name && objective.rubrics == [name.as_str()])

@@ -110,7 +110,8 @@ impl GranularitySpec {
         }
     }
 
-    /// Builds the rule, which is [valid](Self::check), for a vocabulary whose tokens have these bytes.
+    /// Builds the rule for a vocabulary whose tokens have these bytes. [`check`](Self::check) must have
+    /// accepted the rule.
     pub(crate) fn build(&self, token_bytes: &Arc<[Box<[u8]>]>) -> Arc<dyn Granularity> {
         let bytes = Arc::clone(token_bytes);
         let rule: Arc<dyn Granularity> = match self {

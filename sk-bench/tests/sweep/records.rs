@@ -256,7 +256,7 @@ fn a_byte_order_mark_before_the_records_is_skipped() {
     assert_eq!(read_records(&bench.path("plan.jsonl")).unwrap().len(), CELLS);
 }
 
-/// Root may write everywhere, so that this shows something for other users only.
+/// Root may write everywhere: run as root, this test checks nothing.
 #[test]
 fn a_finished_sweep_needs_no_permission_to_write() {
     let bench = Bench::new(&PLAN.replace("[1, 2]", "[1]"));

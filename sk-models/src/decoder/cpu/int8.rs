@@ -154,7 +154,7 @@ pub(crate) struct Quantized {
 impl Quantized {
     /// Rounds the first `width` columns of a grid.
     pub(crate) fn fill(&mut self, grid: &Grid, width: usize) {
-        /// Strips of a task. A few rows take less time than to share them among threads.
+        /// Strips of a task. Rounding a few rows takes less time than sharing them among threads.
         const PIECE: usize = 6;
         (self.rows, self.groups) = (grid.rows(), width.div_ceil(GROUP));
         let groups = self.rows.div_ceil(ROWS) * self.groups;
