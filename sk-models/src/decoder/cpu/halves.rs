@@ -441,6 +441,15 @@ mod tests {
                         );
                     }
                 }
+                // The first vector has the same bits without the second, which stays as it was.
+                let mut first = before.clone();
+                let place = Place { start: first.as_mut_ptr(), stride: WIDTH };
+                // SAFETY: the vector has the rows and columns.
+                unsafe { weight.multiply_rounded(panel, [0, rows, 1], &rounded, place, add) };
+                for (row, line) in first.chunks_exact(WIDTH).enumerate() {
+                    assert_eq!(line[..16], found[row * WIDTH..][..16]);
+                    assert_eq!(line[16..], before[row * WIDTH + 16..][..16]);
+                }
                 // A row has the same bits alone and among others.
                 let singly: Vec<f32> = (0..rows).flat_map(|row| product(row, 1)).collect();
                 assert_eq!(found, singly, "{rows} rows of {input}");

@@ -375,6 +375,14 @@ mod tests {
         let whole = product(0, rows);
         assert_eq!((0..rows).flat_map(|row| product(row, 1)).collect::<Vec<_>>(), whole);
         assert_eq!([product(0, 4), product(4, 11)].concat(), whole);
+        // The first vector has the same bits without the second, which stays as it was.
+        let mut first = vec![1.0_f32; rows * WIDTH];
+        // SAFETY: the vector has the rows and columns.
+        unsafe { weight.multiply(0, [0, rows, 1], &x, Place { start: first.as_mut_ptr(), stride: WIDTH }, true) };
+        for (first, whole) in first.chunks_exact(WIDTH).zip(whole.chunks_exact(WIDTH)) {
+            assert_eq!(first[..16], whole[..16]);
+            assert_eq!(first[16..], [1.0; 16]);
+        }
         // Any processor computes them, up to the rounding of a fused multiply-add.
         let mut plain = vec![1.0_f32; ROWS * WIDTH];
         let groups = x.groups;
