@@ -77,6 +77,7 @@ impl WholeFile {
             return named.persist(&target).map(drop).map_err(|error| error.error);
         }
         file.rewind()?;
+        #[cfg_attr(not(unix), expect(unused_mut))]
         let mut builder = tempfile::Builder::new();
         // The file is private until it is complete, if it keeps the permissions of an existing
         // file.

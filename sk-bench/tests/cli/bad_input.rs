@@ -1,7 +1,6 @@
 //! Bad input is reported on one line that names it, with exit status 2.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use crate::common::{
@@ -249,7 +248,10 @@ fn out_of_memory() {
 
 /// Changes the number of rows of the embedding and the head. All weights become zero, in a sparse
 /// file.
+#[cfg(target_os = "linux")]
 fn enlarge(weights: &Path, rows: usize) {
+    use std::io::Write;
+
     let bytes = fs::read(weights).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let mut header: serde_json::Map<String, Value> = serde_json::from_slice(&bytes[8..8 + length]).unwrap();

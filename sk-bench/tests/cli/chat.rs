@@ -1,7 +1,7 @@
 //! `swiss-knife chat` on a tiny random model, with its input from a pipe.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::Stdio;
 
 use crate::common::{model_args, models, program, run_with_input, stderr, stdout};
@@ -200,7 +200,8 @@ fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {
     let mut child = child.spawn().unwrap();
     child.stdin.take().unwrap().write_all("Hello\n/new\n".repeat(20).as_bytes()).unwrap();
     let mut first = [0];
-    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    let stdout = child.stdout.as_mut().unwrap();
+    std::io::Read::read_exact(stdout, &mut first).unwrap();
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
@@ -316,6 +317,7 @@ fn fields_of_the_scheme_are_set_while_it_runs() {
 /// A terminal of 40 columns, and the keys that a person presses.
 #[cfg(unix)]
 mod terminal {
+    use std::io::Read;
     use std::process::{Child, Command, Stdio};
     use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use sk_bench::judge::read_responses;
@@ -167,25 +168,24 @@ fn a_sweep_is_bound_to_the_weights_it_ran_on() {
     let own = bench.path("honest");
     let copied = copy_of("blades/honest", bench.folder.path());
     assert_eq!(copied, own);
-    let plan = |more: &str| {
-        let models = model().replace(&models().join("blades/honest").display().to_string(), &own.display().to_string());
+    let plan = |honest: &Path, more: &str| {
+        let models = model().replace(&models().join("blades/honest").display().to_string(), &honest.display().to_string());
         let models = models.replace("[model]\n", &format!("[model]\n{more}\n"));
         fs::write(bench.path("plan.toml"), format!("{}\n{models}", PLAN.replace("[1, 2]", "[1]"))).unwrap();
     };
-    plan("");
+    plan(&own, "");
     bench.finish();
     let kept = read_settings(&bench.path("plan.jsonl")).unwrap();
     assert_eq!(kept.len(), 3, "one per scheme");
 
     // Another precision of the models is another setting.
-    plan("precision = \"bf16\"");
+    plan(&own, "precision = \"bf16\"");
     assert_refused(&bench.run(&["--quiet"]), &["plan.jsonl:1:", "other settings"]);
     // The same adapter at another path is the same setting; another adapter at the same path is
     // not.
-    plan("");
     let elsewhere = bench.path("elsewhere");
     fs::rename(&own, &elsewhere).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, &own).unwrap();
+    plan(&elsewhere, "");
     bench.finish();
     let weights = elsewhere.join("adapter_model.safetensors");
     let mut bytes = fs::read(&weights).unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -145,7 +145,12 @@ fn a_full_disk_leaves_whole_records_and_the_next_run_goes_on() {
     let bench = Bench::new(&PLAN.replace("[sweep]", "[sweep]\ntraces = false"));
     let program = bench.command(&["--quiet"]);
     let limited = "trap '' XFSZ; ulimit -f 20; exec \"$0\" \"$@\"";
-    let output = Command::new("sh").args(["-c", limited]).arg(program.get_program()).args(program.get_args()).output().unwrap();
+    let output = std::process::Command::new("sh")
+        .args(["-c", limited])
+        .arg(program.get_program())
+        .args(program.get_args())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("cannot write") && stderr(&output).contains("plan.jsonl"), "{}", stderr(&output));
     let text = fs::read_to_string(bench.path("plan.jsonl")).unwrap();
@@ -191,7 +196,7 @@ fn ctrl_c_drops_the_present_cell_and_the_next_run_goes_on() {
     let bench = hit(|bench| {
         let mut child = bench.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_for_lines(bench, &mut child, 3);
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         let output = child.wait_with_output().unwrap();
         let done = bench.lines();
         if done == CELLS {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -109,12 +109,12 @@ pub(super) fn link(blob: &Path, snapshot: &Path, name: &str) -> Result<(), HubEr
         let relative = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
         match std::os::unix::fs::symlink(relative, &target) {
             // Another program has created the link.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             outcome => outcome.map_err(failed),
         }
     }
     #[cfg(not(unix))]
     {
-        fs::rename(blob, target).map_err(failed)
+        fs::rename(blob, &target).map_err(failed)
     }
 }
