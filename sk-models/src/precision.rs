@@ -12,7 +12,9 @@ pub(crate) const INT8_GROUP: usize = 64;
 
 /// The number format of a decoder's weights.
 ///
-/// Adapters, keys, values and the states between layers are in f32 in any case.
+/// On a CPU, keys, values and the states between layers are in f32 in any case. Adapters are in
+/// f32 beside weights in f32; beside weights in bf16 or int8 they are rounded if the processor
+/// multiplies rounded numbers faster than f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {
     /// f32, or the format of the device.

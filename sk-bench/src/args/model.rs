@@ -50,10 +50,9 @@ pub struct Sources {
     pub device: DeviceName,
     /// Weights of backbone and drafter: f32, bf16 or int8.
     ///
-    /// bf16 takes half the memory, and log-probabilities are off by some thousandths of a nat, or
-    /// by nothing of note where the checkpoint is in bf16. int8 takes a little more than a quarter
-    /// of the memory and, on a CPU with AVX-512 VNNI, half the time or less; log-probabilities are
-    /// then off by some hundredths of a nat. int8 runs on the CPU only. Blades stay in f32.
+    /// bf16 takes half the memory, and a checkpoint in bf16 keeps its weights exactly. int8 takes a
+    /// little more than a quarter of the memory and runs on the CPU only. The page "Performance" of
+    /// the book has the speed and the loss of precision of each.
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]
     pub precision: Precision,
 }
