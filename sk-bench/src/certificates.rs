@@ -75,7 +75,7 @@ impl fmt::Display for StepCertificate {
             }
             Self::Certified { tolerance, radius, published_radius, .. } => write!(
                 f,
-                "certified radius {radius:.4} (published bound: {published_radius:.4}): no change of a composite score by less moves the \
+                "certified radius {radius:.4} (published radius: {published_radius:.4}): no change of a composite score by less moves the \
                  choice by more than {tolerance} in total variation"
             ),
             Self::Refused { refused } => write!(f, "no certificate: {refused}"),
