@@ -11,8 +11,8 @@
 //! # Split
 //!
 //! A document is held out if a hash of its key falls below the held-out fraction. The key is the
-//! first human turn if there is one, and the text otherwise. So a document that is held out of
-//! language-model training is held out of preference training too, and the turns of one dialogue,
+//! first human turn if there is one, and the text otherwise. So a document that one run holds out
+//! is held out by every run with the same or a larger fraction, and the turns of one dialogue,
 //! which preference data tend to list one by one, stay on one side.
 //!
 //! # Exclusion
