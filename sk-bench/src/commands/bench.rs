@@ -56,10 +56,11 @@ Examples:
   # In turns with another program, which prints a line such as {\"greedy\": 120.5} for each it reads
   swiss-knife bench --against 'python3 other.py'
 
-Spans have a fixed length and nothing ends a response early, so that every repetition makes the
-same number of tokens. Frozen and steered runs take turns, each on caches of its own; figures are
-medians with the range, beside the least time that the measured bandwidth and peak of the device
-allow. Of models behind servers, the parts of a step are measured, its requests and its bytes.";
+Spans have a fixed length unless --scheme is given. Nothing ends a response early, so every
+repetition generates the same number of tokens. Frozen and steered runs take turns, each with its
+own KV caches. Figures are medians with the range, beside the least time that the measured
+bandwidth and peak of the device allow. For models behind servers, bench measures the parts of a
+step, its requests and its bytes.";
 
 /// Default number of tokens of a span.
 const SPAN: usize = 24;
