@@ -78,20 +78,22 @@ pub struct BenchArgs {
     /// Tokens generated in each run.
     #[arg(long, value_name = "TOKENS", default_value_t = 96, value_parser = positive)]
     new_tokens: usize,
-    /// Measure a step along these axes too: prefix, n, k, l.
+    /// Also measure a step along these axes: prefix, n, k, l.
     ///
     /// One number changes at a time; the others keep the values of the main measurement. AXIS=V:V:…
-    /// gives the values.
+    /// gives the values. Without values, prefix goes from 64 to 4096 tokens, n from 1 to 32, k from
+    /// 0 (the backbone alone) to 8, and l from 8 to 128. Random blades stand in for missing
+    /// adapters.
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',')]
     sweep: Vec<AxisArg>,
-    /// Measure this many generations side by side too, which share the passes of both models.
+    /// Also measure this many concurrent generations, which share the passes of both models.
     #[arg(long, value_name = "NUMBER", value_parser = at_most::<FEW>)]
     generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///
     /// For each repetition it reads an empty line and prints a JSON object of figures by name:
-    /// tokens per second, or times where a name ends in _seconds. One that ends after its answer is
-    /// started again.
+    /// tokens per second, or times where a name ends in _seconds. If it exits after its answer, it
+    /// is started again. Rates are compared with those of this program, prompt included.
     #[arg(long, value_name = "COMMAND")]
     against: Vec<String>,
     /// Seed of the draws.

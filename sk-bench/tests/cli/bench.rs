@@ -190,7 +190,7 @@ fn blades_candidates_and_ranks_grow_by_configuration() {
 }
 
 #[test]
-fn generations_side_by_side_are_measured() {
+fn concurrent_generations_are_measured() {
     let (_folder, backbone, drafter) = shapes();
     let args = ["--backbone-config", text(&backbone), "--drafter-config", text(&drafter), "--generations", "5"];
     let report: Value = serde_json::from_str(&stdout(&bench(&[&args[..], &["--json"]].concat()))).unwrap();
@@ -198,7 +198,7 @@ fn generations_side_by_side_are_measured() {
     assert_eq!(together["count"].as_u64(), Some(5));
     assert!(number(&together["steered"]["median"]) > 0.0 && number(&together["over_one"]["median"]) > 0.0);
     let table = stdout(&bench(&args));
-    assert!(table.contains("steered, 5 side by side") && table.contains("against one"), "{table}");
+    assert!(table.contains("steered, 5 concurrent") && table.contains("against one"), "{table}");
 }
 
 #[cfg(unix)]

@@ -110,11 +110,11 @@ fn figures(report: &BenchReport) -> String {
     let warm_up = report.warm_up;
     table.row("warm-up, frozen", Unit::Time.show(warm_up.frozen), String::new());
     table.row("warm-up, steered", Unit::Time.show(warm_up.steered), String::new());
-    table.figure(&format!("read a prompt of {} tokens", report.prompt_tokens), &report.prefill, Unit::Rate);
+    table.figure(&format!("prefill of {} tokens", report.prompt_tokens), &report.prefill, Unit::Rate);
     table.figure("frozen, greedy", &report.frozen, Unit::Rate);
-    table.figure("frozen, prompt read", &report.frozen_with_prompt, Unit::Rate);
+    table.figure("frozen, with prefill", &report.frozen_with_prompt, Unit::Rate);
     let scheme = format!("N = {}, K = {}", report.candidates, report.blades);
-    table.figure(&format!("steered, {scheme}, prompt read"), &report.steered, Unit::Rate);
+    table.figure(&format!("steered, {scheme}, with prefill"), &report.steered, Unit::Rate);
     if let Some(later) = &report.later_steps {
         table.figure("steered, steps after the first", later, Unit::Rate);
     }
@@ -123,12 +123,12 @@ fn figures(report: &BenchReport) -> String {
         let share = format!("{:.1} % of {} tokens", 100.0 * value / parts.total(), report.new_tokens);
         table.row(&format!("  {part}"), Unit::Time.show(value), share);
     }
-    table.spread("steered / frozen, prompt read", report.steered_over_frozen, Unit::Ratio);
+    table.spread("steered / frozen, with prefill", report.steered_over_frozen, Unit::Ratio);
     if let Some(over) = report.later_steps_over_frozen {
         table.spread("steps after the first / frozen", over, Unit::Ratio);
     }
     if let Some(generations) = &report.generations {
-        table.figure(&format!("steered, {} side by side", generations.count), &generations.steered, Unit::Rate);
+        table.figure(&format!("steered, {} concurrent", generations.count), &generations.steered, Unit::Rate);
         table.spread("  against one", generations.over_one, Unit::Ratio);
     }
     if let Some(edits) = &report.reconfiguration {
@@ -144,7 +144,7 @@ fn figures(report: &BenchReport) -> String {
         for figure in &opponent.figures {
             let unit = if OpponentFigure::is_time(&figure.name) { Unit::Time } else { Unit::Rate };
             table.spread(&format!("  {}", figure.name), figure.value, unit);
-            for (name, over) in [("frozen, prompt read", figure.frozen_over), ("steered", figure.steered_over)] {
+            for (name, over) in [("frozen, with prefill", figure.frozen_over), ("steered", figure.steered_over)] {
                 if let Some(over) = over {
                     table.spread(&format!("    {name} / it"), over, Unit::Ratio);
                 }
