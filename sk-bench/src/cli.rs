@@ -26,9 +26,9 @@ const STYLES: Styles = Styles::styled()
 
 /// Steer a frozen language model while it decodes.
 ///
-/// A small model drafts candidate spans; the frozen backbone reads them under one LoRA adapter per
-/// objective; what the adapters say is normalised, weighted, rated in a tournament and drawn from.
-/// Objectives and weights can change at any step: nothing is retrained.
+/// A small model drafts candidate spans. The frozen backbone reads them under one LoRA adapter per
+/// objective: each adapter scores every span. Scores are normalised, weighted and compared, and one
+/// span is drawn. Objectives and weights can change at any step, without retraining.
 #[derive(Debug, Parser)]
 #[command(
     name = "swiss-knife",
@@ -70,7 +70,7 @@ pub enum Command {
     /// Draw text, or train a tokenizer, a language model, a blade, a head or a judge.
     #[command(subcommand)]
     Train(Box<TrainCommand>),
-    /// Train a blade per objective for a model of your own.
+    /// Train a blade per objective for your own model.
     Blades(BladesArgs),
     /// Collect evaluation prompts: list, sample or export data sets.
     #[command(subcommand)]

@@ -22,12 +22,12 @@ pub enum GranularitySpec {
     },
     /// The end of a sentence or line.
     Sentence {
-        /// Most tokens of a span.
+        /// Maximum number of tokens of a span.
         span_tokens: Cap,
     },
     /// The first blank line, which belongs to the span.
     BlankLine {
-        /// Most tokens of a span.
+        /// Maximum number of tokens of a span.
         span_tokens: Cap,
     },
     /// The first of some texts, which belongs to the span.
@@ -35,19 +35,19 @@ pub enum GranularitySpec {
         /// The texts.
         #[schemars(length(min = 1))]
         delimiters: Vec<String>,
-        /// Most tokens of a span.
+        /// Maximum number of tokens of a span.
         span_tokens: Cap,
     },
     /// Before a token that the drafting model is unsure of.
     Entropy {
         /// The entropy of its distribution, in nats, that ends a span.
         entropy: f64,
-        /// Most tokens of a span.
+        /// Maximum number of tokens of a span.
         span_tokens: Cap,
     },
     /// The end of the response.
     Response {
-        /// Most tokens of a span.
+        /// Maximum number of tokens of a span.
         span_tokens: Cap,
     },
 }

@@ -174,7 +174,7 @@ pub static ALL: [Parameter; 39] = [
         .default(|base, _| Some(base.point.beta))
         .symbol("β")
         .option("beta", "BETA"),
-    number("granularity", "span_tokens", Range::count(1.0), "Most tokens of a candidate span.")
+    number("granularity", "span_tokens", Range::count(1.0), "Maximum number of tokens of a candidate span.")
         .default(|base, kind| if kind == "response" { None } else { either(base, 32.0, 512.0) })
         .option("span-tokens", "TOKENS"),
     number("proposal", "temperature", NOT_NEGATIVE, "Sampling temperature of the drafter; 0 is greedy.")

@@ -44,8 +44,8 @@ pub struct Sources {
     pub heads: Vec<Source>,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N].
     ///
-    /// Of those that the program was built with; `auto` is a CUDA GPU if there is one, else the
-    /// CPU.
+    /// `auto` selects a CUDA GPU if there is one, else the CPU. CUDA and WGPU are features of the
+    /// build.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceName,
     /// Weights of backbone and drafter: f32, bf16 or int8.

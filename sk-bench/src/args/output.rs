@@ -11,7 +11,7 @@ use crate::framing::DialogueFraming;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Generation")]
 pub struct GenerationArgs {
-    /// Most tokens of a response.
+    /// Maximum number of tokens of a response.
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = positive)]
     pub max_new_tokens: usize,
     /// Seed of every draw.
@@ -45,13 +45,14 @@ pub struct OutputArgs {
     /// the 16 most likely candidates of each step.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Largest total variation between the distributions of the choice within the certified radius.
+    /// τ of stability certificates: the total variation by which the choice may move.
     ///
-    /// Traces use 0.1 unless it is given. With it, --explain prints certificates, or why a scheme
-    /// has none.
+    /// A change of the scores within the certified radius moves it by at most τ. With this option,
+    /// --explain prints certificates, or why a scheme has none. Traces have certificates in any
+    /// case; their τ is 0.1 unless given.
     #[arg(long, value_name = "TAU")]
     pub tolerance: Option<Tolerance>,
-    /// No summary, no progress.
+    /// Do not show progress and the summary.
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -22,22 +22,22 @@ use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
 Examples:
-  # The reference scheme answers; every ablation that shares its candidates looks on
+  # The reference scheme answers; every ablation that can share its candidates is compared
   swiss-knife arms \"How do I apologise to a friend?\" -w helpful=0.6,honest=0.3,harmless=0.1
 
-  # Two arms, one of them a changed scheme under a name of its own, as JSON
+  # Two arms, one of them a changed scheme under its own name, as JSON
   swiss-knife arms \"Hi\" --arm no-cbn --arm cold=swiss-knife,selector.temperature=0.5 --json
 
-  # Token by token: ARGS drives, the frozen backbone looks on
+  # Token by token: ARGS answers, the frozen backbone is compared
   swiss-knife arms \"Hi\" --scheme args --arm base --max-new-tokens 16
 
   # A trace that was written earlier, without a model
   swiss-knife arms --replay steps.jsonl --arm elo --arm softmax-mu --summary
 
-The scheme drafts and its choices are appended; arms score, rate and select from the same
-candidates, read once for all of them. Options of drafting, --beta, --weights, --preset and
---convention hold for all, as does --set of [proposal] and [granularity]; other fields and the
-operating point for the scheme alone.";
+The scheme drafts, and its choices are appended. The arms score, rate and select from the same
+candidates, which the backbone reads once for all. The drafting options, --beta, --weights,
+--preset, --convention, and --set on [proposal] and [granularity] apply to all arms. Other --set
+options and the options of the operating point apply to the scheme alone.";
 
 /// The default scheme of a replayed trace.
 const REFERENCE: &str = "swiss-knife";
@@ -52,15 +52,16 @@ const UNREPLAYED: [&str; 5] = ["PromptArgs", "GenerationArgs", "device", "precis
 pub struct ArmsArgs {
     #[command(flatten)]
     prompt: PromptArgs,
-    /// A scheme that chooses from the same candidates, perhaps under another name and with fields
-    /// changed; may be repeated.
+    /// A scheme that chooses from the same candidates, optionally with a name and changed fields;
+    /// may be repeated.
     ///
-    /// Without any, all that ship and share the candidates of the scheme.
+    /// Without this option, the arms are all other schemes that ship and can share the candidates.
     #[arg(long = "arm", value_name = "[NAME=]SCHEME[,SLOT.FIELD=VALUE…]", help_heading = "Arms")]
     arms: Vec<ArmArg>,
-    /// Choose from the candidates of a trace, by its scores, instead of from those of a model.
+    /// Take candidates and scores from a trace, without a model.
     ///
-    /// The trace (--trace of `generate`, `chat` and `arms`) is of the scheme that --scheme names.
+    /// --scheme names the scheme that wrote the trace (with --trace of `generate`, `chat` or
+    /// `arms`).
     #[arg(long, value_name = "FILE", conflicts_with_all = UNREPLAYED, help_heading = "Arms")]
     replay: Option<PathBuf>,
     #[command(flatten)]
@@ -69,16 +70,16 @@ pub struct ArmsArgs {
     generation: GenerationArgs,
     #[command(flatten)]
     models: Sources,
-    /// Write a trace: one JSON object per step, in lines, with what each arm makes of it.
+    /// Write a trace: one JSON object per step and line, with the results of each arm.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     trace: Option<PathBuf>,
-    /// Only the summary, no steps.
+    /// Print the summary only.
     #[arg(long, help_heading = "Output")]
     summary: bool,
     /// Print JSON instead of tables.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// No progress.
+    /// Do not show progress.
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
 }

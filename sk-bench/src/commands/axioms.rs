@@ -23,7 +23,7 @@ Examples:
 
 A counterexample is shrunken: few candidates, short numbers. That none was found does not prove
 that there is none.
-To check an operator of your own, use the feature `axioms` of the crate sk-aggregate.";
+To check your own operator, use the feature `axioms` of the crate sk-aggregate.";
 
 /// Options of `axioms`.
 #[derive(Debug, Args)]

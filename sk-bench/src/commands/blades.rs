@@ -23,16 +23,16 @@ use sk_report::grid::Grid;
 
 const EXAMPLES: &str = "\
 Examples:
-  # Two blades for a Qwen from the hub, of preferences from the hub
+  # Two blades for a Qwen from the hub, with preferences from the hub
   swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --prefer helpful=hh-rlhf-helpful \\
       --prefer harmless=hh-rlhf-harmless -o blades
 
-  # Of one's own pairs, on a CPU with little memory
+  # Your own pairs, on a CPU with little memory
   swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --prefer brief=pairs.jsonl -o blades \\
       --accumulate 8 --length 256 --steps 100
 
 A row of pairs is {\"prompt\", \"chosen\", \"rejected\"}, or two dialogues, \"chosen\" and \"rejected\".
-The same command goes on where an interrupted one stopped; a finished blade is kept.";
+After an interruption, the same command resumes; a finished blade is kept.";
 
 /// Named preference data on the hub: the name, and the folder of the data set.
 const NAMED: [(&str, &str); 2] = [("hh-rlhf-helpful", "helpful-base"), ("hh-rlhf-harmless", "harmless-base")];

@@ -17,7 +17,7 @@ use report::{Certified, CertifiedStep, CertifyReport};
 
 const EXAMPLES: &str = "\
 Examples:
-  # By how little must scores change for the choice to stay within 0.05?
+  # The largest change of the scores that moves the choice by at most 0.05
   echo '{\"mu\": [0.3, 0.1, -0.2], \"sigma\": [1, 0.5, 0.8]}' | swiss-knife certify - --tolerance 0.05
 
   # What a change of at most 0.01 can do to each step of a trace, under another operator
@@ -43,10 +43,10 @@ pub struct CertifyArgs {
     /// Only the batch at this position in the file, from 1.
     #[arg(long, value_name = "K", value_parser = positive)]
     batch: Option<usize>,
-    /// How far any score may move: asks for the bound on the choice.
+    /// Largest change of a score: prints the bound on the change of the choice.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// How far the choice may move, in total variation: asks for the certified radius.
+    /// Largest total variation of the choice: prints the certified radius.
     ///
     /// 0.1 unless --delta is given.
     #[arg(long, value_name = "TAU")]

@@ -55,7 +55,7 @@ pub struct CompareArgs {
     /// Print JSON instead of a table.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// No progress.
+    /// Do not show progress.
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
 }

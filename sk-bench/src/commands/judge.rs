@@ -47,7 +47,7 @@ Examples:
   swiss-knife judge table judged.jsonl -o results && swiss-knife report results
 
 RESPONSES holds lines of {\"id\", \"prompt\", \"response\"} and, if known, scheme, weights, prompt_id
-and seed. JUDGED gets one line per response and rubric; an interrupted run goes on from it.";
+and seed. JUDGED gets one line per response and rubric; an interrupted run resumes from it.";
 
 /// Options of `judge`.
 #[derive(Debug, Args)]

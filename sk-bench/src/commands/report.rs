@@ -21,13 +21,12 @@ Examples:
   # All of them as CSV and LaTeX, with report.txt and report.json
   swiss-knife report results --out tables
 
-  # One page to look at, with what the sweep recorded beside the judgements
+  # One HTML page, with responses and times of the sweep
   swiss-knife report results --records frontier.jsonl --html report.html
 
 DIR holds judged_frontier.csv, with one row per method, weight vector and prompt, and may hold
-judged_ablations.csv and candidate_steps.jsonl; each may be gzipped. Where they are the paper's
-own results, the tables \"reproduction\" and \"differences\" hold the published figures against the
-cells.";
+judged_ablations.csv and candidate_steps.jsonl; each may be gzipped. For the paper's own results,
+the tables \"reproduction\" and \"differences\" compare the published figures with the cells.";
 
 /// The default reference methods. The first one that occurs in the results is used.
 const REFERENCES: [&str; 2] = ["swiss", "swiss-knife"];
@@ -53,7 +52,7 @@ pub struct ReportArgs {
     /// Seed of the resamples.
     #[arg(long, default_value_t = Resampling::default().seed)]
     seed: u64,
-    /// Only this table; may be given several times.
+    /// Print only this table; may be repeated.
     #[arg(long = "table", value_name = "NAME")]
     tables: Vec<String>,
     /// How to print.

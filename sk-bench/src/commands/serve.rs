@@ -31,7 +31,7 @@ Examples:
   curl http://127.0.0.1:8000/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\",
     \"content\": \"How do I clean my bicycle?\"}], \"swiss_knife\": {\"weights\": {\"helpful\": 1}}}'
 
-  # A model of one's own, for others on the network
+  # Your own model, for others on the network
   SWISS_KNIFE_SERVE_KEY=secret swiss-knife serve --host 0.0.0.0 --framing chat \\
       --backbone Qwen/Qwen2.5-7B-Instruct --drafter Qwen/Qwen2.5-0.5B-Instruct \\
       --blade calm=\"instruction:Answer calmly.\" --precision int8";
@@ -42,7 +42,7 @@ Examples:
   # The model that ships with the program
   swiss-knife play
 
-  # A model of one's own, with blades from instructions
+  # Your own model, with blades from instructions
   swiss-knife play --backbone Qwen/Qwen2.5-7B-Instruct --drafter Qwen/Qwen2.5-0.5B-Instruct \\
       --framing chat --blade calm=\"instruction:Answer calmly.\" --blade warm=\"instruction:Be warm.\"";
 
@@ -79,15 +79,15 @@ pub struct ServeArgs {
     /// Requests that may wait; more are refused with 429.
     #[arg(long, value_name = "REQUESTS", default_value_t = Limits::default().waiting)]
     waiting: usize,
-    /// Most candidates of a step; for a scheme over the vocabulary, most candidates that `explain`
-    /// lists.
+    /// Maximum number of candidates of a step; for a scheme over the vocabulary, of candidates that
+    /// `explain` lists.
     #[arg(long, value_name = "N", default_value_t = Limits::default().candidates, value_parser = positive)]
     max_candidates: usize,
-    /// Most blades of an answer.
+    /// Maximum number of blades of an answer.
     #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive)]
     max_blades: usize,
-    /// Seconds from a request to the end of its answer; an unfinished answer is cut off after the step in
-    /// progress.
+    /// Seconds from a request to the end of its answer; an unfinished answer is cut off after the
+    /// step in progress.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs())]
     timeout: u64,
     /// Seconds that a client may take to send the head or the body of a request, or may read
@@ -110,26 +110,26 @@ pub struct ServeArgs {
     /// is free.
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory: u64,
-    /// Most tokens of a prompt; all that the model holds unless given.
+    /// Maximum number of tokens of a prompt; the model's context length unless given.
     #[arg(long, value_name = "TOKENS", value_parser = positive)]
     max_prompt_tokens: Option<usize>,
-    /// Most bytes of the body of a request.
+    /// Maximum number of bytes of the body of a request.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body, value_parser = positive)]
     max_body: usize,
-    /// Most bytes of the head of a request.
+    /// Maximum number of bytes of the head of a request.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().header, value_parser = positive)]
     max_header: usize,
-    /// Most arrays and objects inside each other in the JSON of a request.
+    /// Maximum nesting depth of arrays and objects in the JSON of a request.
     #[arg(long, value_name = "LEVELS", default_value_t = Limits::default().depth, value_parser = positive)]
     max_depth: usize,
-    /// Most tokens of an answer; a request that asks for more is refused.
+    /// Maximum number of tokens of an answer; a request that asks for more is refused.
     #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().max_new_tokens, value_parser = positive)]
     max_new_tokens: usize,
     /// A folder whose adapters clients may load and unload.
     #[arg(long, value_name = "DIR")]
     adapters: Option<PathBuf>,
-    /// Let pages of this origin use the server from a browser, such as http://localhost:3000; `*` for
-    /// any.
+    /// Let pages of this origin use the server from a browser, such as http://localhost:3000; `*`
+    /// for any.
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     origin: Vec<HeaderValue>,
     /// Log prompts and answers too.

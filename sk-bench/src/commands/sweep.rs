@@ -15,10 +15,10 @@ use crate::{Error, interrupt, message};
 
 const EXAMPLES: &str = "\
 Examples:
-  # What there is to do, and what is done
+  # List the cells, and mark those that are done
   swiss-knife sweep frontier.toml --dry-run
 
-  # Do it; after Ctrl-C or a power cut, the same command goes on
+  # Run it; after Ctrl-C or a power cut, the same command resumes
   swiss-knife sweep frontier.toml
 
   # Two GPUs share a plan
@@ -40,16 +40,16 @@ A plan names schemes, weights and prompts:
 pub struct SweepArgs {
     /// The plan, a TOML file. Paths in it are relative to it.
     plan: PathBuf,
-    /// List the cells and whether they are done, and do nothing.
+    /// List the cells and whether they are done, without running them.
     #[arg(long)]
     dry_run: bool,
     /// Device in place of the plan's: auto, cpu, cuda[:N] or wgpu[:N].
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
-    /// Cells to answer at once. Their passes are joined, and each has keys and values of its own.
+    /// Cells to answer at once. Forward passes are batched; each cell has its own KV cache.
     #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = at_most::<FEW>)]
     at_once: usize,
-    /// No progress, no summary.
+    /// Do not show progress and the summary.
     #[arg(short, long)]
     quiet: bool,
 }

@@ -295,8 +295,8 @@ pub struct DpoArgs {
     /// Steps between checkpoints
     #[arg(long, default_value_t = 50)]
     save_every: u64,
-    /// Do not train; write the pairs that this run would not see, and whose questions it would not
-    /// see, to a .jsonl or .jsonl.gz file
+    /// Do not train: write the pairs that this run would not use to a .jsonl or .jsonl.gz file,
+    /// except those that share a question with a pair that it would use
     #[arg(long, value_name = "FILE")]
     unseen: Option<PathBuf>,
 }

@@ -16,14 +16,14 @@ use summary::TuneSummary;
 
 const EXAMPLES: &str = "\
 Examples:
-  # What has been found so far
+  # Print the results so far
   swiss-knife tune harmless.toml --dry-run
 
-  # Search; after Ctrl-C or a power cut, the same command goes on with the same trials
+  # Search; after Ctrl-C or a power cut, the same command resumes with the same trials
   swiss-knife tune harmless.toml
 
-A plan names prompts to tune on, and those to evaluate on later, of which none may be among the
-former:
+A plan names the prompts to tune on and the prompts of a later evaluation; the two sets must be
+disjoint:
 
   [tune]
   trials = 40
@@ -38,7 +38,7 @@ former:
 pub struct TuneArgs {
     /// The plan, a TOML file. Paths in it are relative to it.
     plan: PathBuf,
-    /// Say what has been found so far, and do nothing.
+    /// Print the results so far, without searching.
     #[arg(long)]
     dry_run: bool,
     /// Device in place of the plan's: auto, cpu, cuda[:N] or wgpu[:N].
@@ -47,7 +47,7 @@ pub struct TuneArgs {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// No progress.
+    /// Do not show progress.
     #[arg(short, long)]
     quiet: bool,
 }

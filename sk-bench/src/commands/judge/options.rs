@@ -67,7 +67,7 @@ pub struct JudgeOptions {
     /// Sampling temperature of the judge.
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true, value_parser = temperature, help_heading = "Scoring")]
     temperature: f64,
-    /// Most tokens of an answer [default: 512 for integer, 16 for logprob].
+    /// Maximum number of tokens of an answer [default: 512 for integer, 16 for logprob].
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Scoring")]
     max_tokens: Option<u32>,
     /// How an answer is made to have the right form; the strictest way the server supports if not
@@ -79,16 +79,16 @@ pub struct JudgeOptions {
     /// Such as {"chat_template_kwargs": {"enable_thinking": false}}.
     #[arg(long, value_name = "JSON", value_parser = object, help_heading = "Scoring")]
     request: Option<Map<String, Value>>,
-    /// Directory of scores that are known already [default: swiss-knife/judge in the user's cache].
+    /// Cache directory for scores [default: swiss-knife/judge in the user's cache].
     #[arg(long, value_name = "DIR", conflicts_with = "no_cache", help_heading = "Output")]
     cache: Option<PathBuf>,
-    /// Neither use nor fill the cache.
+    /// Do not use the cache.
     #[arg(long, help_heading = "Output")]
     no_cache: bool,
     /// Print the summary as JSON.
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
-    /// No progress.
+    /// Do not show progress.
     #[arg(short, long, help_heading = "Output")]
     pub(super) quiet: bool,
 }

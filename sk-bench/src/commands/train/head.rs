@@ -42,16 +42,16 @@ pub struct HeadArgs {
     /// Completions per forward pass
     #[arg(long, default_value_t = 16)]
     batch: usize,
-    /// Most pairs to train on; all unless given
+    /// Maximum number of pairs to train on; all unless given
     #[arg(long)]
     pairs: Option<usize>,
-    /// Most memory for hidden states, in GB; pairs beyond it are left out
+    /// Maximum memory for hidden states, in GB; pairs beyond it are left out
     #[arg(long, value_name = "GB", default_value_t = 4.0)]
     memory: f64,
     /// Penalty on the squared weights of standardised hidden states
     #[arg(long, default_value_t = 1e-4, allow_negative_numbers = true)]
     l2: f64,
-    /// Most iterations of the optimiser
+    /// Maximum number of iterations of the optimiser
     #[arg(long, default_value_t = 200)]
     iterations: usize,
     /// Seed of the pairs drawn where not all are used

@@ -35,7 +35,7 @@ pub struct JudgeModelArgs {
     /// Penalty on the squared weights
     #[arg(long, default_value_t = 1e-3, allow_negative_numbers = true)]
     l2: f64,
-    /// Most iterations of the optimiser
+    /// Maximum number of iterations of the optimiser
     #[arg(long, default_value_t = 300)]
     iterations: usize,
     /// Share of the prompts held out
