@@ -118,6 +118,7 @@ pub(crate) fn asinh(x: f64) -> f64 {
     /// From here on, √(x² + 1) rounds to x.
     const FAR: f64 = 1e9;
     let square = x * x;
+    // x + √(x² + 1) with the 1 separated, which keeps the relative error small near zero.
     let t = x + square / (1.0 + (square + 1.0).sqrt());
     let w = 1.0 + t;
     let near = x < FAR;

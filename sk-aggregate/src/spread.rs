@@ -72,12 +72,10 @@ impl<F: Real> Spread<F> for PNorm {
         if self.p == 1.0 {
             return a + b;
         }
-        let (small, large) = if a < b { (a, b) } else { (b, a) };
-        if self.p.is_infinite() || small == F::zero() {
-            return large;
+        if self.p.is_infinite() {
+            return a.max(b);
         }
-        let p = F::of(self.p);
-        large * ((small / large).powf(p).ln_1p() / p).exp()
+        F::of(self.at([a.widen(), b.widen()]))
     }
 
     fn apply(&self, a: &mut [F], b: &[F]) {

@@ -2,19 +2,22 @@
 
 mod reference;
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
-use reference::{links as referenced, student, table};
+use reference::{ELEMENTARY, links as referenced, student};
 use sk_aggregate::{Asinh, Identity, Laplace, Link, Logistic, Probit, SignedLog, StudentT, Tanh};
 
-/// The largest relative difference from the correctly rounded value: two units in the last place
-/// for one elementary function.
-const ELEMENTARY: f64 = 4.5e-16;
+/// The pairs (u, g(u)) of each link, by name.
+fn table() -> BTreeMap<String, Vec<(f64, f64)>> {
+    serde_json::from_str(include_str!("reference/links.json")).expect("the reference is a table of pairs")
+}
 
 #[test]
 fn links_agree_with_forty_digits() {
     let table = table();
-    assert_eq!(table.len(), referenced::<f64>(ELEMENTARY).len());
-    for (name, link, tolerance) in referenced::<f64>(ELEMENTARY) {
+    assert_eq!(table.len(), referenced::<f64>().len());
+    for (name, link, tolerance) in referenced::<f64>() {
         let mut worst = (0.0, 0.0);
         for &(u, expected) in &table[name] {
             let error = (link.g(u) / expected - 1.0).abs();
@@ -29,7 +32,7 @@ fn links_agree_with_forty_digits() {
 #[test]
 fn single_precision_is_the_rounded_double() {
     let table = table();
-    for (name, link, _) in referenced::<f32>(ELEMENTARY) {
+    for (name, link, _) in referenced::<f32>() {
         for &(u, expected) in table[name].iter().filter(|(u, _)| (1e-20..1e30).contains(u)) {
             // The argument is rounded too.
             assert!((f64::from(link.g(u as f32)) / expected - 1.0).abs() < 4e-7, "{name} at {u}");
@@ -111,8 +114,8 @@ fn degrees_of_freedom_are_checked() {
     assert!([4.0, 0.1, 25.0, f64::MAX].iter().all(|&nu| StudentT::new(nu).is_ok()));
 }
 
-/// For all degrees of freedom, Student's t increases everywhere, with at most its slope at 0, for
-/// single values and for vectors: its formulas join without a jump.
+/// For all degrees of freedom, Student's t increases everywhere, with at most its slope at 0: its
+/// formulas join without a jump.
 #[test]
 fn students_t_has_its_slope_at_any_degrees_of_freedom() {
     /// Rounding of g ≤ ½, and of a tail subtracted from ½.
@@ -125,15 +128,12 @@ fn students_t_has_its_slope_at_any_degrees_of_freedom() {
         let link = student(nu);
         let slope: f64 = link.lipschitz().unwrap();
         assert!((link.g(1e-9) / (1e-9 * slope) - 1.0).abs() < ROUNDING, "{nu}: L_g = {slope} is not the slope at 0");
-        let mut many = grid.clone();
-        link.apply(&mut many);
-        let one = grid.iter().map(|&u| link.g(u)).collect::<Vec<_>>();
-        for g in [one, many] {
-            for (k, step) in g.windows(2).enumerate() {
-                let rise = step[1] - step[0];
-                let allowed = slope / 64.0 + ROUNDING;
-                assert!((-ROUNDING..=allowed).contains(&rise), "{nu}: by {rise} of {allowed} from u = {}", grid[k]);
-            }
+        let mut g = grid.clone();
+        link.apply(&mut g);
+        for (k, step) in g.windows(2).enumerate() {
+            let rise = step[1] - step[0];
+            let allowed = slope / 64.0 + ROUNDING;
+            assert!((-ROUNDING..=allowed).contains(&rise), "{nu}: by {rise} of {allowed} from u = {}", grid[k]);
         }
     }
 }

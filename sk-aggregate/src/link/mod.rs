@@ -1,14 +1,13 @@
-/// Defines a link by its greatest slope, g of one value, and g of a magnitude in functions that
-/// vectorise.
+/// Defines a link by its greatest slope, and g of a magnitude in functions that vectorise.
 macro_rules! link {
-    ($(#[$doc:meta])* $name:ident, slope: $slope:expr, one: |$u:ident| $one:expr, many: |$magnitude:ident| $many:expr,) => {
+    ($(#[$doc:meta])* $name:ident, slope: $slope:expr, g: |$magnitude:ident| $g:expr,) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct $name;
 
         impl<F: Real> Link<F> for $name {
-            fn g(&self, $u: F) -> F {
-                $one
+            fn g(&self, u: F) -> F {
+                F::of(self.at([u.widen()]))
             }
             fn apply(&self, u: &mut [F]) {
                 lanes::map(u, self);
@@ -22,7 +21,7 @@ macro_rules! link {
             #[inline(always)]
             fn at(&self, [u]: [f64; 1]) -> f64 {
                 let $magnitude = u.abs();
-                ($many).copysign(u)
+                ($g).copysign(u)
             }
         }
     };
@@ -57,8 +56,8 @@ pub trait Link<F: Real = f64>: Send + Sync {
 
     /// Replaces each u by g(u), for finite u.
     ///
-    /// The links of this crate use the widest vectors of the processor. Their relative error is
-    /// within 2e-15, or 2e-14 for Student's t.
+    /// The links of this crate use the widest vectors of the processor, and return the bits of
+    /// [`g`](Self::g). Their relative error is within 2e-15, or 2e-14 for Student's t.
     fn apply(&self, u: &mut [F]) {
         u.iter_mut().for_each(|u| *u = self.g(*u));
     }

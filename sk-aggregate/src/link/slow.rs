@@ -7,36 +7,19 @@ use super::Link;
 use crate::elementary;
 use crate::lanes::{self, Function};
 
-/// Up to here a square is representable in either precision, and from here on √(u² + 1) rounds to
-/// u.
-const SQUARES_TO: f64 = 1e9;
-
 link! {
     /// g(u) = asinh(u). L_g = 1. It is the identity near zero and logarithmic for large u. u·g′(u)
     /// increases, so attenuation (A5) is exact.
     Asinh,
     slope: 1.0,
-    one: |u| {
-        let a = u.abs();
-        let magnitude = if a < F::of(SQUARES_TO) {
-            // log(a + √(a² + 1)) with the 1 separated, which keeps the relative error small near
-            // zero.
-            let square = a * a;
-            (a + square / (F::one() + (square + F::one()).sqrt())).ln_1p()
-        } else {
-            a.ln() + F::of(std::f64::consts::LN_2)
-        };
-        magnitude.copysign(u)
-    },
-    many: |a| elementary::asinh(a),
+    g: |a| elementary::asinh(a),
 }
 
 link! {
     /// g(u) = sign(u) · log(1 + |u|). L_g = 1. Attenuation (A5) is exact.
     SignedLog,
     slope: 1.0,
-    one: |u| u.abs().ln_1p().copysign(u),
-    many: |a| elementary::ln_1p(a),
+    g: |a| elementary::ln_1p(a),
 }
 
 /// g(u) = u. L_g = 1.

@@ -78,15 +78,6 @@ impl Expansion {
     pub(super) fn slope(&self) -> f64 {
         self.stretch / ((2.0 * PI).sqrt() * self.mean)
     }
-
-    /// Returns g(|u|), by functions of the mathematical library.
-    pub(super) fn half_mass(&self, u: f64) -> f64 {
-        let v = u.abs() / self.root_nu;
-        let square = v * v;
-        let z = if square > SQUARES_FROM { (self.a * square.ln_1p()).sqrt() } else { u.abs() * self.stretch }.min(SATURATED);
-        let correction = self.c.iter().rev().fold(0.0, |sum, c| sum * (z * z) + c);
-        0.5 * libm::erf(z * FRAC_1_SQRT_2) - z * (-0.5 * z * z).exp() * correction
-    }
 }
 
 impl Function<1> for Expansion {
