@@ -42,9 +42,8 @@ fn a_step_allocates_nothing_after_the_first() {
 
 fn normalizers<F: Real>(n: usize) {
     let (scores, weights) = (scores::<F>(n), Simplex::uniform(3).unwrap());
-    let named = Correlation::of_pairs([("honest", "helpful", 0.5), ("honest", "harmless", -0.5)]).unwrap();
-    let unnamed = Correlation::new(&[[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]).unwrap();
-    let rules = [Propagation::Linear, Propagation::Independent, Propagation::Correlated(named), Propagation::Correlated(unnamed)];
+    let errors = Correlation::of_pairs([("honest", "helpful", 0.5), ("honest", "harmless", -0.5)]).unwrap();
+    let rules = [Propagation::Linear, Propagation::Independent, Propagation::Correlated(errors)];
     let mut composite = Composite::default();
     for rule in rules {
         let normalizers: [&dyn Normalizer<F>; 5] = [

@@ -1,9 +1,12 @@
 //! `thm:cbn` and `prop:cov` on random tables.
 
+mod correlated;
+
+use correlated::{correlated, names};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sk_core::{Composite, Normalizer, ScoreTable, Simplex};
-use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust, influence_shares};
+use sk_normalize::{CandidateBatch, DispersionUnit, Propagation, Rank, Raw, Robust, influence_shares};
 
 /// Rounding of a standardised score whose blade was moved by up to a thousand times its spread.
 const TOLERANCE: f64 = 1e-9;
@@ -13,7 +16,7 @@ type Row<F = f64> = (Vec<F>, Vec<F>);
 type Rows = Vec<Row>;
 
 fn combine<F: sk_core::Real>(normalizer: &dyn Normalizer<F>, rows: &[Row<F>], weights: &[F]) -> Composite<F> {
-    let scores = ScoreTable::new(rows.iter().map(|(mu, sigma)| (mu, sigma))).unwrap();
+    let scores = ScoreTable::new(rows.iter().map(|(mu, sigma)| (mu, sigma))).unwrap().with_names(names(rows.len())).unwrap();
     let mut out = Composite::default();
     normalizer.combine(&scores, &Simplex::normalized(weights).unwrap(), &mut out);
     out
@@ -50,9 +53,7 @@ fn moved() -> impl Strategy<Value = ((Rows, Vec<f64>), Rows)> {
 }
 
 fn propagations(k: usize) -> Vec<Propagation> {
-    let rho = |i, j| if i == j { 1.0 } else { 0.3 };
-    let rows: Vec<Vec<f64>> = (0..k).map(|i| (0..k).map(|j| rho(i, j)).collect()).collect();
-    vec![Propagation::Linear, Propagation::Independent, Propagation::Correlated(Correlation::new(&rows).unwrap())]
+    vec![Propagation::Linear, Propagation::Independent, correlated(k, |_, _| 0.3)]
 }
 
 #[test]
@@ -180,14 +181,11 @@ proptest! {
         // One common factor: with ρ_kl = c_k c_l off the diagonal, the matrix is positive
         // semidefinite for any loadings.
         let k = rows.len();
-        let entry = |i: usize, j: usize| if i == j { 1.0 } else { loadings[i] * loadings[j] };
-        let matrix: Vec<Vec<f64>> = (0..k).map(|i| (0..k).map(|j| entry(i, j)).collect()).collect();
         let sigma = |propagation| combine(&Raw { propagation }, &rows, &weights).sigma;
         let linear = sigma(Propagation::Linear);
-        let full = sigma(Propagation::Correlated(Correlation::new(&matrix).unwrap()));
-        let one = sigma(Propagation::Correlated(Correlation::new(&vec![vec![1.0; k]; k]).unwrap()));
-        let identity: Vec<Vec<f64>> = (0..k).map(|i| (0..k).map(|j| f64::from(u8::from(i == j))).collect()).collect();
-        let zero = sigma(Propagation::Correlated(Correlation::new(&identity).unwrap()));
+        let full = sigma(correlated(k, |i, j| loadings[i] * loadings[j]));
+        let one = sigma(correlated(k, |_, _| 1.0));
+        let zero = sigma(correlated(k, |_, _| 0.0));
         prop_assert!(full.iter().zip(&linear).all(|(f, l)| *f <= l * (1.0 + TOLERANCE) + TOLERANCE));
         prop_assert!(close(&one, &linear));
         prop_assert!(close(&zero, &sigma(Propagation::Independent)));

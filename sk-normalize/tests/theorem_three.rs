@@ -1,10 +1,13 @@
 //! `thm:cbn` (i) to (iii) and `prop:cov`, on random points and on errors with a known joint
 //! distribution.
 
+mod correlated;
+
+use correlated::{correlated, names};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sk_core::{Composite, Deviation, Moments, Normalizer, ScoreTable, Simplex, Standardize};
-use sk_normalize::{CandidateBatch, Correlation, Propagation, Raw};
+use sk_normalize::{CandidateBatch, Propagation, Raw};
 
 /// Rounding of a composite of at most four blades, relative to its largest entry.
 const TOLERANCE: f64 = 1e-9;
@@ -235,21 +238,22 @@ proptest! {
             weights.as_slice().iter().enumerate().map(|(k, w)| w * error(k)).sum::<f64>().powi(2)
         }).sum();
         let truth = (square / f64::from(outcomes)).sqrt();
-        let rho = |i: usize, j: usize| if i == j { 1.0 } else { unit[i].iter().zip(&unit[j]).map(|(a, b)| a * b).sum::<f64>() };
-        let matrix: Vec<Vec<f64>> = (0..k).map(|i| (0..k).map(|j| rho(i, j)).collect()).collect();
+        // A product of unit vectors can round beyond 1.
+        let rho = |i: usize, j: usize| unit[i].iter().zip(&unit[j]).map(|(a, b)| a * b).sum::<f64>().clamp(-1.0, 1.0);
         let propagated = |propagation| {
             let rows = (0..k).map(|k| ([0.0], [sigma[k]]));
             let mut out = Composite::default();
-            Raw { propagation }.combine(&ScoreTable::new(rows).unwrap(), &weights, &mut out);
+            Raw { propagation }.combine(&ScoreTable::new(rows).unwrap().with_names(names(k)).unwrap(), &weights, &mut out);
             out.sigma[0]
         };
-        let full = propagated(Propagation::Correlated(Correlation::new(&matrix).unwrap()));
+        let full = propagated(correlated(k, rho));
         prop_assert!((full - truth).abs() <= 1e-7 * sigma[0].max(1.0), "{full} {truth}");
         // The linear rule is an upper bound, which is attained only if all errors are equal.
         let linear = propagated(Propagation::Linear);
         prop_assert!(truth <= linear * (1.0 + TOLERANCE));
-        let comonotone = matrix.iter().flatten().all(|r| *r > 1.0 - 1e-6);
-        let apart = matrix.iter().flatten().any(|r| *r < 0.99);
+        let entries = || (0..k).flat_map(|i| (0..i).map(move |j| rho(i, j)));
+        let comonotone = entries().all(|r| r > 1.0 - 1e-6);
+        let apart = entries().any(|r| r < 0.99);
         prop_assert!(!comonotone || (truth - linear).abs() < 1e-5 * linear);
         prop_assert!(!apart || truth < linear * (1.0 - 1e-9));
     }

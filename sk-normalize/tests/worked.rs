@@ -1,5 +1,8 @@
 //! Each normaliser on batches that are small enough to work out by hand.
 
+mod correlated;
+
+use correlated::{correlated, names};
 use sk_core::{Composite, Deviation, Normalizer, ScoreTable, Simplex, Standardize};
 use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust};
 
@@ -9,7 +12,7 @@ const TOLERANCE: f64 = 1e-12;
 type Rows = Vec<(Vec<f64>, Vec<f64>)>;
 
 fn combine(normalizer: &dyn Normalizer, rows: &Rows, weights: &[f64]) -> Composite {
-    let scores = ScoreTable::new(rows.iter().map(|(mu, sigma)| (mu, sigma))).unwrap();
+    let scores = ScoreTable::new(rows.iter().map(|(mu, sigma)| (mu, sigma))).unwrap().with_names(names(rows.len())).unwrap();
     // A stale buffer of another size. All of it must be overwritten.
     let mut out = Composite { mu: vec![f64::NAN; 9], sigma: vec![f64::NAN] };
     normalizer.combine(&scores, &Simplex::new(weights).unwrap(), &mut out);
@@ -143,13 +146,13 @@ fn dispersions_propagate_by_the_correlation_of_errors() {
     // w_k σ_k = 3 and 4.
     let rows = vec![(vec![0.0], vec![6.0]), (vec![0.0], vec![8.0])];
     let sigma = |propagation| combine(&Raw { propagation }, &rows, &[0.5, 0.5]).sigma[0];
-    let correlated = |rho: f64| sigma(Propagation::Correlated(Correlation::new(&[[1.0, rho], [rho, 1.0]]).unwrap()));
+    let correlated = |rho: f64| sigma(correlated(2, |_, _| rho));
     assert_eq!(sigma(Propagation::Linear), 7.0);
     assert_eq!(sigma(Propagation::Independent), 5.0);
     assert_close(&[correlated(1.0), correlated(0.0), correlated(-1.0)], &[7.0, 5.0, 1.0]);
     assert_close(&[correlated(0.5)], &[37f64.sqrt()]);
-    // A matrix for another number of blades is ignored, and the upper bound is used.
-    assert_eq!(sigma(Propagation::Correlated(Correlation::new(&[[1.0]]).unwrap())), 7.0);
+    // The upper bound is used for blades that the matrix does not have.
+    assert_eq!(sigma(Propagation::Correlated(Correlation::of_pairs([("a", "b", 0.0)]).unwrap())), 7.0);
 }
 
 /// w_k σ_k is 3 for "calm", 4 for "kind" and 5 for "new".
@@ -180,9 +183,8 @@ fn correlations_follow_the_names_of_blades() {
     assert_close(&[sigma(&["calm", "new", "kind"])], &[108f64.sqrt()]);
     assert_close(&[sigma(&["new", "calm"])], &[8.0]);
     // Without names in the table, no correlation applies.
-    assert_close(
-        &[combine(&Raw { propagation: propagation.clone() }, &vec![(vec![0.0], vec![6.0]), (vec![0.0], vec![8.0])], &[0.5, 0.5])
-            .sigma[0]],
-        &[7.0],
-    );
+    let unnamed = ScoreTable::new([([0.0], [6.0]), ([0.0], [8.0])]).unwrap();
+    let mut out = Composite::default();
+    Raw { propagation: propagation.clone() }.combine(&unnamed, &Simplex::uniform(2).unwrap(), &mut out);
+    assert_close(&out.sigma, &[7.0]);
 }

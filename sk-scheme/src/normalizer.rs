@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sk_core::{Normalizer, Standardize};
-use sk_normalize::{CandidateBatch, Correlation, CorrelationError, Propagation, Rank, Raw, Robust};
+use sk_normalize::{CandidateBatch, Correlation, Propagation, Rank, Raw, Robust};
 
 use crate::choices::{Convention, Deviation, DispersionUnit};
 
@@ -90,24 +90,8 @@ impl NormalizerSpec {
             PropagationSpec::Correlated { correlations } if correlations.is_empty() => return Ok(Propagation::Linear),
             PropagationSpec::Correlated { correlations } => correlations,
         };
-        if let Some((one, other, value)) = pairs.iter().find(|(_, _, value)| !(-1.0..=1.0).contains(value)) {
-            return Err(format!("the correlation of \"{one}\" and \"{other}\" is {value}; it must be in [-1, 1]"));
-        }
-        let in_words = |error: CorrelationError| match error {
-            CorrelationError::Indefinite { row } => {
-                let mut names = Vec::new();
-                self.correlated().for_each(|name| {
-                    if !names.contains(&name) {
-                        names.push(name);
-                    }
-                });
-                let names = names[..=row].join(", ");
-                format!("the errors of blades {names} cannot all be correlated like this; move the correlations towards 0")
-            }
-            other => other.to_string(),
-        };
         let pairs = pairs.iter().map(|(one, other, rho)| (one.as_str(), other.as_str(), *rho));
-        Ok(Propagation::Correlated(Correlation::of_pairs(pairs).map_err(in_words)?))
+        Ok(Propagation::Correlated(Correlation::of_pairs(pairs).map_err(|error| error.to_string())?))
     }
 
     /// Returns the names of the blades that have correlations.
