@@ -11,8 +11,6 @@
 //! the scheme. Fails if μ or σ of a candidate differs by more than [`TOLERANCE`], or if one number
 //! draws other tokens.
 
-mod tokens;
-
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +23,6 @@ use serde::Deserialize;
 use sk_core::{BoxError, Candidate, Candidates, Context, DraftRequest, Proposal, SpanEnd, StepTrace, TokenId, Traffic, draw_at};
 use sk_remote::{Probe, RemoteEngine, RemoteOptions, Retry, Role, Tolerance};
 use sk_scheme::Steering;
-
-use tokens::tokens_of;
 
 /// The most that μ or σ may differ, in nats per token.
 const TOLERANCE: f64 = 1e-3;
@@ -119,6 +115,18 @@ fn main() -> Result<(), Failure> {
         return Err(format!("the traces have {steps} steps, and {STEPS} are to be compared").into());
     }
     if same < steps || mu > TOLERANCE || sigma > TOLERANCE { Err("the two do not agree".into()) } else { Ok(()) }
+}
+
+/// Returns the tokens of a text, by the first server.
+fn tokens_of(text: &str, role: &Role) -> Result<Vec<TokenId>, Failure> {
+    let url = format!("{}/tokenize", role.urls.first().ok_or("no address")?);
+    let mut body = serde_json::json!({"prompt": text, "add_special_tokens": false});
+    if let Some(model) = &role.model {
+        body["model"] = model.as_str().into();
+    }
+    let answer = ureq::post(&url).content_type("application/json").send(body.to_string())?.body_mut().read_to_string()?;
+    let answer: serde_json::Value = serde_json::from_str(&answer)?;
+    Ok(serde_json::from_value(answer["tokens"].clone())?)
 }
 
 /// How far the two are apart.
