@@ -84,12 +84,12 @@ fn main() -> Result<(), Failure> {
     let (_, first) = prompts.first().ok_or("the folder has no prompt")?;
     let tokens = tokens_of(&framed(first), &role)?;
     let mut options = RemoteOptions::new(role.clone(), Arc::from([]), Vec::new());
-    options.adapters = BLADES.iter().map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
     options.tolerance = Tolerance::F32;
     // A model on a CPU that others use takes its time.
     options.retry = Retry { patience: PATIENCE, deadline: 3 * PATIENCE, ..Retry::default() };
     let engine = RemoteEngine::new(options)?;
-    let report = engine.check(&Probe { tokens: &tokens, text: Some(&framed(first)) })?;
+    BLADES.iter().for_each(|name| engine.adapters().insert(*name, *name));
+    let report = engine.check(&Probe { tokens: &tokens, text: &framed(first) })?;
     println!("{:?}", report.servers);
 
     let mut far = Far::default();

@@ -27,8 +27,8 @@ pub struct Probe<'a> {
     /// Its tokens by the caller's tokenizer, at least 8. The text should be one on which the
     /// adapters differ from the base model.
     pub tokens: &'a [TokenId],
-    /// The text itself, to compare tokenizers with. `None` skips this comparison.
-    pub text: Option<&'a str>,
+    /// The text itself, to compare tokenizers with.
+    pub text: &'a str,
 }
 
 /// The results of a check. Everything is within the tolerance; otherwise the check returns an
@@ -50,24 +50,13 @@ pub struct ServerReport {
     pub role: &'static str,
     /// Its address.
     pub address: String,
-    /// Whether its tokenizer was compared.
-    pub tokenizer: TokenizerCheck,
+    /// Whether it has a tokenizer endpoint, so that its tokenizer was compared.
+    pub tokenizes: bool,
     /// The most tokens of a context with its continuation, if the server reports it.
     pub limit: Option<usize>,
     /// The largest mean distance between the scores of a span in a mixed batch and alone, in nats
     /// per token.
     pub noise: f32,
-}
-
-/// The result of comparing a tokenizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenizerCheck {
-    /// It gives the same tokens.
-    Same,
-    /// The server has no tokenizer endpoint.
-    NotOffered,
-    /// The probe has no text.
-    NotAsked,
 }
 
 /// Checks the servers of a role, and stores the expected values of the control rows.
@@ -93,7 +82,7 @@ impl Checker<'_> {
         let mut untempered = true;
         for server in 0..self.fleet.len() {
             let limit = self.limit(server)?;
-            let tokenizer = self.tokenizer(server)?;
+            let tokenizes = self.tokenizer(server)?;
             let alone = self.alone(server, &prefix, span)?;
             if let Some(first) = &first {
                 let reference = format!("{} alone", self.fleet.address(0));
@@ -105,7 +94,7 @@ impl Checker<'_> {
             let noise = self.mixed(server, &prefix, span, &alone)?;
             untempered &= self.drafts(server, &prefix)?;
             let address = self.fleet.address(server).to_owned();
-            reports.push(ServerReport { role: self.fleet.role, address, tokenizer, limit, noise });
+            reports.push(ServerReport { role: self.fleet.role, address, tokenizes, limit, noise });
             first.get_or_insert(alone);
         }
         self.fleet.learn_untempered(untempered);
@@ -242,17 +231,17 @@ impl Checker<'_> {
         Ok(apart.map(|place| (tokens[place], log_probs[place], read.log_probs[place])))
     }
 
-    fn tokenizer(&self, server: usize) -> Result<TokenizerCheck, RemoteError> {
-        let Some(text) = self.probe.text else { return Ok(TokenizerCheck::NotAsked) };
-        let body = tokenize_body(self.fleet.model.as_deref(), text);
+    /// Compares the tokenizer of a server. Returns whether the server offers this.
+    fn tokenizer(&self, server: usize) -> Result<bool, RemoteError> {
+        let body = tokenize_body(self.fleet.model.as_deref(), self.probe.text);
         let parse = Box::new(tokenize_answer);
         let task = "tokenizing".to_owned();
         let request = Request { home: server, pinned: true, task, path: "/tokenize", body: Some(body), parse };
-        let Some(theirs) = self.offered(&request)? else { return Ok(TokenizerCheck::NotOffered) };
+        let Some(theirs) = self.offered(&request)? else { return Ok(false) };
         let ours = self.probe.tokens;
         let at = |tokens: &[TokenId], place: usize| tokens.get(place).map_or_else(|| "the end".to_owned(), ToString::to_string);
         match (0..ours.len().max(theirs.len())).find(|&place| ours.get(place) != theirs.get(place)) {
-            None => Ok(TokenizerCheck::Same),
+            None => Ok(true),
             Some(position) => Err(RemoteError::Tokenizer {
                 server: self.fleet.address(server).to_owned(),
                 position,

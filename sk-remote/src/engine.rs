@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, InstructionRack, Prior, SpecHandle, TokenId};
@@ -24,8 +23,6 @@ pub struct RemoteOptions {
     pub backbone: Role,
     /// The servers of the drafter. Without them, the backbone drafts.
     pub drafter: Option<Role>,
-    /// The names of the adapters on the servers, by the name of the blade.
-    pub adapters: BTreeMap<String, String>,
     /// The tokens that end a response.
     pub end_of_text: Vec<TokenId>,
     /// The bytes of each token of the vocabulary, by id.
@@ -37,30 +34,11 @@ pub struct RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Creates the options of a backbone that drafts for itself and has no adapters.
+    /// Creates the options of a backbone that drafts for itself.
     #[must_use]
     pub fn new(backbone: Role, token_bytes: Arc<[Box<[u8]>]>, end_of_text: Vec<TokenId>) -> Self {
-        Self {
-            backbone,
-            drafter: None,
-            adapters: BTreeMap::new(),
-            end_of_text,
-            token_bytes,
-            retry: Retry::default(),
-            tolerance: Tolerance::default(),
-        }
+        Self { backbone, drafter: None, end_of_text, token_bytes, retry: Retry::default(), tolerance: Tolerance::default() }
     }
-}
-
-/// An adapter that servers can load.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdapterSource {
-    /// Its name on the servers.
-    pub name: String,
-    /// Its directory, on the machine of each server.
-    pub directory: String,
-    /// The modules that it changes, such as `q_proj`; empty if unknown.
-    pub modules: Vec<String>,
 }
 
 /// An [`Engine`] for models behind servers.
@@ -80,22 +58,20 @@ pub struct RemoteEngine {
 }
 
 impl RemoteEngine {
-    /// Creates an engine without checking the servers. Sends no requests.
+    /// Creates an engine without adapters and without checking the servers. Sends no requests.
     ///
     /// # Errors
     /// If an address is invalid.
     pub fn new(options: RemoteOptions) -> Result<Self, RemoteError> {
-        let RemoteOptions { backbone, drafter, adapters, end_of_text, token_bytes, retry, tolerance } = options;
+        let RemoteOptions { backbone, drafter, end_of_text, token_bytes, retry, tolerance } = options;
         let agent = agent();
         let fleet = |role, name| Fleet::new(&agent, role, name, retry, tolerance).map(Arc::new);
         let backbone = fleet(backbone, "backbone")?;
         let drafter = drafter.map_or_else(|| Ok(Arc::clone(&backbone)), |role| fleet(role, "drafter"))?;
-        let rack = AdapterRack::default();
-        adapters.into_iter().for_each(|(blade, adapter)| rack.insert(blade, adapter));
         Ok(Self {
             backbone,
             drafter,
-            adapters: rack,
+            adapters: AdapterRack::default(),
             instructions: InstructionRack::default(),
             end_of_text: end_of_text.into(),
             token_bytes,
@@ -132,16 +108,20 @@ impl RemoteEngine {
         Ok(report)
     }
 
-    /// Loads an adapter on every server of the backbone, for the blade `blade`. SGLang must be
-    /// started with `--enable-lora`; vLLM also needs `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
+    /// Loads the adapter of the blade `name` on every server of the backbone, under this name.
+    /// SGLang must be started with `--enable-lora`; vLLM also needs
+    /// `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
+    ///
+    /// `directory` is on the machine of each server. `modules` are those that the adapter changes,
+    /// such as `q_proj`; empty if unknown.
     ///
     /// # Errors
     /// If the adapter changes a module that servers ignore, if a server has an adapter with this
     /// name already, or if a server fails to load it.
-    pub fn load_adapter(&self, blade: &str, source: &AdapterSource) -> Result<(), RemoteError> {
-        let left_out = |module: &&String| LEFT_OUT.iter().any(|name| module.rsplit('.').next() == Some(name));
-        if let Some(module) = source.modules.iter().find(left_out) {
-            return Err(RemoteError::AdapterModule { blade: blade.to_owned(), module: module.clone() });
+    pub fn load_adapter(&self, name: &str, directory: &str, modules: &[String]) -> Result<(), RemoteError> {
+        let left_out = |module: &&String| LEFT_OUT.iter().any(|known| module.rsplit('.').next() == Some(known));
+        if let Some(module) = modules.iter().find(left_out) {
+            return Err(RemoteError::AdapterModule { blade: name.to_owned(), module: module.clone() });
         }
         let kind = self.backbone.kind;
         let parse = move |body: &[u8]| match kind {
@@ -152,13 +132,13 @@ impl RemoteEngine {
         let request = |home| Request {
             home,
             pinned: true,
-            task: format!("loading adapter \"{}\"", source.name),
+            task: format!("loading adapter \"{name}\""),
             path: load_path(kind),
-            body: Some(load_body(&source.name, &source.directory)),
+            body: Some(load_body(name, directory)),
             parse: Box::new(parse),
         };
         let requests: Vec<Request<'_, Option<String>>> = (0..self.backbone.len()).map(request).collect();
-        let adapter = || source.name.clone();
+        let adapter = || name.to_owned();
         for answer in self.backbone.each(&requests, &self.meter) {
             match answer {
                 Ok(Answered { value: None, .. }) => {}
@@ -170,7 +150,7 @@ impl RemoteEngine {
                 // The server has loaded it, and its answer was lost.
                 Err(RemoteError::Refused { message, repeated: true, .. }) if message.contains("already") => {}
                 Err(RemoteError::Refused { server, message, .. }) if message.contains("already") => {
-                    return Err(RemoteError::AdapterKnown { server, blade: blade.to_owned(), adapter: adapter(), message });
+                    return Err(RemoteError::AdapterKnown { server, adapter: adapter(), message });
                 }
                 Err(RemoteError::Refused { server, status: 404, message, .. })
                     if kind == Kind::Vllm && message == "Not Found" =>
@@ -181,7 +161,7 @@ impl RemoteEngine {
                 Err(error) => return Err(error),
             }
         }
-        self.adapters.insert(blade, source.name.as_str());
+        self.adapters.insert(name, name);
         Ok(())
     }
 

@@ -54,10 +54,10 @@ pub enum RemoteError {
     AdapterRefused { server: String, adapter: String, message: String },
     /// A server already has an adapter with this name.
     #[error(
-        "{server} did not load the adapter \"{adapter}\": {message}; give {blade}=lora:{adapter} to use the one that it has, or unload that \
+        "{server} did not load the adapter \"{adapter}\": {message}; give {adapter}=lora:{adapter} to use the one that it has, or unload that \
          first"
     )]
-    AdapterKnown { server: String, blade: String, adapter: String, message: String },
+    AdapterKnown { server: String, adapter: String, message: String },
     /// The probe is too short.
     #[error("the text of the check has {tokens} tokens; give at least {least}")]
     ShortProbe { tokens: usize, least: usize },

@@ -16,9 +16,9 @@ mod vocabulary;
 mod wire;
 
 pub use backbone::RemoteBackbone;
-pub use check::{CheckReport, Probe, ServerReport, TokenizerCheck};
+pub use check::{CheckReport, Probe, ServerReport};
 pub use drafter::RemoteDrafter;
-pub use engine::{AdapterSource, RemoteEngine, RemoteOptions};
+pub use engine::{RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
 pub use retry::{Retry, backoff};
 pub use role::{AddressError, Key, Kind, Reason, Role, without_user};

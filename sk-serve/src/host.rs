@@ -12,10 +12,7 @@ use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
-use sk_remote::{
-    AdapterSource, AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport, TimeLeft,
-    TokenizerCheck,
-};
+use sk_remote::{AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport, TimeLeft};
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
@@ -237,10 +234,10 @@ impl Host {
     pub fn check(&self) -> Result<(), HostError> {
         let Self::Remote(remote) = self else { return Ok(()) };
         let tokens = remote.files.tokenizer.encode(PROBE)?;
-        let report = remote.engine.check(&Probe { tokens: &tokens, text: Some(PROBE) })?;
-        for ServerReport { role, address, tokenizer, limit, noise } in report.servers {
+        let report = remote.engine.check(&Probe { tokens: &tokens, text: PROBE })?;
+        for ServerReport { role, address, tokenizes, limit, noise } in report.servers {
             tracing::info!(role, address, limit, noise, "server checked");
-            if tokenizer == TokenizerCheck::NotOffered {
+            if !tokenizes {
                 tracing::warn!(
                     role,
                     address,
@@ -388,8 +385,7 @@ impl Host {
                 // path.
                 let here = Path::new(source).canonicalize().ok();
                 let directory = here.map_or_else(|| source.to_owned(), |path| path.to_string_lossy().into_owned());
-                let source = AdapterSource { name: name.to_owned(), directory, modules };
-                remote.engine.load_adapter(name, &source)?;
+                remote.engine.load_adapter(name, &directory, &modules)?;
                 Ok(Adapter::Remote(name.into()))
             }
         }

@@ -41,9 +41,8 @@ fn row(kind: Kind, rows: u32, adapters: usize) -> Result<(), Box<dyn Error>> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let server = Fake::start(Setup { remembers: true, ..Setup::new(kind, &names) });
     let role: Role = format!("{}+{}", kind.name(), server.url).parse()?;
-    let mut options = RemoteOptions::new(role, Arc::from([]), Vec::new());
-    options.adapters = names.iter().map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
-    let engine = RemoteEngine::new(options)?;
+    let engine = RemoteEngine::new(RemoteOptions::new(role, Arc::from([]), Vec::new()))?;
+    names.iter().for_each(|name| engine.adapters().insert(*name, *name));
     let drafting = Drafting::Sampled {
         model: DraftModel::Backbone,
         candidates: NonZeroUsize::MIN,

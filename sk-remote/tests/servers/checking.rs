@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use sk_core::Policy;
-use sk_remote::{AdapterSource, AnswerError, Fault, Kind, Probe, RemoteError, TokenizerCheck};
+use sk_remote::{AnswerError, Fault, Kind, Probe, RemoteError};
 
 use crate::fake::{Act, MODEL_LENGTH, Mistake};
 use crate::*;
@@ -22,7 +22,7 @@ fn servers_that_agree_pass() {
         assert_eq!(report.servers.len(), 2);
         for (server, fake) in report.servers.iter().zip(&servers) {
             assert_eq!((server.role, &server.address), ("backbone", &fake.url));
-            assert_eq!((server.tokenizer, server.limit), (TokenizerCheck::Same, Some(MODEL_LENGTH)));
+            assert_eq!((server.tokenizes, server.limit), (true, Some(MODEL_LENGTH)));
             assert_eq!(server.noise, 0.0);
             // The number of requests that the documentation states.
             let stated = if kind == Kind::Sglang { 9 + 2 } else { 9 + 3 * 2 };
@@ -89,22 +89,20 @@ fn tokenizers_are_compared_token_by_token() {
         let servers = start(kind, 1);
         let mut tokens = fake::tokenize(TEXT);
         tokens[5] = 0;
-        let error = engine(&servers).check(&Probe { tokens: &tokens, text: Some(TEXT) }).unwrap_err();
+        let error = engine(&servers).check(&Probe { tokens: &tokens, text: TEXT }).unwrap_err();
         let theirs = fake::tokenize(TEXT)[5].to_string();
         let expected = RemoteError::Tokenizer { server: servers[0].url.clone(), position: 5, ours: "0".to_owned(), theirs };
         assert_eq!(error, expected);
         servers[0].set_up(|setup| setup.tokenizes = false);
         let report = check(&engine(&servers)).unwrap();
-        assert_eq!(report.servers[0].tokenizer, TokenizerCheck::NotOffered);
-        let report = engine(&servers).check(&Probe { tokens: &tokens, text: None }).unwrap();
-        assert_eq!(report.servers[0].tokenizer, TokenizerCheck::NotAsked);
+        assert!(!report.servers[0].tokenizes);
     }
 }
 
 #[test]
 fn a_text_too_short_to_check_with_is_refused() {
     let servers = start(Kind::Vllm, 1);
-    let error = engine(&servers).check(&Probe { tokens: &[1, 2, 3], text: None }).unwrap_err();
+    let error = engine(&servers).check(&Probe { tokens: &[1, 2, 3], text: TEXT }).unwrap_err();
     assert_eq!(error, RemoteError::ShortProbe { tokens: 3, least: 8 });
     assert!(servers[0].seen().is_empty());
 }
@@ -155,23 +153,19 @@ fn adapters_are_loaded_by_every_server() {
     for kind in KINDS {
         let servers = start(kind, 2);
         let engine = engine(&servers);
-        let source = |name: &str, directory: &str, module: &str| AdapterSource {
-            name: name.to_owned(),
-            directory: directory.to_owned(),
-            modules: vec!["q_proj".to_owned(), module.to_owned()],
-        };
-        engine.load_adapter("kind", &source("lora-kind", "adapters/kind", "v_proj")).unwrap();
+        let modules = |last: &str| ["q_proj".to_owned(), last.to_owned()];
+        engine.load_adapter("kind", "adapters/kind", &modules("v_proj")).unwrap();
         assert!(servers.iter().all(|server| server.seen().len() == 1));
         let mut generation = generation(&engine);
         let readings = generation.backbone.read(&CONTEXT, &candidates(&SPANS), &[variant("kind")]).unwrap();
-        assert_exact(&readings, &CONTEXT, &SPANS, &[(variant("kind"), Some("lora-kind"))]);
+        assert_exact(&readings, &CONTEXT, &SPANS, &[(variant("kind"), Some("kind"))]);
 
-        let error = engine.load_adapter("gone", &source("lora-gone", "missing", "v_proj")).unwrap_err();
+        let error = engine.load_adapter("gone", "missing", &modules("v_proj")).unwrap_err();
         assert!(matches!(error, RemoteError::Refused { .. } | RemoteError::AdapterRefused { .. }), "{error}");
-        assert!(error.to_string().contains("lora-gone") && error.to_string().contains("missing"), "{error}");
+        assert!(error.to_string().contains("gone") && error.to_string().contains("missing"), "{error}");
         assert!(engine.adapters().get("gone").is_none());
 
-        let error = engine.load_adapter("head", &source("lora-head", "adapters/head", "base_model.lm_head")).unwrap_err();
+        let error = engine.load_adapter("head", "adapters/head", &modules("base_model.lm_head")).unwrap_err();
         let (blade, module) = ("head".to_owned(), "base_model.lm_head".to_owned());
         assert_eq!(error, RemoteError::AdapterModule { blade, module });
     }
@@ -183,15 +177,11 @@ fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() 
         let servers = start(kind, 2);
         let engine = engine(&servers);
         servers[0].behave(|_, number| if number == 0 { Act::Cut } else { Act::Serve });
-        let source = AdapterSource { name: "lora-kind".to_owned(), directory: "adapters/kind".to_owned(), modules: Vec::new() };
-        engine.load_adapter("kind", &source).unwrap();
+        engine.load_adapter("kind", "adapters/kind", &[]).unwrap();
         assert_eq!(servers.iter().map(|server| server.seen().len()).collect::<Vec<_>>(), [2, 1]);
 
-        let error = engine.load_adapter("kind", &source).unwrap_err();
-        assert!(
-            error.to_string().ends_with("give kind=lora:lora-kind to use the one that it has, or unload that first"),
-            "{error}"
-        );
+        let error = engine.load_adapter("kind", "adapters/kind", &[]).unwrap_err();
+        assert!(error.to_string().ends_with("give kind=lora:kind to use the one that it has, or unload that first"), "{error}");
     }
 }
 
@@ -206,10 +196,9 @@ fn an_adapter_that_a_server_had_before_it_was_reached_is_not_taken_for_loaded() 
         // The first attempt is refused, since nothing listens yet.
         let late = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
-            Fake::start_on(TcpListener::bind(address).unwrap(), Setup::new(kind, &["lora-kind"]))
+            Fake::start_on(TcpListener::bind(address).unwrap(), Setup::new(kind, &["kind"]))
         });
-        let source = AdapterSource { name: "lora-kind".to_owned(), directory: "adapters/kind".to_owned(), modules: Vec::new() };
-        let error = RemoteEngine::new(options).unwrap().load_adapter("kind", &source).unwrap_err();
+        let error = engine_of(options).load_adapter("kind", "adapters/kind", &[]).unwrap_err();
         assert!(matches!(error, RemoteError::AdapterKnown { .. }), "{error}");
         assert_eq!(late.join().unwrap().seen().len(), 1);
     }
@@ -220,7 +209,6 @@ fn a_server_that_loads_no_adapters_at_run_time_is_told_how_to() {
     let servers = start(Kind::Vllm, 1);
     let engine = engine(&servers);
     servers[0].behave(|_, _| Act::Status(404, None, r#"{"detail":"Not Found"}"#));
-    let source = AdapterSource { name: "lora-kind".to_owned(), directory: "adapters/kind".to_owned(), modules: Vec::new() };
-    let error = engine.load_adapter("kind", &source).unwrap_err().to_string();
+    let error = engine.load_adapter("kind", "adapters/kind", &[]).unwrap_err().to_string();
     assert!(error.contains("VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"), "{error}");
 }

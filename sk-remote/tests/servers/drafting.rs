@@ -133,7 +133,7 @@ fn a_drafter_of_its_own_drafts() {
     let (backbone, drafter) = (start(Kind::Sglang, 1), start(Kind::Vllm, 1));
     let mut options = options(&backbone);
     options.drafter = Some(role(&drafter));
-    let engine = RemoteEngine::new(options).unwrap();
+    let engine = engine_of(options);
     assert_eq!(check(&engine).unwrap().servers.iter().map(|server| server.role).collect::<Vec<_>>(), ["backbone", "drafter"]);
     backbone[0].behave(|_, _| Act::Serve);
     drafter[0].behave(|_, _| Act::Serve);

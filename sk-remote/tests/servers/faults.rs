@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sk_remote::{AnswerError, Fault, Key, Kind, RemoteEngine, RemoteError};
+use sk_remote::{AnswerError, Fault, Key, Kind, RemoteError};
 
 use crate::fake::{Act, Mistake};
 use crate::*;
@@ -278,7 +278,7 @@ fn an_error_quotes_the_server_and_leaves_out_the_key() {
     let servers = start(Kind::Vllm, 1);
     let mut options = options(&servers);
     options.backbone.key = Key::new("sk-SECRET123");
-    let engine = RemoteEngine::new(options).unwrap();
+    let engine = engine_of(options);
     let key_in_finish = json!({"choices": [{"index": 0, "token_ids": [], "logprobs": {"token_logprobs": []},
         "finish_reason": "error: bad key sk-SECRET123"}]});
     for (body, said) in [
@@ -413,7 +413,7 @@ fn a_generation_waits_no_longer_than_it_has_time() {
         (options.retry.patience, options.retry.deadline) = (Duration::from_secs(60), Duration::from_secs(60));
         let end = Instant::now() + Duration::from_millis(300);
         let left = Arc::new(move || end.saturating_duration_since(Instant::now()));
-        let engine = RemoteEngine::new(options).unwrap().with_time_left(left);
+        let engine = engine_of(options).with_time_left(left);
         servers[0].behave(move |_, _| act.clone());
         let error = typed(steps::draft(&engine, 1).unwrap_err());
         assert!(matches!(error, RemoteError::Stopped { .. }), "{error}");
@@ -429,7 +429,7 @@ fn a_server_is_not_set_aside_when_the_time_of_a_request_ends() {
         let long = Duration::from_secs(100);
         (options.retry.patience, options.retry.deadline) = (long, long);
         (options.retry.set_aside, options.retry.longest_aside) = (long, long);
-        let engine = RemoteEngine::new(options).unwrap();
+        let engine = engine_of(options);
         let end = Instant::now() + Duration::from_millis(300);
         let left = Arc::new(move || end.saturating_duration_since(Instant::now()));
         servers[0].behave(|_, _| Act::Hang(Duration::from_secs(1)));
@@ -449,7 +449,7 @@ fn a_server_that_failed_is_not_asked_for_a_while() {
         let mut options = options(&servers);
         let long = Duration::from_secs(100);
         (options.retry.set_aside, options.retry.longest_aside) = (long, long);
-        let engine = RemoteEngine::new(options).unwrap();
+        let engine = engine_of(options);
         servers[0].behave(|_, _| Act::Status(500, None, ""));
         assert_right(&read(&engine).unwrap());
         let asked = servers[0].seen().len();

@@ -58,16 +58,21 @@ fn role(servers: &[Fake]) -> Role {
 
 fn options(servers: &[Fake]) -> RemoteOptions {
     let bytes: Vec<Box<[u8]>> = (0..VOCABULARY).map(|token| Box::from([token as u8])).collect();
-    let adapters = ADAPTERS.iter().map(|name| (name.trim_start_matches("lora-").to_owned(), (*name).to_owned()));
     let mut options = RemoteOptions::new(role(servers), bytes.into(), vec![END]);
-    options.adapters = adapters.collect();
     options.retry = quick();
     options.tolerance = Tolerance::F32;
     options
 }
 
 fn engine(servers: &[Fake]) -> RemoteEngine {
-    RemoteEngine::new(options(servers)).unwrap()
+    engine_of(options(servers))
+}
+
+/// An engine with the adapters of most tests.
+fn engine_of(options: RemoteOptions) -> RemoteEngine {
+    let engine = RemoteEngine::new(options).unwrap();
+    ADAPTERS.iter().for_each(|name| engine.adapters().insert(name.trim_start_matches("lora-"), *name));
+    engine
 }
 
 /// An engine that has checked its servers.
@@ -78,7 +83,7 @@ fn checked(servers: &[Fake]) -> RemoteEngine {
 }
 
 fn check(engine: &RemoteEngine) -> Result<sk_remote::CheckReport, RemoteError> {
-    engine.check(&Probe { tokens: &fake::tokenize(TEXT), text: Some(TEXT) })
+    engine.check(&Probe { tokens: &fake::tokenize(TEXT), text: TEXT })
 }
 
 /// A blade that no test calls.

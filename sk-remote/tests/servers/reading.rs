@@ -147,7 +147,7 @@ fn a_key_is_sent_and_never_shown() {
     let servers = start(Kind::Vllm, 1);
     let mut options = options(&servers);
     options.backbone = options.backbone.with_key(Key::new("sk-secret"));
-    let engine = RemoteEngine::new(options).unwrap();
+    let engine = engine_of(options);
     read(&engine).unwrap();
     assert!(servers[0].seen().iter().all(|seen| seen.authorization.as_deref() == Some("Bearer sk-secret")));
     servers[0].behave(|_, _| Act::Status(401, None, r#"{"error":"Unauthorized: sk-secret"}"#));

@@ -98,7 +98,7 @@ fn a_generation_counts_its_traffic_and_the_engine_all() {
 fn users_do_not_wait_for_each_other() {
     let servers = start(Kind::Vllm, 1);
     let options: RemoteOptions = options(&servers);
-    let engine = RemoteEngine::new(options).unwrap();
+    let engine = engine_of(options);
     servers[0].behave(|_, _| Act::Slow(std::time::Duration::from_millis(100)));
     let start = std::time::Instant::now();
     std::thread::scope(|scope| {
