@@ -1,4 +1,4 @@
-use crate::{Real, ScoreError, ScoreTable, score};
+use crate::{Real, ScoreError, ScoreTable, Scratch, score};
 
 /// The result of normalising a score table: one composite (μ, σ) per candidate.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -108,6 +108,22 @@ impl<'a, F: Real> Batch<'a, F> {
         Self { blades: Some(blades), ..self }
     }
 
+    /// Returns the given candidates, in the given order. Allocates nothing once the thread has
+    /// picked as many.
+    ///
+    /// # Panics
+    /// If `candidates` is empty, or an index is not below [`len`](Self::len).
+    pub fn pick(&self, candidates: &[usize]) -> Picked<F> {
+        assert!(!candidates.is_empty(), "a batch holds at least one candidate");
+        let pick = |values: &[F]| candidates.iter().map(|&i| values[i]).collect();
+        Picked {
+            mu: pick(self.mu),
+            sigma: pick(self.sigma),
+            fluency: self.fluency.map(pick),
+            blades: self.blades.map(|table| table.pick(candidates)),
+        }
+    }
+
     /// Returns the number of candidates N.
     #[allow(clippy::len_without_is_empty)] // a batch holds at least one candidate
     pub fn len(&self) -> usize {
@@ -133,5 +149,23 @@ impl<'a, F: Real> Batch<'a, F> {
     /// Returns the scores of the single blades before normalisation, if the batch has them.
     pub fn blades(&self) -> Option<&'a ScoreTable<F>> {
         self.blades
+    }
+}
+
+/// Some candidates of a [`Batch`], with copies of their scores.
+#[derive(Debug)]
+pub struct Picked<F: 'static = f64> {
+    // The buffers are returned in the reverse of the order in which they were borrowed.
+    blades: Option<Scratch<ScoreTable<F>>>,
+    fluency: Option<Scratch<Vec<F>>>,
+    sigma: Scratch<Vec<F>>,
+    mu: Scratch<Vec<F>>,
+}
+
+impl<F: Real> Picked<F> {
+    /// Returns the candidates as a batch.
+    pub fn batch(&self) -> Batch<'_, F> {
+        let (fluency, blades) = (self.fluency.as_ref().map(|fluency| &fluency[..]), self.blades.as_deref());
+        Batch { mu: &self.mu, sigma: &self.sigma, fluency, blades }
     }
 }

@@ -97,7 +97,7 @@ impl Operators<'_> {
         self.selector.distribution(&ratings, &batch, &mut probabilities);
         check_distribution(&probabilities)?;
         if let Some(among) = among.filter(|among| among.len() < n) {
-            probabilities = self.given(among, (&probabilities, &ratings), (scores, &composite, fluency))?;
+            probabilities = self.given(among, &batch, &ratings, &probabilities)?;
         }
         let chosen = draw_at(&probabilities, uniform);
         if weights == requested {
@@ -108,22 +108,14 @@ impl Operators<'_> {
     }
 
     /// Returns the selection probabilities, conditioned on selecting one of `among`.
-    fn given(
-        &self,
-        among: &[usize],
-        (probabilities, ratings): (&[f64], &[f64]),
-        (scores, composite, fluency): (&ScoreTable, &Composite, Option<&[f64]>),
-    ) -> Result<Vec<f64>, StepError> {
+    fn given(&self, among: &[usize], batch: &Batch<'_>, ratings: &[f64], probabilities: &[f64]) -> Result<Vec<f64>, StepError> {
         let pick = |values: &[f64]| among.iter().map(|&i| values[i]).collect::<Vec<f64>>();
         let mut picked = pick(probabilities);
         let mass: f64 = picked.iter().sum();
         if mass > 0.0 {
             picked.iter_mut().for_each(|p| *p /= mass);
         } else {
-            let composite = Composite { mu: pick(&composite.mu), sigma: pick(&composite.sigma) };
-            let (table, fluency) = (scores.pick(among), fluency.map(pick));
-            let batch = batch(&composite, &table, fluency.as_deref())?;
-            self.selector.distribution(&pick(ratings), &batch, &mut picked);
+            self.selector.distribution(&pick(ratings), &batch.pick(among).batch(), &mut picked);
             check_distribution(&picked)?;
         }
         let mut all = vec![0.0; probabilities.len()];

@@ -34,7 +34,7 @@ mod weighting;
 pub use aggregator::Aggregator;
 pub use arm::Arm;
 pub use backbone::Backbone;
-pub use batch::{Batch, Composite};
+pub use batch::{Batch, Composite, Picked};
 pub use blade::{Blade, Observation};
 pub use candidates::{Candidate, Candidates, SpanEnd};
 pub use context::Context;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{Real, ScoreError};
+use crate::{Real, ScoreError, Scratch};
 
 /// The score of a blade for one candidate: μ and a dispersion σ ≥ 0, both finite.
 ///
@@ -131,30 +131,17 @@ impl<F: Real> ScoreTable<F> {
         Self { candidates: self.candidates, mu: rows(&self.mu), sigma: rows(&self.sigma), names }
     }
 
-    /// Returns the scores of the given candidates, in the given order.
-    ///
-    /// # Panics
-    /// If `candidates` is empty, or an index is not below [`candidates`](Self::candidates).
-    #[must_use]
-    pub fn pick(&self, candidates: &[usize]) -> Self {
-        let mut picked = Self { candidates: 0, mu: Vec::new(), sigma: Vec::new(), names: Vec::new() };
-        self.pick_into(candidates, &mut picked);
-        picked
-    }
-
-    /// As [`pick`](Self::pick), reusing the memory of `out`.
-    ///
-    /// # Panics
-    /// If `candidates` is empty, or an index is not below [`candidates`](Self::candidates).
-    pub fn pick_into(&self, candidates: &[usize], out: &mut Self) {
-        assert!(!candidates.is_empty(), "a table has at least one candidate");
-        assert!(candidates.iter().all(|&i| i < self.candidates), "a candidate of the table");
+    /// Returns the scores of the given candidates, at least one, in the given order.
+    pub(crate) fn pick(&self, candidates: &[usize]) -> Scratch<Self> {
+        let mut picked = Scratch::lend(|| self.clone());
+        let out = &mut *picked;
         for (picked, values) in [(&mut out.mu, &self.mu), (&mut out.sigma, &self.sigma)] {
             picked.clear();
             picked.extend(values.chunks_exact(self.candidates).flat_map(|row| candidates.iter().map(|&i| row[i])));
         }
         out.names.clone_from(&self.names);
         out.candidates = candidates.len();
+        picked
     }
 
     /// Returns K, the number of blades.

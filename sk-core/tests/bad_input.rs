@@ -104,17 +104,26 @@ fn the_names_of_a_table_are_those_of_its_blades() {
 }
 
 #[test]
-fn some_of_the_candidates_of_a_table_keep_their_scores() {
+fn some_of_the_candidates_of_a_batch_keep_their_scores() {
     let table = ScoreTable::new([([1.0, 2.0, 3.0], [0.1, 0.2, 0.3]), ([4.0, 5.0, 6.0], [0.4, 0.5, 0.6])]).unwrap();
-    let picked = table.with_names(["a", "b"]).unwrap().pick(&[2, 0]);
-    let expected = ScoreTable::new([([3.0, 1.0], [0.3, 0.1]), ([6.0, 4.0], [0.6, 0.4])]).unwrap();
-    assert_eq!(picked, expected.with_names(["a", "b"]).unwrap());
+    let table = table.with_names(["a", "b"]).unwrap();
+    let batch = Batch::new(&[7.0, 8.0, 9.0], &[0.7, 0.8, 0.9]).unwrap();
+    let full = batch.with_fluency(&[-1.0, -2.0, -3.0]).unwrap().with_blades(&table);
+    for batch in [batch, full] {
+        let picked = batch.pick(&[2, 0]);
+        let picked = picked.batch();
+        assert_eq!((picked.len(), picked.mu(), picked.sigma()), (2, &[9.0, 7.0][..], &[0.9, 0.7][..]));
+        assert_eq!(picked.fluency(), batch.fluency().map(|_| &[-3.0, -1.0][..]));
+        let expected = ScoreTable::new([([3.0, 1.0], [0.3, 0.1]), ([6.0, 4.0], [0.6, 0.4])]).unwrap();
+        let expected = expected.with_names(["a", "b"]).unwrap();
+        assert_eq!(picked.blades(), batch.blades().map(|_| &expected));
+    }
 }
 
 #[test]
 #[should_panic(expected = "at least one candidate")]
-fn a_table_of_nobody_is_not_picked() {
-    let _ = ScoreTable::new([([1.0], [0.0])]).unwrap().pick(&[]);
+fn a_batch_of_nobody_is_not_picked() {
+    let _ = Batch::new(&[1.0], &[0.0]).unwrap().pick(&[]);
 }
 
 #[test]

@@ -104,22 +104,10 @@ impl<F: Real, S: Selector<F>> Selector<F> for Gate<S> {
             (all, _) if all == n => return self.inner.distribution(ratings, batch, probabilities),
             _ => {}
         }
-        let pick = |values: &[F]| passing.iter().map(|&i| values[i]).collect::<Scratch<Vec<F>>>();
-        let (ratings, mu, sigma, fluency) = (pick(ratings), pick(batch.mu()), pick(batch.sigma()), batch.fluency().map(pick));
-        let mut subset = Batch::trusted(&mu, &sigma);
-        if let Some(fluency) = &fluency {
-            subset = subset.with_trusted_fluency(fluency);
-        }
-        let blades = batch.blades().map(|table| {
-            let mut picked = Scratch::lend(|| table.clone());
-            table.pick_into(&passing, &mut picked);
-            picked
-        });
-        if let Some(blades) = &blades {
-            subset = subset.with_blades(blades);
-        }
+        let ratings: Scratch<Vec<F>> = passing.iter().map(|&i| ratings[i]).collect();
+        let subset = batch.pick(&passing);
         let mut inner = Scratch::filled(F::zero(), passing.len());
-        self.inner.distribution(&ratings, &subset, &mut inner);
+        self.inner.distribution(&ratings, &subset.batch(), &mut inner);
         probabilities.fill(F::zero());
         for (&i, &p) in passing.iter().zip(&*inner) {
             probabilities[i] = p;

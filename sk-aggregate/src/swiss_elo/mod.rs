@@ -121,11 +121,10 @@ impl SwissElo {
         let mut places = Scratch::filled(0, n + Pairing::size(n, self.rounds));
         let (order, places) = places.split_at_mut(n);
         self.seeding.order(batch, order);
-        let mut numbers = Scratch::filled(F::zero(), 6 * n);
-        let (entered, numbers) = numbers.split_at_mut(2 * n);
+        let mut numbers = Scratch::filled(F::zero(), 3 * n);
+        let (entered, rating) = numbers.split_at_mut(2 * n);
         let (d, s) = entered.split_at_mut(n);
-        let (rating, seeded) = numbers.split_at_mut(n);
-        self.enter(batch, order, seeded, d, s);
+        self.entry.apply(&batch.pick(order).batch(), d, s);
         rating.fill(F::of(START));
         let mut pairing = Pairing::new(n, self.rounds, places);
         for r in 0..self.rounds {
@@ -151,24 +150,6 @@ impl SwissElo {
         }
         self.seeding.share(batch, order, rating);
         order.iter().zip(&*rating).for_each(|(&candidate, &rating)| ratings[candidate] = rating);
-    }
-
-    /// Writes d and s of each seed, from the columns of the batch in seed order, which are written
-    /// to `seeded`.
-    fn enter<F: Real>(&self, batch: &Batch<'_, F>, order: &[usize], seeded: &mut [F], d: &mut [F], s: &mut [F]) {
-        let n = order.len();
-        let mut columns = seeded.chunks_exact_mut(n);
-        let mut seed = |values: &[F]| {
-            let column = columns.next().unwrap_or_default();
-            column.iter_mut().zip(order).for_each(|(value, &candidate)| *value = values[candidate]);
-            &*column
-        };
-        let seeds = Batch::trusted(seed(batch.mu()), seed(batch.sigma()));
-        let seeds = match batch.fluency() {
-            Some(fluency) => seeds.with_trusted_fluency(seed(fluency)),
-            None => seeds,
-        };
-        self.entry.apply(&seeds, d, s);
     }
 }
 
