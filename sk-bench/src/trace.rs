@@ -1,7 +1,6 @@
 //! Traces: one JSON object per step, one per line.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -104,25 +103,8 @@ pub fn is_whole(scheme: &SchemeSpec) -> bool {
 /// Returns the indices of the candidates that are shown, in order: all if there are few, or else
 /// the most likely ones, the drawn one, and those that other arms choose.
 pub(crate) fn shown(decision: &Decision, arms: &[ArmTrace]) -> Vec<usize> {
-    let arms = arms.iter().map(|arm| arm.decision.chosen);
-    let Decision { probabilities, ratings, chosen, .. } = decision;
-    most_probable_of(probabilities, ratings, std::iter::once(*chosen).chain(arms))
-}
-
-/// Returns all indices if there are few, or else `also` and the most likely ones, in order. Ties in
-/// probability are broken by rating.
-fn most_probable_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut rows: Vec<usize> = (0..probabilities.len()).collect();
-    if rows.len() > MOST {
-        let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
-        rows.sort_by(|&a, &b| by(probabilities, a, b).then(by(ratings, a, b)).then(a.cmp(&b)));
-        let also: BTreeSet<usize> = also.filter(|i| !rows[..MOST].contains(i)).collect();
-        // The least likely of the most likely ones make room for `also`.
-        rows.truncate(MOST.saturating_sub(also.len()));
-        rows.extend(also);
-        rows.sort_unstable();
-    }
-    rows
+    let by_arms: Vec<usize> = arms.iter().map(|arm| arm.decision.chosen).collect();
+    decision.most_likely(MOST, &by_arms)
 }
 
 /// Returns a step with only its most likely candidates and those that arms chose.
@@ -243,27 +225,5 @@ impl TraceFile {
     /// If the file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
         self.file.finish().map_err(Error::writing(&self.path))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_many_candidates_the_most_probable_and_the_chosen_are_shown() {
-        let shown = |probabilities: &[f64], also: &[usize]| most_probable_of(probabilities, &[0.0; 100], also.iter().copied());
-        assert_eq!(shown(&[0.1; MOST], &[3]), (0..MOST).collect::<Vec<_>>());
-        let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
-        assert_eq!(shown(&falling, &[3]), (0..MOST).collect::<Vec<_>>());
-        let with = shown(&falling, &[90, 3, 80, 90]);
-        assert_eq!(with, (0..MOST - 2).chain([80, 90]).collect::<Vec<_>>());
-        // Of the candidates with probability zero under an argmax, those with the best ratings.
-        let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
-        certain[50] = 1.0;
-        assert_eq!(
-            most_probable_of(&certain, &rising, std::iter::once(50)),
-            std::iter::once(50).chain(85..100).collect::<Vec<_>>()
-        );
     }
 }

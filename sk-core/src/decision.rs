@@ -37,6 +37,25 @@ pub struct Decision {
     pub chosen: usize,
 }
 
+impl Decision {
+    /// Returns the indices of the `most` most likely candidates in ascending order; ties are broken
+    /// by rating, then by index. The chosen one and those in `always` are among them, if need be in
+    /// place of more likely ones.
+    pub fn most_likely(&self, most: usize, always: &[usize]) -> Vec<usize> {
+        let all = 0..self.probabilities.len();
+        if all.len() <= most {
+            return all.collect();
+        }
+        let (kept, mut rest): (Vec<usize>, Vec<usize>) = all.partition(|i| *i == self.chosen || always.contains(i));
+        let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
+        rest.sort_by(|&a, &b| by(&self.probabilities, a, b).then(by(&self.ratings, a, b)));
+        rest.truncate(most.saturating_sub(kept.len()));
+        rest.extend(kept);
+        rest.sort_unstable();
+        rest
+    }
+}
+
 impl Operators<'_> {
     /// Weights, normalises and rates the scores of N candidates, and selects one with the number
     /// `uniform` in [0, 1), among all of them or the given ones in ascending order.
@@ -143,4 +162,39 @@ fn check_distribution(probabilities: &[f64]) -> Result<(), StepError> {
         return Err(StepError::Mass { sum });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn most_likely(probabilities: &[f64], ratings: &[f64], chosen: usize, most: usize, always: &[usize]) -> Vec<usize> {
+        let (probabilities, ratings) = (probabilities.to_vec(), ratings.to_vec());
+        let decision = Decision { weights: Vec::new(), mu: Vec::new(), sigma: Vec::new(), ratings, probabilities, chosen };
+        decision.most_likely(most, always)
+    }
+
+    #[test]
+    fn the_most_likely_candidates_the_chosen_one_and_those_asked_for_are_kept() {
+        let (probabilities, ratings) = ([0.0, 0.6, 0.0, 0.4, 0.0], [1.0, 9.0, 3.0, 8.0, 2.0]);
+        for (chosen, most, expected) in
+            [(1, 5, &[0, 1, 2, 3, 4][..]), (1, 3, &[1, 2, 3]), (0, 3, &[0, 1, 3]), (2, 1, &[2]), (4, 0, &[4])]
+        {
+            assert_eq!(most_likely(&probabilities, &ratings, chosen, most, &[]), expected, "{chosen}, {most}");
+        }
+        let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
+        for (always, expected) in [
+            (&[3][..], &[0, 1, 2, 3][..]),
+            (&[90, 1, 80, 90], &[0, 1, 80, 90]),
+            // The last of the most likely ones does not make room for another.
+            (&[3, 90], &[0, 1, 3, 90]),
+            (&[95, 94, 93, 92, 91], &[0, 91, 92, 93, 94, 95]),
+        ] {
+            assert_eq!(most_likely(&falling, &[0.0; 100], 0, 4, always), expected, "{always:?}");
+        }
+        // Of the candidates with probability zero under an argmax, those with the best ratings.
+        let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
+        certain[50] = 1.0;
+        assert_eq!(most_likely(&certain, &rising, 50, 4, &[]), [50, 97, 98, 99]);
+    }
 }

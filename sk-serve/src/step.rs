@@ -77,7 +77,7 @@ impl Step {
     ) -> Self {
         let contributions = contributions(trace, arm);
         let decision = &trace.decision;
-        let shown = most_likely(&decision.probabilities, &decision.ratings, decision.chosen, most);
+        let shown = decision.most_likely(most, &[]);
         let candidate = |(place, candidate): (usize, &CandidateTrace)| CandidateOf {
             text: tokenizer.decode(&candidate.tokens).unwrap_or_default(),
             tokens: candidate.tokens.clone(),
@@ -111,20 +111,6 @@ impl Step {
     }
 }
 
-/// Returns the places of the `most` likeliest candidates, ties by rating, in ascending order. The
-/// chosen one is among them.
-fn most_likely(probabilities: &[f64], ratings: &[f64], chosen: usize, most: usize) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..probabilities.len()).collect();
-    if places.len() > most {
-        let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
-        let is_chosen = |place: usize| place == chosen;
-        places.sort_by(|&a, &b| is_chosen(b).cmp(&is_chosen(a)).then(by(probabilities, a, b)).then(by(ratings, a, b)));
-        places.truncate(most.max(1));
-        places.sort_unstable();
-    }
-    places
-}
-
 /// Returns w_k·μ̂^(k) of each blade and candidate, where μ̂^(k) is the normalised score of blade k
 /// alone.
 fn contributions(trace: &StepTrace, arm: &Arm) -> Vec<Vec<f64>> {
@@ -151,19 +137,4 @@ fn influence(trace: &StepTrace, arm: &Arm) -> BTreeMap<String, f64> {
 fn certificate(trace: &StepTrace, stability: &Stability, tolerance: f64) -> Option<CertificateOf> {
     let radius = stability.certificate(&trace.batch()).ok()?.radius(tolerance).ok()?;
     radius.is_finite().then_some(CertificateOf { tolerance, radius })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_many_candidates_the_likeliest_and_the_chosen_one_are_described() {
-        let (probabilities, ratings) = ([0.0, 0.6, 0.0, 0.4, 0.0], [1.0, 9.0, 3.0, 8.0, 2.0]);
-        for (chosen, most, expected) in
-            [(1, 5, &[0, 1, 2, 3, 4][..]), (1, 3, &[1, 2, 3]), (0, 3, &[0, 1, 3]), (2, 1, &[2]), (4, 0, &[4])]
-        {
-            assert_eq!(most_likely(&probabilities, &ratings, chosen, most), expected, "{chosen}, {most}");
-        }
-    }
 }
