@@ -1,11 +1,11 @@
 // The spans of an answer. Each is one element, added once; the colours follow from a class of all of them.
 
-import { h, number, percent } from './dom.js';
+import { h, inWords, percent } from './dom.js';
 import { deciding, level } from './decide.js';
 import { sameWeights } from './settings.js';
 import { textOf } from './tree.js';
 
-const words = (weights) => Object.entries(weights).map(([name, weight]) => `${name} ${number(weight)}`).join(', ');
+const words = (weights) => inWords(Object.entries(weights));
 
 const marker = (weights) =>
   h('span', { class: 'marker', role: 'img', 'aria-label': `From here on other weights: ${words(weights)}.`, tip: `From here on: ${words(weights)} (shares, no unit)` });

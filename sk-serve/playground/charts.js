@@ -1,6 +1,6 @@
 // Charts over the steps.
 
-import { h, number, percent, s, term } from './dom.js';
+import { h, inWords, number, percent, s, term } from './dom.js';
 import { draftedPerKept } from './decide.js';
 import { hideTip, showTip } from './tip.js';
 
@@ -122,7 +122,7 @@ function stacked(nodes, { x, y, right }, colours) {
 const line = (value) => (nodes, { x, y }) => [s('path', { d: held(nodes.map(value), x, y), class: 'line' })];
 const chance = ({ step, choice }) => step.candidates[choice].probability;
 const drafted = ({ step, choice }) => draftedPerKept(step, choice);
-const weights = ({ step }) => Object.entries(step.weights).map(([name, weight]) => `${name} ${number(weight)}`).join(', ');
+const weights = ({ step }) => inWords(Object.entries(step.weights));
 
 const KINDS = (colours) => [
   {

@@ -1,6 +1,6 @@
 // What a step says about its choice.
 
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+export const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 // By how much each blade puts a candidate above the mean of the step.
 export function advantages(step, choice) {

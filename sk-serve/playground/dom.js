@@ -68,3 +68,6 @@ export const number = (value, digits = 2) => sign(value, digits, '') + Math.abs(
 export const signed = (value, digits = 2) => sign(value, digits, '+') + Math.abs(value).toFixed(digits);
 export const percent = (value) => (value > 0 && value < 0.001 ? '< 0.1 %' : `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`);
 export const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? '' : 's'}`;
+
+// Weights in words, from pairs of a name and a share.
+export const inWords = (weights) => weights.map(([name, share]) => `${name} ${number(share)}`).join(', ');

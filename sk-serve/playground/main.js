@@ -249,11 +249,16 @@ function reply() {
   announce('The answer is a turn of the conversation now. Type what comes next.');
 }
 
-// The same prompt, seed and settings without steering, or under other weights.
-function compare() {
+// What the settings want beside the answer.
+function showBeside() {
   byId('beside-section').hidden = !settings.beside;
   byId('other-weights').hidden = settings.beside !== 'weights';
   byId('beside-title').textContent = settings.beside === 'unsteered' ? 'Unsteered' : 'Other weights';
+}
+
+// The same prompt, seed and settings without steering, or under other weights.
+function compare() {
+  showBeside();
   beside.run?.stop();
   beside.tree = new Tree();
   beside.cost = '';
@@ -385,9 +390,7 @@ function showSettings() {
   for (const field of Object.keys(FIELDS)) byId(field).value = settings[field] ?? '';
   for (const radio of document.getElementsByName('colour')) radio.checked = radio.value === settings.colour;
   byId('beside').value = settings.beside;
-  byId('beside-section').hidden = !settings.beside;
-  byId('other-weights').hidden = settings.beside !== 'weights';
-  byId('beside-title').textContent = settings.beside === 'unsteered' ? 'Unsteered' : 'Other weights';
+  showBeside();
   byId('served').textContent = [`This server has ${about.model}, version ${about.version}.`, ...openness(about)].join(' ');
   showConversation();
   showKept();

@@ -1,6 +1,6 @@
 // One step: its candidates, what blades make of them, and why one won.
 
-import { count, h, number, percent, s, signed, term } from './dom.js';
+import { count, h, inWords, number, percent, s, signed, term } from './dom.js';
 import { advantages, deciding } from './decide.js';
 import { textOf } from './tree.js';
 
@@ -99,14 +99,13 @@ export function showStep(area, node, { colours, act = null }) {
   const reach = Object.fromEntries(names.map((name) => [name, reachOf(step.candidates.map((candidate) => candidate.blades[name]))]));
   const shown = { node, act, names, colours: Object.fromEntries(names.map((name) => [name, colours[name] ?? 'none'])), reach: { ...reach, composite: reachOf(step.candidates) } };
   const order = step.candidates.map((_, index) => index).sort((one, other) => step.candidates[other].probability - step.candidates[one].probability);
-  const weights = Object.entries(step.weights).map(([name, weight]) => `${name} ${number(weight)}`).join(', ');
   area.replaceChildren(
     h('h3', {}, 'Why this one'),
     h('p', {}, ...reason(node)),
     h('p', { class: 'hint' }, term('Influence', TIPS.influence), ' of each blade on this step:'),
     ...influence(step, names, shown.colours),
     certificate(step),
-    h('p', { class: 'hint' }, term('Weights', TIPS.weight), ` in this step: ${weights}.`),
+    h('p', { class: 'hint' }, term('Weights', TIPS.weight), ` in this step: ${inWords(Object.entries(step.weights))}.`),
     h('h3', {}, 'Candidates'),
     h('p', { class: 'hint' }, 'By ', term('probability', TIPS.probability), '. In each: ', term('μ ± σ', TIPS.mu), ' of a blade and what it ', term('adds', TIPS.adds),
       '; ', term('composite', TIPS.composite), ', ', term('rating', TIPS.rating), ', ', term('fluency', TIPS.fluency), ', ', term('length', TIPS.length), '.'),

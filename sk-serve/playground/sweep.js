@@ -1,7 +1,8 @@
 // The prompt at weights all over the simplex.
 
 import { answer } from './api.js';
-import { h, number, s, signed, term } from './dom.js';
+import { mean } from './decide.js';
+import { h, inWords, number, s, signed, term } from './dom.js';
 import { outline, place } from './weights.js';
 
 const TOKENS = 40;
@@ -20,8 +21,6 @@ export function points(dimensions) {
   const parts = dimensions <= 3 ? 4 : 2;
   return grid(dimensions, parts).map((point) => point.map((share) => share / parts));
 }
-
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 // What each blade thinks of the answer: its mean μ over the spans.
 function opinions(steps, names) {
@@ -73,7 +72,7 @@ function painted(results, names, blade, colours, scale, choose) {
   return s('svg', { viewBox: '-14 -8 268 236', class: 'swept', 'aria-hidden': 'true' }, ...outline(names, colours, 8), ...cells.filter(Boolean), ...dots);
 }
 
-const told = ({ point }, names) => names.map((name, k) => `${name} ${number(point[k])}`).join(', ');
+const told = ({ point }, names) => inWords(names.map((name, k) => [name, point[k]]));
 
 const opinion = (result, names, blade) =>
   `At ${told(result, names)}: mean μ of ${blade} ${result.opinions[blade] === null ? 'not known' : signed(result.opinions[blade])} (no unit). ${result.text.trim()}`;

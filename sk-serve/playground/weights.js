@@ -1,6 +1,6 @@
 // Weights on the simplex: a slider with a lock for each blade, and a triangle where there are three.
 
-import { h, number, s } from './dom.js';
+import { h, inWords, number, s } from './dom.js';
 
 const CORNERS = [[120, 22], [14, 194], [226, 194]];
 
@@ -98,8 +98,7 @@ export function triangle(svg, { names, weights, locked, colours, change }) {
     const [x, y] = place(names.map((name) => now[name]));
     handle.setAttribute('cx', x);
     handle.setAttribute('cy', y);
-    const words = names.map((name) => `${name} ${number(now[name])}`).join(', ');
-    svg.setAttribute('aria-label', `Triangle of weights: ${words}. The arrow keys move the point; the sliders do the same.`);
+    svg.setAttribute('aria-label', `Triangle of weights: ${inWords(names.map((name) => [name, now[name]]))}. The arrow keys move the point; the sliders do the same.`);
   }
   const pull = (shares) => change(pulled(now, Object.fromEntries(names.map((name, k) => [name, shares[k]])), fixed), fixed);
   const drag = (event) => {
