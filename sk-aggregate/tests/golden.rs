@@ -3,7 +3,7 @@
 //! batches worked out by hand.
 
 use serde::Deserialize;
-use sk_aggregate::{Bracket, SwissElo};
+use sk_aggregate::{Bracket, Entry, SwissElo};
 use sk_core::{Aggregator, Batch, Composite, Normalizer, OperatingPoint, ScoreTable, Selector, Simplex};
 use sk_normalize::CandidateBatch;
 use sk_select::Champion;
@@ -74,7 +74,14 @@ fn assert_close(what: &str, got: &[f64], expected: &[f64]) {
     assert!(close, "{what}: {got:?} is not {expected:?}");
 }
 
-fn check(what: &str, case: &Case, expected: &Expected, normalizer: &CandidateBatch, tournament: &SwissElo, champion: &Champion) {
+fn check(
+    what: &str,
+    case: &Case,
+    expected: &Expected,
+    normalizer: &CandidateBatch,
+    (entry, tournament): (&Entry, &SwissElo),
+    champion: &Champion,
+) {
     let scores = ScoreTable::new(case.blades.iter().map(|b| (&b.mu, &b.sigma))).unwrap();
     let mut composite = Composite::default();
     normalizer.combine(&scores, &Simplex::new(case.weights.as_slice()).unwrap(), &mut composite);
@@ -84,7 +91,7 @@ fn check(what: &str, case: &Case, expected: &Expected, normalizer: &CandidateBat
     let batch = Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&case.fluency);
     let n = batch.len();
     let (mut d, mut s) = (vec![f64::NAN; n], vec![f64::NAN; n]);
-    tournament.entry().apply(&batch, &mut d, &mut s);
+    entry.apply(&batch, &mut d, &mut s);
     assert_close(&format!("{what}: d"), &d, &expected.d);
     assert_close(&format!("{what}: s"), &s, &expected.s);
 
@@ -122,12 +129,12 @@ fn every_number_agrees_with_the_independent_reference() {
         let Point { T: temperature, w_tour, w_blade, lam: lambda } = case.point;
         let point = OperatingPoint { temperature, w_tour, w_blade, lambda, ..OperatingPoint::HHH };
         let alpha = point.alpha;
-        let paper = SwissElo::paper(case.rounds, alpha).unwrap();
+        let paper = (&Entry::paper(alpha).unwrap(), &SwissElo::paper(case.rounds, alpha).unwrap());
         let name = format!("{} (paper)", case.name);
-        check(&name, case, &case.paper, &CandidateBatch::paper(), &paper, &Champion::paper(&point).unwrap());
-        let sound = SwissElo::sound(case.rounds, alpha).unwrap();
+        check(&name, case, &case.paper, &CandidateBatch::paper(), paper, &Champion::paper(&point).unwrap());
+        let sound = (&Entry::sound(alpha).unwrap(), &SwissElo::sound(case.rounds, alpha).unwrap());
         let name = format!("{} (sound)", case.name);
-        check(&name, case, &case.sound, &CandidateBatch::sound(), &sound, &Champion::sound(&point).unwrap());
+        check(&name, case, &case.sound, &CandidateBatch::sound(), sound, &Champion::sound(&point).unwrap());
     }
 }
 
@@ -175,7 +182,7 @@ fn three_candidates_by_hand() {
     let batch = Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&[-1.0, -3.0, -2.0]);
     let tournament = SwissElo::paper(2, point.alpha).unwrap();
     let (mut d, mut s) = ([0.0; 3], [0.0; 3]);
-    tournament.entry().apply(&batch, &mut d, &mut s);
+    Entry::paper(point.alpha).unwrap().apply(&batch, &mut d, &mut s);
     near(&d, &[1.0, -1.0, 0.0], BY_HAND);
     near(&s, &[0.5, 1.0, 1.5], BY_HAND);
 

@@ -151,7 +151,7 @@ proptest! {
 #[test]
 fn k_falls_geometrically() {
     let tournament = SwissElo::paper(5, ALPHA).unwrap();
-    assert_eq!(tournament.entry(), &Entry::paper(ALPHA).unwrap());
+    assert_eq!(SwissElo::new(5, Entry::paper(ALPHA).unwrap(), Seeding::Score).unwrap(), tournament);
     let k: Vec<f64> = (0..5).map(|r| (tournament.k(r) * 10.0).round() / 10.0).collect();
     assert_eq!(k, [40.0, 28.3, 20.0, 14.1, 10.0]);
     assert_eq!(SwissElo::paper(1, ALPHA).unwrap().k(0), 40.0);

@@ -90,11 +90,6 @@ impl SwissElo {
         Ok(Self { k_max, k_min, ..self })
     }
 
-    /// Returns the conversion of a batch for the tournament.
-    pub fn entry(&self) -> &Entry {
-        &self.entry
-    }
-
     /// Returns K_r of round `r`, from 0. It goes on falling for an `r` after the last round.
     pub fn k(&self, r: usize) -> f64 {
         if self.rounds == 1 {
