@@ -42,16 +42,6 @@ impl Granularity for Response {
     }
 }
 
-/// Spans of a fixed number of tokens.
-#[derive(Debug, Clone, Copy)]
-pub struct FixedLength(pub std::num::NonZeroUsize);
-
-impl Granularity for FixedLength {
-    fn completes(&self, span: &[TokenId]) -> bool {
-        span.len() >= self.0.get()
-    }
-}
-
 /// Spans that end before a token at which the model is uncertain: one whose distribution has at
 /// least this entropy in nats (the segments of CARDS, Li et al. 2024).
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +59,7 @@ impl Granularity for Uncertain {
     }
 }
 
-/// A rule with a limit on the tokens of a span.
+/// A rule with a limit on the tokens of a span. With [`Response`], spans of a fixed length.
 #[derive(Debug, Clone, Copy)]
 pub struct Capped<G> {
     /// The rule.
@@ -99,7 +89,6 @@ mod tests {
         let four = std::num::NonZeroUsize::new(4).unwrap();
         assert!(Token.completes(&[1]));
         assert!(!Response.completes(&[1; 1000]));
-        assert!(!FixedLength(four).completes(&[1; 3]) && FixedLength(four).completes(&[1; 4]));
         let unsure = Capped { rule: Uncertain(1.5), tokens: four };
         assert!(unsure.needs_entropy() && !unsure.ends_before(&[1], 1.4) && unsure.ends_before(&[1], 1.5));
         assert!(!unsure.completes(&[1; 3]) && unsure.completes(&[1; 4]));

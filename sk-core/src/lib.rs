@@ -43,7 +43,7 @@ pub use delimited::Delimited;
 pub use divergence::Divergence;
 pub use engine::{DraftModel, Drafting, Engine, Generation, HeadKind, Merge, Prior, Sampling, VocabularyHead};
 pub use error::{BoxError, CandidatesError, ParameterError, ScoreError, SimplexError, SpecError, StepError};
-pub use granularity::{Capped, FixedLength, Granularity, Response, Token, Uncertain};
+pub use granularity::{Capped, Granularity, Response, Token, Uncertain};
 pub use normalizer::Normalizer;
 pub use operating_point::OperatingPoint;
 pub use proposal::{DraftRequest, Proposal};

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Fixed, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Search, Seat,
-    Selector, Simplex, SpanEnd, SpecHandle, TokenId,
+    Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Capped, Composite, Context,
+    DraftRequest, Fixed, Normalizer, Observation, Policy, Proposal, Reading, Readings, Response, Scheme, Score, ScoreTable,
+    Search, Seat, Selector, Simplex, SpanEnd, SpecHandle, TokenId,
 };
 
 /// The calls that the slots received.
@@ -107,7 +107,7 @@ fn scheme(n: usize, length: usize, blades: usize) -> (Scheme, Arc<Counts>) {
     let scheme = Scheme {
         backbone: Box::new(Reader(Arc::clone(&counts))),
         proposal: Box::new(Drafts { n, length, counts: Arc::clone(&counts) }),
-        granularity: Arc::new(FixedLength(NonZeroUsize::new(length).unwrap())),
+        granularity: Arc::new(Capped { rule: Response, tokens: NonZeroUsize::new(length).unwrap() }),
         search: Search::Full,
         fallback: None,
         arm: Arm {

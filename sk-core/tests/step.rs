@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Ended, Fixed, FixedLength, Normalizer, Observation, Operators, Policy, Proposal, Reading, Readings, Scheme, Score,
+    Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Capped, Composite, Context,
+    DraftRequest, Ended, Fixed, Normalizer, Observation, Operators, Policy, Proposal, Reading, Readings, Response, Scheme, Score,
     ScoreTable, Search, Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId, Weighting,
 };
 
@@ -146,7 +146,7 @@ fn scheme(n: usize) -> (Scheme, Arc<std::sync::Mutex<Vec<Vec<Policy>>>>) {
     let scheme = Scheme {
         backbone: Box::new(backbone),
         proposal: Box::new(Digits { n }),
-        granularity: Arc::new(FixedLength(NonZeroUsize::new(3).unwrap())),
+        granularity: Arc::new(Capped { rule: Response, tokens: NonZeroUsize::new(3).unwrap() }),
         search: Search::Full,
         fallback: None,
         arm: Arm {

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
+    Backbone, Candidate, Candidates, Capped, DraftRequest, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
 };
 use sk_models::Qwen2Config;
 use sk_models::decoder::{Decoder, Precision, Scheduler, Stop};
@@ -377,7 +377,7 @@ fn drafter(candidates: usize, keep_end_of_text: bool) -> Drafter {
 }
 
 fn draft(drafter: &mut Drafter, context: &[TokenId], limit: usize, rng: &mut dyn Rng) -> Candidates {
-    let granularity = FixedLength(NonZeroUsize::new(6).unwrap());
+    let granularity = Capped { rule: Response, tokens: NonZeroUsize::new(6).unwrap() };
     drafter.propose(DraftRequest { context, granularity: &granularity, limit }, rng).unwrap()
 }
 

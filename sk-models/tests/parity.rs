@@ -14,7 +14,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use common::{adapter, backbone, device, fixture, has_tf32};
 use rand::SeedableRng;
 use serde::Deserialize;
-use sk_core::{Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, SpanEnd, TokenId};
+use sk_core::{
+    Backbone, Candidate, Candidates, Capped, DraftRequest, Policy, Proposal, Reading, Response, SpanEnd, Token, TokenId,
+};
 use sk_models::{
     Qwen2Config,
     decoder::{Decoder, Precision, Scheduler, Stop},
@@ -328,8 +330,7 @@ fn drafts_without_an_end_carry_the_log_probability_of_the_untouched_distribution
             let end = (0..vocabulary).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as TokenId;
             let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
             let drafting = DrafterConfig { candidates: 8, sampling, end_of_text: vec![end], keep_end_of_text: false };
-            let granularity = FixedLength(NonZeroUsize::MIN);
-            let request = DraftRequest { context: &ids[..=place], granularity: &granularity, limit: 1 };
+            let request = DraftRequest { context: &ids[..=place], granularity: &Token, limit: 1 };
             let mut generator = rand_chacha::ChaCha8Rng::from_seed([place as u8; 32]);
             for candidate in &Drafter::new(decoder.clone(), drafting).propose(request, &mut generator).unwrap() {
                 let token = candidate.tokens[0];
@@ -394,7 +395,7 @@ fn draws_equal_those_on_the_cpu() {
         let mut context = vec![1, 400, 30];
         let mut all = Vec::new();
         for chosen in [4, 0, 2] {
-            let granularity = FixedLength(NonZeroUsize::new(4).unwrap());
+            let granularity = Capped { rule: Response, tokens: NonZeroUsize::new(4).unwrap() };
             let request = DraftRequest { context: &context, granularity: &granularity, limit: 20 };
             let drafted = drafter.propose(request, &mut generator).unwrap();
             drafter.commit(chosen).unwrap();
@@ -434,7 +435,7 @@ fn nan_and_infinity_are_detected_on_every_path() {
             let decoded = frozen.decode(&mut vec![3, 2, 1], &sampling, 4, &[], &mut generator, |_| true);
             assert!(matches!(decoded, Err(EngineError::NotANumber { token: 1, .. })), "{sampling:?}: {decoded:?}");
             let drafting = DrafterConfig { candidates: 2, sampling, end_of_text: vec![], keep_end_of_text: true };
-            let granularity = FixedLength(NonZeroUsize::new(4).unwrap());
+            let granularity = Capped { rule: Response, tokens: NonZeroUsize::new(4).unwrap() };
             let request = DraftRequest { context: &[3, 2, 1], granularity: &granularity, limit: 20 };
             let drafted = Drafter::new(model.clone(), drafting).propose(request, &mut generator);
             assert!(drafted.unwrap_err().to_string().contains("NaN or infinity"));

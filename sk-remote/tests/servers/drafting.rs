@@ -4,7 +4,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Candidates, DraftModel, DraftRequest, Drafting, Engine, FixedLength, Granularity, Merge, Prior, Response, Sampling, SpanEnd,
+    Candidates, Capped, DraftModel, DraftRequest, Drafting, Engine, Granularity, Merge, Prior, Response, Sampling, SpanEnd,
     TokenId, VocabularyHead,
 };
 use sk_remote::{Kind, RemoteEngine, RemoteError};
@@ -65,7 +65,7 @@ fn spans_end_where_the_rule_the_limit_or_the_text_does() {
     for kind in KINDS {
         let servers = start(kind, 1);
         let engine = engine(&servers);
-        let three = FixedLength(NonZeroUsize::new(3).unwrap());
+        let three = Capped { rule: Response, tokens: NonZeroUsize::new(3).unwrap() };
         for candidate in &propose(&engine, &sampled(40, plain()), &three, 50, 3) {
             match candidate.end {
                 SpanEnd::Complete => assert!(candidate.tokens.len() == 3 && !candidate.tokens.contains(&END)),

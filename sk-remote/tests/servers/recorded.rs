@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sk_core::{Candidates, DraftRequest, Engine, FixedLength, Sampling};
+use sk_core::{Candidates, Capped, DraftRequest, Engine, Response, Sampling};
 use sk_remote::{CheckReport, RemoteOptions};
 
 use crate::fake::{Act, Seen};
@@ -82,7 +82,7 @@ fn talk(kind: Kind, server: &Fake, tokens: &[TokenId]) -> (CheckReport, Candidat
     BLADES.iter().for_each(|name| engine.adapters().insert(*name, *name));
     let report = engine.check(&Probe { tokens, text: PROMPT }).unwrap();
     let mut generation = engine.start(&sampled(3, Sampling::nucleus()), &spec()).unwrap();
-    let length = FixedLength(NonZeroUsize::new(most).unwrap());
+    let length = Capped { rule: Response, tokens: NonZeroUsize::new(most).unwrap() };
     let request = DraftRequest { context: tokens, granularity: &length, limit: most };
     let candidates = generation.proposal.propose(request, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
     let readings = generation.backbone.read(tokens, &candidates, &all()).unwrap();

@@ -2,7 +2,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_core::{BoxError, Candidates, DraftRequest, Engine, FixedLength, Response, Sampling, SpanEnd, TokenId};
+use sk_core::{BoxError, Candidates, Capped, DraftRequest, Engine, Response, Sampling, SpanEnd, TokenId};
 use sk_remote::{Kind, RemoteEngine, RemoteOptions};
 
 use crate::fake::Act;
@@ -21,7 +21,7 @@ fn generate(engine: &RemoteEngine, sampling: Sampling, steps: usize) -> Vec<Toke
     let mut generation = engine.start(&sampled(5, sampling), &spec()).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let mut context = CONTEXT.to_vec();
-    let rule = FixedLength(NonZeroUsize::new(4).unwrap());
+    let rule = Capped { rule: Response, tokens: NonZeroUsize::new(4).unwrap() };
     for _ in 0..steps {
         let request = DraftRequest { context: &context, granularity: &rule, limit: 10 };
         let candidates = generation.proposal.propose(request, &mut rng).unwrap();
