@@ -39,7 +39,7 @@ impl Parameter {
         };
         // The tokens of a vocabulary are complete spans.
         if slot == "granularity" && spec.proposal.draft().is_none() {
-            return refuse("proposal", spec.proposal.kind());
+            return refuse("proposal", text_of(&spec.proposal, "kind"));
         }
         if !schema::fields(schema::section(slot), &table).is_some_and(|fields| fields.contains_key(self.field)) {
             // A member of the round-robin family has a name of its own.

@@ -7,8 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{Capped, Delimited, Granularity, ParameterError, Response, Token, Uncertain};
 
-use crate::spec::text_of;
-
 /// The `[granularity]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -71,11 +69,6 @@ pub enum Unlimited {
 }
 
 impl GranularitySpec {
-    /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> String {
-        text_of(self, "kind")
-    }
-
     /// Returns the most tokens of a span; `None` if there is no limit.
     pub fn span_tokens(&self) -> Option<NonZeroUsize> {
         self.cap().and_then(NonZeroUsize::new)

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use sk_core::{DraftModel, Drafting, Sampling, VocabularyHead};
 
 use crate::choices::{Merge, Prior};
-use crate::spec::text_of;
 
 /// The `[proposal]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,11 +62,6 @@ pub struct VocabularySpec {
 }
 
 impl ProposalSpec {
-    /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> String {
-        text_of(self, "kind")
-    }
-
     /// Returns how spans are sampled; `None` for a vocabulary.
     pub fn draft(&self) -> Option<&DraftSpec> {
         match self {

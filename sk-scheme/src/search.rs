@@ -6,8 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{DraftModel, Drafting, ParameterError, Race, Search, Settled, Waves};
 
-use crate::spec::text_of;
-
 /// The `[search]` section.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -57,11 +55,6 @@ pub enum FallbackSpec {
 }
 
 impl SearchSpec {
-    /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> String {
-        text_of(self, "kind")
-    }
-
     /// Builds the search.
     ///
     /// # Errors
@@ -82,11 +75,6 @@ impl SearchSpec {
 }
 
 impl FallbackSpec {
-    /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> String {
-        text_of(self, "kind")
-    }
-
     /// Returns the drafting parameters of the fallback, derived from those of `proposal`, and the
     /// least score of a selected candidate that is kept. `None` if there is no fallback.
     pub(crate) fn drafting(&self, proposal: &Drafting) -> Option<(Drafting, f64)> {

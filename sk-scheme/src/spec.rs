@@ -358,15 +358,15 @@ impl SchemeSpec {
         self.proposal.drafting(None).map_err(|reason| parameter("proposal", reason))?;
         self.granularity.check().map_err(|reason| parameter("granularity", reason))?;
         if self.proposal.draft().is_none() && self.granularity != GranularitySpec::Token {
-            let kind = self.granularity.kind();
+            let kind = text_of(&self.granularity, "kind");
             let reason = format!("is \"{kind}\", but the proposal \"vocabulary\" makes candidates of one token; use \"token\"");
             return Err(parameter("granularity", reason));
         }
         self.search.build().map_err(|error| parameter("search", error))?;
         self.fallback.check().map_err(|error| parameter("fallback", error))?;
         for (slot, kind, is_set) in [
-            ("search", self.search.kind(), self.search != SearchSpec::Full),
-            ("fallback", self.fallback.kind(), self.fallback != FallbackSpec::None),
+            ("search", text_of(&self.search, "kind"), self.search != SearchSpec::Full),
+            ("fallback", text_of(&self.fallback, "kind"), self.fallback != FallbackSpec::None),
         ] {
             if is_set && self.proposal.draft().is_none() {
                 let reason = format!("kind \"{kind}\" needs a proposal that drafts spans, and this one is \"vocabulary\"");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::spec::text_of;
 use crate::{
     AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, DispersionArm, FallbackSpec, LinkSpec, NormalizerRule, Prior,
     ProposalSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec,
@@ -54,7 +55,7 @@ impl SchemeSpec {
         Summary {
             method: self.about.method.clone(),
             proposal: proposal(&self.proposal) + &self.search_in_words(),
-            granularity: self.granularity.kind(),
+            granularity: text_of(&self.granularity, "kind"),
             blades: self.blades_in_words(),
             normalizer: weighting(&self.weighting) + normalizer(&self.normalizer.rule),
             aggregator: aggregator(&self.aggregator),
@@ -169,7 +170,7 @@ fn blade(blade: &BladeSpec) -> String {
 fn proposal(proposal: &ProposalSpec) -> String {
     let ProposalSpec::Vocabulary(vocabulary) = proposal else {
         let candidates = proposal.draft().map_or(0, |draft| draft.candidates);
-        return format!("{candidates} × {}", proposal.kind());
+        return format!("{candidates} × {}", text_of(proposal, "kind"));
     };
     let mut words = match vocabulary.prior {
         Prior::Drafter => "vocabulary, drafter's prior".to_owned(),
@@ -187,7 +188,7 @@ fn proposal(proposal: &ProposalSpec) -> String {
 fn weighting(weighting: &WeightingSpec) -> String {
     match weighting {
         WeightingSpec::Fixed => String::new(),
-        other => format!("{} w, ", other.kind()),
+        other => format!("{} w, ", text_of(other, "kind")),
     }
 }
 

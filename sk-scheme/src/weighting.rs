@@ -8,7 +8,6 @@ use sk_core::{Fixed, Weighting};
 use sk_normalize::{Dual, MaxMin};
 
 use crate::selector::SelectorSpec;
-use crate::spec::text_of;
 
 /// The `[weighting]` section.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -33,11 +32,6 @@ pub enum WeightingSpec {
 }
 
 impl WeightingSpec {
-    /// Returns its `kind` in a scheme file.
-    pub fn kind(&self) -> String {
-        text_of(self, "kind")
-    }
-
     /// Builds the rule. The gates of `selector` provide the thresholds of constraints.
     ///
     /// # Errors
