@@ -1,7 +1,6 @@
 //! The defaults of a scheme.
 
 use serde::de::DeserializeOwned;
-use sk_core::OperatingPoint;
 use toml::{Table, Value};
 
 use crate::parameters::{ALL, Parameter};
@@ -65,14 +64,13 @@ fn published<T: DeserializeOwned>(slot: &str, kind: &str, base: &Base) -> T {
 
 impl Default for SchemeSpec {
     fn default() -> Self {
-        Self::reference(Convention::Sound, &OperatingPoint::HHH)
+        Self::reference(Base::default())
     }
 }
 
 impl SchemeSpec {
-    /// Returns the reference instantiation at an operating point.
-    pub fn reference(convention: Convention, point: &OperatingPoint) -> Self {
-        let base = Base::new(convention, point);
+    /// Returns the reference instantiation with these defaults.
+    pub fn reference(base: Base) -> Self {
         Self {
             about: About::default(),
             weights: None,
@@ -81,7 +79,7 @@ impl SchemeSpec {
             search: SearchSpec::Full,
             fallback: FallbackSpec::None,
             blades: Vec::new(),
-            template: Some(BladeSpec::implicit_reward(TEMPLATE, point.beta)),
+            template: Some(BladeSpec::implicit_reward(TEMPLATE, base.point.beta)),
             fluency: Some("fluency".to_owned()),
             weighting: WeightingSpec::Fixed,
             normalizer: published("normalizer", "cbn", &base),
@@ -89,15 +87,5 @@ impl SchemeSpec {
             selector: published("selector", "champion", &base),
             base,
         }
-    }
-
-    /// Sets the drafter temperature that applies if a file gives none.
-    #[must_use]
-    pub(crate) fn with_draft_temperature(mut self, temperature: f64) -> Self {
-        self.base.draft_temperature = temperature;
-        if let Some(draft) = self.proposal.draft_mut() {
-            draft.temperature = temperature;
-        }
-        self
     }
 }

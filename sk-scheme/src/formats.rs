@@ -84,7 +84,7 @@ impl SchemeSpec {
         let root = source.root();
         let base = table.remove("base").map_or_else(|| Ok(Base::default()), Base::deserialize);
         let base = base.map_err(|error| root.under("base", Table::new()).fault(error.message()))?;
-        let mut spec = Self::reference(base.convention, &base.point).with_draft_temperature(base.draft_temperature);
+        let mut spec = Self::reference(base);
         if let Some(weights) = table.remove("weights") {
             let section = root.under("weights", Table::new());
             let Value::Table(weights) = weights else { return Err(section.fault("expected weights by name")) };

@@ -2,10 +2,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use sk_core::OperatingPoint;
-
 use crate::spec::{TEMPLATE, table_of};
-use crate::{Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
+use crate::{Base, Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
 
 /// A scheme by name or file with changes, as a command line, a plan or a request specifies it.
 ///
@@ -55,15 +53,14 @@ impl Steering {
     /// to the scheme.
     pub fn spec(&self, shipped: bool) -> Result<SchemeSpec, SchemeError> {
         let preset = self.preset.unwrap_or_else(|| Preset::of_convention(self.convention));
-        let mut point = OperatingPoint::from(preset);
-        let shipped = shipped && self.convention == Convention::Sound;
-        if shipped && preset == Preset::Responsive {
-            point.candidates = SHIPPED_CANDIDATES;
+        let mut base = Base::new(self.convention, &preset.into());
+        if shipped && self.convention == Convention::Sound {
+            base.draft_temperature = SHIPPED_DRAFT_TEMPERATURE;
+            if preset == Preset::Responsive {
+                base.point.candidates = SHIPPED_CANDIDATES;
+            }
         }
-        let mut spec = SchemeSpec::reference(self.convention, &point);
-        if shipped {
-            spec = spec.with_draft_temperature(SHIPPED_DRAFT_TEMPERATURE);
-        }
+        let mut spec = SchemeSpec::reference(base);
         if let Some(path) = &self.scheme {
             spec.adopt(path)?;
         }

@@ -5,7 +5,7 @@ use sk_core::{OperatingPoint, Simplex};
 use crate::*;
 
 fn reference(convention: Convention) -> SchemeSpec {
-    SchemeSpec::reference(convention, &OperatingPoint::HHH)
+    SchemeSpec::reference(Base { convention, ..Base::default() })
 }
 
 fn overlaid(text: &str) -> Result<SchemeSpec, SchemeError> {
@@ -474,7 +474,7 @@ fn shipped_schemes_round_trip() {
     for convention in [Convention::Sound, Convention::Paper] {
         for preset in [Preset::Responsive, Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty] {
             for scheme in SHIPPED {
-                let mut spec = SchemeSpec::reference(convention, &preset.into());
+                let mut spec = SchemeSpec::reference(Base::new(convention, &preset.into()));
                 spec.adopt(Path::new(scheme.name)).unwrap();
                 ["z", "a"].iter().for_each(|name| spec.seat(name));
                 round_trips(&spec);

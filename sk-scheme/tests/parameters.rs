@@ -92,7 +92,7 @@ fn each_name_finds_its_own_parameter() {
 #[test]
 fn defaults_are_those_of_the_operating_points() {
     for point in [OperatingPoint::HHH, OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY] {
-        let spec = SchemeSpec::reference(Convention::Sound, &point);
+        let spec = SchemeSpec::reference(Base::new(Convention::Sound, &point));
         let values: Vec<f64> = Parameter::searchable().map(|parameter| parameter.get(&spec).unwrap()).collect();
         let OperatingPoint { temperature, w_tour, w_blade, lambda, rounds, candidates, alpha, .. } = point;
         assert_eq!(values, [temperature, w_tour, w_blade, lambda, rounds as f64, candidates as f64, alpha]);

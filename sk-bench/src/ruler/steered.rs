@@ -107,13 +107,12 @@ impl Steered {
 mod tests {
     use std::collections::BTreeMap;
 
-    use sk_core::{OperatingPoint, StepTrace};
+    use sk_core::StepTrace;
     use sk_models::decoder::Precision;
     use sk_models::device::DeviceName;
 
     use super::*;
     use crate::Loading;
-    use crate::scheme::Convention;
 
     /// Sums of a few dozen f32 products, taken in batches of another shape.
     const ROUNDING: f64 = 1e-4;
@@ -136,7 +135,7 @@ mod tests {
 
     /// Returns the reference scheme with these blades and N candidates of six tokens.
     fn seating(names: &[&str], candidates: usize) -> SchemeSpec {
-        let mut config = SchemeSpec::reference(Convention::Sound, &OperatingPoint::HHH);
+        let mut config = SchemeSpec::default();
         config.proposal.draft_mut().unwrap().candidates = candidates;
         config.granularity = crate::scheme::GranularitySpec::FixedLength { span_tokens: 6 };
         names.iter().for_each(|name| config.seat(name));

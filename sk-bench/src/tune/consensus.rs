@@ -29,12 +29,12 @@ mod tests {
     use sk_core::OperatingPoint;
 
     use super::*;
-    use crate::scheme::{Convention, SchemeSpec};
+    use crate::scheme::{Base, Convention, SchemeSpec};
 
     #[test]
     fn the_published_optima_give_the_published_point() {
         let space = Space::default();
-        let of = |point: &OperatingPoint| space.point_of(&SchemeSpec::reference(Convention::Sound, point)).unwrap();
+        let of = |point: &OperatingPoint| space.point_of(&SchemeSpec::reference(Base::new(Convention::Sound, point))).unwrap();
         let optima = [OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY].map(|point| of(&point));
         let optima: Vec<&[f64]> = optima.iter().map(Vec::as_slice).collect();
         let found = consensus(&space, &optima).unwrap();

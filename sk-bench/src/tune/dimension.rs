@@ -95,7 +95,7 @@ mod tests {
     use sk_core::OperatingPoint;
 
     use super::*;
-    use crate::scheme::{Convention, SchemeSpec};
+    use crate::scheme::{Base, Convention, SchemeSpec};
 
     fn dimension(name: &str) -> Dimension {
         Dimension::all().find(|dimension| dimension.parameter.name == name).unwrap()
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn ranges_hold_the_published_optima() {
         for point in [OperatingPoint::HHH, OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY] {
-            let spec = SchemeSpec::reference(Convention::Sound, &point);
+            let spec = SchemeSpec::reference(Base::new(Convention::Sound, &point));
             for dimension in Dimension::all() {
                 let value = dimension.parameter.get(&spec).unwrap();
                 let (low, high) = dimension.range();

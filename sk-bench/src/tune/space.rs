@@ -83,15 +83,12 @@ impl Default for Space {
 
 #[cfg(test)]
 mod tests {
-    use sk_core::OperatingPoint;
-
     use super::*;
-    use crate::scheme::Convention;
 
     #[test]
     fn points_go_by_name_and_back() {
         let space = Space::default();
-        let config = SchemeSpec::reference(Convention::Sound, &OperatingPoint::HHH);
+        let config = SchemeSpec::default();
         let point = space.point_of(&config).unwrap();
         assert_eq!(point, [8.0, 1.1, 1.75, 0.2, 5.0, 7.0, 0.5]);
         let mut named = space.by_name(&point);
