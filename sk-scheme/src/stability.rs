@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sk_aggregate::{Certify, Modulus, NoCertificate, StabilityCertificate};
 use sk_core::{Batch, ParameterError};
 
-use crate::{AggregatorSpec, ChampionSpec, FallbackSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec};
+use crate::{ChampionSpec, FallbackSpec, SchemeSpec, SearchSpec, SelectorRule, WeightingSpec};
 
 /// The reason why a scheme has no stability certificate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -60,35 +60,6 @@ pub struct Stability {
 }
 
 impl Stability {
-    /// Creates the certificates for an aggregator and a selector.
-    ///
-    /// # Errors
-    /// If one of them has no bound for any batch, or if a number is out of range.
-    pub fn new(aggregator: &AggregatorSpec, selector: &SelectorSpec) -> Result<Self, Uncertified> {
-        if !selector.gates.is_empty() {
-            return Err(Uncertified::Gated);
-        }
-        if selector.top_k.is_some() || selector.top_p.is_some() {
-            return Err(Uncertified::Truncated);
-        }
-        let (temperature, factors) = match selector.rule {
-            SelectorRule::Softmax { temperature: 0.0 } => return Err(Uncertified::Highest),
-            SelectorRule::Softmax { temperature } => (temperature, (1.0, 0.0)),
-            SelectorRule::Champion(ChampionSpec { standardize: true, .. }) => return Err(Uncertified::Champion),
-            SelectorRule::Champion(ChampionSpec { temperature, .. }) if temperature < sk_select::Champion::COLD => {
-                return Err(Uncertified::Highest);
-            }
-            SelectorRule::Champion(ChampionSpec { temperature, w_tour, w_blade, .. }) => (temperature, (w_tour, w_blade)),
-            SelectorRule::Argmax | SelectorRule::EpsilonArgmax { .. } => return Err(Uncertified::Highest),
-            // Uniform selection is unaffected by scores, at any temperature.
-            SelectorRule::Uniform => (1.0, (0.0, 0.0)),
-        };
-        let stability = Self { aggregator: aggregator.build()?, temperature, factors };
-        // Probes with the simplest valid batch: two candidates, each with a positive dispersion.
-        stability.certificate(&Batch::trusted(&[0.0; 2], &[1.0; 2]).with_trusted_fluency(&[0.0; 2]))?;
-        Ok(stability)
-    }
-
     /// Computes the certificate of one step.
     ///
     /// # Errors
@@ -116,7 +87,29 @@ impl SchemeSpec {
         if self.weighting != WeightingSpec::Fixed {
             return Err(Uncertified::Weighed);
         }
-        Stability::new(&self.aggregator, &self.selector)
+        let selector = &self.selector;
+        if !selector.gates.is_empty() {
+            return Err(Uncertified::Gated);
+        }
+        if selector.top_k.is_some() || selector.top_p.is_some() {
+            return Err(Uncertified::Truncated);
+        }
+        let (temperature, factors) = match selector.rule {
+            SelectorRule::Softmax { temperature: 0.0 } => return Err(Uncertified::Highest),
+            SelectorRule::Softmax { temperature } => (temperature, (1.0, 0.0)),
+            SelectorRule::Champion(ChampionSpec { standardize: true, .. }) => return Err(Uncertified::Champion),
+            SelectorRule::Champion(ChampionSpec { temperature, .. }) if temperature < sk_select::Champion::COLD => {
+                return Err(Uncertified::Highest);
+            }
+            SelectorRule::Champion(ChampionSpec { temperature, w_tour, w_blade, .. }) => (temperature, (w_tour, w_blade)),
+            SelectorRule::Argmax | SelectorRule::EpsilonArgmax { .. } => return Err(Uncertified::Highest),
+            // Uniform selection is unaffected by scores, at any temperature.
+            SelectorRule::Uniform => (1.0, (0.0, 0.0)),
+        };
+        let stability = Stability { aggregator: self.aggregator.build()?, temperature, factors };
+        // Probes with the simplest valid batch: two candidates, each with a positive dispersion.
+        stability.certificate(&Batch::trusted(&[0.0; 2], &[1.0; 2]).with_trusted_fluency(&[0.0; 2]))?;
+        Ok(stability)
     }
 }
 
