@@ -2,23 +2,8 @@
 //! "-inf".
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// A number, "inf" or "-inf".
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Number {
-    Finite(f64),
-    Infinite(Infinite),
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-enum Infinite {
-    #[serde(rename = "inf")]
-    Positive,
-    #[serde(rename = "-inf")]
-    Negative,
-}
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer, Serializer};
 
 /// Returns the schema of a number that may be "inf". Editors pass TOML's inf as null.
 pub(crate) fn or_inf(_: &mut SchemaGenerator) -> Schema {
@@ -31,18 +16,20 @@ pub(crate) fn or_infinite(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    let number = match *value {
-        f64::INFINITY => Number::Infinite(Infinite::Positive),
-        f64::NEG_INFINITY => Number::Infinite(Infinite::Negative),
-        finite => Number::Finite(finite),
-    };
-    number.serialize(serializer)
+    if value.is_infinite() { serializer.collect_str(value) } else { serializer.serialize_f64(*value) }
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Ok(match Number::deserialize(deserializer)? {
-        Number::Finite(value) => value,
-        Number::Infinite(Infinite::Positive) => f64::INFINITY,
-        Number::Infinite(Infinite::Negative) => f64::NEG_INFINITY,
-    })
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Number(f64),
+        Text(String),
+    }
+    match Number::deserialize(deserializer)? {
+        Number::Number(value) => Ok(value),
+        Number::Text(text) if text == "inf" => Ok(f64::INFINITY),
+        Number::Text(text) if text == "-inf" => Ok(f64::NEG_INFINITY),
+        Number::Text(text) => Err(D::Error::invalid_value(Unexpected::Str(&text), &"a number, \"inf\" or \"-inf\"")),
+    }
 }
