@@ -27,4 +27,4 @@ mod simulation;
 pub use error::{Contradiction, SimulationError};
 pub use figures::{Exhibit, page};
 pub use sampling::Mean;
-pub use simulation::{Breakage, STUDIES, exhibits};
+pub use simulation::{DEFECTS, STUDIES, exhibits};

@@ -14,51 +14,33 @@ use super::{Contradiction, SimulationError};
 /// The names of the studies.
 pub const STUDIES: [&str; 4] = ["contamination", "influence", "dispersion", "frontier"];
 
-/// A defect to substitute for a correct part, which the checks must detect: one for each of
-/// [`STUDIES`], in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Breakage {
-    /// A sharpened bound that is half as large (Theorem 2).
-    Bound,
-    /// CBN with the ε of the published runs (Theorem 3 ii).
-    Cbn,
-    /// Dispersions that depend on the sign of the error, passed off as exchangeable (the
-    /// decomposition).
-    Dispersion,
-    /// Ranks instead of CBN (Theorem 3 iii).
-    Hull,
-}
+/// The defects that can be substituted for a correct part, which the checks must detect: the name,
+/// the description, and the study whose part it replaces.
+pub const DEFECTS: [(&str, &str, &str); 4] = [
+    ("bound", "A sharpened bound of half its size (Theorem 2)", "contamination"),
+    ("cbn", "CBN with the ε of the published runs (Theorem 3 ii)", "influence"),
+    (
+        "dispersion",
+        "Dispersions that go with the sign of the error, taken for exchangeable ones (the decomposition)",
+        "dispersion",
+    ),
+    ("hull", "Ranks in the place of CBN (Theorem 3 iii)", "frontier"),
+];
 
-impl Breakage {
-    /// All of them: the name, the description, and the defect.
-    pub const ALL: [(&str, &str, Self); 4] = [
-        ("bound", "A sharpened bound of half its size (Theorem 2)", Self::Bound),
-        ("cbn", "CBN with the ε of the published runs (Theorem 3 ii)", Self::Cbn),
-        (
-            "dispersion",
-            "Dispersions that go with the sign of the error, taken for exchangeable ones (the decomposition)",
-            Self::Dispersion,
-        ),
-        ("hull", "Ranks in the place of CBN (Theorem 3 iii)", Self::Hull),
-    ];
-
-    /// Returns the study whose checks must detect the defect.
-    pub fn study(self) -> &'static str {
-        STUDIES[self as usize]
-    }
-}
-
-/// Runs the studies whose name is `wanted`. Each study seeds its own generator with `seed`, so that
-/// its results do not depend on which others run.
+/// Runs the studies whose name is `wanted`, the study `broken` with its defect. Each study seeds its
+/// own generator with `seed`, so that its results do not depend on which others run.
 ///
 /// # Errors
 /// Returns the first contradiction of a theorem, or the first study that fails.
-pub fn exhibits(seed: u64, wanted: impl Fn(&str) -> bool, broken: Option<Breakage>) -> Result<Vec<Exhibit>, SimulationError> {
-    let study = |name: &str| match name {
-        "contamination" => contamination(seed, broken == Some(Breakage::Bound)),
-        "influence" => Ok(influence(seed, broken == Some(Breakage::Cbn))?),
-        "dispersion" => dispersion(seed, broken == Some(Breakage::Dispersion)),
-        _ => Ok(frontier(seed, broken == Some(Breakage::Hull))?),
+pub fn exhibits(seed: u64, wanted: impl Fn(&str) -> bool, broken: Option<&str>) -> Result<Vec<Exhibit>, SimulationError> {
+    let study = |name: &str| {
+        let broken = broken == Some(name);
+        match name {
+            "contamination" => contamination(seed, broken),
+            "influence" => Ok(influence(seed, broken)?),
+            "dispersion" => dispersion(seed, broken),
+            _ => Ok(frontier(seed, broken)?),
+        }
     };
     STUDIES.into_iter().filter(|name| wanted(name)).map(study).collect()
 }
