@@ -30,39 +30,6 @@ const LONGEST_LINE: u64 = 64 << 20;
 /// The most bytes of a file that is read whole.
 const LONGEST_FILE: u64 = 256 << 20;
 
-/// Returns the lines of a reader without line terminators. Iteration stops after an error, except
-/// after a line that is not UTF-8.
-///
-/// # Errors
-/// For each line that cannot be read, is not UTF-8, or is longer than 64 MiB.
-pub fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
-    let mut next = move || {
-        let mut line = Vec::new();
-        reader.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut line)?;
-        if line.len() as u64 > LONGEST_LINE {
-            return Err(too_long("the line", LONGEST_LINE));
-        }
-        if line.is_empty() {
-            return Ok(None);
-        }
-        if line.ends_with(b"\n") {
-            line.pop();
-            if line.ends_with(b"\r") {
-                line.pop();
-            }
-        }
-        let text = String::from_utf8(line);
-        text.map(Some).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
-    };
-    let mut failed = false;
-    std::iter::from_fn(move || {
-        let line = if failed { None } else { next().transpose() };
-        // After an over-long line, the reader stands in the middle of it.
-        failed = line.as_ref().is_some_and(|line| line.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::InvalidData));
-        line
-    })
-}
-
 fn too_long(what: &str, most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("{what} is longer than {} MiB", most >> 20))
 }
@@ -86,13 +53,35 @@ pub(crate) fn plain_or_packed(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(if path.try_exists()? { Some(path.to_owned()) } else { packed.try_exists()?.then_some(packed) })
 }
 
-/// Returns the non-blank lines of a file with their line numbers, from 1.
+/// Returns the non-blank lines of a file, without line terminators and with their line numbers, from
+/// 1.
 ///
 /// # Errors
-/// If the file cannot be opened, and for each line that cannot be read or is not UTF-8.
+/// If the file cannot be opened, and for each line that cannot be read, is not UTF-8, or is longer
+/// than 64 MiB. Stop at the first: after an overlong line, the next one starts in the middle of it.
 pub fn numbered_lines(path: &Path) -> io::Result<impl Iterator<Item = (u64, io::Result<String>)>> {
-    let lines = (1..).zip(lines(open(path)?));
+    let mut reader = open(path)?;
+    let lines = (1..).zip(std::iter::from_fn(move || next_line(&mut reader).transpose()));
     Ok(lines.filter(|(_, line)| !line.as_ref().is_ok_and(|line| line.trim().is_empty())))
+}
+
+fn next_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    reader.take(LONGEST_LINE + 1).read_until(b'\n', &mut line)?;
+    if line.len() as u64 > LONGEST_LINE {
+        return Err(too_long("the line", LONGEST_LINE));
+    }
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.ends_with(b"\n") {
+        line.pop();
+        if line.ends_with(b"\r") {
+            line.pop();
+        }
+    }
+    let text = String::from_utf8(line);
+    text.map(Some).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
 }
 
 /// Describes a JSON error by its column. The line number is dropped, because the parser saw a
@@ -132,9 +121,8 @@ mod tests {
     fn a_line_without_an_end_is_refused() {
         let path = Path::new("/dev/zero");
         if path.exists() {
-            let mut lines = numbered_lines(path).unwrap();
-            assert_eq!(lines.next().unwrap().1.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-            assert!(lines.next().is_none());
+            let line = numbered_lines(path).unwrap().next().unwrap().1;
+            assert_eq!(line.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
             assert_eq!(read(path).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         }
         let mut packer = GzEncoder::new(Vec::new(), Compression::fast());

@@ -132,7 +132,7 @@ pub fn json_lines<T: DeserializeOwned>(
 ///
 /// # Errors
 /// If the file cannot be opened or is too short, and for each line that cannot be read or is not a
-/// step.
+/// step. Stop at the first.
 pub fn read_steps<'r, T: DeserializeOwned>(
     traces: &Path,
     records: &'r [SweepRecord],
@@ -160,12 +160,7 @@ pub fn read_steps<'r, T: DeserializeOwned>(
             }
         }
     };
-    let mut failed = false;
-    Ok(std::iter::from_fn(move || {
-        let step = if failed { None } else { next().transpose() };
-        failed = step.as_ref().is_some_and(Result::is_err);
-        step
-    }))
+    Ok(std::iter::from_fn(move || next().transpose()))
 }
 
 /// Returns the path of a sweep's traces: `NAME.traces.jsonl` beside the records in `NAME.jsonl`, or

@@ -56,14 +56,9 @@ pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, Pr
 
 fn detect(path: &Path) -> Result<Option<PromptFormat>, PromptSetError> {
     let failed = RecordError::reading(path);
-    let mut lines = lines::lines(lines::open(path).map_err(&failed)?);
-    let first = loop {
-        match lines.next().transpose().map_err(&failed)? {
-            Some(line) if line.trim().is_empty() => {}
-            Some(line) => break line,
-            None => return Err(PromptSetError::Empty { path: path.to_owned() }),
-        }
-    };
+    let first = lines::numbered_lines(path).map_err(&failed)?.next();
+    let (_, first) = first.ok_or_else(|| PromptSetError::Empty { path: path.to_owned() })?;
+    let first = first.map_err(&failed)?;
     if let Ok(Value::Object(row)) = serde_json::from_str(&first) {
         let has = |field| row.contains_key(field);
         return Ok(if has("prompt") { Some(PromptFormat::JsonLines) } else { has("chosen").then_some(PromptFormat::Hh) });
