@@ -128,10 +128,7 @@ pub fn member(
     settings: &ContaminationSettings,
 ) -> Result<Vec<Reading>, SimulationError> {
     let selector = Softmax::new(settings.temperature)?;
-    let certified = |drawn: &Composite| {
-        let certificate = StabilityCertificate::new(operator, &batch(drawn), settings.temperature);
-        certificate.map_err(|source| SimulationError::Uncertified { operator: name.to_owned(), source })
-    };
+    let certified = |drawn: &Composite| StabilityCertificate::new(operator, &batch(drawn), settings.temperature);
     let certificates: Vec<StabilityCertificate> = batches.iter().map(certified).collect::<Result<_, _>>()?;
     let reading = |&radius: &f64| {
         let audit = audit(radius, settings)?;
@@ -216,6 +213,6 @@ mod tests {
     #[test]
     fn what_has_no_bound_is_refused() {
         let error = with(&SwissElo::sound(3, 0.0).unwrap(), 1).unwrap_err();
-        assert!(matches!(error, SimulationError::Uncertified { .. }), "{error}");
+        assert!(matches!(error, SimulationError::NoBound(_)), "{error}");
     }
 }

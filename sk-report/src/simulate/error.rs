@@ -31,9 +31,6 @@ pub enum SimulationError {
     /// A datum contradicts a theorem.
     #[error(transparent)]
     Contradiction(#[from] Contradiction),
-    /// A member of the family has no certificate.
-    #[error("{operator}: {source}")]
-    Uncertified { operator: String, source: NoCertificate },
     /// The operator has no bound.
     #[error(transparent)]
     NoBound(#[from] NoCertificate),
