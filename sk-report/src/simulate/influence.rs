@@ -81,7 +81,7 @@ fn rescaled(rows: &[(Vec<f64>, Vec<f64>)], blade: usize, a: f64) -> ScoreTable {
 /// # Errors
 /// If the shares are not proportional to w_k·std(μ^(k)).
 pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
-    voices(normalizer, settings, |table, weights, shares, label| {
+    voices(normalizer, settings, |_, table, weights, shares, label| {
         let coefficients: Vec<f64> = weights.as_slice().iter().enumerate().map(|(k, w)| w * spread(table, k)).collect();
         let total: f64 = coefficients.iter().sum();
         for (k, (share, coefficient)) in shares.iter().zip(&coefficients).enumerate() {
@@ -99,20 +99,11 @@ pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<
 /// # Errors
 /// If a share differs from its weight, or if a composite depends on the scale.
 pub fn normalized(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
-    let tables = tables(settings);
-    let weights = Simplex::uniform(settings.spreads.len()).expect("there is a blade");
-    for (number, rows) in tables.iter().enumerate() {
-        let before = composite(normalizer, &rescaled(rows, settings.rescaled, 1.0), &weights);
-        for &scale in &settings.scales {
-            let after = composite(normalizer, &rescaled(rows, settings.rescaled, scale), &weights);
-            let pairs = || before.mu.iter().zip(&after.mu).chain(before.sigma.iter().zip(&after.sigma));
-            let moved = pairs().map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            Contradiction::unless(moved <= CANCELLATION, INVARIANCE, || {
-                format!("batch {number}, blade {} scaled by {scale}: a composite moves by {moved:e}", settings.rescaled)
-            })?;
-        }
-    }
-    voices(normalizer, settings, |_, weights, shares, label| {
+    voices(normalizer, settings, |before, table, weights, shares, label| {
+        let [before, after] = [before, table].map(|table| composite(normalizer, table, weights));
+        let pairs = before.mu.iter().zip(&after.mu).chain(before.sigma.iter().zip(&after.sigma));
+        let moved = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        Contradiction::unless(moved <= CANCELLATION, INVARIANCE, || format!("{label}: a composite moves by {moved:e}"))?;
         for (k, (share, weight)) in shares.iter().zip(weights.as_slice()).enumerate() {
             Contradiction::unless((share - weight).abs() <= ROUNDING, INVARIANCE, || {
                 format!("{label}, blade {k}: a share of {share:.12} at a weight of {weight:.12}")
@@ -122,10 +113,12 @@ pub fn normalized(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> 
     })
 }
 
+/// Computes the shares. `check` takes the scores of a batch before and after the blade is rescaled,
+/// the weights, the shares after it, and the label of the batch.
 fn voices(
     normalizer: &dyn Normalizer,
     settings: &InfluenceSettings,
-    check: impl Fn(&ScoreTable, &Simplex, &[f64], &str) -> Result<(), Contradiction>,
+    check: impl Fn(&ScoreTable, &ScoreTable, &Simplex, &[f64], &str) -> Result<(), Contradiction>,
 ) -> Result<Vec<Voice>, Contradiction> {
     let blades = settings.spreads.len();
     let weights = Simplex::uniform(blades).expect("there is a blade");
@@ -134,9 +127,10 @@ fn voices(
     for &scale in &settings.scales {
         let (mut shares, mut decides) = (vec![0.0; blades], vec![0.0; blades]);
         for (number, rows) in tables.iter().enumerate() {
-            let table = rescaled(rows, settings.rescaled, scale);
+            let [before, table] = [1.0, scale].map(|scale| rescaled(rows, settings.rescaled, scale));
             let found = influence_shares(normalizer, &table, &weights);
-            check(&table, &weights, &found, &format!("batch {number}, blade {} scaled by {scale}", settings.rescaled))?;
+            let label = format!("batch {number}, blade {} scaled by {scale}", settings.rescaled);
+            check(&before, &table, &weights, &found, &label)?;
             let best = largest(&composite(normalizer, &table, &weights).mu);
             for k in 0..blades {
                 shares[k] += found[k];
