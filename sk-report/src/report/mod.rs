@@ -23,7 +23,7 @@ pub use document::Report;
 pub use error::ReportError;
 pub use examples::Example;
 pub use mechanism::{BladeSpread, Choice, Mechanism};
-pub use raw::{Ablation, Arm, CandidateStep, Classified, RawResults};
+pub use raw::{Ablation, CandidateStep, Classified, RawResults};
 pub use recorded::{Recorded, Runs, Text};
 pub use sweep::{Cell, Method, Sweep, WeightVector};
 

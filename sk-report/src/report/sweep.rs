@@ -53,7 +53,7 @@ impl WeightVector {
     }
 }
 
-/// A method's judged responses.
+/// The judged responses of a method, or of an arm of an ablation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Method {
     /// Its name.

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use super::Source;
 use super::sheet::Sheet;
 use crate::objectives::Objectives;
-use crate::report::{Cell, ReportError, grouped};
+use crate::report::{Cell, Method, ReportError, grouped};
 
 /// An ablation: arms that differ in one slot, on the same prompts at the same weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,16 +11,7 @@ pub struct Ablation {
     /// Its name.
     pub name: String,
     /// Its arms, in the order of the file.
-    pub arms: Vec<Arm>,
-}
-
-/// One arm of an ablation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Arm {
-    /// Its name.
-    pub name: String,
-    /// Its judged responses.
-    pub cells: Vec<Cell>,
+    pub arms: Vec<Method>,
 }
 
 /// Reads the single-objective ablations, which have no honesty rubrics.
@@ -37,7 +28,7 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Vec<Ablati
         let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &ABSENT)?, fluency: None };
         cells.push((name, (arm, cell)));
     }
-    let arm = |(name, cells): (&str, Vec<Cell>)| Arm { name: name.to_owned(), cells };
+    let arm = |(name, cells): (&str, Vec<Cell>)| Method { name: name.to_owned(), cells };
     let arms = |cells| grouped(cells).into_iter().map(arm).collect();
     Ok(grouped(cells).into_iter().map(|(name, cells)| Ablation { name: name.to_owned(), arms: arms(cells) }).collect())
 }

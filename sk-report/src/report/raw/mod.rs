@@ -8,7 +8,7 @@ mod steps;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use ablations::{Ablation, Arm};
+pub use ablations::Ablation;
 pub use steps::CandidateStep;
 
 use super::{Cell, Recorded, ReportError, Sweep, Text};
