@@ -1,6 +1,6 @@
 use std::collections::HashSet;
+use std::path::PathBuf;
 
-use super::Source;
 use super::sheet::Sheet;
 use crate::objectives::Objectives;
 use crate::report::{Cell, Method, ReportError, grouped};
@@ -15,9 +15,9 @@ pub struct Ablation {
 }
 
 /// Reads the single-objective ablations, which have no honesty rubrics.
-pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Vec<Ablation>, ReportError> {
+pub(super) fn read(path: PathBuf, objectives: &Objectives) -> Result<Vec<Ablation>, ReportError> {
     const ABSENT: [&str; 3] = ["truthfulness", "non_deception", "epistemic_honesty"];
-    let sheet = Sheet::read(source)?;
+    let sheet = Sheet::read(path)?;
     let mut cells = Vec::new();
     let mut seen = HashSet::new();
     for row in sheet.rows() {

@@ -1,7 +1,8 @@
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
+use super::Classified;
 use super::sheet::Sheet;
-use super::{Classified, Source};
 use crate::objectives::Objectives;
 use crate::report::{Cell, ReportError, Sweep, WeightVector};
 use crate::stats::snap;
@@ -20,8 +21,8 @@ pub(super) fn bits(weights: &[f64]) -> Vec<u64> {
 
 /// Reads the judged sweep: one row per method, weight vector and prompt. Also returns the ids of
 /// the responses, if there is an id column, and the scores of classifiers.
-pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Ids, Vec<Classified>), ReportError> {
-    let sheet = Sheet::read(source)?;
+pub(super) fn read(path: PathBuf, objectives: &Objectives) -> Result<(Sweep, Ids, Vec<Classified>), ReportError> {
+    let sheet = Sheet::read(path)?;
     let mut classified: Vec<Classified> =
         sheet.header.iter().filter_map(|column| Classified::of_column(column, objectives)).collect();
     let columns: Vec<&str> = sheet.header.iter().filter(|column| column.starts_with(WEIGHT)).collect();

@@ -12,7 +12,7 @@ pub use ablations::Ablation;
 pub use steps::CandidateStep;
 
 use super::{Cell, Recorded, ReportError, Sweep, Text};
-use crate::lines::{plain_or_packed, read};
+use crate::lines::plain_or_packed;
 use crate::objectives::{Objectives, is_column};
 use crate::record::RecordError;
 
@@ -90,14 +90,14 @@ impl RawResults {
         let own = folder.join(OBJECTIVES);
         let objectives = if own.exists() { Objectives::read(&own)? } else { Objectives::hhh().clone() };
         let objectives = &objectives;
-        let open = |name: &str| Source::open(&folder.join(name));
+        let find = |name: &str| plain_or_packed(&folder.join(name)).map_err(RecordError::reading(&folder.join(name)));
         let missing = io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz");
-        let frontier = open(FRONTIER)?.ok_or_else(|| RecordError::reading(&folder.join(FRONTIER))(missing))?;
+        let frontier = find(FRONTIER)?.ok_or_else(|| RecordError::reading(&folder.join(FRONTIER))(missing))?;
         let (sweep, ids, classified) = frontier::read(frontier, objectives)?;
         Ok(Self {
             sweep,
-            ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), |source| ablations::read(source, objectives))?,
-            steps: open(STEPS)?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
+            ablations: find(ABLATIONS)?.map_or(Ok(Vec::new()), |path| ablations::read(path, objectives))?,
+            steps: find(STEPS)?.map_or(Ok(Vec::new()), |path| steps::read(&path))?,
             classified,
             recorded: None,
             ids,
@@ -137,22 +137,5 @@ impl RawResults {
         let weights = frontier::bits(&self.sweep.points.get(cell.configuration)?.weights);
         let id = self.ids.get(&(method.to_owned(), weights, cell.prompt))?;
         self.recorded.as_ref()?.texts.get(id)
-    }
-}
-
-struct Source {
-    path: PathBuf,
-    text: String,
-}
-
-impl Source {
-    /// Reads the file, which may be gzipped with `.gz` appended to its name. Returns `None` if it
-    /// does not exist.
-    fn open(path: &Path) -> Result<Option<Self>, RecordError> {
-        let found = plain_or_packed(path).map_err(RecordError::reading(path))?;
-        let Some(path) = found else { return Ok(None) };
-        let text = read(&path).and_then(|bytes| String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into()));
-        let text = text.map_err(RecordError::reading(&path))?;
-        Ok(Some(Self { path, text }))
     }
 }

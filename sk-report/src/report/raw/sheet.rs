@@ -2,8 +2,9 @@ use std::path::PathBuf;
 
 use csv::StringRecord;
 
-use super::Source;
+use crate::lines;
 use crate::objectives::{Objectives, Scores};
+use crate::record::RecordError;
 use crate::report::ReportError;
 
 /// A CSV file with a header, whose values are validated on access.
@@ -15,12 +16,13 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    pub(super) fn read(source: Source) -> Result<Self, ReportError> {
-        let mut reader = csv::Reader::from_reader(source.text.as_bytes());
-        let failed = |error| ReportError::Csv { path: source.path.clone(), source: error };
+    pub(super) fn read(path: PathBuf) -> Result<Self, ReportError> {
+        let bytes = lines::read(&path).map_err(RecordError::reading(&path))?;
+        let mut reader = csv::Reader::from_reader(bytes.as_slice());
+        let failed = |source| ReportError::Csv { path: path.clone(), source };
         let header = reader.headers().map_err(failed)?.clone();
         let rows: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().map_err(failed)?;
-        if rows.is_empty() { Err(ReportError::Empty { path: source.path }) } else { Ok(Self { path: source.path, header, rows }) }
+        if rows.is_empty() { Err(ReportError::Empty { path }) } else { Ok(Self { path, header, rows }) }
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {

@@ -1,10 +1,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 use serde::Deserialize;
 
-use super::Source;
-use crate::lines::json_fault;
+use crate::lines::{json_fault, numbered_lines};
 use crate::record::RecordError;
 
 /// One generation step: the batch of candidates, with the scores before selection.
@@ -68,12 +69,13 @@ impl CandidateStep {
 }
 
 /// Reads candidate steps: one JSON object per line.
-pub(super) fn read(source: &Source) -> Result<Vec<CandidateStep>, RecordError> {
-    let parse = |(number, line): (u64, &str)| {
-        let step = serde_json::from_str(&without_nan(line));
-        step.map_err(|error| RecordError::line(&source.path, number, json_fault(&error)))
+pub(super) fn read(path: &Path) -> Result<Vec<CandidateStep>, RecordError> {
+    let parse = |(number, line): (u64, io::Result<String>)| {
+        let wrong = |reason| RecordError::line(path, number, reason);
+        let line = line.map_err(|error| wrong(error.to_string()))?;
+        serde_json::from_str(&without_nan(&line)).map_err(|error| wrong(json_fault(&error)))
     };
-    (1..).zip(source.text.lines()).filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
+    numbered_lines(path).map_err(RecordError::reading(path))?.map(parse).collect()
 }
 
 /// Replaces NaN, which Python writes but JSON lacks, by `null`.
