@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -42,15 +42,6 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST_FILE { Err(too_long("it", LONGEST_FILE)) } else { Ok(bytes) }
-}
-
-/// Returns `path` if it exists, otherwise the same with `.gz` appended if that exists.
-///
-/// # Errors
-/// If the existence of a file cannot be determined.
-pub(crate) fn plain_or_packed(path: &Path) -> io::Result<Option<PathBuf>> {
-    let packed = path.with_added_extension("gz");
-    Ok(if path.try_exists()? { Some(path.to_owned()) } else { packed.try_exists()?.then_some(packed) })
 }
 
 /// Returns the non-blank lines of a file, without line terminators and with their line numbers, from

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use sk_core::{Ended, Seconds};
 
-use crate::lines::{self, json_fault, numbered_lines, plain_or_packed};
+use crate::lines::{self, json_fault, numbered_lines};
 
 /// A finished cell of a sweep: one line of the output. `swiss-knife judge` reads it as a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -169,8 +169,17 @@ pub fn read_steps<'r, T: DeserializeOwned>(
 /// # Errors
 /// If the existence of the file cannot be determined.
 pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
-    let traces = unpacked(records).with_extension("traces.jsonl");
-    plain_or_packed(&traces).map_err(RecordError::reading(&traces))
+    plain_or_packed(&unpacked(records).with_extension("traces.jsonl"))
+}
+
+/// Returns `path` if it exists, otherwise the same with `.gz` appended if that exists.
+///
+/// # Errors
+/// If the existence of a file cannot be determined.
+pub(crate) fn plain_or_packed(path: &Path) -> Result<Option<PathBuf>, RecordError> {
+    let packed = path.with_added_extension("gz");
+    let exists = |path: &Path| path.try_exists().map_err(RecordError::reading(path));
+    Ok(if exists(path)? { Some(path.to_owned()) } else { exists(&packed)?.then_some(packed) })
 }
 
 /// Returns the path without a final `.gz`.

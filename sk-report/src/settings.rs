@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::lines::plain_or_packed;
-use crate::record::{RecordError, json_lines, unpacked};
+use crate::record::{RecordError, json_lines, plain_or_packed, unpacked};
 
 /// Everything that responses depend on, except scheme name, weights, prompt and seed. Models,
 /// adapters and heads are identified by their contents, not by their location. The device is not
@@ -64,9 +63,7 @@ pub fn beside(output: &Path) -> PathBuf {
 /// # Errors
 /// If the file cannot be read or a line is invalid. The error names file and line.
 pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, RecordError> {
-    let path = beside(&unpacked(records));
-    let found = plain_or_packed(&path).map_err(RecordError::reading(&path))?;
-    let Some(path) = found else { return Ok(HashMap::new()) };
+    let Some(path) = plain_or_packed(&beside(&unpacked(records)))? else { return Ok(HashMap::new()) };
     let lines = json_lines::<KeptSettings>(&path, "it is no line of settings: ")?;
     lines.map(|read| read.map(|(_, kept)| (kept.settings.clone(), kept))).collect()
 }

@@ -12,9 +12,8 @@ pub use ablations::Ablation;
 pub use steps::CandidateStep;
 
 use super::{Cell, Recorded, ReportError, Sweep, Text};
-use crate::lines::plain_or_packed;
 use crate::objectives::{Objectives, is_column};
-use crate::record::RecordError;
+use crate::record::{RecordError, plain_or_packed};
 
 /// The methods of the paper's main table.
 const PAPER_METHODS: [&str; 6] = ["swiss", "base", "bon", "rs", "args", "mod"];
@@ -90,7 +89,7 @@ impl RawResults {
         let own = folder.join(OBJECTIVES);
         let objectives = if own.exists() { Objectives::read(&own)? } else { Objectives::hhh().clone() };
         let objectives = &objectives;
-        let find = |name: &str| plain_or_packed(&folder.join(name)).map_err(RecordError::reading(&folder.join(name)));
+        let find = |name: &str| plain_or_packed(&folder.join(name));
         let missing = io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz");
         let frontier = find(FRONTIER)?.ok_or_else(|| RecordError::reading(&folder.join(FRONTIER))(missing))?;
         let (sweep, ids, classified) = frontier::read(frontier, objectives)?;
