@@ -439,8 +439,7 @@ fn fault(message: &str) -> String {
     match unknown {
         // The known fields are in backquotes.
         Some((name, known)) => {
-            let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-            format!("unknown field \"{name}\"; {}", suggest::hint(name, &known))
+            format!("unknown field \"{name}\"; {}", suggest::hint(name, known.split('`').skip(1).step_by(2)))
         }
         None if message == "invalid type: map, expected a sequence" => {
             "a single table where a list belongs; write double brackets, such as [[objectives]]".to_owned()

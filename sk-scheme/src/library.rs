@@ -90,8 +90,7 @@ impl SchemeSpec {
         }
         let is_path = name.extension().is_some() || name.components().count() != 1;
         if !is_path && !name.exists() {
-            let names: Vec<&str> = SHIPPED.iter().map(|scheme| scheme.name).collect();
-            let hint = suggest::hint(&text, &names);
+            let hint = suggest::hint(&text, SHIPPED.iter().map(|scheme| scheme.name));
             return Err(SchemeError::NoScheme { name: text.into_owned(), hint });
         }
         self.read(name)

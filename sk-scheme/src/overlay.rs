@@ -136,9 +136,8 @@ impl SchemeSpec {
                 return Err(section.fault("the scheme has no [blades.\"*\"] section to edit; name one of its blades"));
             }
             (_, None, None) => {
-                let seated: Vec<&str> =
-                    self.blades.iter().map(|blade| blade.name.as_str()).chain(self.fluency.as_deref()).collect();
-                return Err(section.unknown(section.line(), "blade", &name, suggest::hint(&name, &seated)));
+                let hint = suggest::hint(&name, self.blades.iter().map(|blade| &blade.name).chain(&self.fluency));
+                return Err(section.unknown(section.line(), "blade", &name, hint));
             }
         };
         // Directories are relative to that of the text.
@@ -248,8 +247,7 @@ impl Section<'_> {
             "gates" => "criterion",
             _ => slot,
         };
-        let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
-        Err(self.unknown(self.lines(tag)[1], what, kind, suggest::hint(kind, &known)))
+        Err(self.unknown(self.lines(tag)[1], what, kind, suggest::hint(kind, kinds)))
     }
 
     /// Returns the fields of `current` that the section does not replace.
@@ -282,8 +280,7 @@ impl Section<'_> {
         let unknown = entries.iter().filter(|(key, _)| !known.contains_key(key)).map(|(key, _)| (key, elsewhere(key)));
         // A misspelt field comes first: others may depend on it.
         if let Some((key, hint)) = unknown.min_by_key(|(_, hint)| hint.is_some()) {
-            let names: Vec<&str> = known.keys().map(String::as_str).collect();
-            let hint = hint.unwrap_or_else(|| suggest::hint(key, &names));
+            let hint = hint.unwrap_or_else(|| suggest::hint(key, known.keys()));
             return Err(self.unknown(self.lines(key)[0], &format!("field of [{}]", self.dotted()), key, hint));
         }
         for (key, value) in &entries {

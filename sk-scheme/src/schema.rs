@@ -157,11 +157,9 @@ pub(crate) fn kinds(section_name: &str, schema: &Json) -> Vec<String> {
 /// If there is no such kind. The error names the closest one.
 pub fn kind_named(slot: &str, name: &str) -> Result<String, String> {
     let kinds = kinds(slot, section(slot));
-    let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
-    if known.contains(&name) {
-        Ok(name.to_owned())
-    } else {
-        Err(format!("unknown {slot} \"{name}\"; {}", suggest::hint(name, &known)))
+    match kinds.iter().find(|kind| *kind == name) {
+        Some(kind) => Ok(kind.clone()),
+        None => Err(format!("unknown {slot} \"{name}\"; {}", suggest::hint(name, &kinds))),
     }
 }
 

@@ -15,7 +15,9 @@ pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// Returns the hint for an error on an unknown name: the closest known name, or all known names.
-pub fn hint(name: &str, known: &[&str]) -> String {
+pub fn hint<S: AsRef<str>>(name: &str, known: impl IntoIterator<Item = S>) -> String {
+    let known: Vec<S> = known.into_iter().collect();
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     match closest(name, known.iter().copied()) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
         None if known.is_empty() => "none is known here".to_owned(),
@@ -28,9 +30,8 @@ pub fn hint(name: &str, known: &[&str]) -> String {
 /// # Errors
 /// If there is no choice of this name. The error suggests one.
 pub fn choice<T: Copy>(what: &str, name: &str, known: &[(&'static str, T)]) -> Result<T, String> {
-    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let found = known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice);
-    found.ok_or_else(|| format!("unknown {what} \"{name}\"; {}", hint(name, &names)))
+    found.ok_or_else(|| format!("unknown {what} \"{name}\"; {}", hint(name, known.iter().map(|(name, _)| name))))
 }
 
 #[cfg(test)]

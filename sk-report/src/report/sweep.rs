@@ -181,8 +181,8 @@ impl Sweep {
     /// If there is none.
     pub fn method(&self, name: &str) -> Result<&Method, ReportError> {
         self.methods.iter().find(|method| method.name == name).ok_or_else(|| {
-            let known: Vec<&str> = self.methods.iter().map(|method| method.name.as_str()).collect();
-            ReportError::Reference { name: name.to_owned(), hint: suggest::hint(name, &known) }
+            let hint = suggest::hint(name, self.methods.iter().map(|method| &method.name));
+            ReportError::Reference { name: name.to_owned(), hint }
         })
     }
 }
