@@ -69,6 +69,16 @@ fn branches<'s>(schema: &'s Json, key: &str) -> impl Iterator<Item = &'s Json> {
     schema[key].as_array().into_iter().flatten()
 }
 
+/// Returns the alternatives of a field, of which one or any may hold.
+fn alternatives(property: &Json) -> impl Iterator<Item = &Json> {
+    branches(property, "oneOf").chain(branches(property, "anyOf"))
+}
+
+/// Returns the JSON types of a field, without those of its alternatives.
+fn types(property: &Json) -> impl Iterator<Item = &str> {
+    property["type"].as_str().into_iter().chain(branches(property, "type").filter_map(Json::as_str))
+}
+
 /// Returns the fields, with their schemas, of a table with these tags; `None` if the tags
 /// contradict the schema. If a tag is missing, the fields of all its alternatives are included.
 pub(crate) fn fields(schema: &Json, table: &Table) -> Option<Map<String, Json>> {
@@ -136,8 +146,7 @@ fn merge(all: &mut Map<String, Json>, more: Map<String, Json>) {
 /// alternatives.
 pub(crate) fn choices(property: &Json) -> Vec<&str> {
     let own = property["const"].as_str().into_iter().chain(branches(property, "enum").filter_map(Json::as_str));
-    let nested = ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).flat_map(choices);
-    own.chain(nested).collect()
+    own.chain(alternatives(property).flat_map(choices)).collect()
 }
 
 /// Returns the kinds of a section, including members of the round-robin family.
@@ -168,14 +177,13 @@ pub(crate) fn fits(property: &Json, value: &Value) -> bool {
     if !choices(property).is_empty() && value.as_str().is_some_and(|text| choices(property).contains(&text)) {
         return true;
     }
-    if ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).any(|branch| fits(branch, value)) {
+    if alternatives(property).any(|branch| fits(branch, value)) {
         return true;
     }
     if property["const"].is_string() || property["enum"].is_array() {
         return false;
     }
-    let types = property["type"].as_str().into_iter().chain(branches(property, "type").filter_map(Json::as_str));
-    types.into_iter().any(|kind| match (kind, value) {
+    types(property).any(|kind| match (kind, value) {
         ("number", Value::Integer(_) | Value::Float(_)) | ("string", Value::String(_)) | ("boolean", Value::Boolean(_)) => true,
         ("integer", Value::Integer(integer)) => *integer >= 0,
         ("array", Value::Array(items)) => {
@@ -212,8 +220,7 @@ fn expected_type(property: &Json) -> Option<&'static str> {
         "array" => Some("a list such as [[\"a\", \"b\", 0.5]]"),
         _ => None,
     };
-    let own = property["type"].as_str().into_iter().chain(branches(property, "type").filter_map(Json::as_str)).find_map(one);
-    own.or_else(|| ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).find_map(expected_type))
+    types(property).find_map(one).or_else(|| alternatives(property).find_map(expected_type))
 }
 
 /// Returns the JSON Schema of a scheme file. Only what has no default is required, since a file
@@ -280,8 +287,7 @@ fn bound(property: &mut Json, range: &parameters::Range) {
     if let Some(alternatives) = property.get_mut("anyOf").and_then(Json::as_array_mut) {
         alternatives.iter_mut().for_each(|alternative| bound(alternative, range));
     }
-    let is_number = |kind: &Json| kind == "number" || kind == "integer";
-    if is_number(&property["type"]) || branches(property, "type").any(is_number) {
+    if types(property).any(|kind| ["number", "integer"].contains(&kind)) {
         if range.least.is_finite() {
             property[if range.open { "exclusiveMinimum" } else { "minimum" }] = json!(range.least);
         }
