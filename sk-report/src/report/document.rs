@@ -1,7 +1,6 @@
 use serde::Serialize;
 
-use super::tables::{self, Rows};
-use super::{RawResults, ReportError, Resampling};
+use super::tables::Rows;
 use crate::table::Table;
 
 /// The report on one set of results: its tables, and the rows behind its charts.
@@ -21,15 +20,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Computes every table for which the results suffice.
-    ///
-    /// # Errors
-    /// If `reference` is not among the methods.
-    pub fn of(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Self, ReportError> {
-        let (tables, rows) = tables::all(results, reference, resampling)?;
-        Ok(Self { reference: reference.to_owned(), resamples: resampling.resamples, seed: resampling.seed, tables, rows })
-    }
-
     /// Renders the tables as text on lines of at most `width` columns, with their notes. Appendix
     /// tables are left out.
     pub fn plain(&self, width: usize) -> String {

@@ -28,7 +28,7 @@ pub(super) use self::normalization::NormalizationRow;
 pub(super) use self::steering::SteeringRow;
 use super::contrast::LEVEL;
 use super::published::{self, At, Comparison, Ledger};
-use super::{Cell, Contrast, Mechanism, Method, RawResults, ReportError, Resampling, Sweep, Table};
+use super::{Cell, Contrast, Mechanism, Method, RawResults, Report, ReportError, Resampling, Sweep, Table};
 use crate::objectives::Objectives;
 use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR};
 
@@ -85,49 +85,54 @@ pub(super) struct Rows {
     pub(super) comparisons: Vec<Comparison>,
 }
 
-/// Computes all tables in reading order, and the rows behind the tables and charts.
-pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling) -> Result<(Vec<Table>, Rows), ReportError> {
-    let sweep = &results.sweep;
-    let raw = sweep.without_normalization(reference);
-    let of_the_paper = results.is_of_the_paper();
-    let context = TableContext { sweep, reference: sweep.method(reference)?, raw, of_the_paper, resampling };
-    let mut ledger = Ledger::default();
-    let methods = methods::rows(&context, &mut ledger);
-    let mut tables = vec![methods::table(&context, &methods)];
-    tables.extend(contrasts::table(&context, &mut ledger));
-    let fluency = fluency::rows(&context);
-    tables.extend(fluency::table(&context, &fluency));
-    tables.extend(classifiers::table(&context, &results.classified));
-    let shapes = geometry::rows(&context, &mut ledger);
-    tables.push(geometry::table(&context, &shapes));
-    let points = axes::rows(&context, &mut ledger);
-    tables.push(configurations::table(&context, &points, &mut ledger));
-    tables.push(axes::table(&context, &points));
-    let normalization = normalization::rows(&context, &mut ledger);
-    tables.extend(normalization::table(&context, &normalization));
-    let leads = clustering::rows(&context);
-    tables.extend(clustering::table(&context, &leads));
-    tables.extend(conventions::table(&context));
-    let mut ablations = Vec::new();
-    for ablation in &results.ablations {
-        let id = ablations::id(&ablation.name, &tables);
-        let (own, rows) = ablations::tables(ablation, id, &sweep.objectives, resampling, &mut ledger);
-        tables.extend(own);
-        ablations.push(rows);
+impl Report {
+    /// Computes every table for which the results suffice.
+    ///
+    /// # Errors
+    /// If `reference` is not among the methods.
+    pub fn of(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Self, ReportError> {
+        let sweep = &results.sweep;
+        let raw = sweep.without_normalization(reference);
+        let of_the_paper = results.is_of_the_paper();
+        let context = TableContext { sweep, reference: sweep.method(reference)?, raw, of_the_paper, resampling };
+        let mut ledger = Ledger::default();
+        let methods = methods::rows(&context, &mut ledger);
+        let mut tables = vec![methods::table(&context, &methods)];
+        tables.extend(contrasts::table(&context, &mut ledger));
+        let fluency = fluency::rows(&context);
+        tables.extend(fluency::table(&context, &fluency));
+        tables.extend(classifiers::table(&context, &results.classified));
+        let shapes = geometry::rows(&context, &mut ledger);
+        tables.push(geometry::table(&context, &shapes));
+        let points = axes::rows(&context, &mut ledger);
+        tables.push(configurations::table(&context, &points, &mut ledger));
+        tables.push(axes::table(&context, &points));
+        let normalization = normalization::rows(&context, &mut ledger);
+        tables.extend(normalization::table(&context, &normalization));
+        let leads = clustering::rows(&context);
+        tables.extend(clustering::table(&context, &leads));
+        tables.extend(conventions::table(&context));
+        let mut ablations = Vec::new();
+        for ablation in &results.ablations {
+            let id = ablations::id(&ablation.name, &tables);
+            let (own, rows) = ablations::tables(ablation, id, &sweep.objectives, resampling, &mut ledger);
+            tables.extend(own);
+            ablations.push(rows);
+        }
+        let steering = steering::rows(&context, &mut ledger);
+        tables.push(steering::table(&context, &steering));
+        let cut = results.recorded.as_ref().map_or(&[][..], |recorded| &recorded.cut);
+        let mechanisms = Mechanism::by_arm(&results.steps);
+        tables.extend(mechanism::tables(&mechanisms, cut, &mut ledger));
+        tables.extend(results.recorded.as_ref().map(throughput::table));
+        tables.extend(results.recorded.as_ref().and_then(settings::table));
+        tables.push(examples::table(&context));
+        // The user's own methods may have the names of the paper's.
+        let comparisons = if of_the_paper { ledger.comparisons() } else { Vec::new() };
+        tables.extend(published::tables(&comparisons));
+        let rows = Rows { methods, fluency, shapes, points, normalization, leads, ablations, steering, mechanisms, comparisons };
+        Ok(Self { reference: reference.to_owned(), resamples: resampling.resamples, seed: resampling.seed, tables, rows })
     }
-    let steering = steering::rows(&context, &mut ledger);
-    tables.push(steering::table(&context, &steering));
-    let cut = results.recorded.as_ref().map_or(&[][..], |recorded| &recorded.cut);
-    let mechanisms = Mechanism::by_arm(&results.steps);
-    tables.extend(mechanism::tables(&mechanisms, cut, &mut ledger));
-    tables.extend(results.recorded.as_ref().map(throughput::table));
-    tables.extend(results.recorded.as_ref().and_then(settings::table));
-    tables.push(examples::table(&context));
-    // The user's own methods may have the names of the paper's.
-    let comparisons = if of_the_paper { ledger.comparisons() } else { Vec::new() };
-    tables.extend(published::tables(&comparisons));
-    let rows = Rows { methods, fluency, shapes, points, normalization, leads, ablations, steering, mechanisms, comparisons };
-    Ok((tables, rows))
 }
 
 impl TableContext<'_> {
