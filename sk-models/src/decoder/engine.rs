@@ -12,8 +12,8 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
+use super::cpu::KvPiece;
 use super::logits::Logits;
-use super::prefix_tree::Piece;
 use super::scheduler::{Job, PassKey, Scheduler};
 use crate::config::Qwen2Config;
 use crate::device::DeviceFailure;
@@ -93,8 +93,12 @@ pub(super) trait Engine: EngineProperties + Sized + 'static {
     fn project(states: &Self::States, places: &[usize], heads: &[(&[f32], f32)]) -> Result<Vec<f32>, DeviceFailure>;
 }
 
-/// The sequences of a context, one per lane.
-pub(super) trait Sequences: Any + fmt::Debug + Send {
+/// Keys and values of a context, one sequence per lane.
+///
+/// # Panics
+///
+/// Methods panic if a cache was made by another kind of engine.
+pub(super) trait PrefixCache: Any + fmt::Debug + Send {
     /// Returns the number of tokens held.
     fn len(&self) -> usize;
     /// Returns the number of lanes.
@@ -103,26 +107,22 @@ pub(super) trait Sequences: Any + fmt::Debug + Send {
     fn truncate(&mut self, length: usize);
     /// Keeps the given lanes in the given order; `lanes` is not empty.
     fn select_lanes(&mut self, lanes: &[usize]);
-}
-
-/// Keys and values of a context, one sequence per lane.
-pub(super) trait PrefixCache: Sequences + Sized {
-    /// Keys and values that rows have added.
-    type Suffix: SuffixCache;
-
     /// Appends, in every lane, the first `tokens` tokens of row `row` of a suffix with the same
     /// lanes.
-    fn adopt(&mut self, suffix: &Self::Suffix, row: usize, tokens: usize);
+    fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize);
     /// Appends the lanes of another prefix of the same tokens.
-    fn join_lanes(&mut self, other: Self);
-
-    /// Keys and values that several prefixes can hold.
-    type Piece: Piece;
+    fn join_lanes(&mut self, other: Box<dyn PrefixCache>);
     /// Divides the first tokens of each lane into at least `pieces` pieces and returns all pieces.
     /// The prefix must hold these tokens. Returns `None` if the engine does not share pieces.
-    fn share(&mut self, pieces: usize) -> Option<&[Vec<Arc<Self::Piece>>]>;
-    /// Appends pieces to each lane of an empty prefix. All lanes get the same number of pieces.
-    fn attach(&mut self, lanes: Vec<Vec<Arc<Self::Piece>>>);
+    fn share(&mut self, pieces: usize) -> Option<&[Vec<Arc<KvPiece>>]> {
+        let _ = pieces;
+        None
+    }
+    /// Appends pieces to each lane of an empty prefix. All lanes get the same number of pieces,
+    /// which is zero if the engine does not share pieces.
+    fn attach(&mut self, lanes: Vec<Vec<Arc<KvPiece>>>) {
+        let _ = lanes;
+    }
 }
 
 /// Keys and values that rows have added to a prefix.
@@ -229,14 +229,14 @@ unsafe impl<E: Engine> Job for LogitsJob<'_, E> {
 ///
 /// Methods panic if a cache, seats or states were made by another kind of engine.
 pub(super) trait AnyEngine: EngineProperties {
-    fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix>;
+    fn prefix(&self, lanes: usize) -> Box<dyn PrefixCache>;
     fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn SuffixCache>;
     fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<dyn Any + Send + Sync>, AdapterError>;
     fn forward(
         &self,
         rows: Vec<&[TokenId]>,
         seats: &dyn Any,
-        cache: Cache<&mut dyn AnyPrefix, &mut dyn SuffixCache>,
+        cache: Cache<&mut dyn PrefixCache, &mut dyn SuffixCache>,
         states: bool,
         scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send>;
@@ -246,18 +246,10 @@ pub(super) trait AnyEngine: EngineProperties {
     fn project(&self, states: &dyn Any, places: &[usize], heads: &[(&[f32], f32)]) -> Result<Vec<f32>, DeviceFailure>;
 }
 
-/// A [`PrefixCache`] with an erased type.
-pub(super) trait AnyPrefix: Sequences {
-    fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize);
-    fn join_lanes(&mut self, other: Box<dyn AnyPrefix>);
-    fn share(&mut self, pieces: usize) -> Option<Vec<Vec<Arc<dyn Piece>>>>;
-    fn attach(&mut self, lanes: Vec<Vec<Arc<dyn Piece>>>);
-}
-
 /// The panic message of a failed downcast: a value was passed to an engine that did not make it.
 const FOREIGN: &str = "caches, seats and states belong to the decoder that made them";
 
-fn of<T: 'static>(value: &dyn Any) -> &T {
+pub(super) fn of<T: 'static>(value: &dyn Any) -> &T {
     value.downcast_ref().expect(FOREIGN)
 }
 
@@ -265,30 +257,12 @@ fn of_mut<T: 'static>(value: &mut dyn Any) -> &mut T {
     value.downcast_mut().expect(FOREIGN)
 }
 
-impl<P: PrefixCache> AnyPrefix for P {
-    fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize) {
-        PrefixCache::adopt(self, of(suffix), row, tokens);
-    }
-    fn join_lanes(&mut self, other: Box<dyn AnyPrefix>) {
-        let other: Box<dyn Any> = other;
-        PrefixCache::join_lanes(self, *other.downcast().expect(FOREIGN));
-    }
-    fn share(&mut self, pieces: usize) -> Option<Vec<Vec<Arc<dyn Piece>>>> {
-        let erase = |piece: &Arc<P::Piece>| Arc::clone(piece) as Arc<dyn Piece>;
-        let lanes = PrefixCache::share(self, pieces)?;
-        Some(lanes.iter().map(|pieces| pieces.iter().map(erase).collect()).collect())
-    }
-    fn attach(&mut self, lanes: Vec<Vec<Arc<dyn Piece>>>) {
-        let typed = |piece: Arc<dyn Piece>| {
-            let piece: Arc<dyn Any + Send + Sync> = piece;
-            piece.downcast().expect(FOREIGN)
-        };
-        PrefixCache::attach(self, lanes.into_iter().map(|pieces| pieces.into_iter().map(typed).collect()).collect());
-    }
+pub(super) fn of_box<T: 'static>(value: Box<dyn Any>) -> T {
+    *value.downcast().expect(FOREIGN)
 }
 
 impl<E: Engine> AnyEngine for E {
-    fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix> {
+    fn prefix(&self, lanes: usize) -> Box<dyn PrefixCache> {
         Box::new(Engine::prefix(self, lanes))
     }
     fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn SuffixCache> {
@@ -302,7 +276,7 @@ impl<E: Engine> AnyEngine for E {
         &self,
         rows: Vec<&[TokenId]>,
         seats: &dyn Any,
-        cache: Cache<&mut dyn AnyPrefix, &mut dyn SuffixCache>,
+        cache: Cache<&mut dyn PrefixCache, &mut dyn SuffixCache>,
         states: bool,
         scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::engine::{AnyPrefix, SuffixCache};
+use super::engine::{PrefixCache, SuffixCache};
 
 /// Keys and values of a context, one sequence per lane.
 #[derive(Debug)]
 pub struct Prefix {
-    pub(super) cache: Box<dyn AnyPrefix>,
+    pub(super) cache: Box<dyn PrefixCache>,
     /// The number of the valid suffix; `None` if the prefix has changed since.
     latest: Option<u64>,
     held: Held,
@@ -59,7 +59,7 @@ const STALE: &str = "the prefix has changed since the suffix continued it";
 
 impl Prefix {
     /// Returns an empty prefix, whose tokens are counted in `all`.
-    pub(super) fn new(cache: Box<dyn AnyPrefix>, all: &Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(cache: Box<dyn PrefixCache>, all: &Arc<AtomicUsize>) -> Self {
         Self { cache, latest: None, held: Held::new(all) }
     }
 

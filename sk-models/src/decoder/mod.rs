@@ -196,7 +196,7 @@ impl Decoder {
         let blocks = from / NODE_TOKENS..tokens.len() / NODE_TOKENS;
         let Some(lanes) = prefix.cache.share(blocks.end) else { return };
         for block in blocks {
-            let pieces = seats.lanes.iter().zip(&lanes).map(|(lane, pieces)| (lane.as_ref(), &pieces[block]));
+            let pieces = seats.lanes.iter().zip(lanes).map(|(lane, pieces)| (lane.as_ref(), &pieces[block]));
             if !tree.insert(tokens, block, pieces) {
                 return;
             }

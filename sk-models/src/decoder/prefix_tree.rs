@@ -1,23 +1,16 @@
 //! The prefix tree: keys and values that contexts with a common prefix share.
 
-use std::any::Any;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sk_core::TokenId;
 
+use super::cpu::KvPiece;
 use crate::lora::LoraAdapter;
 
 /// Tokens of a node: whole panels in the cache of every engine, and enough rows for a pass that is
 /// limited by arithmetic.
 pub(crate) const NODE_TOKENS: usize = 64;
-
-/// Keys and values of the tokens of a node in one lane, in the form of the engine that read them.
-pub(super) trait Piece: Any + fmt::Debug + Send + Sync {
-    /// Returns the bytes in use.
-    fn bytes(&self) -> usize;
-}
 
 /// A prefix tree of contexts with a budget in bytes. A node holds the keys and values of
 /// [`NODE_TOKENS`] tokens of a context under one adapter.
@@ -47,7 +40,7 @@ struct Nodes {
 #[derive(Debug)]
 struct PrefixNode {
     key: (u64, Box<[TokenId]>),
-    piece: Arc<dyn Piece>,
+    piece: Arc<KvPiece>,
     children: usize,
     used: u64,
 }
@@ -60,10 +53,10 @@ impl PrefixTree {
 
     /// Returns, for each lane, the pieces of the longest prefix of `tokens` that the tree holds for
     /// all lanes.
-    pub(super) fn find(&self, lanes: &[Option<Weak<LoraAdapter>>], tokens: &[TokenId]) -> Vec<Vec<Arc<dyn Piece>>> {
+    pub(super) fn find(&self, lanes: &[Option<Weak<LoraAdapter>>], tokens: &[TokenId]) -> Vec<Vec<Arc<KvPiece>>> {
         let mut nodes = self.lock();
         nodes.clock += 1;
-        let mut walk = |lane: &Option<_>| -> Vec<Arc<dyn Piece>> {
+        let mut walk = |lane: &Option<_>| -> Vec<Arc<KvPiece>> {
             nodes.path(lane.as_ref(), tokens).into_iter().filter_map(|id| nodes.touch(id)).collect()
         };
         let mut found: Vec<_> = lanes.iter().map(&mut walk).collect();
@@ -79,7 +72,7 @@ impl PrefixTree {
     /// than another.
     pub(super) fn insert<'a, I>(&self, tokens: &[TokenId], index: usize, lanes: I) -> bool
     where
-        I: Iterator<Item = (Option<&'a Weak<LoraAdapter>>, &'a Arc<dyn Piece>)> + Clone,
+        I: Iterator<Item = (Option<&'a Weak<LoraAdapter>>, &'a Arc<KvPiece>)> + Clone,
     {
         let mut nodes = self.lock();
         nodes.clock += 1;
@@ -148,7 +141,7 @@ impl Nodes {
         tokens: &[TokenId],
         index: usize,
         lane: Option<&Weak<LoraAdapter>>,
-        piece: &Arc<dyn Piece>,
+        piece: &Arc<KvPiece>,
         budget: usize,
     ) -> bool {
         let before = self.path(lane, &tokens[..index * NODE_TOKENS]);
@@ -179,7 +172,7 @@ impl Nodes {
         true
     }
 
-    fn touch(&mut self, id: u64) -> Option<Arc<dyn Piece>> {
+    fn touch(&mut self, id: u64) -> Option<Arc<KvPiece>> {
         let clock = self.clock;
         let node = self.by_id.get_mut(&id)?;
         node.used = clock;
@@ -209,11 +202,15 @@ mod tests {
         blocks.iter().flat_map(|&block| std::iter::repeat_n(block, NODE_TOKENS)).collect()
     }
 
-    /// The blocks of the context up to a piece of ten bytes.
-    impl Piece for Vec<u32> {
-        fn bytes(&self) -> usize {
-            10
-        }
+    /// Numbers and bytes of a piece.
+    const NUMBERS: usize = 16;
+    const BYTES: usize = NUMBERS * size_of::<f32>();
+
+    /// Returns a piece that holds the blocks of the context up to it.
+    fn piece(blocks: &[u32]) -> Arc<KvPiece> {
+        let mut numbers: Vec<f32> = blocks.iter().map(|&block| block as f32).collect();
+        numbers.resize(NUMBERS, 0.0);
+        Arc::new(KvPiece::of_numbers(&numbers))
     }
 
     fn add(tree: &PrefixTree, lane: Option<&Weak<LoraAdapter>>, blocks: &[u32]) {
@@ -224,7 +221,7 @@ mod tests {
     fn add_all(tree: &PrefixTree, lanes: &[Option<&Weak<LoraAdapter>>], blocks: &[u32]) -> usize {
         let tokens = tokens(blocks);
         let insert = |index: &usize| {
-            let piece: Arc<dyn Piece> = Arc::new(blocks[..=*index].to_vec());
+            let piece = piece(&blocks[..=*index]);
             tree.insert(&tokens, *index, lanes.iter().map(|lane| (*lane, &piece)))
         };
         (0..blocks.len()).take_while(insert).count()
@@ -235,28 +232,27 @@ mod tests {
         // An incomplete block is ignored.
         tokens.extend([99; NODE_TOKENS - 1]);
         let pieces = tree.find(&[None], &tokens).remove(0);
-        for (index, piece) in pieces.iter().enumerate() {
-            assert_eq!((&**piece as &dyn Any).downcast_ref::<Vec<u32>>().unwrap(), &blocks[..=index]);
+        for (index, found) in pieces.iter().enumerate() {
+            assert_eq!(found.numbers(), piece(&blocks[..=index]).numbers());
         }
         pieces.len()
     }
 
     #[test]
     fn the_longest_common_beginning_is_found() {
-        let tree = PrefixTree::new(1000);
+        let tree = PrefixTree::new(100 * BYTES);
         add(&tree, None, &[1, 2, 3]);
         add(&tree, None, &[1, 2, 4]);
-        assert_eq!(tree.bytes(), 40);
+        assert_eq!(tree.bytes(), 4 * BYTES);
         assert_eq!([&[1, 2, 4, 5][..], &[1, 2], &[1, 3], &[2, 2]].map(|blocks| found(&tree, blocks)), [3, 2, 1, 0]);
         // A node whose parent is missing is not added.
-        let piece: Arc<dyn Piece> = Arc::new(vec![7, 8]);
-        assert!(!tree.insert(&tokens(&[7, 8]), 1, [(None, &piece)].into_iter()));
-        assert_eq!(tree.bytes(), 40);
+        assert!(!tree.insert(&tokens(&[7, 8]), 1, [(None, &piece(&[7, 8]))].into_iter()));
+        assert_eq!(tree.bytes(), 4 * BYTES);
     }
 
     #[test]
     fn find_returns_the_prefix_that_all_lanes_hold() {
-        let tree = PrefixTree::new(1000);
+        let tree = PrefixTree::new(100 * BYTES);
         let config = crate::Qwen2Config::small([40, 32, 48, 1, 4, 4]);
         let adapter = |seed| Arc::new(LoraAdapter::random(&config, 2, seed, &burn::tensor::Device::flex()));
         let (calm, kind) = (adapter(1), adapter(2));
@@ -270,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_lanes_of_a_context_do_not_evict_each_other() {
-        let tree = PrefixTree::new(50);
+        let tree = PrefixTree::new(5 * BYTES);
         let config = crate::Qwen2Config::small([40, 32, 48, 1, 4, 4]);
         let adapter = Arc::new(LoraAdapter::random(&config, 2, 1, &burn::tensor::Device::flex()));
         let calm = Arc::downgrade(&adapter);
@@ -283,28 +279,21 @@ mod tests {
 
     #[test]
     fn the_leaf_that_was_used_least_recently_goes_first() {
-        let tree = PrefixTree::new(40);
+        let tree = PrefixTree::new(4 * BYTES);
         add(&tree, None, &[1, 2, 3]);
         add(&tree, None, &[5]);
         assert_eq!(found(&tree, &[1, 2, 3]), 3);
         // The leaf 5 goes, then the leaf 3; their parents stay.
         add(&tree, None, &[6, 7]);
-        assert_eq!(tree.bytes(), 40);
+        assert_eq!(tree.bytes(), 4 * BYTES);
         assert_eq!([&[5][..], &[1, 2, 3], &[6, 7]].map(|blocks| found(&tree, blocks)), [0, 2, 2]);
         // A piece larger than the budget is not kept and evicts nothing.
-        #[derive(Debug)]
-        struct Large;
-        impl Piece for Large {
-            fn bytes(&self) -> usize {
-                41
-            }
-        }
-        let piece: Arc<dyn Piece> = Arc::new(Large);
+        let piece = Arc::new(KvPiece::of_numbers(&[9.0; 5 * NUMBERS]));
         assert!(!tree.insert(&tokens(&[9]), 0, [(None, &piece)].into_iter()));
-        assert_eq!(tree.bytes(), 40);
+        assert_eq!(tree.bytes(), 4 * BYTES);
         tree.clear();
         assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (0, 0));
         add(&tree, None, &[6, 7]);
-        assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (20, 2));
+        assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (2 * BYTES, 2));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::numbers::Numbers;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
-use crate::decoder::prefix_tree::{NODE_TOKENS, Piece};
+use crate::decoder::engine::{PrefixCache, SuffixCache, of, of_box};
+use crate::decoder::prefix_tree::NODE_TOKENS;
 use crate::decoder::rope::Table;
 use crate::team::for_each_mut;
 
@@ -145,18 +145,31 @@ pub(crate) struct KvPiece {
 
 const _: () = assert!(NODE_TOKENS.is_multiple_of(WIDTH), "pieces are whole panels");
 
-impl Piece for KvPiece {
-    fn bytes(&self) -> usize {
+impl KvPiece {
+    /// Returns the bytes in use.
+    pub(crate) fn bytes(&self) -> usize {
         size_of_val::<[f32]>(&self.numbers)
     }
-}
 
-impl KvPiece {
     /// Returns the keys and values of the `index`-th head, counted through all layers.
     fn run(&self, index: usize) -> Run<'_> {
         let sizes = [self.width, self.width.next_multiple_of(WIDTH)].map(|row| NODE_TOKENS * row);
         let (keys, values) = self.numbers[index * (sizes[0] + sizes[1])..][..sizes[0] + sizes[1]].split_at(sizes[0]);
         Run { keys, values, count: NODE_TOKENS, width: self.width }
+    }
+}
+
+#[cfg(test)]
+impl KvPiece {
+    /// Returns a piece of some numbers, for tests that do not read them as keys and values.
+    pub(crate) fn of_numbers(numbers: &[f32]) -> Self {
+        let mut piece = Self { numbers: Numbers::default(), width: 0 };
+        piece.numbers.append(numbers);
+        piece
+    }
+
+    pub(crate) fn numbers(&self) -> &[f32] {
+        &self.numbers
     }
 }
 
@@ -318,7 +331,7 @@ impl KvPrefix {
     }
 }
 
-impl Sequences for KvPrefix {
+impl PrefixCache for KvPrefix {
     fn len(&self) -> usize {
         self.in_pieces() + self.rest.length
     }
@@ -346,18 +359,15 @@ impl Sequences for KvPrefix {
         self.pieces = lanes.iter().map(|&lane| self.pieces[lane].clone()).collect();
         self.rest.select(lanes);
     }
-}
 
-impl PrefixCache for KvPrefix {
-    type Suffix = KvCache;
-    type Piece = KvPiece;
-
-    fn adopt(&mut self, suffix: &KvCache, row: usize, tokens: usize) {
+    fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize) {
+        let suffix: &KvCache = of(suffix);
         let rows = suffix.sequences / self.rest.sequences;
         self.rest.append(tokens, |lane, head| suffix.block(lane * rows + row, head).run(tokens, suffix.width));
     }
 
-    fn join_lanes(&mut self, mut other: Self) {
+    fn join_lanes(&mut self, other: Box<dyn PrefixCache>) {
+        let mut other: Self = of_box(other);
         assert_eq!(self.len(), other.len(), "prefixes of different lengths cannot be joined");
         self.divide(other.piece_count());
         other.divide(self.piece_count());
@@ -551,7 +561,7 @@ mod tests {
             let mut other = prefix(cache(&tokens, &[2, 0], length));
             joined.divide(own);
             other.divide(new);
-            joined.join_lanes(other);
+            joined.join_lanes(Box::new(other));
             holds(&joined, &tokens, &[1, 2, 0], length);
         }
     }

@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use burn::tensor::Tensor;
 use half::bf16;
 
+pub(crate) use kv::KvPiece;
 pub(crate) use terms::products;
 pub(crate) use tile::WIDTH as PANEL;
 

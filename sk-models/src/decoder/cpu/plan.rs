@@ -8,7 +8,7 @@ use super::CpuEngine;
 use super::adapter::PackedAdapter;
 use super::kv::{Block, KvCache, KvPrefix, Shared};
 use super::pace::Pace;
-use crate::decoder::engine::{Cache, Group, Sequences};
+use crate::decoder::engine::{Cache, Group, PrefixCache};
 
 /// The adapter of each lane; none is the backbone.
 pub(crate) type PackedSeats = Vec<Option<Arc<PackedAdapter>>>;

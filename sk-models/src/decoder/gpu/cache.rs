@@ -1,13 +1,9 @@
-use std::convert::Infallible;
-use std::sync::Arc;
-
 use burn::tensor::{DType, Device, Tensor};
 
 use super::ops::adopt;
 use super::recording::Repeats;
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{PrefixCache, Sequences, SuffixCache};
-use crate::decoder::prefix_tree::Piece;
+use crate::decoder::engine::{PrefixCache, SuffixCache, of, of_box};
 
 /// The keys and values of the context of each lane. Per layer, one buffer `[G, 2·Hkv, P, D]` with
 /// spare room holds keys before values.
@@ -77,7 +73,7 @@ impl DevicePrefix {
     }
 }
 
-impl Sequences for DevicePrefix {
+impl PrefixCache for DevicePrefix {
     fn len(&self) -> usize {
         self.length
     }
@@ -102,12 +98,9 @@ impl Sequences for DevicePrefix {
         }
         self.lanes = lanes.len();
     }
-}
 
-impl PrefixCache for DevicePrefix {
-    type Suffix = DeviceSuffix;
-
-    fn adopt(&mut self, suffix: &DeviceSuffix, row: usize, tokens: usize) {
+    fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize) {
+        let suffix: &DeviceSuffix = of(suffix);
         assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
         let start = self.length;
         self.length += tokens;
@@ -119,7 +112,8 @@ impl PrefixCache for DevicePrefix {
         }
     }
 
-    fn join_lanes(&mut self, other: Self) {
+    fn join_lanes(&mut self, other: Box<dyn PrefixCache>) {
+        let other: Self = of_box(other);
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
         self.repeats.forget();
         for (own, new) in self.layers.iter_mut().zip(&other.layers) {
@@ -133,24 +127,6 @@ impl PrefixCache for DevicePrefix {
             *own = Tensor::cat(vec![part(own), part(new)], 0);
         }
         self.lanes += other.lanes;
-    }
-
-    type Piece = Infallible;
-
-    fn share(&mut self, _: usize) -> Option<&[Vec<Arc<Infallible>>]> {
-        None
-    }
-
-    fn attach(&mut self, lanes: Vec<Vec<Arc<Infallible>>>) {
-        if let Some(never) = lanes.iter().flatten().next() {
-            match **never {}
-        }
-    }
-}
-
-impl Piece for Infallible {
-    fn bytes(&self) -> usize {
-        match *self {}
     }
 }
 

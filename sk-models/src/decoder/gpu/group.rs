@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 
 use super::GpuEngine;
 use super::shape::Visibility;
-use crate::decoder::engine::{Group, Sequences, SuffixCache};
+use crate::decoder::engine::{Group, PrefixCache, SuffixCache};
 
 impl Group<'_, GpuEngine> {
     /// Returns the number of places in each lane. Short rows are padded to the longest.

@@ -6,7 +6,7 @@ use sk_core::TokenId;
 use super::cache::DeviceSuffix;
 use super::engine::StackSeats;
 use super::*;
-use crate::decoder::engine::{Cache, PrefixCache, Sequences, SuffixCache};
+use crate::decoder::engine::{Cache, PrefixCache, SuffixCache};
 use crate::lora::LowRank;
 use crate::model::Qwen2;
 use crate::model::parts::OwnedParts;
@@ -196,7 +196,7 @@ fn rows_are_independent_in_every_lane() {
     let alone = seats(&tensors, &[lanes[1]]);
     let mut other = tensors.prefix_with(1, 4);
     let _ = tensors.forward_all(&mut prefill(&kept, &alone, &mut other));
-    prefix.join_lanes(other);
+    prefix.join_lanes(Box::new(other));
     let order = [lanes[2], lanes[0], lanes[1]];
     let all = seats(&tensors, &order);
     let rest = text(9, 2);

@@ -14,7 +14,7 @@ use super::super::ops::{
 };
 use super::super::shape::{GroupPlaces, Visibility};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{Cache, Group, PrefixCache, Sequences};
+use crate::decoder::engine::{Cache, Group, PrefixCache};
 use crate::decoder::gpu::GpuEngine;
 use crate::decoder::gpu::cache::DeviceSuffix;
 use crate::decoder::gpu::engine::StackSeats;
