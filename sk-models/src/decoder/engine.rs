@@ -66,7 +66,8 @@ pub(super) trait Engine: EngineProperties + Sized + 'static {
     /// Returns the key of a pass over a group. Passes with equal keys can be joined.
     fn forward_key(&self, group: &Group<'_, Self>, states: bool) -> PassKey;
     /// Reads groups of rows with equal keys. Returns the states of each group, which are empty if
-    /// `states` is false.
+    /// `states` is false. Keys and values are appended, and the lengths of the caches stay as they
+    /// are.
     ///
     /// `joined` is true if the pass may include groups of other threads.
     fn forward(&self, groups: Vec<Group<'_, Self>>, states: bool, joined: bool) -> Vec<Self::States>;
@@ -103,6 +104,8 @@ pub(super) trait PrefixCache: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
     /// Returns the number of lanes.
     fn lanes(&self) -> usize;
+    /// Adds the tokens that a pass has appended to the length.
+    fn advance(&mut self, tokens: usize);
     /// Keeps the first `length` tokens.
     fn truncate(&mut self, length: usize);
     /// Keeps the given lanes in the given order; `lanes` is not empty.
@@ -129,6 +132,8 @@ pub(super) trait PrefixCache: Any + fmt::Debug + Send {
 pub(super) trait SuffixCache: Any + fmt::Debug + Send {
     /// Returns the number of tokens of the longest row.
     fn len(&self) -> usize;
+    /// Adds the tokens that a pass has appended to the longest row to the length.
+    fn advance(&mut self, tokens: usize);
     /// Keeps the given rows of each of `lanes` lanes in the given order. A row may occur more than
     /// once. Returns `false` and changes nothing if the engine does not support this.
     fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {

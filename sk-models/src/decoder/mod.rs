@@ -297,6 +297,7 @@ impl Decoder {
         prefix.change();
         let cache = Cache { prefix: &mut *prefix.cache, suffix: None };
         let hidden = Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.scheduler()));
+        prefix.cache.advance(tokens.len());
         prefix.count();
         hidden
     }
@@ -321,6 +322,8 @@ impl Decoder {
         suffix.grow(rows.iter().all(|row| row.len() == width));
         let cache = Cache { prefix: &mut *prefix.cache, suffix: Some(&mut *suffix.cache) };
         let hidden = Hidden(self.engine.forward(rows, &*seats.of, cache, true, self.scheduler()));
+        // Every row counts as the longest, since rows of different lengths are not extended again.
+        suffix.cache.advance(width);
         suffix.count();
         hidden
     }

@@ -275,6 +275,10 @@ impl SuffixCache for KvCache {
         self.length
     }
 
+    fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
+    }
+
     fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {
         let per_lane = self.sequences / lanes;
         let sequences: Vec<usize> = (0..lanes).flat_map(|lane| rows.iter().map(move |row| lane * per_lane + row)).collect();
@@ -338,6 +342,10 @@ impl PrefixCache for KvPrefix {
 
     fn lanes(&self) -> usize {
         self.rest.sequences
+    }
+
+    fn advance(&mut self, tokens: usize) {
+        self.rest.length += tokens;
     }
 
     fn truncate(&mut self, length: usize) {

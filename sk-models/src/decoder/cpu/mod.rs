@@ -353,7 +353,6 @@ impl CpuEngine {
             lower(&mut [&mut down], input, lanes);
             linear(&[(&down, 0)], input, lanes, &mut x, true);
         }
-        Plan::advance(groups);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
         if !states {
             return groups.iter().map(|_| StateGrid::default()).collect();

@@ -32,10 +32,6 @@ impl PackedCache<'_> {
         };
         Keys { shared, own }
     }
-
-    fn advance(&mut self, tokens: usize) {
-        self.suffix.as_deref_mut().unwrap_or(&mut self.prefix.rest).length += tokens;
-    }
 }
 
 /// The keys and values that the rows of a group attend to in one layer.
@@ -165,15 +161,6 @@ impl Plan {
     /// Returns the grid row of a token of a span.
     pub(crate) fn grid_row(&self, span: &RowSpan, step: usize) -> usize {
         span.first + self.places[span.group].at(span.row, step)
-    }
-
-    /// Adds the tokens that every layer has appended to the lengths of the caches. Every row counts
-    /// as the longest, since rows of different lengths are not extended again.
-    pub(super) fn advance(groups: &mut [Group<'_, CpuEngine>]) {
-        for group in groups {
-            let longest = group.width();
-            group.cache.advance(longest);
-        }
     }
 }
 

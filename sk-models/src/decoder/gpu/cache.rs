@@ -31,10 +31,6 @@ impl DeviceSuffix {
     pub(crate) fn new(rows: usize) -> Self {
         Self { rows, length: 0 }
     }
-
-    pub(super) fn advance(&mut self, tokens: usize) {
-        self.length += tokens;
-    }
 }
 
 impl DevicePrefix {
@@ -67,10 +63,6 @@ impl DevicePrefix {
     pub(super) fn make_room(&mut self, used: usize, more: usize) -> usize {
         (0..self.layers.len()).map(|layer| self.reserve(layer, used, more).dims()[2]).min().unwrap_or(0)
     }
-
-    pub(super) fn advance(&mut self, tokens: usize) {
-        self.length += tokens;
-    }
 }
 
 impl PrefixCache for DevicePrefix {
@@ -80,6 +72,10 @@ impl PrefixCache for DevicePrefix {
 
     fn lanes(&self) -> usize {
         self.lanes
+    }
+
+    fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
     }
 
     fn truncate(&mut self, length: usize) {
@@ -133,5 +129,9 @@ impl PrefixCache for DevicePrefix {
 impl SuffixCache for DeviceSuffix {
     fn len(&self) -> usize {
         self.length
+    }
+
+    fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
     }
 }

@@ -1,5 +1,6 @@
 //! The [`Engine`] implementation on a GPU.
 
+use std::slice;
 use std::sync::{Arc, PoisonError, Weak};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -8,7 +9,6 @@ use sk_core::TokenId;
 use super::attention::PassInput;
 use super::blocks::read;
 use super::cache::{DevicePrefix, DeviceSuffix};
-use super::group::advance;
 use super::layer::FusedLayer;
 use super::recording::{Recording, RepeatKey};
 use super::{GpuEngine, Stacked, bytes, ops};
@@ -103,11 +103,10 @@ impl Engine for GpuEngine {
 
     fn forward(&self, mut groups: Vec<Group<'_, Self>>, _states: bool, joined: bool) -> Vec<StateTensor> {
         let counts: Vec<usize> = groups.iter().map(|group| group.rows.len()).collect();
-        // In decoding, every row reads one token.
-        let values = if !joined && groups.len() == 1 && groups[0].width() == 1 {
-            groups.into_iter().map(|group| self.repeat(group)).collect()
-        } else {
-            self.forward_all(&mut groups)
+        let values = match &mut groups[..] {
+            // In decoding, every row reads one token.
+            [group] if !joined && group.width() == 1 => vec![self.repeat(group)],
+            groups => self.forward_all(groups),
         };
         values.into_iter().zip(counts).map(|(values, rows)| StateTensor { values, rows }).collect()
     }
@@ -193,38 +192,28 @@ impl GpuEngine {
     /// # Panics
     ///
     /// As [`forward_all`](Self::forward_all).
-    pub(crate) fn repeat(&self, group: Group<'_, Self>) -> Tensor<2> {
+    pub(crate) fn repeat(&self, group: &mut Group<'_, Self>) -> Tensor<2> {
         arrive(&self.embedding.device());
         let lanes = group.seats.lanes();
-        let groups = &mut [group];
-        let [group] = groups;
         let key = RepeatKey::new(group.rows.len(), self.number, lanes.number());
         let heads = Heads::new(&self.config);
         if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
             || !group.cache.prefix.repeats.is_due(key)
         {
-            return self.forward_all(groups).remove(0);
+            return self.forward_all(slice::from_mut(group)).remove(0);
         }
-        let (visibility, numbers) = (group.visibility(), self.upload_input(std::slice::from_ref(group), lanes));
+        let (visibility, numbers) = (group.visibility(), self.upload_input(slice::from_ref(group), lanes));
         let room = group.cache.prefix.make_room(visibility.keys() - visibility.places, visibility.places);
         if let Some(states) = group.cache.prefix.repeats.replay(&numbers) {
-            advance(groups);
             return states;
         }
         let recording = quietly(|| {
-            let can = *self.records.get_or_init(|| self.rehearse(visibility.rows, groups[0].seats));
-            can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
+            let can = *self.records.get_or_init(|| self.rehearse(visibility.rows, group.seats));
+            can.then(|| self.record(&numbers, room, slice::from_mut(group), lanes)).flatten()
         });
-        let [group] = groups;
         let repeats = &mut group.cache.prefix.repeats;
         repeats.keep(recording.flatten());
-        match repeats.replay(&numbers) {
-            None => self.forward_all(groups).remove(0),
-            Some(states) => {
-                advance(groups);
-                states
-            }
-        }
+        repeats.replay(&numbers).unwrap_or_else(|| self.forward_all(slice::from_mut(group)).remove(0))
     }
 
     /// Records a pass over groups whose caches have room for `room` tokens.

@@ -19,17 +19,6 @@ impl Group<'_, GpuEngine> {
     }
 }
 
-/// Adds the tokens of a finished pass to the lengths of the caches.
-pub(super) fn advance(groups: &mut [Group<'_, GpuEngine>]) {
-    for group in groups {
-        let tokens = group.width();
-        match &mut group.cache.suffix {
-            None => group.cache.prefix.advance(tokens),
-            Some(suffix) => suffix.advance(tokens),
-        }
-    }
-}
-
 /// Joins `[G·mᵢ, W]` of each i within each lane: `[G·Σmᵢ, W]`.
 pub(super) fn join_lanes(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
     if parts.len() == 1 {

@@ -37,7 +37,7 @@ use crate::model::Norm;
 use crate::model::parts::ModelParts;
 use attention::{PassInput, numbers};
 use cache::DevicePrefix;
-use group::{advance, join_lanes, split_lanes};
+use group::{join_lanes, split_lanes};
 use layer::{FusedLayer, by_columns, low_rank};
 use ops::{multiply_whole, product};
 
@@ -131,7 +131,6 @@ impl GpuEngine {
         let positions = groups.iter().map(|group| group.visibility().last() + 1).max().unwrap_or(0);
         let (numbers, angles) = (self.upload_input(groups, lanes), self.angles(positions));
         let states = self.read(&PassInput { lanes, heads: Heads::new(&self.config), numbers, angles, room: None }, groups);
-        advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
         split_lanes(states, lanes.count(), &places)
     }

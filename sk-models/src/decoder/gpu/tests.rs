@@ -111,6 +111,22 @@ fn extend<'a>(
     Group { rows: rows.iter().map(Vec::as_slice).collect(), seats, cache: Cache { prefix, suffix: Some(suffix) } }
 }
 
+/// Reads groups and adds their tokens to the lengths of their caches, as a `Decoder` does.
+fn forward(model: &GpuEngine, groups: &mut [Group<'_, GpuEngine>]) -> Vec<Tensor<2>> {
+    let states = model.forward_all(groups);
+    groups.iter_mut().for_each(advance);
+    states
+}
+
+/// Adds the tokens of a group to the length of its cache.
+pub(super) fn advance(group: &mut Group<'_, GpuEngine>) {
+    let tokens = group.width();
+    match &mut group.cache.suffix {
+        None => group.cache.prefix.advance(tokens),
+        Some(suffix) => suffix.advance(tokens),
+    }
+}
+
 #[test]
 fn cached_decoding_equals_one_pass() {
     let device = Device::flex();
@@ -123,7 +139,7 @@ fn cached_decoding_equals_one_pass() {
         let mut prefix = tensors.prefix_with(1, 2);
         let mut start = 0;
         for size in [1, 5, 1, 4, 2] {
-            let found = tensors.forward_all(&mut prefill(&sequence[start..start + size], &alone, &mut prefix)).remove(0);
+            let found = forward(&tensors, &mut prefill(&sequence[start..start + size], &alone, &mut prefix)).remove(0);
             let expected = |of: &Tensor<2>| of.clone().slice([start..start + size, 0..of.dims()[1]]);
             assert_close("logits", tensors.head_logits(&found, alone.lanes()), expected(&logits));
             assert_close("states", found, expected(&states));
@@ -136,7 +152,7 @@ fn cached_decoding_equals_one_pass() {
         start = 6;
         for size in [1, 1, 3, 2] {
             let row = [sequence[start..start + size].to_vec()];
-            let found = tensors.forward_all(&mut [extend(&row, &alone, &mut prefix, &mut suffix)]).remove(0);
+            let found = forward(&tensors, &mut [extend(&row, &alone, &mut prefix, &mut suffix)]).remove(0);
             assert_close("suffix", found, states.clone().slice([start..start + size, 0..24]));
             start += size;
             assert_eq!((prefix.len(), suffix.len()), (6, start - 6));
@@ -157,13 +173,13 @@ fn rows_are_independent_in_every_lane() {
     let rows: Vec<Vec<TokenId>> = (10..14).map(|seed| text(seed, 5)).collect();
 
     let mut prefix = tensors.prefix_with(3, 8);
-    let _ = tensors.forward_all(&mut prefill(&context, &all, &mut prefix));
+    let _ = forward(&tensors, &mut prefill(&context, &all, &mut prefix));
     let mut suffix = DeviceSuffix::new(4);
     // Read two tokens, then three, which attend to the first two.
     let parts: [Vec<Vec<TokenId>>; 2] = [0..2, 2..5].map(|part| rows.iter().map(|row| row[part.clone()].to_vec()).collect());
     let mut steps: Vec<[Tensor<2>; 3]> = Vec::new();
     for part in &parts {
-        let found = tensors.forward_all(&mut [extend(part, &all, &mut prefix, &mut suffix)]).remove(0);
+        let found = forward(&tensors, &mut [extend(part, &all, &mut prefix, &mut suffix)]).remove(0);
         let logits = tensors.head_logits(&found, all.lanes());
         let width = part[0].len();
         for step in 0..width {
@@ -195,12 +211,12 @@ fn rows_are_independent_in_every_lane() {
     let kept = [context, rows[2][..3].to_vec()].concat();
     let alone = seats(&tensors, &[lanes[1]]);
     let mut other = tensors.prefix_with(1, 4);
-    let _ = tensors.forward_all(&mut prefill(&kept, &alone, &mut other));
+    let _ = forward(&tensors, &mut prefill(&kept, &alone, &mut other));
     prefix.join_lanes(Box::new(other));
     let order = [lanes[2], lanes[0], lanes[1]];
     let all = seats(&tensors, &order);
     let rest = text(9, 2);
-    let found = tensors.forward_all(&mut prefill(&rest, &all, &mut prefix)).remove(0);
+    let found = forward(&tensors, &mut prefill(&rest, &all, &mut prefix)).remove(0);
     for (lane, adapter) in order.into_iter().enumerate() {
         let [states, _] = whole(&model, &[kept.clone(), rest.clone()].concat(), adapter);
         let found = found.clone().slice([lane * 2..lane * 2 + 2, 0..24]);
@@ -221,7 +237,7 @@ fn groups_of_one_pass_are_independent() {
     let mut prefixes = contexts.clone().map(|context| {
         let mut prefix = tensors.prefix_with(2, 4);
         if !context.is_empty() {
-            let _ = tensors.forward_all(&mut prefill(&context, seats, &mut prefix));
+            let _ = forward(&tensors, &mut prefill(&context, seats, &mut prefix));
         }
         prefix
     });
@@ -232,7 +248,7 @@ fn groups_of_one_pass_are_independent() {
         extend(&rows[1], seats, second, &mut one),
         Group { rows: vec![&rows[2][0]], seats, cache: Cache { prefix: third, suffix: None } },
     ];
-    let states = tensors.forward_all(&mut groups);
+    let states = forward(&tensors, &mut groups);
     let logits = tensors.logits_of(&states.iter().collect::<Vec<_>>(), seats.lanes());
     for (group, (context, rows)) in contexts.iter().zip(&rows).enumerate() {
         let (count, width) = (rows.len(), rows[0].len());

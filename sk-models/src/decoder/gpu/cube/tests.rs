@@ -2,6 +2,7 @@
 //! `SWISS_KNIFE_TEST_DEVICE` names a GPU.
 
 use std::ops::Deref;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -18,6 +19,7 @@ use crate::decoder::engine::{Cache, Group, PrefixCache};
 use crate::decoder::gpu::GpuEngine;
 use crate::decoder::gpu::cache::DeviceSuffix;
 use crate::decoder::gpu::engine::StackSeats;
+use crate::decoder::gpu::tests::advance;
 use crate::decoder::heads::Heads;
 use crate::device::DeviceName;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
@@ -296,6 +298,20 @@ fn model(device: &Device) -> GpuEngine {
     tensors
 }
 
+/// Runs a pass over one group, which is not recorded.
+fn forward(model: &GpuEngine, mut group: Group<'_, GpuEngine>) -> Tensor<2> {
+    let states = model.forward_all(slice::from_mut(&mut group)).remove(0);
+    advance(&mut group);
+    states
+}
+
+/// Runs a pass over one group, which is recorded if it repeats.
+fn repeat(model: &GpuEngine, mut group: Group<'_, GpuEngine>) -> Tensor<2> {
+    let states = model.repeat(&mut group);
+    advance(&mut group);
+    states
+}
+
 /// A pass gives bit-identical results whether it is recorded or not. The test extends several rows
 /// and adopts one, extends a single row, and repeats both with caches that grow and change, under
 /// the backbone and under adapters.
@@ -312,7 +328,7 @@ fn a_recording_gives_the_bits_of_the_pass() {
         let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(seats.lanes().count(), 8));
         let context: Vec<TokenId> = (0..6).collect();
         for prefix in [&mut live, &mut repeated] {
-            let _ = model.forward_all(&mut [Group { rows: vec![&context], seats, cache: Cache { prefix, suffix: None } }]);
+            let _ = forward(&model, Group { rows: vec![&context], seats, cache: Cache { prefix, suffix: None } });
         }
         let mut recorded = 0;
         let mut held: Vec<[Tensor<2>; 2]> = Vec::new();
@@ -323,9 +339,9 @@ fn a_recording_gives_the_bits_of_the_pass() {
                 let rows: Vec<&[TokenId]> = rows.iter().map(<[TokenId; 1]>::as_slice).collect();
                 let [own, other] = &mut suffixes;
                 let cache = Cache { prefix: &mut live, suffix: Some(own) };
-                let expected = model.forward_all(&mut [Group { rows: rows.clone(), seats, cache }]).remove(0);
+                let expected = forward(&model, Group { rows: rows.clone(), seats, cache });
                 let cache = Cache { prefix: &mut repeated, suffix: Some(other) };
-                held.push([expected, model.repeat(Group { rows, seats, cache })]);
+                held.push([expected, repeat(&model, Group { rows, seats, cache })]);
                 // If there are too many rows, an existing recording is of a single row.
                 recorded += usize::from(width == 5 && repeated.repeats.is_recorded());
             }
@@ -340,8 +356,8 @@ fn a_recording_gives_the_bits_of_the_pass() {
                 }
                 let row = [(5 * step + token) % 61];
                 let group = |prefix| Group { rows: vec![&row], seats, cache: Cache { prefix, suffix: None } };
-                let expected = model.forward_all(&mut [group(&mut live)]).remove(0);
-                held.push([expected, model.repeat(group(&mut repeated))]);
+                let expected = forward(&model, group(&mut live));
+                held.push([expected, repeat(&model, group(&mut repeated))]);
                 recorded += usize::from(repeated.repeats.is_recorded());
             }
         }
