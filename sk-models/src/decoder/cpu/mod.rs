@@ -24,11 +24,9 @@ mod read;
 mod terms;
 mod tile;
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use burn::tensor::Tensor;
-use half::bf16;
 
 pub(crate) use kv::KvPiece;
 pub(crate) use terms::products;
@@ -58,62 +56,12 @@ use crate::model::{Layer, Norm, Projection};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
-/// An embedding, row-major `[V, H]`.
-#[derive(Debug)]
-enum EmbeddingTable {
-    F32(Vec<f32>),
-    Bf16(Vec<bf16>),
-}
-
-impl EmbeddingTable {
-    /// Packs an embedding. With weights of eight bits it stays in f32, since a pass reads only one
-    /// row of it per token.
-    fn new(values: &[f32], precision: Precision) -> Self {
-        match precision {
-            Precision::F32 | Precision::Int8 => Self::F32(values.to_vec()),
-            Precision::Bf16 => Self::Bf16(values.iter().copied().map(bf16::from_f32).collect()),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::F32(values) => size_of_val::<[f32]>(values),
-            Self::Bf16(values) => size_of_val::<[bf16]>(values),
-        }
-    }
-
-    fn values(&self) -> Cow<'_, [f32]> {
-        match self {
-            Self::F32(values) => Cow::Borrowed(values),
-            Self::Bf16(values) => values.iter().map(|value| value.to_f32()).collect(),
-        }
-    }
-
-    /// Copies the row of a token to `out`.
-    fn row(&self, token: usize, out: &mut [f32]) {
-        match self {
-            Self::F32(values) => out.copy_from_slice(&values[token * out.len()..][..out.len()]),
-            Self::Bf16(values) => {
-                let row = &values[token * out.len()..][..out.len()];
-                out.iter_mut().zip(row).for_each(|(out, value)| *out = value.to_f32());
-            }
-        }
-    }
-}
-
-/// The embedding of a model that is being packed.
-enum Embedding {
-    /// A table of its own.
-    Table(EmbeddingTable),
-    /// The columns of the head.
-    Tied(Matrix),
-}
-
-/// Returns the name of the instructions that products with weights of a precision use.
+/// Returns the name of the CPU instructions that multiply weights of a precision.
 ///
 /// They depend only on the features of the processor, so that results on one machine are
 /// bit-identical in every run.
-pub(crate) fn instructions(precision: Precision) -> String {
+#[must_use]
+pub fn instructions(precision: Precision) -> String {
     match precision {
         Precision::Int8 if int8::has_vnni() => "AVX-512 VNNI".to_owned(),
         Precision::Bf16 if PairProducts::get().is_some() => "AVX-512 BF16".to_owned(),
@@ -126,7 +74,7 @@ pub(crate) fn instructions(precision: Precision) -> String {
 #[derive(Debug)]
 pub(crate) struct CpuEngine {
     /// `None` if the columns of the head are the embedding.
-    embedding: Option<EmbeddingTable>,
+    embedding: Option<Matrix>,
     layers: Vec<PackedLayer>,
     norm: PackedNorm,
     head: Matrix,
@@ -251,22 +199,20 @@ impl CpuEngine {
         precision: Precision,
     ) -> Result<Self, P::Error> {
         let shape = [config.hidden_size, config.vocab_size];
-        let embedding = if config.tie_word_embeddings {
-            Embedding::Tied(with_values(embedding, |values| Matrix::of_columns(values, shape, precision)))
-        } else {
-            Embedding::Table(with_values(embedding, |values| EmbeddingTable::new(values, precision)))
-        };
+        // Beside weights of eight bits, an embedding that is not the head stays in f32, since a pass
+        // reads only one column of it per token.
+        let rounded = config.tie_word_embeddings || precision != Precision::Int8;
+        let format = if rounded { precision } else { Precision::F32 };
+        let embedding = with_values(embedding, |values| Matrix::of_columns(values, shape, format));
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
             layers.push(PackedLayer::new(parts.layer(index)?, precision));
         }
         let norm = PackedNorm::new(&parts.norm()?);
         let head = parts.head()?.map(|head| with_values(head, |values| Matrix::of_rows(values, shape, None, precision)));
-        let (embedding, head) = match (embedding, head) {
-            (Embedding::Tied(tied), head) => (None, head.unwrap_or(tied)),
-            (Embedding::Table(table), Some(head)) => (Some(table), head),
-            // A model without a head is tied, whatever its configuration says.
-            (Embedding::Table(table), None) => (None, Matrix::of_columns(&table.values(), shape, precision)),
+        let (embedding, head) = match head {
+            Some(head) => (Some(embedding), head),
+            None => (None, embedding),
         };
         Ok(Self {
             embedding,
@@ -387,10 +333,7 @@ impl CpuEngine {
         for_each_mut(&mut rows, |row, x| {
             let token = plan.tokens[row] as usize;
             let x = &mut x[..self.config.hidden_size];
-            match &self.embedding {
-                Some(table) => table.row(token, x),
-                None => self.head.column(token, x),
-            }
+            self.embedding.as_ref().unwrap_or(&self.head).column(token, x);
             if let Some(adapter) = &plan.seats[plan.lanes.of(row)] {
                 adapter.embed(token, x);
             }
