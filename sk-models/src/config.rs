@@ -177,6 +177,13 @@ impl Qwen2Config {
         tables * self.vocab_size * self.hidden_size + self.body_parameters()
     }
 
+    /// Returns the number of elements in the keys and values of one token under one policy:
+    /// `2·layers·Hkv·D`.
+    #[must_use]
+    pub fn cache_numbers(&self) -> usize {
+        2 * self.num_hidden_layers * self.key_value_size()
+    }
+
     /// Reads `config.json`.
     ///
     /// # Errors

@@ -9,10 +9,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, Readings, SpanEnd, TokenId};
 use sk_models::assets::{self, Embedded};
-use sk_models::decoder::{Decoder, Precision, PrecisionError};
+use sk_models::decoder::{Decoder, Precision, PrecisionError, instructions};
 use sk_models::engine::{Frozen, Racks, Sampling, Verifier};
 use sk_models::hf::Checkpoint;
-use sk_models::roofline;
 
 /// The most that rounding may change, in nats.
 struct Cost {
@@ -140,7 +139,7 @@ fn the_error_of_int8_is_bounded() {
 
 #[test]
 fn the_error_of_bf16_is_bounded() {
-    let rounds_rows = roofline::instructions(Precision::Bf16).contains("BF16");
+    let rounds_rows = instructions(Precision::Bf16).contains("BF16");
     check(Precision::Bf16, if rounds_rows { &BF16_ROWS } else { &BF16 });
 }
 

@@ -18,7 +18,7 @@ use clap::Args;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::TokenId;
-use sk_models::decoder::Stop;
+use sk_models::decoder::{Stop, instructions};
 use sk_models::device::{counting_kernels, is_processor};
 use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
@@ -235,8 +235,7 @@ impl<'a> Subject<'a> {
         Ok(BenchReport {
             device: self.models.device().to_string(),
             precision: self.models.backbone.precision().to_string(),
-            instructions: is_processor(&self.models.backbone.device())
-                .then(|| roofline::instructions(self.models.backbone.precision())),
+            instructions: is_processor(&self.models.backbone.device()).then(|| instructions(self.models.backbone.precision())),
             threads: roofline::threads(),
             repeat: args.repeat,
             prompt_tokens: args.prompt_tokens,

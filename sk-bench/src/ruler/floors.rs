@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use sk_core::{Blade, Policy};
 use sk_models::Qwen2Config;
-use sk_models::decoder::Decoder;
+use sk_models::decoder::{Decoder, Formats};
 use sk_models::lora::LoraAdapter;
-use sk_models::roofline::{self, Bandwidth, Peak, Roof, Storage, Work};
+use sk_models::roofline::{self, Bandwidth, Peak, Roof, Work};
 
 use super::{Operating, Spread};
 use crate::Models;
@@ -27,7 +27,7 @@ impl Roofs {
     /// Measures the device once more, with working sets as large as the models.
     pub fn measure(&mut self, models: &Models) {
         let (name, device) = (models.device(), models.backbone.device());
-        let bytes = |model: &Decoder| (Storage::of(model).weight * model.config().parameters() as f64) as usize;
+        let bytes = |model: &Decoder| model.formats().weights.size() * model.config().parameters();
         self.backbone.push(roofline::bandwidth(name, &device, bytes(&models.backbone)));
         self.drafter.push(roofline::bandwidth(name, &device, bytes(&models.drafter)));
         self.peaks.push(roofline::peak(name, &device, models.backbone.formats().weights));
@@ -70,13 +70,13 @@ impl Lanes {
 /// A model and the roof of its device.
 struct Roofed {
     config: Qwen2Config,
-    storage: Storage,
+    formats: Formats,
     roof: Roof,
 }
 
 impl Roofed {
     fn floor(&self, work: &Work) -> f64 {
-        work.floor(&self.config, self.storage, &self.roof)
+        work.floor(&self.config, self.formats, &self.roof)
     }
 }
 
@@ -104,7 +104,7 @@ impl Floors {
     ) -> Result<Self, SchemeError> {
         let under = |model: &Decoder, bandwidths: &[Bandwidth]| Roofed {
             config: model.config().clone(),
-            storage: Storage::of(model),
+            formats: model.formats(),
             roof: roofs.roof(bandwidths),
         };
         let (backbone, small) = (under(&models.backbone, &roofs.backbone), under(&models.drafter, &roofs.drafter));
@@ -171,7 +171,7 @@ impl Floors {
 
     /// Returns the bytes of KV cache per token: of all lanes of the backbone, and of the drafter.
     pub fn cache_bytes(&self) -> (f64, f64) {
-        let per_token = |model: &Roofed| model.storage.cache * roofline::cache_numbers(&model.config) as f64;
+        let per_token = |model: &Roofed| (model.formats.keys.size() * model.config.cache_numbers()) as f64;
         (self.lanes.count as f64 * per_token(&self.backbone), per_token(&self.drafter))
     }
 }

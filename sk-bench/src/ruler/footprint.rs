@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::Serialize;
 use sk_models::decoder::Decoder;
 use sk_models::lora::LoraAdapter;
-use sk_models::roofline::Storage;
 
 use super::{Floors, Operating};
 use crate::Models;
@@ -29,11 +28,11 @@ impl Footprint {
     /// Returns the footprint at the operating point `at`, where the final context has `at.prefix`
     /// tokens.
     pub fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
-        let weights = |model: &Decoder| Storage::of(model).weight * model.config().parameters() as f64;
+        let weights = |model: &Decoder| (model.formats().weights.size() * model.config().parameters()) as f64;
         let backbone = weights(&models.backbone);
         let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { weights(&models.drafter) };
-        let per_number = Storage::of(&models.backbone).adapter;
-        let adapters = per_number * adapters.iter().map(|(_, adapter)| adapter.parameters()).sum::<usize>() as f64;
+        let parameters = adapters.iter().map(|(_, adapter)| adapter.parameters()).sum::<usize>();
+        let adapters = (models.backbone.formats().states.size() * parameters) as f64;
         let (of_backbone, of_drafter) = floors.cache_bytes();
         let cache = (at.prefix + at.candidates * at.span) as f64 * (of_backbone + of_drafter);
         Self { backbone, drafter, adapters, cache, total: backbone + drafter + adapters + cache }

@@ -32,7 +32,8 @@ use std::sync::{Arc, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-pub(crate) use cpu::{PANEL, instructions, products};
+pub use cpu::instructions;
+pub(crate) use cpu::{PANEL, products};
 pub use engine::Formats;
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub(crate) use gpu::ops::multiply;
@@ -416,8 +417,7 @@ impl Decoder {
     /// Returns the bytes of the keys and values of a token in one lane.
     #[must_use]
     pub(crate) fn bytes_per_token(&self) -> usize {
-        let config = self.config();
-        2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.formats().keys.size()
+        self.config().cache_numbers() * self.formats().keys.size()
     }
 
     /// Returns the bytes of the weights in memory.

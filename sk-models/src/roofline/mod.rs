@@ -10,5 +10,5 @@
 mod probe;
 mod work;
 
-pub use probe::{Bandwidth, Peak, Roof, bandwidth, instructions, peak, threads};
-pub use work::{Cost, ForwardPass, Storage, Work, cache_numbers};
+pub use probe::{Bandwidth, Peak, Roof, bandwidth, peak, threads};
+pub use work::{Cost, ForwardPass, Work};

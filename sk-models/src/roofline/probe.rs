@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::decoder::{self, Precision, multiply, products};
+use crate::decoder::{multiply, products};
 use crate::device::DeviceName;
 use crate::kernels::simd::widened;
 use crate::team::{Team, for_each_mut};
@@ -58,12 +58,6 @@ impl Peak {
 #[must_use]
 pub fn threads() -> usize {
     Team::global().threads()
-}
-
-/// Returns the name of the CPU instructions that multiply weights of a precision.
-#[must_use]
-pub fn instructions(precision: Precision) -> String {
-    decoder::instructions(precision)
 }
 
 /// The smallest working set on a CPU. Below it, starting a parallel loop takes longer than reading

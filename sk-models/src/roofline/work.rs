@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::config::Qwen2Config;
-use crate::decoder::Decoder;
+use crate::decoder::Formats;
 
 use super::Roof;
 
@@ -24,34 +24,6 @@ impl Cost {
     }
 }
 
-/// Bytes per number, by the kind of number.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Storage {
-    /// Bytes of a frozen weight.
-    pub weight: f64,
-    /// Bytes of an adapter's weight.
-    pub adapter: f64,
-    /// Bytes of a key or value.
-    pub cache: f64,
-}
-
-impl Storage {
-    /// Returns the storage of `decoder`.
-    #[must_use]
-    pub fn of(decoder: &Decoder) -> Self {
-        let size = |format: burn::tensor::DType| format.size() as f64;
-        let formats = decoder.formats();
-        Self { weight: size(formats.weights), adapter: size(formats.states), cache: size(formats.keys) }
-    }
-}
-
-/// Returns the number of elements in the keys and values of one token under one policy:
-/// `2·layers·Hkv·D`.
-#[must_use]
-pub fn cache_numbers(config: &Qwen2Config) -> usize {
-    2 * config.num_hidden_layers * config.key_value_size()
-}
-
 /// The sizes of one forward pass. They are the same for all lanes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ForwardPass {
@@ -70,7 +42,7 @@ pub struct ForwardPass {
 }
 
 impl ForwardPass {
-    /// Returns the cost with the weights of `config` in `storage`.
+    /// Returns the cost of a model of shape `config` with numbers in `formats`.
     ///
     /// - operations `G·(2·M·positions + 2·V·H·heads + 4·Q·layers·pairs) + 2·A·positions`, with M
     ///   the entries of the layers' matrices, Q the width of all query heads and A the parameters
@@ -79,7 +51,7 @@ impl ForwardPass {
     ///   `cached + positions` per lane. Logits are never written, since sums over them can be
     ///   computed on the fly.
     #[must_use]
-    pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
+    pub fn cost(&self, config: &Qwen2Config, formats: Formats) -> Cost {
         let count = |n: usize| n as f64;
         let head = config.vocab_size * config.hidden_size;
         let per_lane = 2.0 * count(config.matrix_entries()) * count(self.positions)
@@ -88,8 +60,9 @@ impl ForwardPass {
         let operations = count(self.lanes) * per_lane + 2.0 * count(self.adapters) * count(self.positions);
         let read = config.body_parameters() + if self.heads > 0 { head } else { 0 };
         let embedded = count(self.lanes * self.positions * config.hidden_size);
-        let kept = count(self.lanes * (self.cached + self.positions) * cache_numbers(config));
-        let bytes = storage.weight * (count(read) + embedded) + storage.adapter * count(self.adapters) + storage.cache * kept;
+        let kept = count(self.lanes * (self.cached + self.positions) * config.cache_numbers());
+        let [weight, adapter, key] = [formats.weights, formats.states, formats.keys].map(|format| count(format.size()));
+        let bytes = weight * (count(read) + embedded) + adapter * count(self.adapters) + key * kept;
         Cost { bytes, operations }
     }
 }
@@ -166,8 +139,8 @@ impl Work {
 
     /// Returns the least time of all passes one after another, in seconds.
     #[must_use]
-    pub fn floor(&self, config: &Qwen2Config, storage: Storage, roof: &Roof) -> f64 {
-        self.passes.iter().map(|pass| pass.cost(config, storage).floor(roof)).sum()
+    pub fn floor(&self, config: &Qwen2Config, formats: Formats, roof: &Roof) -> f64 {
+        self.passes.iter().map(|pass| pass.cost(config, formats).floor(roof)).sum()
     }
 }
 
@@ -178,6 +151,8 @@ fn triangle(range: Range<usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::DType;
+
     use super::*;
 
     /// H 4, I 6, two layers, two query heads and one key head of width 2, V 10.
@@ -186,7 +161,7 @@ mod tests {
     }
 
     /// Every number in four bytes.
-    const WHOLE: Storage = Storage { weight: 4.0, adapter: 4.0, cache: 4.0 };
+    const WHOLE: Formats = Formats { weights: DType::F32, keys: DType::F32, states: DType::F32 };
 
     /// q 4·4, k and v 4·2 each, o 4·4, gate, up and down 4·6 each: 120 a layer.
     const MATRICES: usize = 2 * 120;
@@ -199,32 +174,34 @@ mod tests {
         assert_eq!(config(true).parameters(), MATRICES + VECTORS + 40);
         assert_eq!(config(false).parameters(), MATRICES + VECTORS + 80);
         // Two layers, a key and a value of one head of width 2.
-        assert_eq!(cache_numbers(&config(true)), 8);
+        assert_eq!(config(true).cache_numbers(), 8);
     }
 
     #[test]
     fn parameters_and_formats_are_those_of_a_model() {
+        use crate::decoder::Decoder;
         use crate::model::Qwen2;
         use burn::module::Module;
         for tied in [true, false] {
             let config = config(tied);
             let model = Qwen2::random(&config, 1, &burn::tensor::Device::flex());
             assert_eq!(config.parameters(), model.num_params());
-            assert_eq!(Storage::of(&Decoder::from(model)), WHOLE);
+            assert_eq!(Decoder::from(model).formats(), WHOLE);
         }
     }
 
     #[test]
     fn a_pass_by_hand() {
         let pass = ForwardPass { lanes: 2, adapters: 100, positions: 3, pairs: 15, cached: 5, heads: 2 };
-        let cost = pass.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
+        let formats = Formats { weights: DType::BF16, keys: DType::I8, states: DType::F32 };
+        let cost = pass.cost(&config(false), formats);
         // Per lane 2·240·3 for the matrices, 2·40·2 for the head, 4·4·2·15 for attention; 2·100·3
         // for the adapters.
         assert_eq!(cost.operations, 2.0 * (1440.0 + 160.0 + 480.0) + 600.0);
         // Layers and head once, six rows of the embedding; the adapters; eight keys and values a
         // lane.
         assert_eq!(cost.bytes, 2.0 * (276.0 + 40.0 + 24.0) + 4.0 * 100.0 + 2.0 * 8.0 * 8.0);
-        let headless = ForwardPass { heads: 0, ..pass }.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
+        let headless = ForwardPass { heads: 0, ..pass }.cost(&config(false), formats);
         assert_eq!(cost.bytes - headless.bytes, 2.0 * 40.0);
     }
 
