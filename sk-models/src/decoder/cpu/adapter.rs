@@ -57,7 +57,7 @@ impl PackedLowRank {
                 Up::F32(up)
             }
         };
-        Self { down: Matrix::of_rows(a, [input, rank], None, fastest), up, rank }
+        Self { down: Matrix::new(a, [input, rank], [rank, 1], None, fastest), up, rank }
     }
 
     /// Computes `x·A` for rows `first..first + rows`.

@@ -12,7 +12,7 @@ use super::kv::{KvCache, KvPrefix};
 use super::matrix::{Matrix, linear, lower};
 use super::pace::Pace;
 use super::plan::{LaneRows, PackedSeats, Places};
-use super::{CpuEngine, PackedLayer, Room};
+use super::{CpuEngine, Room};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Group};
 use crate::decoder::logits::{HostLogits, Logits};
@@ -52,7 +52,7 @@ impl EngineProperties for CpuEngine {
     }
 
     fn bytes(&self) -> usize {
-        let matrices = self.layers.iter().flat_map(PackedLayer::matrices).chain([&self.head]).chain(&self.embedding);
+        let matrices = self.layers.iter().flat_map(|layer| &layer.matrices).chain([&self.head]).chain(&self.embedding);
         matrices.map(Matrix::bytes).sum()
     }
 

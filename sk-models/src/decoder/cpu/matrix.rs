@@ -1,7 +1,6 @@
 //! Weights in panels and their products with many rows.
 
 use std::cell::RefCell;
-use std::ops::Range;
 
 use half::bf16;
 
@@ -45,17 +44,20 @@ enum Panels {
 }
 
 impl Matrix {
-    /// Packs row-major `[input, output]` values.
-    pub(crate) fn of_rows(values: &[f32], [input, output]: [usize; 2], bias: Option<&[f32]>, precision: Precision) -> Self {
+    /// Packs values whose rows and columns are `strides` apart: `[output, 1]` if they are row-major.
+    pub(crate) fn new(
+        values: &[f32],
+        [input, output]: [usize; 2],
+        strides: [usize; 2],
+        bias: Option<&[f32]>,
+        precision: Precision,
+    ) -> Self {
         assert_eq!(values.len(), input * output);
+        let get = |k: usize, column: usize| values[k * strides[0] + column * strides[1]];
         let panels = match precision {
-            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], |k, column| values[k * output + column])),
-            Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[k * output + column])),
-            Precision::F32 => fill([input, output], |panel, columns| {
-                for (line, row) in panel.chunks_exact_mut(WIDTH).zip(values.chunks_exact(output)) {
-                    line[..columns.len()].copy_from_slice(&row[columns.clone()]);
-                }
-            }),
+            Precision::F32 => Panels::F32(fill([input, output], get)),
+            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], get)),
+            Precision::Int8 => Panels::Int8(Bytes::new([input, output], get)),
         };
         let bias = bias.map(|bias| {
             let mut padded = bias.to_vec();
@@ -63,23 +65,6 @@ impl Matrix {
             padded
         });
         Self { input, output, panels, bias }
-    }
-
-    /// Packs row-major `[output, input]` values, the transpose of the weight.
-    pub(crate) fn of_columns(values: &[f32], [input, output]: [usize; 2], precision: Precision) -> Self {
-        assert_eq!(values.len(), input * output);
-        let panels = match precision {
-            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], |k, column| values[column * input + k])),
-            Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[column * input + k])),
-            Precision::F32 => fill([input, output], |panel, columns| {
-                for (place, column) in columns.enumerate() {
-                    for (k, value) in values[column * input..(column + 1) * input].iter().enumerate() {
-                        panel[k * WIDTH + place] = *value;
-                    }
-                }
-            }),
-        };
-        Self { input, output, panels, bias: None }
     }
 
     /// Computes `C = x·W` or `C += x·W` without the bias, for rows `first..first + rows` and the
@@ -149,13 +134,17 @@ impl Matrix {
     }
 }
 
-/// Returns panels in f32. `fill` writes each panel from the range of its columns.
-fn fill([input, output]: [usize; 2], fill: impl Fn(&mut [f32], Range<usize>) + Sync) -> Panels {
-    let count = output.div_ceil(WIDTH);
-    let mut panels = Slab::new(count * input * WIDTH);
-    let mut parts: Vec<&mut [f32]> = panels.chunks_exact_mut((input * WIDTH).max(1)).take(count).collect();
-    for_each_mut(&mut parts, |index, panel| fill(panel, index * WIDTH..((index + 1) * WIDTH).min(output)));
-    Panels::F32(panels)
+/// Packs the weight that `get` returns for each row and column in f32.
+fn fill([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Slab<f32> {
+    let (count, size) = (output.div_ceil(WIDTH), input * WIDTH);
+    let mut panels = Slab::new(count * size);
+    let mut parts: Vec<&mut [f32]> = panels.chunks_exact_mut(size.max(1)).take(count).collect();
+    for_each_mut(&mut parts, |panel, numbers| {
+        for (k, line) in numbers.chunks_exact_mut(WIDTH).enumerate() {
+            line.iter_mut().zip(panel * WIDTH..output).for_each(|(number, column)| *number = get(k, column));
+        }
+    });
+    panels
 }
 
 /// The input rows of a product.
@@ -446,7 +435,7 @@ mod tests {
     fn rows_without_a_form_are_rounded_for_weights_of_eight_bits() {
         let [input, output, rows] = [70, 33, 9];
         let weights: Vec<f32> = (0..input * output).map(|at| noise(at, 3)).collect();
-        let weight = Matrix::of_rows(&weights, [input, output], None, Precision::Int8);
+        let weight = Matrix::new(&weights, [input, output], [output, 1], None, Precision::Int8);
         let grid = grid(rows, input, |row, k| noise(k, row));
         let mut rounded = Quantized::default();
         rounded.fill(&grid, input);
@@ -476,7 +465,7 @@ mod tests {
         let grid = grid(rows, input, |row, k| noise(k, row));
         let lanes = &LaneRows::even(2, rows / 2);
         for (precision, terms, tolerance) in [(Precision::F32, THREE, TOLERANCE[0]), (Precision::Bf16, TWO, TOLERANCE[1])] {
-            let weight = Matrix::of_rows(&weights, [input, output], Some(&bias), precision);
+            let weight = Matrix::new(&weights, [input, output], [output, 1], Some(&bias), precision);
             let delta = PackedLowRank::new(&a, &b, [input, rank, output], 0.5, precision);
             let mut layer = Linear::new(&weight, vec![None, Some(&delta)]);
             let mut sums = Terms::default();

@@ -52,7 +52,7 @@ use crate::kernels::norm::normalize;
 use crate::kernels::simd::widened;
 use crate::lora::{LoraAdapter, Target};
 use crate::model::parts::ModelParts;
-use crate::model::{Layer, Norm, Projection};
+use crate::model::{Attention, Layer, Mlp, Norm, Projection};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
@@ -90,14 +90,9 @@ pub(crate) struct CpuEngine {
 #[derive(Debug)]
 struct PackedLayer {
     input_norm: PackedNorm,
-    query: Matrix,
-    key: Matrix,
-    value: Matrix,
-    output: Matrix,
     inner_norm: PackedNorm,
-    gate: Matrix,
-    up: Matrix,
-    down: Matrix,
+    /// In the order of [`Target::ALL`].
+    matrices: [Matrix; 7],
 }
 
 #[derive(Debug)]
@@ -145,23 +140,12 @@ impl PackedNorm {
 
 impl PackedLayer {
     fn new(layer: Layer, precision: Precision) -> Self {
-        let pack = |projection| pack(projection, precision);
-        let (attention, mlp) = (layer.self_attn, layer.mlp);
-        Self {
-            input_norm: PackedNorm::new(&layer.input_layernorm),
-            query: pack(attention.q_proj),
-            key: pack(attention.k_proj),
-            value: pack(attention.v_proj),
-            output: pack(attention.o_proj),
-            inner_norm: PackedNorm::new(&layer.post_attention_layernorm),
-            gate: pack(mlp.gate_proj),
-            up: pack(mlp.up_proj),
-            down: pack(mlp.down_proj),
-        }
-    }
-
-    fn matrices(&self) -> [&Matrix; 7] {
-        [&self.query, &self.key, &self.value, &self.output, &self.gate, &self.up, &self.down]
+        let (input_norm, inner_norm) = (&layer.input_layernorm, &layer.post_attention_layernorm);
+        let (input_norm, inner_norm) = (PackedNorm::new(input_norm), PackedNorm::new(inner_norm));
+        let Attention { q_proj, k_proj, v_proj, o_proj, .. } = layer.self_attn;
+        let Mlp { gate_proj, up_proj, down_proj } = layer.mlp;
+        let projections = [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj];
+        Self { input_norm, inner_norm, matrices: projections.map(|projection| pack(projection, precision)) }
     }
 }
 
@@ -177,8 +161,8 @@ fn portion(tokens: impl Iterator<Item = usize>) -> usize {
 fn pack(projection: Projection, precision: Precision) -> Matrix {
     let bias = projection.bias.map(|bias| values(&bias.val()));
     let weight = projection.weight.into_value();
-    let shape = weight.dims();
-    with_values(weight, |weight| Matrix::of_rows(weight, shape, bias.as_deref(), precision))
+    let [input, output] = weight.dims();
+    with_values(weight, |weight| Matrix::new(weight, [input, output], [output, 1], bias.as_deref(), precision))
 }
 
 /// Calls `then` with a tensor's values, row by row, without a copy if possible.
@@ -198,18 +182,19 @@ impl CpuEngine {
         mut parts: P,
         precision: Precision,
     ) -> Result<Self, P::Error> {
-        let shape = [config.hidden_size, config.vocab_size];
+        let shape @ [hidden, vocabulary] = [config.hidden_size, config.vocab_size];
         // Beside weights of eight bits, an embedding that is not the head stays in f32, since a pass
         // reads only one column of it per token.
         let rounded = config.tie_word_embeddings || precision != Precision::Int8;
         let format = if rounded { precision } else { Precision::F32 };
-        let embedding = with_values(embedding, |values| Matrix::of_columns(values, shape, format));
+        let embedding = with_values(embedding, |values| Matrix::new(values, shape, [1, hidden], None, format));
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
             layers.push(PackedLayer::new(parts.layer(index)?, precision));
         }
         let norm = PackedNorm::new(&parts.norm()?);
-        let head = parts.head()?.map(|head| with_values(head, |values| Matrix::of_rows(values, shape, None, precision)));
+        let head =
+            parts.head()?.map(|head| with_values(head, |values| Matrix::new(values, shape, [vocabulary, 1], None, precision)));
         let (embedding, head) = match head {
             Some(head) => (Some(embedding), head),
             None => (None, embedding),
@@ -269,10 +254,11 @@ impl CpuEngine {
         inner.reshape(total, config.intermediate_size);
 
         for (index, layer) in self.layers.iter().enumerate() {
-            let change = |target| plan.seats.iter().map(|seat| seat.as_ref().and_then(|a| a.get(index, target))).collect();
-            let mut query = Linear::new(&layer.query, change(Target::Query));
-            let mut key = Linear::new(&layer.key, change(Target::Key));
-            let mut value = Linear::new(&layer.value, change(Target::Value));
+            let linear_of = |target: Target| {
+                let changes = plan.seats.iter().map(|seat| seat.as_ref().and_then(|adapter| adapter.get(index, target)));
+                Linear::new(&layer.matrices[target as usize], changes.collect())
+            };
+            let [mut query, mut key, mut value] = [Target::Query, Target::Key, Target::Value].map(linear_of);
             layer.input_norm.apply(&x, normed);
             let input = self.input(normed, config.hidden_size, pace, room);
             lower(&mut [&mut query, &mut key, &mut value], input, lanes);
@@ -283,14 +269,12 @@ impl CpuEngine {
                 break;
             }
             attend(&plan, heads, projected, &table, &mut keys, mixed);
-            let mut output = Linear::new(&layer.output, change(Target::Output));
+            let mut output = linear_of(Target::Output);
             let input = self.input(mixed, config.query_size(), pace, room);
             lower(&mut [&mut output], input, lanes);
             linear(&[(&output, 0)], input, lanes, &mut x, true);
 
-            let mut gate = Linear::new(&layer.gate, change(Target::Gate));
-            let mut up = Linear::new(&layer.up, change(Target::Up));
-            let mut down = Linear::new(&layer.down, change(Target::Down));
+            let [mut gate, mut up, mut down] = [Target::Gate, Target::Up, Target::Down].map(linear_of);
             layer.inner_norm.apply(&x, normed);
             let input = self.input(normed, config.hidden_size, pace, room);
             lower(&mut [&mut gate, &mut up], input, lanes);
