@@ -2,8 +2,7 @@ use burn::tensor::{DType, Int, Tensor};
 
 use super::GpuEngine;
 use super::group::join_lanes;
-use super::ops::{self, Changed, DevicePlace, rotate};
-use super::shape::GroupPlaces;
+use super::ops::{self, AttentionGroup, Changed, rotate};
 use crate::decoder::engine::Group;
 use crate::decoder::heads::Heads;
 use crate::lora::Lanes;
@@ -47,27 +46,26 @@ pub(super) fn attend(
     groups: &mut [Group<'_, GpuEngine>],
     format: DType,
 ) -> Tensor<2> {
-    let (lanes, heads) = (pass.lanes.count(), pass.heads);
+    let lanes = pass.lanes.count();
     let mut start = 0;
     let mut mixed = Vec::with_capacity(groups.len());
     // Two numbers per group follow the tokens.
     let mut at = pass.numbers.dims()[0] - 2 * groups.len();
     for group in groups {
         let visibility = group.visibility();
-        let own = GroupPlaces { lanes, start, places: visibility.places };
+        let (numbers, room) = (pass.numbers.clone(), pass.room.unwrap_or(visibility.keys()));
+        let own = AttentionGroup { heads: pass.heads, lanes, start, visibility, numbers, at, room };
         start += visibility.places;
-        let place = DevicePlace { numbers: pass.numbers.clone(), at, room: pass.room.unwrap_or(visibility.keys()) };
         at += 2;
         let cache = group.cache.prefix.reserve(layer, visibility.keys() - visibility.places, visibility.places);
         let mut queries = None;
         cache.inplace(|cache| {
-            let (query, cache) =
-                rotate(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, visibility, &place, cache);
+            let (query, cache) = rotate(projected.clone(), bias.clone(), pass.angles.clone(), &own, cache);
             queries = Some(query);
             cache
         });
         let queries = queries.expect("the rotation returns the queries");
-        mixed.push(ops::attend(queries, cache, heads, lanes, visibility, &place, format));
+        mixed.push(ops::attend(queries, cache, &own, format));
     }
     join_lanes(mixed, lanes)
 }

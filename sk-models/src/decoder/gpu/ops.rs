@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::cube;
-use super::shape::{GroupPlaces, Visibility};
+use super::shape::Visibility;
 use crate::decoder::heads::Heads;
 use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
@@ -45,11 +45,17 @@ impl Changed {
     }
 }
 
-/// [`Visibility::place`] in device memory, so that the same launches serve other passes: two
-/// numbers of a tensor, from `at` on.
+/// A group of a pass, whose queries attend to the keys of its cache.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "the processor has no other pass to serve"))]
-pub(super) struct DevicePlace {
+pub(super) struct AttentionGroup {
+    pub(super) heads: Heads,
+    pub(super) lanes: usize,
+    /// The group's first place in each lane of the pass.
+    pub(super) start: usize,
+    pub(super) visibility: Visibility,
+    /// [`Visibility::place`] in device memory, so that the same launches serve other passes: two of
+    /// these numbers, from `at` on.
     pub(super) numbers: Tensor<1, Int>,
     pub(super) at: usize,
     /// The largest number of keys over all values of the two numbers.
@@ -104,24 +110,19 @@ pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, forma
 /// Row p of the angles holds the cosines of position p, then its sines. A head with the halves `y =
 /// [y₁, y₂]` becomes `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]`. On a GPU the cache is written in place,
 /// even if it is shared.
-#[allow(clippy::too_many_arguments)]
 pub(super) fn rotate(
     projected: Changed,
     bias: Tensor<1>,
     angles: Tensor<2>,
-    heads: Heads,
-    own: GroupPlaces,
-    visibility: Visibility,
-    place: &DevicePlace,
+    group: &AttentionGroup,
     cache: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&projected.frozen.device()) {
-        return cube::rotate(projected, bias, angles, heads, own, visibility, place, cache);
+        return cube::rotate(projected, bias, angles, group, cache);
     }
-    let _ = place;
-    let (format, at) = (cache.dtype(), visibility.first());
-    let GroupPlaces { lanes, start, places } = own;
+    let &AttentionGroup { heads, lanes, start, visibility, .. } = group;
+    let (format, at, places) = (cache.dtype(), visibility.first(), visibility.places);
     let Heads { queries, keys, width } = heads;
     let half = width / 2;
     let all = projected.sum() + bias.unsqueeze();
@@ -144,20 +145,12 @@ pub(super) fn rotate(
 
 /// Computes the attention of a group's queries to their visible keys in a cache `[G, 2·Hkv, P, D]`:
 /// `[G·m, Hq·D]` in `format`, ordered by place.
-pub(super) fn attend(
-    queries: Tensor<4>,
-    cache: &Tensor<4>,
-    heads: Heads,
-    lanes: usize,
-    visibility: Visibility,
-    place: &DevicePlace,
-    format: DType,
-) -> Tensor<2> {
+pub(super) fn attend(queries: Tensor<4>, cache: &Tensor<4>, group: &AttentionGroup, format: DType) -> Tensor<2> {
+    let &AttentionGroup { heads, lanes, visibility, .. } = group;
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if reads_place(&queries.device(), heads, lanes, visibility.places) {
-        return cube::attend(queries, cache, heads, lanes, visibility, place, format);
+        return cube::attend(queries, cache, group, format);
     }
-    let _ = place;
     let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..visibility.keys(), 0..heads.width]);
     let (keys, values) = (part(0), part(heads.keys));
     let weights = softmax(product(queries, keys.swap_dims(2, 3)), visibility, cache.dtype());

@@ -68,11 +68,3 @@ impl Visibility {
         mask
     }
 }
-
-/// The places of a group within a pass: in each lane, `places` places from `start` on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GroupPlaces {
-    pub(super) lanes: usize,
-    pub(super) start: usize,
-    pub(super) places: usize,
-}

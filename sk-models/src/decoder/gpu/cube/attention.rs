@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 
 use super::kernels::attention::{chunk_kernel, combine_kernel};
 use super::{FEW, LINE, cubes, element, empty, floats, integers, launch, tensor, units, vector_of};
-use crate::decoder::gpu::ops::DevicePlace;
+use crate::decoder::gpu::ops::AttentionGroup;
 use crate::decoder::gpu::shape::Visibility;
 use crate::decoder::heads::Heads;
 
@@ -33,22 +33,14 @@ pub(in crate::decoder::gpu) fn reads_place(device: &Device, heads: Heads, lanes:
 /// Computes the attention of the queries of a few tokens: one cube per chunk of keys, then a second
 /// kernel that combines the chunks.
 ///
-/// The position of the group is read from the numbers of `place`, so the same launches serve other
-/// positions with at most `place.room` keys.
-pub(in crate::decoder::gpu) fn attend(
-    queries: Tensor<4>,
-    cache: &Tensor<4>,
-    heads: Heads,
-    lanes: usize,
-    sight: Visibility,
-    place: &DevicePlace,
-    format: DType,
-) -> Tensor<2> {
+/// The position of the group is read from its numbers, so the same launches serve other positions
+/// with at most `group.room` keys.
+pub(in crate::decoder::gpu) fn attend(queries: Tensor<4>, cache: &Tensor<4>, group: &AttentionGroup, format: DType) -> Tensor<2> {
+    let &AttentionGroup { heads, lanes, visibility: Visibility { places, rows, .. }, at, room, .. } = group;
     let [queries, cache, numbers] =
-        [floats(queries), floats(cache.clone()), integers(place.numbers.clone())].map(into_contiguous);
-    let at = place.at;
+        [floats(queries), floats(cache.clone()), integers(group.numbers.clone())].map(into_contiguous);
     let number = queries.meta.shape()[2];
-    let (blocks, chunks) = (lanes * heads.keys, place.room.div_ceil(CHUNK));
+    let (blocks, chunks) = (lanes * heads.keys, room.div_ceil(CHUNK));
     let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
     let (count, dim, cube_units) = cubes(&queries, blocks * chunks * number.div_ceil(QUERIES));
     let size = vector_of(LINE / queries.dtype.size(), [&queries, &cache], heads.width);
@@ -64,29 +56,29 @@ pub(in crate::decoder::gpu) fn attend(
         number,
         heads.keys,
         cache.meta.shape()[2],
-        sight.places,
-        sight.rows,
+        places,
+        rows,
         heads.width,
         QUERIES,
         CHUNK,
         cube_units as usize,
         element(queries.dtype),
     );
-    let out = empty(&queries, [lanes * sight.places, heads.queries * heads.width], format);
-    let number_out = lanes * sight.places * heads.queries * heads.width;
+    let out = empty(&queries, [lanes * places, heads.queries * heads.width], format);
+    let number_out = lanes * places * heads.queries * heads.width;
     launch!(
         combine_kernel,
         queries,
         units(&queries, number_out),
         [sums, numbers, out],
         at,
-        sight.rows,
+        rows,
         CHUNK,
         chunks,
         number,
         heads.queries,
         heads.keys,
-        sight.places,
+        places,
         heads.width,
         number_out,
         element(format),

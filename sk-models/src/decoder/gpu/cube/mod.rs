@@ -21,8 +21,8 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::ops::{Changed, DevicePlace};
-use super::shape::{GroupPlaces, Visibility};
+use super::ops::{AttentionGroup, Changed};
+use super::shape::Visibility;
 use crate::decoder::heads::Heads;
 use crate::model::Norm;
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, rotate_kernel, softmax_kernel};
@@ -180,13 +180,11 @@ pub(super) fn rotate(
     projected: Changed,
     bias: Tensor<1>,
     angles: Tensor<2>,
-    heads: Heads,
-    own: GroupPlaces,
-    sight: Visibility,
-    place: &DevicePlace,
+    group: &AttentionGroup,
     cache: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
-    let (Heads { queries, keys, width }, GroupPlaces { lanes, start, places }) = (heads, own);
+    let &AttentionGroup { heads, lanes, start, visibility: Visibility { places, rows, .. }, at, .. } = group;
+    let Heads { queries, keys, width } = heads;
     let Summands { frozen, stride, delta, delta_stride, adapted } = projected.into();
     let [bias, angles] = [floats(bias), floats(angles)].map(into_contiguous);
     // A new cache may have gaps. After its first pass it has none and is written in place.
@@ -197,9 +195,9 @@ pub(super) fn rotate(
         rotate_kernel,
         frozen,
         units(&frozen, pairs),
-        [frozen, delta, bias, angles, into_contiguous(integers(place.numbers.clone())), query, cache],
-        place.at,
-        sight.rows,
+        [frozen, delta, bias, angles, into_contiguous(integers(group.numbers.clone())), query, cache],
+        at,
+        rows,
         frozen.meta.shape()[0] / lanes,
         stride,
         delta_stride,

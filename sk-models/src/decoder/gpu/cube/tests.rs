@@ -10,10 +10,10 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::super::ops::{
-    Changed, DevicePlace, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read,
+    AttentionGroup, Changed, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read,
     refresh, rotate, softmax, spread,
 };
-use super::super::shape::{GroupPlaces, Visibility};
+use super::super::shape::Visibility;
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Cache, Group, PrefixCache};
 use crate::decoder::gpu::GpuEngine;
@@ -169,21 +169,22 @@ fn sums_and_norms() {
 }
 
 /// Returns three groups, with heads of odd and even widths, in lanes with other groups before and
-/// after.
-fn shapes() -> [(Heads, GroupPlaces, usize, Visibility); 3] {
+/// after: the number of lanes, the group's first place, all places of a lane.
+fn shapes() -> [(Heads, [usize; 3], Visibility); 3] {
     let sight = |places, shared, earlier, rows| Visibility { places, shared, earlier, rows };
     [
-        (Heads { queries: 6, keys: 2, width: 10 }, GroupPlaces { lanes: 2, start: 3, places: 4 }, 9, sight(4, 3, 1, 2)),
-        (Heads { queries: 7, keys: 1, width: 64 }, GroupPlaces { lanes: 1, start: 0, places: 1 }, 1, sight(1, 5, 0, 1)),
-        (Heads { queries: 3, keys: 3, width: 16 }, GroupPlaces { lanes: 3, start: 0, places: 21 }, 21, sight(21, 0, 2, 7)),
+        (Heads { queries: 6, keys: 2, width: 10 }, [2, 3, 9], sight(4, 3, 1, 2)),
+        (Heads { queries: 7, keys: 1, width: 64 }, [1, 0, 1], sight(1, 5, 0, 1)),
+        (Heads { queries: 3, keys: 3, width: 16 }, [3, 0, 21], sight(21, 0, 2, 7)),
     ]
 }
 
-/// Returns the place of a group, after the numbers of others.
-fn place(sight: Visibility, room: usize, device: &Device) -> DevicePlace {
-    let [shared, earlier] = sight.place();
+/// Returns a group at the beginning of its lanes, whose place follows the numbers of others.
+fn group(heads: Heads, lanes: usize, visibility: Visibility, room: usize, device: &Device) -> AttentionGroup {
+    let [shared, earlier] = visibility.place();
     let numbers = TensorData::new(vec![71, 72, 73, shared, earlier], [5]);
-    DevicePlace { numbers: Tensor::from_data(numbers, (device, DType::I32)), at: 3, room }
+    let numbers = Tensor::from_data(numbers, (device, DType::I32));
+    AttentionGroup { heads, lanes, start: 0, visibility, numbers, at: 3, room }
 }
 
 #[test]
@@ -191,26 +192,26 @@ fn heads_are_rotated() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
-        for (heads, own, total, sight) in shapes() {
+        for (heads, [lanes, start, total], sight) in shapes() {
             for adapted in [false, true] {
                 let run = |device: &Device| {
                     let width = heads.count() * heads.width;
-                    let rows = own.lanes * total;
+                    let rows = lanes * total;
                     let projected = Changed {
                         frozen: numbers([rows, width], 9, device).cast(format),
                         delta: adapted.then(|| numbers([rows, width], 10, device)),
                     };
                     let angles = numbers([sight.last() + 1, heads.width], 11, device);
-                    let cache = numbers([own.lanes, 2 * heads.keys, sight.keys() + 2, heads.width], 13, device).cast(format);
-                    let place = place(sight, sight.keys(), device);
-                    rotate(projected, numbers([width], 12, device), angles, heads, own, sight, &place, cache)
+                    let cache = numbers([lanes, 2 * heads.keys, sight.keys() + 2, heads.width], 13, device).cast(format);
+                    let group = AttentionGroup { start, ..group(heads, lanes, sight, sight.keys(), device) };
+                    rotate(projected, numbers([width], 12, device), angles, &group, cache)
                 };
                 agree("queries", &device, tolerance, |device| run(device).0);
                 agree("the cache", &device, tolerance, |device| run(device).1);
             }
             agree("by place", &device, tolerance, |device| {
-                let shape = [own.lanes, heads.keys, heads.queries_per_key() * own.places, heads.width];
-                by_place(numbers(shape, 13, device), heads, own.lanes, own.places, format)
+                let shape = [lanes, heads.keys, heads.queries_per_key() * sight.places, heads.width];
+                by_place(numbers(shape, 13, device), heads, lanes, sight.places, format)
             });
         }
     }
@@ -259,7 +260,7 @@ fn keys_are_attended_to() {
                     let queries = numbers([lanes, heads.keys, number, heads.width], 21, device).mul_scalar(2.0).cast(format);
                     let room = sight.keys() + spare;
                     let cache = numbers([lanes, 2 * heads.keys, room, heads.width], 22, device).cast(format);
-                    attend(queries, &cache, heads, lanes, sight, &place(sight, room, device), DType::F32)
+                    attend(queries, &cache, &group(heads, lanes, sight, room, device), DType::F32)
                 });
             }
         }
@@ -489,10 +490,8 @@ fn kernels_timed() {
         let room = sight.keys();
         let queries = numbers([1, 2, 56, 128], 3, &device).cast(half);
         let cache = numbers([1, 4, room, 128], 4, &device).cast(half);
-        let place = place(sight, room, &device);
-        timed(&device, &format!("attention of 7 rows, {room} keys"), || {
-            attend(queries.clone(), &cache, heads, 1, sight, &place, half)
-        });
+        let group = group(heads, 1, sight, room, &device);
+        timed(&device, &format!("attention of 7 rows, {room} keys"), || attend(queries.clone(), &cache, &group, half));
     }
     for (what, depth, pieces, rank) in [("gate and up", 512, 7, 32), ("down", 512, 37, 16)] {
         let x = numbers([4, pieces, 168, depth], 5, &device);
