@@ -127,8 +127,6 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
 
 /// Bytes of the longest line. A device or a packed file may have an endless one.
 const LONGEST_LINE: u64 = 64 << 20;
-/// Bytes of the longest table.
-const LONGEST_TABLE: u64 = 1 << 30;
 
 /// Returns the lines of a reader, without their ends. Stops after a line that is too long.
 pub(crate) fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
@@ -156,21 +154,6 @@ pub(crate) fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result
     })
 }
 
-/// Returns a reader that fails after a gibibyte.
-pub(crate) fn limited(reader: impl Read) -> impl Read {
-    struct Limited<R>(io::Take<R>);
-    impl<R: Read> Read for Limited<R> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            if self.0.limit() == 0 {
-                let reason = format!("it is longer than {} MiB", LONGEST_TABLE >> 20);
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
-            }
-            self.0.read(buffer)
-        }
-    }
-    Limited(reader.take(LONGEST_TABLE))
-}
-
 /// Returns whether the path is a file.
 pub(crate) fn is_file(path: &Path) -> bool {
     assets::find(path).map_or_else(|| path.is_file(), |bytes| bytes.is_ok())
@@ -190,7 +173,6 @@ mod tests {
         let mut endless = lines(io::BufReader::new(io::repeat(0)));
         assert_eq!(endless.next().unwrap().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert!(endless.next().is_none());
-        assert!(io::copy(&mut limited(io::repeat(0)), &mut io::sink()).is_err());
         let text: Vec<String> = lines(&b"one\r\n\ntwo"[..]).map(Result::unwrap).collect();
         assert_eq!(text, ["one", "", "two"]);
     }

@@ -494,8 +494,8 @@ fn letters(text: &str) -> String {
 /// Returns the normalised entries of the column `prompt` or `question` of a table.
 fn read_questions(path: &Path) -> Result<Vec<String>, TrainError> {
     let refuse = |line: u64, reason: String| TrainError::Row { path: path.display().to_string(), line: line as usize, reason };
-    let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
-    let mut table = csv::Reader::from_reader(BufReader::new(files::limited(file)));
+    let bytes = files::read(path).map_err(|source| TrainError::io(path, source))?;
+    let mut table = csv::Reader::from_reader(&bytes[..]);
     let headers = table.headers().map_err(|error| refuse(1, error.to_string()))?;
     // Spreadsheets put a byte-order mark before the first name.
     let name = |header: &str| header.trim_start_matches('\u{feff}').trim().to_lowercase();
