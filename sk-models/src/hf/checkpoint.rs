@@ -22,7 +22,7 @@ use crate::{
     head::Head,
     json,
     lora::LoraAdapter,
-    model::{Qwen2, parts::Halved},
+    model::Qwen2,
     text::{ChatTemplate, TextError, Tokenizer},
 };
 
@@ -154,7 +154,7 @@ impl Checkpoint {
         }
         self.load(device, precision, |parts| {
             let _quiet = pause(device);
-            Qwen2::assemble(&self.config, Halved(parts))
+            Qwen2::assemble(&self.config, parts.rounded())
         })
     }
 

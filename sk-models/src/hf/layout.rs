@@ -14,11 +14,6 @@ pub(super) fn layer(index: usize) -> String {
     format!("model.layers.{index}")
 }
 
-/// Returns whether a linear layer has a bias, as those of queries, keys and values do.
-pub(super) fn has_bias(target: Target) -> bool {
-    matches!(target, Target::Query | Target::Key | Target::Value)
-}
-
 /// Returns the name and shape of every tensor of a decoder of this shape, as in files: linear
 /// layers are `[out, in]`.
 ///
@@ -50,7 +45,7 @@ pub fn tensor_shapes(config: &Qwen2Config) -> Vec<(String, Vec<usize>)> {
             let (input, output) = target.dims(config);
             let path = format!("{layer}.{}", target.path());
             shapes.push((format!("{path}.weight"), vec![output, input]));
-            if has_bias(target) {
+            if target.has_bias() {
                 shapes.push((format!("{path}.bias"), vec![output]));
             }
         }

@@ -2,17 +2,17 @@
 
 use std::collections::HashSet;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::{
     error::{CheckpointError, TensorFault},
-    layout::{EMBEDDING, FINAL_NORM, HEAD, has_bias, layer, tensor_shapes},
+    layout::{EMBEDDING, FINAL_NORM, HEAD, layer, tensor_shapes},
     safetensors::TensorFiles,
 };
 use crate::{
     config::Qwen2Config,
     lora::Target,
-    model::{Attention, Layer, Mlp, Norm, Projection, Qwen2, parts::ModelParts},
+    model::{Layer, Norm, Projection, Qwen2, parts::ModelParts},
 };
 
 /// Builds a decoder from the tensors of a checkpoint, in the device's float type.
@@ -33,32 +33,24 @@ pub(super) struct CheckpointParts<'a> {
     config: &'a Qwen2Config,
     files: &'a TensorFiles,
     device: &'a Device,
+    /// The format of matrices, if it is not that of the device.
+    format: Option<DType>,
 }
 
 impl ModelParts for CheckpointParts<'_> {
     type Error = CheckpointError;
 
     fn embedding(&mut self) -> Result<Tensor<2>, CheckpointError> {
-        self.tensor(EMBEDDING, [self.config.vocab_size, self.config.hidden_size])
+        Ok(self.cast(self.tensor(EMBEDDING, [self.config.vocab_size, self.config.hidden_size])?))
     }
 
     fn layer(&mut self, index: usize) -> Result<Layer, CheckpointError> {
         let path = layer(index);
-        let projection =
-            |target: Target| self.projection(&format!("{path}.{}", target.path()), target.dims(self.config), has_bias(target));
-        Ok(Layer {
-            input_layernorm: self.norm_of(&format!("{path}.input_layernorm.weight"))?,
-            self_attn: Attention::new(
-                self.config,
-                [projection(Target::Query)?, projection(Target::Key)?, projection(Target::Value)?, projection(Target::Output)?],
-            ),
-            post_attention_layernorm: self.norm_of(&format!("{path}.post_attention_layernorm.weight"))?,
-            mlp: Mlp {
-                gate_proj: projection(Target::Gate)?,
-                up_proj: projection(Target::Up)?,
-                down_proj: projection(Target::Down)?,
-            },
-        })
+        let norms = [
+            self.norm_of(&format!("{path}.input_layernorm.weight"))?,
+            self.norm_of(&format!("{path}.post_attention_layernorm.weight"))?,
+        ];
+        Layer::assemble(self.config, norms, |target| self.projection(&format!("{path}.{}", target.path()), target))
     }
 
     fn norm(&mut self) -> Result<Norm, CheckpointError> {
@@ -87,12 +79,25 @@ impl<'a> CheckpointParts<'a> {
         if config.tie_word_embeddings && files.contains(HEAD) && !files.equals(HEAD, &shape, files, EMBEDDING)? {
             return Err(files.fault(HEAD, TensorFault::Untied));
         }
-        Ok(Self { config, files, device })
+        Ok(Self { config, files, device, format: None })
     }
 
-    fn projection(&self, path: &str, (input, output): (usize, usize), bias: bool) -> Result<Projection, CheckpointError> {
+    /// Rounds matrices to bf16 as they are read. Norms and biases are unchanged.
+    pub(super) fn rounded(self) -> Self {
+        Self { format: Some(DType::BF16), ..self }
+    }
+
+    fn cast(&self, matrix: Tensor<2>) -> Tensor<2> {
+        match self.format {
+            Some(format) => matrix.cast(format),
+            None => matrix,
+        }
+    }
+
+    fn projection(&self, path: &str, target: Target) -> Result<Projection, CheckpointError> {
+        let (input, output) = target.dims(self.config);
         let weight = self.matrix(&format!("{path}.weight"), (input, output))?;
-        let bias = if bias { Some(self.tensor(&format!("{path}.bias"), [output])?) } else { None };
+        let bias = target.has_bias().then(|| self.tensor(&format!("{path}.bias"), [output])).transpose()?;
         Ok(Projection::new(weight, bias))
     }
 
@@ -103,7 +108,7 @@ impl<'a> CheckpointParts<'a> {
 
     /// Reads a matrix that is `[out, in]` on disk and `[in, out]` here.
     fn matrix(&self, name: &str, (input, output): (usize, usize)) -> Result<Tensor<2>, CheckpointError> {
-        transposed(self.files, name, [output, input], self.device)
+        Ok(self.cast(transposed(self.files, name, [output, input], self.device)?))
     }
 
     fn tensor<const D: usize>(&self, name: &str, shape: [usize; D]) -> Result<Tensor<D>, CheckpointError> {

@@ -64,6 +64,11 @@ impl Target {
         format!("{parent}.{}", self.name())
     }
 
+    /// Returns whether the frozen layer has a bias, as those of queries, keys and values do.
+    pub(crate) fn has_bias(self) -> bool {
+        matches!(self, Self::Query | Self::Key | Self::Value)
+    }
+
     /// Returns the input and output width of the frozen layer.
     #[must_use]
     pub fn dims(self, config: &Qwen2Config) -> (usize, usize) {

@@ -5,7 +5,7 @@ use burn::{
     tensor::{Device, Tensor, TensorData},
 };
 
-use super::{initial::Initial, projection::Projection, rope::Rope};
+use super::{projection::Projection, rope::Rope};
 use crate::{
     config::Qwen2Config,
     kernels::{AttentionShape, causal_attention, is_fused},
@@ -77,16 +77,6 @@ impl Attention {
             groups: config.queries_per_key(),
             width: config.head_dim,
         }
-    }
-
-    pub(super) fn initial(config: &Qwen2Config, initial: &mut Initial<'_>) -> Self {
-        let (hidden, query, key) = (config.hidden_size, config.query_size(), config.key_value_size());
-        let output = Projection::new(initial.residual([query, hidden]), None);
-        let mut input = |width| {
-            let bias = Tensor::zeros([width], initial.device);
-            Projection::new(initial.matrix([hidden, width]), Some(bias))
-        };
-        Self::new(config, [input(query), input(key), input(key), output])
     }
 
     /// Maps `[G·N·S, H]` to `[G·N·S, H]`.

@@ -8,8 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::parts::ModelParts;
-use super::{Layer, Norm};
+use super::{Layer, Norm, Projection};
 use crate::config::Qwen2Config;
+use crate::lora::Target;
 
 /// Standard deviation of the initial weights, as in GPT-2.
 const STD: f64 = 0.02;
@@ -21,7 +22,7 @@ pub(crate) struct Initial<'a> {
     source: Generator,
     config: &'a Qwen2Config,
     /// The device of the weights.
-    pub(super) device: &'a Device,
+    device: &'a Device,
 }
 
 enum Generator {
@@ -40,17 +41,7 @@ impl<'a> Initial<'a> {
         Self { source: Generator::Seed { seed, matrices: 0 }, config, device }
     }
 
-    /// Draws a matrix with standard deviation 0.02.
-    pub(super) fn matrix(&mut self, shape: [usize; 2]) -> Tensor<2> {
-        self.draw(shape, STD)
-    }
-
-    /// Draws a matrix whose product is added to the residual stream, with standard deviation
-    /// `0.02/√(2·layers)`.
-    pub(super) fn residual(&mut self, shape: [usize; 2]) -> Tensor<2> {
-        self.draw(shape, STD / (2.0 * self.config.num_hidden_layers as f64).sqrt())
-    }
-
+    /// Draws a matrix with standard deviation `std`.
     fn draw(&mut self, shape: [usize; 2], std: f64) -> Tensor<2> {
         match &mut self.source {
             Generator::Device => Tensor::random(shape, Distribution::Normal(0.0, std), self.device),
@@ -67,11 +58,20 @@ impl ModelParts for Initial<'_> {
     type Error = Infallible;
 
     fn embedding(&mut self) -> Result<Tensor<2>, Infallible> {
-        Ok(self.matrix([self.config.vocab_size, self.config.hidden_size]))
+        Ok(self.draw([self.config.vocab_size, self.config.hidden_size], STD))
     }
 
     fn layer(&mut self, _: usize) -> Result<Layer, Infallible> {
-        Ok(Layer::initial(self.config, self))
+        let (config, device) = (self.config, self.device);
+        let norms = [(); 2].map(|()| Norm::ones(config.hidden_size, config.rms_norm_eps, device));
+        // The standard deviation of matrices whose products are added to the residual stream.
+        let residual = STD / (2.0 * config.num_hidden_layers as f64).sqrt();
+        Layer::assemble(config, norms, |target| {
+            let (input, output) = target.dims(config);
+            let std = if matches!(target, Target::Output | Target::Down) { residual } else { STD };
+            let bias = target.has_bias().then(|| Tensor::zeros([output], device));
+            Ok(Projection::new(self.draw([input, output], std), bias))
+        })
     }
 
     fn norm(&mut self) -> Result<Norm, Infallible> {
@@ -80,7 +80,7 @@ impl ModelParts for Initial<'_> {
 
     fn head(&mut self) -> Result<Option<Tensor<2>>, Infallible> {
         let shape = [self.config.hidden_size, self.config.vocab_size];
-        Ok((!self.config.tie_word_embeddings).then(|| self.matrix(shape)))
+        Ok((!self.config.tie_word_embeddings).then(|| self.draw(shape, STD)))
     }
 }
 

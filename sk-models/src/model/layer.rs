@@ -4,12 +4,14 @@ use burn::{module::Module, tensor::Tensor};
 
 use super::{
     attention::{Attention, Pass},
-    initial::Initial,
     mlp::Mlp,
     norm::Norm,
     projection::Projection,
 };
-use crate::{config::Qwen2Config, lora::LayerDeltas};
+use crate::{
+    config::Qwen2Config,
+    lora::{LayerDeltas, Target},
+};
 
 /// `h = x + attention(norm(x))`, then `h + mlp(norm(h))`.
 #[derive(Module, Debug)]
@@ -25,29 +27,19 @@ pub struct Layer {
 }
 
 impl Layer {
-    pub(super) fn initial(config: &Qwen2Config, initial: &mut Initial<'_>) -> Self {
-        let device = initial.device;
-        let norm = || Norm::ones(config.hidden_size, config.rms_norm_eps, device);
-        Self {
-            input_layernorm: norm(),
-            self_attn: Attention::initial(config, initial),
-            post_attention_layernorm: norm(),
-            mlp: Mlp::initial(config, initial),
-        }
-    }
-
-    /// Returns the linear layers, in the order of the forward pass.
-    pub(super) fn projections_mut(&mut self) -> [&mut Projection; 7] {
-        let (attention, mlp) = (&mut self.self_attn, &mut self.mlp);
-        [
-            &mut attention.q_proj,
-            &mut attention.k_proj,
-            &mut attention.v_proj,
-            &mut attention.o_proj,
-            &mut mlp.gate_proj,
-            &mut mlp.up_proj,
-            &mut mlp.down_proj,
-        ]
+    /// Assembles a layer from the norms before attention and before the feed-forward layer, and from
+    /// the projection of each target.
+    pub(crate) fn assemble<E>(
+        config: &Qwen2Config,
+        [input_layernorm, post_attention_layernorm]: [Norm; 2],
+        mut projection: impl FnMut(Target) -> Result<Projection, E>,
+    ) -> Result<Self, E> {
+        // Seeded weights depend on this order.
+        let output = projection(Target::Output)?;
+        let attention = [projection(Target::Query)?, projection(Target::Key)?, projection(Target::Value)?, output];
+        let mlp =
+            Mlp { gate_proj: projection(Target::Gate)?, up_proj: projection(Target::Up)?, down_proj: projection(Target::Down)? };
+        Ok(Self { input_layernorm, self_attn: Attention::new(config, attention), post_attention_layernorm, mlp })
     }
 
     /// Maps `[G·N·S, H]` to `[G·N·S, H]`.

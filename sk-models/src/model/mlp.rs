@@ -2,9 +2,8 @@
 
 use burn::{module::Module, tensor::Tensor};
 
-use super::{initial::Initial, projection::Projection};
+use super::projection::Projection;
 use crate::{
-    config::Qwen2Config,
     kernels::swiglu,
     lora::{LayerDeltas, Target},
 };
@@ -21,15 +20,6 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    pub(super) fn initial(config: &Qwen2Config, initial: &mut Initial<'_>) -> Self {
-        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
-        Self {
-            gate_proj: Projection::new(initial.matrix([hidden, inner]), None),
-            up_proj: Projection::new(initial.matrix([hidden, inner]), None),
-            down_proj: Projection::new(initial.residual([inner, hidden]), None),
-        }
-    }
-
     /// Maps `[M, H]` to `[M, H]`.
     #[must_use]
     pub fn forward(&self, x: Tensor<2>, deltas: Option<&LayerDeltas>) -> Tensor<2> {

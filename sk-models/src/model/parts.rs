@@ -3,12 +3,9 @@
 use std::convert::Infallible;
 use std::vec;
 
-use burn::{
-    module::Param,
-    tensor::{DType, Tensor},
-};
+use burn::{module::Param, tensor::Tensor};
 
-use super::{Layer, Norm, Projection, Qwen2};
+use super::{Layer, Norm, Qwen2};
 use crate::config::Qwen2Config;
 
 /// The parts of a decoder. The methods are called once per part, in order, so a conversion holds at
@@ -65,31 +62,6 @@ impl ModelParts for OwnedParts {
 
     fn head(&mut self) -> Result<Option<Tensor<2>>, Infallible> {
         Ok(self.head.take())
-    }
-}
-
-/// Parts whose matrices are rounded to bf16. Norms and biases are unchanged.
-pub(crate) struct Halved<P>(pub(crate) P);
-
-impl<P: ModelParts> ModelParts for Halved<P> {
-    type Error = P::Error;
-
-    fn embedding(&mut self) -> Result<Tensor<2>, P::Error> {
-        Ok(self.0.embedding()?.cast(DType::BF16))
-    }
-
-    fn layer(&mut self, index: usize) -> Result<Layer, P::Error> {
-        let mut layer = self.0.layer(index)?;
-        layer.projections_mut().into_iter().for_each(Projection::halve);
-        Ok(layer)
-    }
-
-    fn norm(&mut self) -> Result<Norm, P::Error> {
-        self.0.norm()
-    }
-
-    fn head(&mut self) -> Result<Option<Tensor<2>>, P::Error> {
-        Ok(self.0.head()?.map(|head| head.cast(DType::BF16)))
     }
 }
 

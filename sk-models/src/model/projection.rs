@@ -2,7 +2,7 @@
 
 use burn::{
     module::{Module, Param},
-    tensor::{DType, Tensor},
+    tensor::Tensor,
 };
 
 use crate::kernels::affine;
@@ -32,11 +32,6 @@ impl Projection {
     #[must_use]
     pub fn forward(&self, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
         adapted(x, self.weight.val(), self.bias.as_ref().map(Param::val), delta)
-    }
-
-    /// Rounds the weight to bf16.
-    pub(super) fn halve(&mut self) {
-        self.weight = Param::from_tensor(self.weight.val().cast(DType::BF16));
     }
 }
 
