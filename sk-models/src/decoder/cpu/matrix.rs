@@ -152,15 +152,6 @@ fn fill([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -
 pub(crate) struct Input<'a> {
     pub(crate) grid: &'a Grid,
     pub(crate) form: InputForm<'a>,
-    /// The range of column blocks of the current sweep (see [`InputForm::sweeps`]), or `None` for
-    /// all. Each sweep adds to the result of the one before it.
-    sweep: Option<[usize; 2]>,
-}
-
-impl<'a> Input<'a> {
-    pub(crate) fn new(grid: &'a Grid, form: InputForm<'a>) -> Self {
-        Self { grid, form, sweep: None }
-    }
 }
 
 /// The form in which input rows are multiplied with a frozen weight.
@@ -172,21 +163,31 @@ pub(crate) enum InputForm<'a> {
     Bytes(&'a Quantized),
     /// Rounded to bf16, for weights in bf16.
     Rounded(&'a Rounded),
-    /// As sums of bf16 numbers, in tiles.
-    Terms(&'a Terms, Tiles),
+    /// As sums of bf16 numbers, in tiles, with the first column block of the current sweep and its
+    /// end (see [`sweeps`](Self::sweeps)).
+    Terms(&'a Terms, Tiles, [usize; 2]),
 }
 
-impl InputForm<'_> {
+impl<'a> InputForm<'a> {
+    /// Returns sums of bf16 numbers in one sweep over all columns.
+    pub(crate) fn of_terms(terms: &'a Terms, tiles: Tiles) -> Self {
+        Self::Terms(terms, tiles, [0, terms.blocks()])
+    }
+
     /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of [`SIDE`].
     pub(crate) fn is_tiled(self) -> bool {
         matches!(self, Self::Terms(..))
     }
 
-    /// Divides the depth of a product of `rows` rows into sweeps; `None` is the whole depth.
-    fn sweeps(self, rows: usize) -> Vec<Option<[usize; 2]>> {
+    /// Divides the depth of a product of `rows` rows into sweeps, each of which adds to the result of
+    /// the one before it.
+    fn sweeps(self, rows: usize) -> Vec<Self> {
         match self {
-            Self::Terms(terms, _) => terms.sweeps(rows, TILED_BYTES).map(|sweep| Some([sweep.start, sweep.end])).collect(),
-            _ => vec![None],
+            Self::Terms(terms, tiles, _) => {
+                let sweeps = terms.sweeps(rows, TILED_BYTES);
+                sweeps.map(|sweep| Self::Terms(terms, tiles, [sweep.start, sweep.end])).collect()
+            }
+            whole => vec![whole],
         }
     }
 }
@@ -224,11 +225,10 @@ impl<'a> Linear<'a> {
         add: bool,
     ) {
         assert!(first + rows <= x.grid.rows() && self.weight.input <= x.grid.stride());
-        let (begins, ends) = match (x.sweep, x.form) {
-            (Some([from, to]), InputForm::Terms(terms, _)) => (from == 0, to == terms.blocks()),
+        let (begins, ends) = match x.form {
+            InputForm::Terms(terms, _, [start, end]) => (start == 0, end == terms.blocks()),
             _ => (true, true),
         };
-        let sweep = |terms: &Terms| x.sweep.map_or(0..terms.blocks(), |[from, to]| from..to);
         let biased = self.weight.bias.as_ref().filter(|_| begins).map(|bias| &bias[panel * WIDTH..][..WIDTH]);
         let add = add || biased.is_some() || !begins;
         let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
@@ -242,13 +242,13 @@ impl<'a> Linear<'a> {
                 }
             }
             match (&self.weight.panels, x.form) {
-                (Panels::F32(panels), InputForm::Terms(terms, tiles)) => {
+                (Panels::F32(panels), InputForm::Terms(terms, tiles, [start, end])) => {
                     let size = self.weight.input * WIDTH;
                     let panel = &panels[panel * size..][..size];
-                    F32Panel::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], sweep(terms), c, add));
+                    F32Panel::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], start..end, c, add));
                 }
-                (Panels::Bf16(halves), InputForm::Terms(terms, tiles)) => {
-                    terms.multiply(&mut Bf16Panel::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
+                (Panels::Bf16(halves), InputForm::Terms(terms, tiles, [start, end])) => {
+                    terms.multiply(&mut Bf16Panel::new(tiles, halves.panel(panel)), [first, rows], start..end, c, add);
                 }
                 // Lanes of many rows have their own tiles, which add the update before the sums
                 // leave the registers.
@@ -313,7 +313,7 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
     let block = match x.form {
         // A panel is prepared once per block, so few rows form one block, and many rows form one
         // block per thread, which stays in the thread's cache.
-        InputForm::Terms(terms, _) => {
+        InputForm::Terms(terms, ..) => {
             let share = if rows >= MANY * threads { rows.div_ceil(threads) } else { rows };
             let parts = share.div_ceil(room(SIDE, TILED_BYTES, terms.bytes())).max(1);
             share.div_ceil(parts).next_multiple_of(SIDE)
@@ -346,14 +346,14 @@ pub(crate) fn linear(layers: &[(&Linear<'_>, usize)], x: Input<'_>, lanes: &Lane
         panels.extend((0..layer.weight.count()).map(|panel| (layer, panel, column + panel * WIDTH)));
     }
     let depth = layers.iter().map(|(layer, _)| layer.weight.input).max().unwrap_or(0);
-    let at_a_time = if let InputForm::Terms(terms, _) = x.form { depth.min(terms.sweep()) } else { depth };
+    let at_a_time = if let InputForm::Terms(terms, ..) = x.form { depth.min(terms.sweep()) } else { depth };
     let (block, group) = division(x, panels.len(), at_a_time);
     let groups = panels.len().div_ceil(group);
     let stride = out.stride();
     assert!(rows <= out.rows() && panels.iter().all(|(.., column)| column + WIDTH <= stride));
     let out = out.parts();
-    for sweep in x.form.sweeps(block) {
-        let x = Input { sweep, ..x };
+    for form in x.form.sweeps(block) {
+        let x = Input { form, ..x };
         // Blocks of rows stay with the threads that have them in their caches.
         Team::global().run(rows.div_ceil(block) * groups, &|task| {
             let (home, task) = (task / groups, task % groups);
@@ -443,7 +443,7 @@ mod tests {
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));
             let layer = Linear::new(&weight, vec![None]);
-            linear(&[(&layer, 0)], Input::new(&grid, form), &LaneRows::even(1, rows), &mut out, false);
+            linear(&[(&layer, 0)], Input { grid: &grid, form }, &LaneRows::even(1, rows), &mut out, false);
             out.to_values(output)
         });
         assert_eq!(
@@ -470,12 +470,12 @@ mod tests {
             let mut layer = Linear::new(&weight, vec![None, Some(&delta)]);
             let mut sums = Terms::default();
             sums.fill(tiles, &grid, input, terms);
-            let form = InputForm::Terms(&sums, tiles);
-            lower(&mut [&mut layer], Input::new(&grid, form), lanes);
+            let form = InputForm::of_terms(&sums, tiles);
+            lower(&mut [&mut layer], Input { grid: &grid, form }, lanes);
             assert!(form.sweeps(rows / Team::global().threads()).len() > 1, "of more than one sweep");
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));
-            linear(&[(&layer, 0)], Input::new(&grid, form), lanes, &mut out, false);
+            linear(&[(&layer, 0)], Input { grid: &grid, form }, lanes, &mut out, false);
             let mut columns = vec![vec![0.0; input]; output];
             columns.iter_mut().enumerate().for_each(|(column, values)| weight.column(column, values));
             for row in (0..rows).step_by(37).chain([rows - 1]) {

@@ -227,10 +227,10 @@ impl CpuEngine {
             (Precision::F32 | Precision::Bf16, None) => InputForm::Numbers,
             (precision, Some(tiles)) => {
                 room.terms.fill(tiles, grid, width, if precision == Precision::F32 { THREE } else { TWO });
-                InputForm::Terms(&room.terms, tiles)
+                InputForm::of_terms(&room.terms, tiles)
             }
         };
-        Input::new(grid, form)
+        Input { grid, form }
     }
 
     /// Runs one pass over all rows of all groups. Returns the final-norm states of each group.
