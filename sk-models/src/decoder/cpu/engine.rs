@@ -12,7 +12,7 @@ use super::kv::{KvCache, KvPrefix};
 use super::matrix::{Matrix, linear, lower};
 use super::pace::Pace;
 use super::plan::{LaneRows, PackedSeats, Places};
-use super::{CpuEngine, Room};
+use super::{CpuEngine, Room, portion};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Group};
 use crate::decoder::logits::{HostLogits, Logits};
@@ -89,7 +89,14 @@ impl Engine for CpuEngine {
     }
 
     fn forward(&self, mut groups: Vec<Group<'_, Self>>, states: bool, _joined: bool) -> Vec<StateGrid> {
-        self.forward_all(&mut groups, states)
+        let mut all = Vec::with_capacity(groups.len());
+        let mut rest = &mut groups[..];
+        while !rest.is_empty() {
+            let (first, after) = rest.split_at_mut(portion(rest.iter().map(Group::positions)));
+            all.extend(self.run_pass(first, states));
+            rest = after;
+        }
+        all
     }
 
     fn logits_key(&self, _seats: &Self::Seats) -> PassKey {

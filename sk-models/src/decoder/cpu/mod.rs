@@ -236,7 +236,7 @@ impl CpuEngine {
     /// Runs one pass over all rows of all groups. Returns the final-norm states of each group.
     ///
     /// Without `states`, the last layer stops after keys and values, and the states are empty.
-    fn forward(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<StateGrid> {
+    fn run_pass(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<StateGrid> {
         let config = &self.config;
         let plan = Plan::new(groups);
         let lanes = &plan.lanes;
@@ -292,18 +292,6 @@ impl CpuEngine {
         let counts: Vec<usize> =
             groups.iter().zip(&plan.places).map(|(group, places)| group.seats.len() * places.states()).collect();
         hidden.split(&counts).into_iter().zip(plan.places).map(|(grid, places)| StateGrid { grid, places }).collect()
-    }
-
-    /// Runs [`forward`](Self::forward) over groups of one pace, in as few passes as are efficient.
-    fn forward_all(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<StateGrid> {
-        let mut all = Vec::with_capacity(groups.len());
-        let mut rest = groups;
-        while !rest.is_empty() {
-            let (first, after) = rest.split_at_mut(portion(rest.iter().map(Group::positions)));
-            all.extend(self.forward(first, states));
-            rest = after;
-        }
-        all
     }
 
     fn embed(&self, plan: &Plan) -> Grid {
