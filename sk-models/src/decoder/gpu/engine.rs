@@ -17,19 +17,17 @@ use crate::decoder::engine::{Cache, Engine, EngineProperties, Formats, Group};
 use crate::decoder::heads::Heads;
 use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
-use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
+use crate::device::{DeviceFailure, arrive, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
 use crate::precision::Precision;
 
 /// The capacity of a new prefix in tokens. It is doubled as needed.
 const CAPACITY: usize = 256;
 
-/// The largest number of logits in memory while states are read. Larger batches are read in pieces.
-const LOGITS_AT_ONCE: usize = 16 << 20;
-
-/// The same limit on a GPU, where each piece reads the whole head again: 512 MiB of f32, the logits
-/// of 7 spans of 24 tokens under four policies with the vocabulary of Qwen2.5.
-const LOGITS_ON_GPU: usize = 128 << 20;
+/// The largest number of logits in memory while states are read. Larger batches are read in pieces,
+/// each of which reads the whole head again: 512 MiB of f32, the logits of 7 spans of 24 tokens
+/// under four policies with the vocabulary of Qwen2.5.
+const LOGITS_AT_ONCE: usize = 128 << 20;
 
 /// The states of a pass: `[M, H]`, ordered by lane, token and row.
 #[derive(Debug)]
@@ -130,8 +128,7 @@ impl Engine for GpuEngine {
         let count = lanes.count();
         let [total, size] = states.values.dims();
         let hidden = states.values.clone().reshape([count, total / count, size]);
-        let at_once = if is_processor(&device) { LOGITS_AT_ONCE } else { LOGITS_ON_GPU };
-        let piece = (at_once / (self.config.vocab_size * count)).max(1);
+        let piece = (LOGITS_AT_ONCE / (self.config.vocab_size * count)).max(1);
         // One synchronisation for all pieces.
         let mut pieces = Vec::new();
         for at in at.chunks(piece) {
