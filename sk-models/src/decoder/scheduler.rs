@@ -114,8 +114,8 @@ struct State {
 /// joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PassKey {
-    /// The address of the seats, or zero if rows under different seats can share a pass.
-    pub(super) seats: usize,
+    /// The number of the seats, or zero if rows under different seats can share a pass.
+    pub(super) seats: u64,
     /// The kind of pass, numbered by the engine.
     pub(super) kind: usize,
 }

@@ -454,11 +454,6 @@ impl<'a> Lanes<'a> {
         self.stack.map_or(1, AdapterStack::lanes)
     }
 
-    /// Returns the address of the stack; zero for the backbone alone.
-    pub(crate) fn address(&self) -> usize {
-        self.stack.map_or(0, |stack| std::ptr::from_ref(stack).addr())
-    }
-
     /// Returns the number of the stack; zero for the backbone alone.
     pub(crate) fn number(&self) -> u64 {
         self.stack.map_or(0, |stack| stack.number)

@@ -110,7 +110,7 @@ impl Engine for GpuEngine {
     }
 
     fn logits_key(&self, seats: &StackSeats) -> PassKey {
-        PassKey { seats: seats.lanes().address(), kind: 0 }
+        PassKey { seats: seats.lanes().number(), kind: 0 }
     }
 
     fn logits(&self, of: &[(&StateTensor, &StackSeats)]) -> Vec<Logits> {
@@ -264,13 +264,13 @@ mod tests {
         let Ok(embedding) = parts.embedding();
         let Ok(engine) = GpuEngine::assemble(embedding, &config, parts, None);
         let [a, b] = [1, 2].map(|seed| Some(Arc::new(LoraAdapter::random(&config, 2, seed, &device))));
-        let address = |seats: &StackSeats| seats.lanes().address();
+        let number = |seats: &StackSeats| seats.lanes().number();
         let first = engine.seat(&[None, a.clone()]).unwrap();
-        assert_eq!(address(&first), address(&engine.seat(&[None, a.clone()]).unwrap()));
+        assert_eq!(number(&first), number(&engine.seat(&[None, a.clone()]).unwrap()));
         let others = [vec![a.clone(), None], vec![None, b.clone()], vec![None, a.clone(), b], vec![None, None]];
         let others = others.map(|lanes| engine.seat(&lanes).unwrap());
-        assert!(others.iter().all(|other| address(other) != address(&first)));
-        assert_eq!((address(&engine.seat(&[None]).unwrap()), engine.stacks.lock().unwrap().len()), (0, 5));
+        assert!(others.iter().all(|other| number(other) != number(&first)));
+        assert_eq!((number(&engine.seat(&[None]).unwrap()), engine.stacks.lock().unwrap().len()), (0, 5));
         drop((first, others));
         let _ = engine.seat(&[a]).unwrap();
         assert_eq!(engine.stacks.lock().unwrap().len(), 1, "what nobody holds is forgotten");
