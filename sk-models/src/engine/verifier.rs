@@ -28,9 +28,8 @@ struct Seated {
 /// tokens.
 struct Pending {
     suffix: Suffix,
+    /// One row serves all candidates if each is one token.
     inputs: Vec<Vec<TokenId>>,
-    /// Whether one row serves all candidates, because each is one token.
-    shared: bool,
     /// The first tokens of candidates, if only these were read, so that a reading of the whole
     /// candidates can continue.
     heads: Option<ReadHeads>,
@@ -229,7 +228,7 @@ impl Verifier {
         }
         let ahead = Ahead { context: context.to_vec(), lanes: seated.lanes.clone(), log_probs, min_entropy };
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix, inputs: vec![vec![last]], shared: true, heads: None });
+        self.pending = Some(Pending { suffix, inputs: vec![vec![last]], heads: None });
         Ok(ahead)
     }
 
@@ -349,7 +348,7 @@ impl Verifier {
             readings: readings.clone(),
         });
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix, inputs, shared: false, heads });
+        self.pending = Some(Pending { suffix, inputs, heads });
         Ok(readings)
     }
 
@@ -405,7 +404,7 @@ impl Verifier {
         let last = context[context.len() - 1];
         let inputs = candidates.iter().map(|candidate| inputs_of(last, &candidate.tokens)).collect();
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix: pending.suffix, inputs, shared: false, heads: None });
+        self.pending = Some(Pending { suffix: pending.suffix, inputs, heads: None });
         Ok(Some(readings))
     }
 
@@ -448,7 +447,7 @@ impl Backbone for Verifier {
             lane.verifier.commit(chosen)?;
         }
         if let (Some(pending), Some(seated)) = (self.pending.take(), &mut self.seated) {
-            let row = if pending.shared { 0 } else { chosen };
+            let row = if pending.inputs.len() == 1 { 0 } else { chosen };
             seated.follower.adopt(&self.model, &seated.seats, (&pending.suffix, row), &pending.inputs[row]);
         }
         self.ahead = None;
