@@ -55,7 +55,7 @@ fn model() -> Arc<Qwen2> {
 /// The same model as a decoder, as the engine runs it.
 fn decoder() -> Arc<Decoder> {
     static DECODER: OnceLock<Arc<Decoder>> = OnceLock::new();
-    Arc::clone(DECODER.get_or_init(|| Arc::new(Decoder::from((*model()).clone()))))
+    Arc::clone(DECODER.get_or_init(|| Arc::new(Decoder::new((*model()).clone(), Precision::F32).unwrap())))
 }
 
 fn adapter(seed: u64, rank: usize, targets: &[Target]) -> LoraAdapter {
@@ -478,7 +478,7 @@ fn damaged(weight: f32) -> Arc<Decoder> {
     let head = model.lm_head.take().expect("the head is not tied").val();
     let spoilt = Tensor::from_data(TensorData::new(vec![weight, -weight], [1, 2]), &Device::flex());
     model.lm_head = Some(Param::from_tensor(head.slice_assign([0..1, 5..7], spoilt)));
-    Arc::new(Decoder::from(model))
+    Arc::new(Decoder::new(model, Precision::F32).unwrap())
 }
 
 fn not_a_number(policy: &str, token: TokenId) -> EngineError {
@@ -586,7 +586,7 @@ fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
 fn concurrent_generations_equal_separate_ones() {
     let alone: Vec<_> = (0..7).map(|own| generate(&decoder(), own)).collect();
     let scheduler = Scheduler::new();
-    let model = Arc::new(Decoder::from((*model()).clone()).scheduled(&scheduler));
+    let model = Arc::new(Decoder::new((*model()).clone(), Precision::F32).unwrap().scheduled(&scheduler));
     let gate = std::sync::Barrier::new(7);
     let side_by_side: Vec<_> = std::thread::scope(|scope| {
         let generation = |own| {

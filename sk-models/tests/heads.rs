@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, Readings, SpanEnd, TokenId};
 use sk_models::Qwen2Config;
-use sk_models::decoder::Decoder;
+use sk_models::decoder::{Decoder, Precision};
 use sk_models::engine::{EngineError, Racks, Verifier};
 use sk_models::head::{Head, HeadKind};
 use sk_models::lora::{Lanes, LoraAdapter, LowRank, Target};
@@ -59,7 +59,7 @@ fn racks() -> Racks {
 }
 
 fn verifier() -> Verifier {
-    Verifier::new(Arc::new(Decoder::from((*model()).clone())), racks())
+    Verifier::new(Arc::new(Decoder::new((*model()).clone(), Precision::F32).unwrap()), racks())
 }
 
 fn named(name: &str) -> Policy {
@@ -156,7 +156,7 @@ fn heads_that_cannot_be_read_are_named() {
     let racks = racks();
     racks.heads.insert("wide", head(9, WIDTH + 1));
     racks.heads.insert("broken", Head { bias: f32::NAN, ..head(9, WIDTH) });
-    let mut verifier = Verifier::new(Arc::new(Decoder::from((*model()).clone())), racks.clone());
+    let mut verifier = Verifier::new(Arc::new(Decoder::new((*model()).clone(), Precision::F32).unwrap()), racks.clone());
     let candidates = candidates(&mut ChaCha8Rng::seed_from_u64(10), &[2, 1]);
     let mut failure = |name: &str| {
         let error = verifier.read(&[1], &candidates, &[named(name)]).unwrap_err();

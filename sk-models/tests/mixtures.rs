@@ -17,7 +17,7 @@ use sk_core::{
 };
 use sk_models::{
     Qwen2Config,
-    decoder::Decoder,
+    decoder::{Decoder, Precision},
     engine::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Racks, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
     },
@@ -62,7 +62,7 @@ impl Fixture {
     fn new() -> Self {
         let (expected, device) = (expected(), device());
         let model = backbone(&expected.model, &device);
-        let decoder = Arc::new(Decoder::from(model.clone()));
+        let decoder = Arc::new(Decoder::new(model.clone(), Precision::F32).unwrap());
         let load = |(name, &weight): (&String, &f64)| (name.clone(), weight, adapter(&expected.model, name, &device));
         let adapters = expected.weights.iter().map(load).collect();
         Self { model, decoder, adapters, device, expected }
@@ -277,7 +277,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     let prior = propose(TokenPrior::Backbone, VocabularyHead::ALL);
     assert!(prior.iter().all(|c| c.log_probs[0] == backbone[c.tokens[0] as usize]));
     // The backbone selects the tokens, and another model gives their log-probabilities.
-    let other = Arc::new(Decoder::from(Qwen2::random(&fixture.model.config, 9, &fixture.device)));
+    let other = Arc::new(Decoder::new(Qwen2::random(&fixture.model.config, 9, &fixture.device), Precision::F32).unwrap());
     let head = propose(TokenPrior::Model(Box::new(Frozen::new(Arc::clone(&other)))), VocabularyHead::new(5, 0.0).unwrap());
     let mut ranked: Vec<TokenId> = (0..size as TokenId).collect();
     ranked.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
@@ -291,7 +291,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     // A model with fewer embedding rows, as small models of a family have, proposes only the tokens
     // that it has.
     let fewer = Qwen2Config { vocab_size: size - 5, ..fixture.model.config.clone() };
-    let small = Arc::new(Decoder::from(Qwen2::random(&fewer, 9, &fixture.device)));
+    let small = Arc::new(Decoder::new(Qwen2::random(&fewer, 9, &fixture.device), Precision::F32).unwrap());
     let all = propose(TokenPrior::Model(Box::new(Frozen::new(small))), VocabularyHead::ALL);
     assert_eq!(all.iter().map(|c| c.tokens[0]).collect::<Vec<_>>(), (0..size as TokenId - 5).collect::<Vec<_>>());
 }

@@ -85,7 +85,7 @@ fn verifier(name: &str, expected: &Expected, device: &Device) -> Verifier {
     for reader in expected.adapters() {
         racks.adapters.insert(reader, adapter(name, reader, device));
     }
-    Verifier::new(Arc::new(Decoder::from(backbone(name, device))), racks)
+    Verifier::new(Arc::new(Decoder::new(backbone(name, device), Precision::F32).unwrap()), racks)
 }
 
 fn candidates(spans: &[Vec<TokenId>]) -> Candidates {
@@ -199,7 +199,7 @@ fn logits_agree() {
             comparison.check_all(&format!("{name}/{reader}"), found, &values);
         };
         check(&mut of_module, BACKBONE, &logits(&model, &ids, Lanes::backbone(), &device)[0]);
-        let decoder = Decoder::from(model.clone());
+        let decoder = Decoder::new(model.clone(), Precision::F32).unwrap();
         check(&mut of_decoder, BACKBONE, &decoded(&decoder, &ids, &[None])[0]);
 
         // All adapters and the backbone at once. The ranks differ, and lanes must not mix.
@@ -241,8 +241,9 @@ fn logits_of_bf16_weights_are_near() {
             }
         };
         assert_eq!(rounded.precision(), Precision::Bf16);
-        assert!(rounded.bytes() < Decoder::from(model.clone()).bytes());
-        let expected: Vec<f64> = decoded(&Decoder::from(model), &ids, &[None])[0].iter().copied().map(f64::from).collect();
+        assert!(rounded.bytes() < Decoder::new(model.clone(), Precision::F32).unwrap().bytes());
+        let expected: Vec<f64> =
+            decoded(&Decoder::new(model, Precision::F32).unwrap(), &ids, &[None])[0].iter().copied().map(f64::from).collect();
         comparison.check_all(name, &decoded(&rounded, &ids, &[None])[0], &expected);
     }
     assert!(comparison.largest > LOGITS, "something was rounded");
@@ -319,7 +320,7 @@ fn drafts_without_an_end_carry_the_log_probability_of_the_untouched_distribution
     for name in FIXTURES {
         let expected = expected(name);
         let tensors = TensorFiles::open_file(&fixture(name).join("expected.safetensors"), "").unwrap();
-        let decoder = Arc::new(Decoder::from(backbone(name, &device)));
+        let decoder = Arc::new(Decoder::new(backbone(name, &device), Precision::F32).unwrap());
         let vocabulary = decoder.config().vocab_size;
         let first = &expected.steps[0];
         let ids = [first.prompt.as_slice(), first.candidates.last().unwrap()].concat();
@@ -352,7 +353,7 @@ fn cached_greedy_decoding_agrees() {
         let mut context = prompt.clone();
         let target = &expected.greedy[BACKBONE];
         let mut generator = rand_chacha::ChaCha8Rng::from_seed([0; 32]);
-        Frozen::new(Arc::new(Decoder::from(backbone(name, &device))))
+        Frozen::new(Arc::new(Decoder::new(backbone(name, &device), Precision::F32).unwrap()))
             .decode(&mut context, &greedy, target.len(), &[], &mut generator, |_| true)
             .unwrap();
         assert_eq!(&context[prompt.len()..], target, "{name}");
@@ -426,7 +427,7 @@ fn nan_and_infinity_are_detected_on_every_path() {
         // For any hidden state, one of the two logits is +∞ or both are NaN.
         let spoilt = Tensor::from_data(TensorData::new([weight, -weight].repeat(width), [width, 2]), &*device);
         model.lm_head = Some(Param::from_tensor(head.slice_assign([0..width, 5..7], spoilt)));
-        Arc::new(Decoder::from(model))
+        Arc::new(Decoder::new(model, Precision::F32).unwrap())
     };
     let mut generator = rand_chacha::ChaCha8Rng::from_seed([3; 32]);
     for model in [f32::NAN, f32::INFINITY].map(broken) {
@@ -451,7 +452,7 @@ fn concurrent_generations_equal_separate_ones() {
     let device = device();
     let name = FIXTURES[0];
     let scheduler = Scheduler::new();
-    let decoder = Arc::new(Decoder::from(backbone(name, &device)).scheduled(&scheduler));
+    let decoder = Arc::new(Decoder::new(backbone(name, &device), Precision::F32).unwrap().scheduled(&scheduler));
     let expected = expected(name);
     let adapters: Vec<Arc<LoraAdapter>> =
         expected.adapters().iter().map(|reader| Arc::new(adapter(name, reader, &device))).collect();
@@ -487,7 +488,7 @@ fn concurrent_generations_equal_separate_ones() {
 fn a_joined_pass_reads_what_other_threads_wrote() {
     let device = device();
     let name = FIXTURES[0];
-    let decoder = Decoder::from(backbone(name, &device));
+    let decoder = Decoder::new(backbone(name, &device), Precision::F32).unwrap();
     let expected = expected(name);
     let lanes = [None, Some(Arc::new(adapter(name, expected.adapters()[0], &device)))];
     let seats = decoder.seat(&lanes).unwrap();

@@ -86,13 +86,6 @@ impl Seats {
     }
 }
 
-impl From<Qwen2> for Decoder {
-    /// Prepares a model for inference in f32, or in the number format of its device.
-    fn from(model: Qwen2) -> Self {
-        Self::whole(model, Precision::F32)
-    }
-}
-
 impl Decoder {
     /// Prepares a model for inference with weights of the given precision.
     ///
@@ -103,8 +96,10 @@ impl Decoder {
     ///
     /// If the device has no weights of that precision.
     pub fn new(model: Qwen2, precision: Precision) -> Result<Self, PrecisionError> {
-        precision.check(&model.device())?;
-        Ok(Self::whole(model, precision))
+        let (config, device) = (model.config.clone(), model.device());
+        precision.check(&device)?;
+        let Ok(decoder) = Self::assemble(&config, OwnedParts::from(model), precision, &device);
+        Ok(decoder)
     }
 
     /// Returns a decoder with the weights of [`Qwen2::random`].
@@ -116,12 +111,6 @@ impl Decoder {
         precision.check(device)?;
         let Ok(decoder) = Self::assemble(config, Initial::from_seed(seed, config, device), precision, device);
         Ok(decoder)
-    }
-
-    fn whole(model: Qwen2, precision: Precision) -> Self {
-        let (config, device) = (model.config.clone(), model.device());
-        let Ok(decoder) = Self::assemble(&config, OwnedParts::from(model), precision, &device);
-        decoder
     }
 
     /// Prepares the parts of a model one after the other. The device must support `precision`.

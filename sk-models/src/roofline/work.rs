@@ -179,14 +179,14 @@ mod tests {
 
     #[test]
     fn parameters_and_formats_are_those_of_a_model() {
-        use crate::decoder::Decoder;
+        use crate::decoder::{Decoder, Precision};
         use crate::model::Qwen2;
         use burn::module::Module;
         for tied in [true, false] {
             let config = config(tied);
             let model = Qwen2::random(&config, 1, &burn::tensor::Device::flex());
             assert_eq!(config.parameters(), model.num_params());
-            assert_eq!(Decoder::from(model).formats(), WHOLE);
+            assert_eq!(Decoder::new(model, Precision::F32).unwrap().formats(), WHOLE);
         }
     }
 
