@@ -22,7 +22,7 @@ use super::{
     error::TrainError,
     footprint::{self, TrainingPass},
     loss::{sum_by_sequence, target_log_probs},
-    optimizer::{Optimizer, OptimizerSettings, Rule},
+    optimizer::{Optimizer, Rule},
     pairs::{Pair, Side, SplitPairs, read_pairs},
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
@@ -43,6 +43,9 @@ use super::lm::CHECKPOINT;
 
 /// The largest rank, beyond the width of every model.
 const LARGEST_RANK: usize = 1 << 16;
+
+/// Decay of AdamW's second moment.
+const BETA_2: f64 = 0.99;
 
 /// Settings of a preference run.
 #[derive(Debug, Clone)]
@@ -337,13 +340,7 @@ pub fn train_dpo(
     let backbone = plain.clone().to_device(&graph).no_grad();
     graph.seed(options.seed);
     let matrices = Matrices::init(&config, &options.targets, options.rank, &graph);
-    let mut optimizer = Optimizer::new(OptimizerSettings {
-        rule: Rule::Adamw,
-        beta2: 0.99,
-        weight_decay: options.weight_decay,
-        clip: options.clip,
-        ..OptimizerSettings::default()
-    });
+    let mut optimizer = Optimizer::new(Rule::Adamw, BETA_2, options.weight_decay, options.clip);
     let recipe = options.recipe(&checkpoint, &encoder.path)?;
     let (mut matrices, found) = resume(&path, &recipe, options.steps, matrices, &mut optimizer, device)?;
     let mut step = found.map_or(0, |found| found.step);

@@ -16,7 +16,7 @@ use super::{
     encoder::Encoder,
     error::TrainError,
     loss::{chunked_cross_entropy, target_log_probs},
-    optimizer::{Optimizer, OptimizerSettings},
+    optimizer::{BETA_1, EPSILON, MOMENTUM, Optimizer, Rule},
     recipe::Recipe,
     schedule::Cosine,
     state::{OutputFolder, RunProgress, WeightType, resume, save_checkpoint, save_pretrained},
@@ -31,6 +31,9 @@ use crate::{
 
 /// The file in the output directory that an interrupted run resumes from.
 pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
+
+/// Decay of AdamW's second moment.
+const BETA_2: f64 = 0.95;
 
 /// Settings of a language-model run.
 #[derive(Debug, Clone)]
@@ -63,8 +66,13 @@ pub struct LmOptions {
     pub warmup: u64,
     /// The last rate as a fraction of the highest.
     pub floor: f64,
-    /// The optimiser.
-    pub optimizer: OptimizerSettings,
+    /// The rule of the layers' matrices.
+    pub optimizer: Rule,
+    /// Decoupled weight decay of matrices, per step and unit of learning rate. Norms and biases do
+    /// not decay.
+    pub weight_decay: f64,
+    /// Largest global gradient norm; larger gradients are scaled down to it. Zero means no limit.
+    pub clip: f64,
     /// Seed of the weights and the order of the data.
     pub seed: u64,
     /// Steps between held-out measurements.
@@ -144,7 +152,9 @@ impl LmOptions {
             rate,
             warmup,
             floor,
-            optimizer: OptimizerSettings { rule, beta1, beta2, epsilon, momentum, weight_decay, clip },
+            optimizer,
+            weight_decay,
+            clip,
             seed,
         } = self;
         let recipe = Recipe::default()
@@ -161,8 +171,8 @@ impl LmOptions {
             .value("rate", rate)
             .value("warmup", warmup)
             .value("floor", floor)
-            .value("optimizer", format!("{rule:?}").to_lowercase())
-            .value("optimizer settings", format!("{:?}", (beta1, beta2, epsilon, momentum)))
+            .value("optimizer", format!("{optimizer:?}").to_lowercase())
+            .value("optimizer settings", format!("{:?}", (BETA_1, BETA_2, EPSILON, MOMENTUM)))
             .value("weight-decay", weight_decay)
             .value("clip", clip)
             .value("seed", seed)
@@ -239,7 +249,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         }
         None => Qwen2::init(&config, &graph),
     };
-    let mut optimizer = Optimizer::new(options.optimizer);
+    let mut optimizer = Optimizer::new(options.optimizer, BETA_2, options.weight_decay, options.clip);
     let recipe = options.recipe(&config, initial.as_ref(), &encoder.path)?;
     let (mut model, found) = resume(&path, &recipe, options.steps, model, &mut optimizer, device)?;
     let (mut step, cursor) = found.map_or_else(Default::default, |found| (found.step, found.cursor.unwrap_or_default()));
@@ -305,10 +315,9 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
     TrainError::check_step(&[options.batch, options.accumulate, options.length])?;
     TrainError::check_positive("rate", options.rate)?;
     TrainError::check_split("held-out", options.data.held_out)?;
-    let OptimizerSettings { weight_decay, clip, .. } = options.optimizer;
     TrainError::check_number("floor", options.floor, true)?;
-    TrainError::check_number("weight-decay", weight_decay, false)?;
-    TrainError::check_number("clip", clip, false)
+    TrainError::check_number("weight-decay", options.weight_decay, false)?;
+    TrainError::check_number("clip", options.clip, false)
 }
 
 /// Returns the head as `[V, H]`.

@@ -25,31 +25,12 @@ pub enum Rule {
     Muon,
 }
 
-/// The settings of an optimizer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OptimizerSettings {
-    /// The rule of the layers' matrices.
-    pub rule: Rule,
-    /// Decay of AdamW's first moment.
-    pub beta1: f64,
-    /// Decay of AdamW's second moment.
-    pub beta2: f64,
-    /// Added to the root of AdamW's second moment.
-    pub epsilon: f64,
-    /// Decay of Muon's momentum.
-    pub momentum: f64,
-    /// Decoupled weight decay of matrices, per step and unit of learning rate. Norms and biases do
-    /// not decay.
-    pub weight_decay: f64,
-    /// Largest global gradient norm; larger gradients are scaled down to it. Zero means no limit.
-    pub clip: f64,
-}
-
-impl Default for OptimizerSettings {
-    fn default() -> Self {
-        Self { rule: Rule::default(), beta1: 0.9, beta2: 0.95, epsilon: 1e-8, momentum: 0.95, weight_decay: 0.1, clip: 1.0 }
-    }
-}
+/// Decay of AdamW's first moment.
+pub(super) const BETA_1: f64 = 0.9;
+/// Added to the root of AdamW's second moment.
+pub(super) const EPSILON: f64 = 1e-8;
+/// Decay of Muon's momentum.
+pub(super) const MOMENTUM: f64 = 0.95;
 
 /// An optimizer and its state by parameter name.
 ///
@@ -71,22 +52,22 @@ const TENSOR: &str = "tensor.";
 const SCALAR: &str = "scalar.";
 
 impl Optimizer {
-    /// Creates an optimizer without state.
-    pub(super) fn new(settings: OptimizerSettings) -> Self {
-        let decay = settings.weight_decay as f32;
-        let adamw = AdamWConfig::new()
-            .with_beta_1(settings.beta1 as f32)
-            .with_beta_2(settings.beta2 as f32)
-            .with_epsilon(settings.epsilon as f32);
+    /// Creates an optimizer without state. `rule` updates the matrices of the layers, `beta2` is the
+    /// decay of AdamW's second moment, and matrices decay by `weight_decay` per step and unit of
+    /// learning rate. Gradients whose global norm exceeds `clip` are scaled down to it; zero means
+    /// no limit.
+    pub(super) fn new(rule: Rule, beta2: f64, weight_decay: f64, clip: f64) -> Self {
+        let decay = weight_decay as f32;
+        let adamw = AdamWConfig::new().with_beta_1(BETA_1 as f32).with_beta_2(beta2 as f32).with_epsilon(EPSILON as f32);
         let muon = MuonConfig::new()
-            .with_momentum(MomentumConfig { momentum: settings.momentum, dampening: 0.0, nesterov: true })
+            .with_momentum(MomentumConfig { momentum: MOMENTUM, dampening: 0.0, nesterov: true })
             .with_weight_decay(Some(WeightDecayConfig { penalty: decay }))
             .with_adjust_lr_fn(AdjustLrFn::MatchRmsAdamW);
         Self {
-            muon: (settings.rule == Rule::Muon).then(|| muon.build()),
+            muon: (rule == Rule::Muon).then(|| muon.build()),
             decayed: adamw.clone().with_weight_decay(decay).build(),
             plain: adamw.with_weight_decay(0.0).build(),
-            clip: settings.clip,
+            clip,
             memory: BTreeMap::new(),
         }
     }
@@ -224,8 +205,7 @@ mod tests {
         };
         let loss = toy.layers[0].val().sum() - toy.bias.val().sum();
         let grads = GradientsParams::from_grads(loss.backward(), &toy);
-        let settings = OptimizerSettings { rule: Rule::Adamw, weight_decay: 0.5, clip: 0.0, ..Default::default() };
-        let (toy, norm) = Optimizer::new(settings).step(toy, grads, 0.1);
+        let (toy, norm) = Optimizer::new(Rule::Adamw, 0.95, 0.5, 0.0).step(toy, grads, 0.1);
         // Six gradients of size one.
         assert!((norm - 6.0_f64.sqrt()).abs() < 1e-6);
         let weight = toy.layers[0].val().inner().into_data();
@@ -247,10 +227,10 @@ mod tests {
             let (toy, _) = optimizer.step(toy.clone(), GradientsParams::from_grads(loss.backward(), toy), 0.1);
             (named_parameters(&toy), toy)
         };
-        let mut optimizer = Optimizer::new(OptimizerSettings::default());
+        let mut optimizer = Optimizer::new(Rule::Muon, 0.95, 0.1, 1.0);
         let (_, toy) = step(&mut optimizer, &toy);
         let state: BTreeMap<String, TensorData> = optimizer.state().into_iter().collect();
-        let mut restored = Optimizer::new(OptimizerSettings::default());
+        let mut restored = Optimizer::new(Rule::Muon, 0.95, 0.1, 1.0);
         let error = restored.restore(&toy, BTreeMap::new(), &Device::flex()).unwrap_err();
         assert!(error.contains("no optimizer state for `bias`"), "{error}");
         restored.restore(&toy, state, &Device::flex()).unwrap();
@@ -264,7 +244,7 @@ mod tests {
         let step = |factor: f64| {
             let toy = toy();
             let grads = GradientsParams::from_grads((toy.bias.val().sum() * factor).backward(), &toy);
-            let mut optimizer = Optimizer::new(OptimizerSettings { clip: 1.0, ..Default::default() });
+            let mut optimizer = Optimizer::new(Rule::Muon, 0.95, 0.1, 1.0);
             let _ = optimizer.step(toy, grads, 0.1);
             optimizer.state()[0].1.iter::<f32>().collect::<Vec<_>>()
         };

@@ -17,7 +17,7 @@ use sk_models::train::data::{DataOptions, Source, frame};
 use sk_models::train::dpo::DpoOptions;
 use sk_models::train::head::HeadOptions;
 use sk_models::train::lm::LmOptions;
-use sk_models::train::optimizer::OptimizerSettings;
+use sk_models::train::optimizer::Rule;
 use sk_models::train::preference::PreferenceLoss;
 use sk_models::train::state::WeightType;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
@@ -109,7 +109,9 @@ impl Workspace {
             rate: 1e-2,
             warmup: 2,
             floor: 0.1,
-            optimizer: OptimizerSettings::default(),
+            optimizer: Rule::Muon,
+            weight_decay: 0.1,
+            clip: 1.0,
             seed: 7,
             evaluate_every: 4,
             evaluate_windows: 4,

@@ -39,11 +39,7 @@ fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
     let workspace = Workspace::new();
     let device = Device::flex();
     for rule in [Rule::Muon, Rule::Adamw] {
-        let options = |output: &str| {
-            let mut options = workspace.lm(output);
-            options.optimizer.rule = rule;
-            options
-        };
+        let options = |output: &str| LmOptions { optimizer: rule, ..workspace.lm(output) };
         let whole = format!("whole-{rule:?}");
         let parts = format!("parts-{rule:?}");
         train_lm(&options(&whole), &device, &mut |_| {}).unwrap();
@@ -93,8 +89,8 @@ fn a_language_model_run_does_not_resume_another() {
         (|o| o.length = 32, "--length 24, not 32"),
         (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
         (|o| o.floor = 0.2, "--floor 0.1, not 0.2"),
-        (|o| o.optimizer.rule = Rule::Adamw, "--optimizer muon, not adamw"),
-        (|o| o.optimizer.clip = 0.0, "--clip 1, not 0"),
+        (|o| o.optimizer = Rule::Adamw, "--optimizer muon, not adamw"),
+        (|o| o.clip = 0.0, "--clip 1, not 0"),
         (|o| o.data.held_out = 0.3, "--held-out 0.2, not 0.3"),
         (|o| o.config.hidden_size = 24, "--hidden 16, not 24"),
         (|o| o.data.sources[0].weight = 2.0, "another --data"),
