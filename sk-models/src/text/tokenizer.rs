@@ -259,6 +259,11 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// Returns the library's tokenizer, without truncation and padding.
+    pub(crate) fn into_inner(self) -> Inner {
+        self.inner
+    }
+
     /// Returns whether an id is a special token, which framings use and output omits.
     #[must_use]
     pub fn is_special(&self, id: u32) -> bool {

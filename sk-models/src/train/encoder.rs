@@ -41,15 +41,15 @@ impl Encoder {
         let refuse = |reason: String| TrainError::Tokenizer { path: path.display().to_string(), reason };
         let bytes = files::read(&path).map_err(|error| refuse(error.to_string()))?;
         let checked = crate::text::Tokenizer::from_json(&path.display().to_string(), &bytes).map_err(CheckpointError::from)?;
-        let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| refuse(error.to_string()))?;
-        tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
+        let vocab_size = checked.vocab_size();
+        let mut tokenizer = checked.into_inner();
         tokenizer.set_encode_special_tokens(true);
         let find = |token: &str| {
             let id = tokenizer.token_to_id(token);
             id.ok_or_else(|| refuse(format!("has no token {token}, which marks the end of a turn or text")))
         };
         let (end_of_turn, end_of_text) = (find(END_OF_TURN)?, find(END_OF_TEXT)?);
-        Ok(Self { tokenizer, vocab_size: checked.vocab_size(), path, end_of_turn, end_of_text })
+        Ok(Self { tokenizer, vocab_size, path, end_of_turn, end_of_text })
     }
 
     /// Returns one more than the largest id: the rows that an embedding needs.
