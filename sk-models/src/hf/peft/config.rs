@@ -1,12 +1,10 @@
 //! `adapter_config.json`: the modules that an adapter changes, with rank and scale.
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
 use fancy_regex::{Regex, RegexBuilder};
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
+use indexmap::IndexMap;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::module::Module;
@@ -101,10 +99,10 @@ struct ByPattern(Vec<(Regex, f64)>);
 
 impl ByPattern {
     /// Applies PEFT's rule: a pattern matches a whole path or its end after a dot.
-    fn new(entries: Ordered) -> Result<Self, fancy_regex::Error> {
-        let count = entries.0.len();
+    fn new(entries: IndexMap<String, f64>) -> Result<Self, fancy_regex::Error> {
+        let count = entries.len();
         let compile = |(pattern, value)| Ok((compiled(&format!("^(?:.*\\.)?(?:{pattern})$"), count)?, value));
-        entries.0.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
+        entries.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
     }
 
     fn get(&self, path: &str) -> Option<f64> {
@@ -165,8 +163,8 @@ struct RawAdapterConfig {
     layers_to_transform: Vec<usize>,
     #[serde(default, deserialize_with = "json::list")]
     layers_pattern: Vec<String>,
-    rank_pattern: Option<Ordered>,
-    alpha_pattern: Option<Ordered>,
+    rank_pattern: Option<IndexMap<String, f64>>,
+    alpha_pattern: Option<IndexMap<String, f64>>,
     #[serde(default)]
     use_rslora: bool,
     init_lora_weights: Option<Value>,
@@ -242,13 +240,13 @@ impl AdapterConfig {
             (OneOrMany::Many(_), false) => Some(Layers::new(indices, patterns).map_err(pattern_error("layers_pattern"))?),
         };
         let ranks = raw.rank_pattern.unwrap_or_default();
-        let all_ranks = ranks.0.iter().map(|&(_, rank)| ("rank_pattern", rank));
+        let all_ranks = ranks.values().map(|&rank| ("rank_pattern", rank));
         let broken = std::iter::once(("r", raw.r as f64)).chain(all_ranks).find(|(_, rank)| *rank < 1.0 || rank.fract() != 0.0);
         if let Some((field, rank)) = broken {
             return Err(refusal(field, rank.to_string(), "a rank is a whole number from 1 up"));
         }
         let alphas = raw.alpha_pattern.unwrap_or_default();
-        let all_alphas = alphas.0.iter().map(|&(_, alpha)| ("alpha_pattern", alpha));
+        let all_alphas = alphas.values().map(|&alpha| ("alpha_pattern", alpha));
         // Updates are scaled in f32. A negative α is valid: it subtracts the update.
         let broken =
             std::iter::once(("lora_alpha", raw.lora_alpha)).chain(all_alphas).find(|(_, alpha)| !(*alpha as f32).is_finite());
@@ -317,34 +315,6 @@ impl OneOrMany<String> {
             Self::One(text) => text.is_empty(),
             Self::Many(names) => names.is_empty(),
         }
-    }
-}
-
-/// The entries of a JSON object in the order of the file.
-#[derive(Default)]
-struct Ordered(Vec<(String, f64)>);
-
-impl<'de> Deserialize<'de> for Ordered {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Ordered;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Ordered(entries))
-            }
-        }
-
-        deserializer.deserialize_map(Entries)
     }
 }
 
