@@ -103,7 +103,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
 }
 
 fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {
-    let refused = |reason: String| Error::Batches { file: file.to_owned(), reason };
+    let refused = |reason: String| Error::Input(format!("{file}: {reason}"));
     let all: Result<Vec<BatchFields>, _> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text)
     } else {

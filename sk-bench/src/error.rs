@@ -14,13 +14,10 @@ use sk_serve::host::HostError;
 
 use crate::interrupt;
 use crate::judge::JudgeError;
-use crate::pool::PoolError;
-use crate::prompt_sets::PromptSetError;
-use crate::ruler::RulerError;
+use crate::record_file::RecordFileError;
 use crate::scheme::SchemeError;
-use crate::sweep::SweepError;
-use crate::tune::TuneError;
 use sk_report::page::PageError;
+use sk_report::record::RecordError;
 use sk_report::report::ReportError;
 use sk_report::simulate::SimulationError;
 
@@ -35,9 +32,6 @@ pub enum Error {
     /// Models, local or behind servers, that cannot be opened.
     #[error(transparent)]
     Host(Box<HostError>),
-    /// An option that models behind servers do not support, or that they require.
-    #[error("{option}: {reason}")]
-    Remote { option: &'static str, reason: &'static str },
     /// A tokenizer or adapter that cannot be loaded.
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
@@ -47,28 +41,9 @@ pub enum Error {
     /// A text that cannot be framed or tokenized.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// A scheme that cannot be built.
+    /// A scheme or a plan that cannot be read or built.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// A blade has no adapter.
-    #[error("blade \"{name}\" has no adapter; {hint}")]
-    NoAdapter { name: String, hint: String },
-    /// A blade has no head.
-    #[error("blade \"{name}\" has no head; give --head {name}=DIR, or head = \"DIR\" in its section")]
-    NoHead { name: String },
-    /// A head was given for a blade that uses none.
-    #[error(
-        "--head {name} does not apply: blade \"{name}\" is of kind \"{kind}\"; use kind = \"discriminator\" or \"reward-head\""
-    )]
-    UnusedHead { name: String, kind: String },
-    /// A head is of another kind than the scheme's blades use.
-    #[error(
-        "head \"{name}\" is of kind \"{found}\" and [blades.\"*\"] of kind \"{kind}\"; give a head of that kind, or a [blades.{name}] section"
-    )]
-    HeadTemplate { name: String, kind: String, found: String },
-    /// A head is of another kind than its blade.
-    #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
-    HeadKind { name: String, kind: String, found: String },
     /// Invalid blades or weights.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -81,78 +56,39 @@ pub enum Error {
     /// A model that failed outside a steered step.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// An invalid option or chat command.
+    /// Invalid input: an option, a file, or what another program answers.
     #[error("{0}")]
-    Usage(String),
+    Input(String),
     /// An empty prompt.
     #[error("the prompt is empty; give it as an argument, with --file, or on standard input")]
     EmptyPrompt,
-    /// A dialogue that leaves no room for another response.
-    #[error("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another")]
-    DialogueTooLong { tokens: usize, limit: usize },
-    /// A measurement that exceeds the context length of the models.
-    #[error("{prompt} prompt tokens and {new} new ones do not fit into {limit}; lower --prompt-tokens or --new-tokens")]
-    NoRoom { prompt: usize, new: usize, limit: usize },
     /// A file or standard input that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// An address at which the server cannot listen.
-    #[error("cannot listen at {address}: {source}; --port chooses another")]
-    Listen { address: std::net::SocketAddr, source: io::Error },
-    /// A key file without a key.
-    #[error("{}: the file holds no key; write one into it", file.display())]
-    EmptyKeyFile { file: PathBuf },
-    /// A key file whose text no client can send.
-    #[error("{}: the key holds a space, a line end or another character that a key cannot have", file.display())]
-    KeyFile { file: PathBuf },
-    /// A file without batches of scores.
-    #[error("{file}: {reason}")]
-    Batches { file: String, reason: String },
-    /// A scheme whose choices have no certificate.
-    #[error("no certificate: {reason}; give --delta and --audit to search for the largest change instead")]
-    Uncertified { reason: String },
     /// A choice that is not a distribution, or that changes by more than its certificate allows.
     #[error("{reason}; the guarantee does not hold; this is a bug in the program or in an operator")]
     Unsound { reason: String },
     /// A file that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// An output folder that is not empty or is not a folder.
-    #[error("{} is there already; give a new or an empty folder", path.display())]
-    NotEmpty { path: PathBuf },
-    /// Preference pairs that cannot be found.
-    #[error("preferences {name}: {reason}")]
-    Preferences { name: String, reason: String },
-    /// A folder that holds the blade of another model or of other preference pairs.
-    #[error("{} holds a blade of {model}, from {pairs}; give another --output, or move it away", path.display())]
-    OtherBlade { path: PathBuf, model: String, pairs: String },
-    /// A folder that holds a blade of other options, pairs or weights.
-    #[error("{} holds a blade that was made with {with}; repeat that, give another --output, or move it away", path.display())]
-    OtherRecipe { path: PathBuf, with: String },
-    /// An output that would overwrite an input.
-    #[error("{} is an input and would be overwritten; give another output file", path.display())]
-    Overwrites { path: PathBuf },
-    /// Failed lines of a chat whose input is a file or a pipe.
-    #[error("{failed} {} failed; see the messages above", if *failed == 1 { "line" } else { "lines" })]
-    Lines { failed: usize },
     /// A write to standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
-    /// Prompts that cannot be loaded.
+    /// A file cannot be read, or one of its lines is not valid.
     #[error(transparent)]
-    Prompts(#[from] PromptSetError),
-    /// Schemes that cannot share their candidates.
+    Records(#[from] RecordError),
+    /// A file of records that cannot be used.
     #[error(transparent)]
-    Pool(Box<PoolError>),
-    /// A sweep that cannot start or continue.
-    #[error(transparent)]
-    Sweep(#[from] SweepError),
+    File(#[from] RecordFileError),
+    /// An output of a sweep that was deleted or replaced while the sweep ran.
+    #[error("{} was deleted or replaced while the sweep ran; run again to make the records that are missing", path.display())]
+    Replaced { path: PathBuf },
+    /// An error of a part of the work, such as a cell of a sweep.
+    #[error("{what}: {source}")]
+    Within { what: String, source: Box<Self> },
     /// Judging that cannot start or continue.
     #[error(transparent)]
     Judge(#[from] JudgeError),
-    /// A search that cannot start or continue.
-    #[error(transparent)]
-    Tune(#[from] TuneError),
     /// Results that cannot be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -162,9 +98,6 @@ pub enum Error {
     /// A simulation that contradicts a theorem or cannot be run.
     #[error(transparent)]
     Simulation(Box<SimulationError>),
-    /// Something that cannot be measured.
-    #[error(transparent)]
-    Ruler(#[from] RulerError),
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),
@@ -181,7 +114,7 @@ macro_rules! boxed {
     };
 }
 
-boxed!(CheckpointError => Checkpoint, PoolError => Pool, SimulationError => Simulation, TrainError => Train);
+boxed!(CheckpointError => Checkpoint, SimulationError => Simulation, TrainError => Train);
 
 impl From<HostError> for Error {
     fn from(error: HostError) -> Self {
@@ -224,6 +157,21 @@ fn exit_code_of(error: &RemoteError) -> u8 {
     }
 }
 
+/// Returns the exit status of an error of a file of records: 1 if another process has it open or
+/// the disk is full.
+fn exit_code_of_file(error: &RecordFileError) -> u8 {
+    match error {
+        RecordFileError::Locked { .. } => 1,
+        RecordFileError::Open { source, .. } | RecordFileError::Write { source, .. } if is_full_disk(source) => 1,
+        _ => 2,
+    }
+}
+
+/// Returns whether a file could not be written for want of space.
+fn is_full_disk(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
 impl Error {
     /// Returns a function that wraps an I/O error from reading `path`.
     pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self {
@@ -235,14 +183,19 @@ impl Error {
         move |source| Self::Write { path: path.to_owned(), source }
     }
 
+    /// Returns the error with the part of the work that it concerns.
+    pub(crate) fn within(self, what: impl Into<String>) -> Self {
+        Self::Within { what: what.into(), source: Box::new(self) }
+    }
+
     /// Returns the exit status: 2 if the cause is the input or something that it names, 1 if it is
     /// the program or the machine, 130 after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
             // A theorem that does not hold is not caused by the input.
-            Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } => 1,
-            Self::Sweep(SweepError::Replaced { .. }) => 1,
-            _ if self.is_full_disk() => 1,
+            Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } | Self::Replaced { .. } => 1,
+            Self::Write { source, .. } if is_full_disk(source) => 1,
+            Self::File(error) | Self::Judge(JudgeError::File(error)) => exit_code_of_file(error),
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // Caused by the server; a retry may help.
             Self::Judge(error) if error.is_external() => 1,
@@ -251,12 +204,7 @@ impl Error {
                 HostError::Remote(error) => exit_code_of(error),
                 _ => 2,
             },
-            Self::Sweep(SweepError::Cell { source, .. }) | Self::Tune(TuneError::Trial { source, .. }) => source.exit_code(),
-            Self::Pool(error) => match &**error {
-                PoolError::Arm { source, .. } => source.exit_code(),
-                PoolError::Step { .. } => 1,
-                _ => 2,
-            },
+            Self::Within { source, .. } => source.exit_code(),
             Self::Step(StepError::EmptyContext | StepError::Unseated { .. }) => 2,
             // A device usually fails because it is out of memory, which other settings fix. The
             // same holds for a full context.
@@ -269,19 +217,6 @@ impl Error {
             }
             Self::Step(_) => 1,
             _ => 2,
-        }
-    }
-
-    /// Returns whether a file could not be written for want of space.
-    fn is_full_disk(&self) -> bool {
-        match self {
-            Self::Write { source, .. }
-            | Self::Sweep(SweepError::Write { source, .. })
-            | Self::Judge(JudgeError::Write { source, .. })
-            | Self::Tune(TuneError::Write { source, .. }) => {
-                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
-            }
-            _ => false,
         }
     }
 
@@ -300,11 +235,13 @@ mod tests {
     fn a_full_disk_is_no_error_in_the_input() {
         let written = |kind: io::ErrorKind| {
             let (path, source) = (PathBuf::from("file"), || io::Error::from(kind));
+            let file = || RecordFileError::Write { path: path.clone(), source: source() };
             [
                 Error::Write { path: path.clone(), source: source() },
-                SweepError::Write { path: path.clone(), source: source() }.into(),
-                JudgeError::Write { path: path.clone(), source: source() }.into(),
-                TuneError::Write { path, source: source() }.into(),
+                RecordFileError::Open { path: path.clone(), source: source() }.into(),
+                file().into(),
+                JudgeError::from(file()).into(),
+                Error::from(file()).within("trial 0"),
             ]
         };
         assert!(written(io::ErrorKind::StorageFull).iter().all(|error| error.exit_code() == 1));

@@ -34,6 +34,7 @@ mod wrap;
 pub use error::Error;
 pub use framing::DialogueFraming;
 pub use progress::Loading;
+pub use record_file::RecordFileError;
 pub use screen::Screen;
 pub use sk_models::local::Models;
 pub use sk_models::whole_file;

@@ -17,7 +17,7 @@ use sk_remote::RemoteError;
 use sk_serve::host::{Adapter, Host, NAMED, RemoteSources};
 
 use crate::judge::key_from_env;
-use crate::pool::{PlannedArm, PoolError};
+use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, message, suggest};
@@ -34,7 +34,7 @@ impl Sources {
     /// Returns the servers, if the backbone is behind servers. Returns an error for options that
     /// servers do not support, or that do not apply to local models.
     fn remote(&self) -> Result<Option<RemoteSources>, Error> {
-        let refused = |option, reason| Err(Error::Remote { option, reason });
+        let refused = |option, reason| Err(Error::Input(format!("{option}: {reason}")));
         let Some(backbone) = self.backbone.as_deref().filter(|_| self.are_remote()) else {
             if self.drafter.as_deref().is_some_and(RemoteSources::is_address) {
                 return refused(
@@ -190,12 +190,11 @@ pub(crate) fn load_here(
     arms: &mut [PlannedArm],
     loading: &mut Loading,
 ) -> Result<(Models, Vec<(String, LoraAdapter)>), Error> {
-    let reason = "servers cannot be measured here; give a directory or a hub id";
-    let refused = Error::Remote { option: "--backbone", reason };
+    let refused = || Error::Input("--backbone: servers cannot be measured here; give a directory or a hub id".to_owned());
     if args.are_remote() {
-        return Err(refused);
+        return Err(refused());
     }
-    let (Host::Local(models), adapters) = load_pool(args, config, arms, loading)? else { return Err(refused) };
+    let (Host::Local(models), adapters) = load_pool(args, config, arms, loading)? else { return Err(refused()) };
     let local = |(name, adapter)| match adapter {
         Adapter::Local(adapter) => Some((name, Arc::unwrap_or_clone(adapter))),
         Adapter::Remote(_) => None,
@@ -348,7 +347,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
             config.spec()?;
             Ok(())
         };
-        resolve().map_err(|source| PoolError::Arm { arm: name.clone(), source: Box::new(source) })?;
+        resolve().map_err(|error: Error| error.within(format!("arm \"{name}\"")))?;
     }
     for head in args.heads.iter().filter(|head| !heads.iter().any(|(name, _)| *name == head.name)) {
         if let Some(error) = heads::misfit(config, head)? {
@@ -377,7 +376,9 @@ fn join<T: PartialEq + AsRef<Path>>(all: &mut Vec<(String, T)>, more: Vec<(Strin
             Some((_, known)) if *known == source => {}
             Some((_, known)) => {
                 let [first, second] = [known, &source].map(|source| source.as_ref().display().to_string());
-                return Err(PoolError::Sources { name, first, second }.into());
+                return Err(Error::Input(format!(
+                    "\"{name}\" is {first} for one arm and {second} for another; call one of them something else"
+                )));
             }
         }
     }
@@ -450,7 +451,7 @@ fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(Strin
         };
         match source {
             Some(source) => Ok((name, source)),
-            None => Err(Error::NoAdapter { hint: hint(), name }),
+            None => Err(Error::Input(format!("blade \"{name}\" has no adapter; {}", hint()))),
         }
     };
     config.adapters().map(source).collect()

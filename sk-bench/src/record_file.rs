@@ -33,29 +33,44 @@ pub(crate) struct RecordFile {
     file: Option<Mutex<File>>,
 }
 
-/// Why a file of records cannot be used.
-#[derive(Debug)]
-pub(crate) enum RecordFileError {
-    /// Another process has it open.
-    Locked,
-    /// It cannot be opened or written.
-    Write(io::Error),
-    /// It cannot be read, or a complete line is not a record.
-    Records(RecordError),
+/// An error of a file of records.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
+pub enum RecordFileError {
+    /// Another process has the file open.
+    #[error("{} is in use by another process; wait for it, or give another output", path.display())]
+    Locked { path: PathBuf },
+    /// The file cannot be opened. Nothing was written.
+    #[error("cannot write {}: {source}; give another output", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    /// The file cannot be written.
+    #[error("cannot write {}: {source}; what was finished is kept, run again to go on", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// The file cannot be read, or a complete line is not a record.
+    #[error(transparent)]
+    Records(#[from] RecordError),
 }
 
-impl From<RecordError> for RecordFileError {
-    fn from(error: RecordError) -> Self {
-        Self::Records(error)
+impl RecordFileError {
+    /// Returns a function that wraps an I/O error from opening `path`.
+    pub(crate) fn opening(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Open { path: path.to_owned(), source }
+    }
+
+    /// Returns a function that wraps an I/O error from writing `path`.
+    pub(crate) fn writing(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write { path: path.to_owned(), source }
     }
 }
 
 /// Opens a file for reading and appending, or creates it and its folder.
-pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
+pub(crate) fn open_to_append(path: &Path) -> Result<File, RecordFileError> {
+    let opening = RecordFileError::opening(path);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(folder).map_err(&opening)?;
     }
-    OpenOptions::new().read(true).append(true).create(true).open(path)
+    OpenOptions::new().read(true).append(true).create(true).open(path).map_err(opening)
 }
 
 /// Appends a record as one line, and syncs it to disk. If the line cannot be written whole, as on a
@@ -94,10 +109,10 @@ impl RecordFile {
     /// Opens a file of records, or creates it and its folder. Returns the existing records with
     /// their line numbers, from 1.
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
-        let file = open_to_append(path).map_err(RecordFileError::Write)?;
+        let file = open_to_append(path)?;
         file.metadata().and_then(|found| check_regular(&found)).map_err(RecordError::reading(path))?;
-        if !try_lock(&file).map_err(RecordFileError::Write)? {
-            return Err(RecordFileError::Locked);
+        if !try_lock(&file).map_err(RecordFileError::opening(path))? {
+            return Err(RecordFileError::Locked { path: path.to_owned() });
         }
         let locked = Self { path: path.to_owned(), file: Some(Mutex::new(file)) };
         let records = locked.take_up()?;
@@ -135,8 +150,8 @@ impl RecordFile {
     }
 
     /// Appends a record.
-    pub(crate) fn append<T: Record>(&self, record: &T) -> io::Result<()> {
-        append_line(&mut *self.lock()?, record)
+    pub(crate) fn append<T: Record>(&self, record: &T) -> Result<(), RecordFileError> {
+        self.lock().and_then(|mut file| append_line(&mut file, record)).map_err(RecordFileError::writing(&self.path))
     }
 }
 
@@ -185,7 +200,7 @@ impl Tail {
             let line = lines + self.whole().iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
             check_torn::<T>(&self.bytes[whole..]).map_err(|reason| not_a_record::<T>(path, line, &reason))?;
             let end = self.start + whole as u64;
-            file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))).map_err(RecordFileError::Write)?;
+            file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))).map_err(RecordFileError::writing(path))?;
             self.bytes.truncate(whole);
         }
         Ok(())
@@ -228,7 +243,8 @@ pub(crate) fn begins_like(bytes: &[u8], field: &str) -> bool {
 /// If it is one of them, even under another path.
 pub(crate) fn spare(inputs: impl IntoIterator<Item = impl AsRef<Path>>, output: &Path) -> Result<(), Error> {
     if inputs.into_iter().any(|input| same_file(input.as_ref(), output)) {
-        return Err(Error::Overwrites { path: output.to_owned() });
+        let output = output.display();
+        return Err(Error::Input(format!("{output} is an input and would be overwritten; give another output file")));
     }
     Ok(())
 }
@@ -383,7 +399,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.jsonl");
         let (held, _) = RecordFile::open::<Value>(&path).unwrap();
-        assert!(matches!(RecordFile::open::<Value>(&path), Err(RecordFileError::Locked)));
+        assert!(matches!(RecordFile::open::<Value>(&path), Err(RecordFileError::Locked { .. })));
         let inherited = held.lock().unwrap().try_clone().unwrap();
         drop(held);
         let (again, records) = RecordFile::open::<Value>(&path).unwrap();

@@ -7,7 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sk_bench::prompt_sets::{AXES, PaperSet, Prompt, PromptFormat, PromptSetError, is_framed, read, write};
+use sk_bench::Error;
+use sk_bench::prompt_sets::{AXES, PaperSet, Prompt, PromptFormat, is_framed, read, write};
 use sk_report::record::RecordError;
 
 const HH: &str = r#"{"chosen": "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant: Farewell.", "rejected": "x"}
@@ -119,7 +120,7 @@ fn errors_name_file_and_line() {
     assert!(error.contains("torn.jsonl.gz"), "{error}");
     let error = read(&file(folder.path(), "x.csv", XSTEST), Some(PromptFormat::TruthfulQa)).unwrap_err().to_string();
     assert!(error.contains("x.csv: no column \"Type\"; found: id, prompt"), "{error}");
-    assert!(matches!(read(&folder.path().join("missing"), None), Err(PromptSetError::Records(RecordError::Read { .. }))));
+    assert!(matches!(read(&folder.path().join("missing"), None), Err(Error::Records(RecordError::Read { .. }))));
 }
 
 #[test]

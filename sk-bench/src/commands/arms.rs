@@ -10,9 +10,7 @@ use sk_core::StepTrace;
 use super::generate::conversation;
 use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs};
 use crate::certificates::{Certificates, Tolerance};
-use crate::pool::{
-    ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
-};
+use crate::pool::{ArmArg, Comparison, PlannedArm, PoolStep, Recording, Summary, companions, same_candidates, same_scores};
 use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::scheme::SchemeSpec;
@@ -138,7 +136,7 @@ impl ArmsArgs {
     /// Returns the arms, all of which share the candidates of the scheme.
     fn arms(&self, name: &str, config: &SchemeSpec) -> Result<Vec<PlannedArm>, Error> {
         if self.arms.is_empty() {
-            return Ok(companions(name, config, &self.steering.steering(), &self.models, self.replay.is_some())?);
+            return companions(name, config, &self.steering.steering(), &self.models, self.replay.is_some());
         }
         let mut names = BTreeSet::from([name.to_owned()]);
         let mut arms = Vec::with_capacity(self.arms.len());
@@ -146,7 +144,9 @@ impl ArmsArgs {
             let arm = arm.plan(&self.steering.steering(), &self.models, Path::new(""))?;
             same_candidates(name, config, &arm)?;
             if !names.insert(arm.name.clone()) {
-                return Err(PoolError::Names { name: arm.name }.into());
+                let name = arm.name;
+                let cure = format!("give one another name, such as --arm other={name}");
+                return Err(Error::Input(format!("two arms are called \"{name}\"; {cure}")));
             }
             arms.push(arm);
         }

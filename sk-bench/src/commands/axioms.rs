@@ -85,7 +85,7 @@ pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
     let chosen = if args.operators.is_empty() { &OPERATORS[..] } else { &args.operators };
     let mut operators = Vec::with_capacity(chosen.len());
     for (name, build) in chosen {
-        operators.push((*name, build().map_err(|error| Error::Usage(error.to_string()))?));
+        operators.push((*name, build().map_err(|error| Error::Input(error.to_string()))?));
     }
     let report = Report::new(operators.iter().map(|(name, built)| (*name, &**built)), args.cases, args.seed);
     output::print_lines(&if args.json { format!("{:#}\n", serde_json::json!(report)) } else { table(&report) })

@@ -133,7 +133,7 @@ struct BladeRecord {
 pub fn run(args: &BladesArgs) -> Result<(), Error> {
     for (place, PreferenceArg { name, .. }) in args.preferences.iter().enumerate() {
         if args.preferences[..place].iter().any(|other| other.name == *name) {
-            return Err(Error::Usage(format!("--prefer gives \"{name}\" twice; give each objective a name of its own")));
+            return Err(Error::Input(format!("--prefer gives \"{name}\" twice; give each objective a name of its own")));
         }
     }
     let kept: Vec<_> = args.preferences.iter().map(|preference| args.finished(preference)).collect::<Result<_, _>>()?;
@@ -155,7 +155,8 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         if let Some(record) = kept {
             if let Some(with) = recipe.difference(&record.recipe) {
                 let with = with.replace("another --data", "other pairs").replace("another --", "another ");
-                return Err(Error::OtherRecipe { path: folder, with });
+                let cure = "repeat that, give another --output, or move it away";
+                return Err(Error::Input(format!("{} holds a blade that was made with {with}; {cure}", folder.display())));
             }
             message::note(&format!("blade {name} ({} of {}): kept", place + 1, args.preferences.len()));
             records.push(record);
@@ -186,8 +187,9 @@ impl BladesArgs {
         let record: BladeRecord =
             serde_json::from_str(&text).map_err(|error| Error::reading(&path)(std::io::Error::other(error)))?;
         if (&record.model, &record.source) != (&self.model, source) {
-            let BladeRecord { model, source: pairs, .. } = record;
-            return Err(Error::OtherBlade { path: self.output.join(name), model, pairs });
+            let (folder, BladeRecord { model, source: pairs, .. }) = (self.output.join(name), record);
+            let cure = "give another --output, or move it away";
+            return Err(Error::Input(format!("{} holds a blade of {model}, from {pairs}; {cure}", folder.display())));
         }
         Ok(Some(record))
     }
@@ -261,7 +263,7 @@ fn files(source: &str, loading: &mut Loading) -> Result<Vec<PathBuf>, Error> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }
-    let unusable = |reason: String| Error::Preferences { name: source.to_owned(), reason };
+    let unusable = |reason: String| Error::Input(format!("preferences {source}: {reason}"));
     if path.is_dir() {
         let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(Error::reading(path))?;
         let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).filter(|path| are_pairs(path)).collect();

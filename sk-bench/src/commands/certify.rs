@@ -2,6 +2,7 @@
 
 mod report;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -117,7 +118,8 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
         && let Some(reasons) = rows.iter().map(CertifiedStep::refused).collect::<Option<Vec<_>>>()
         && let [first, ..] = reasons[..]
     {
-        return Err(Error::Uncertified { reason: first.to_owned() });
+        let cure = "give --delta and --audit to search for the largest change instead";
+        return Err(Error::Input(format!("no certificate: {first}; {cure}")));
     }
     let selector = &config.selector;
     let report = CertifyReport {
@@ -163,7 +165,7 @@ impl CertifyArgs {
     }
 
     fn audit(&self) -> Result<Option<Audit>, Error> {
-        let usage = |error: ParameterError| Error::Usage(error.to_string());
+        let usage = |error: ParameterError| Error::Input(error.to_string());
         let Some(delta) = self.delta else { return Ok(None) };
         let audit = Audit::new(delta).map_err(usage)?.with_evaluations(self.evaluations).with_seed(self.seed);
         Ok(self.audit.then_some(audit))
@@ -183,7 +185,7 @@ impl CertifyArgs {
 
     fn search(&self, audit: &Audit, config: &SchemeSpec, recorded: &RecordedBatch) -> Result<Jump, Error> {
         // Values out of range were refused before.
-        let parameter = |error: ParameterError| Error::Usage(error.to_string());
+        let parameter = |error: ParameterError| Error::Input(error.to_string());
         let aggregator = config.aggregator.build().map_err(parameter)?;
         let selector = config.selector.build().map_err(parameter)?;
         let batch = recorded.batch();
@@ -201,7 +203,7 @@ impl CertifyArgs {
         })
     }
 
-    fn fault(&self, reason: String) -> Error {
-        Error::Batches { file: self.batches.display().to_string(), reason }
+    fn fault(&self, reason: impl Display) -> Error {
+        Error::Input(format!("{}: {reason}", self.batches.display()))
     }
 }

@@ -133,7 +133,10 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     }
     chat.screen.finish()?;
     // An interactive user has seen the errors; a script needs an exit status.
-    if failed > 0 && !is_interactive && !interrupt::requested() { Err(Error::Lines { failed }) } else { Ok(()) }
+    if failed > 0 && !is_interactive && !interrupt::requested() {
+        return Err(Error::Input(format!("{} failed; see the messages above", counted(failed, "line"))));
+    }
+    Ok(())
 }
 
 impl Chat<'_> {
@@ -145,7 +148,8 @@ impl Chat<'_> {
             self.conversation.retract();
             match error {
                 Error::Session(SessionError::PromptTooLong { tokens, limit }) if !self.conversation.messages().is_empty() => {
-                    Error::DialogueTooLong { tokens, limit }
+                    let cure = "/new starts another";
+                    Error::Input(format!("the dialogue has {tokens} tokens and the model holds {limit}; {cure}"))
                 }
                 error => error,
             }
@@ -158,7 +162,7 @@ impl Chat<'_> {
 
     /// Executes a chat command. Returns `false` if it ends the dialogue.
     fn execute(&mut self, line: &str) -> Result<bool, Error> {
-        match line.parse::<ChatCommand>().map_err(Error::Usage)? {
+        match line.parse::<ChatCommand>().map_err(Error::Input)? {
             ChatCommand::Help => message::note(&help(terminal::error_columns())),
             ChatCommand::Quit => return Ok(false),
             ChatCommand::New => self.conversation.restart(),
@@ -182,7 +186,7 @@ impl Chat<'_> {
             ChatCommand::Again => self.again()?,
             ChatCommand::Undo => {
                 let question =
-                    self.conversation.undo().ok_or_else(|| Error::Usage("there is nothing to take back".to_owned()))?;
+                    self.conversation.undo().ok_or_else(|| Error::Input("there is nothing to take back".to_owned()))?;
                 message::note(&format!("took back \"{}\" and its answer", message::quoted(&question, SHOWN)));
             }
             ChatCommand::Seed(seed) => self.reseed(seed),
@@ -209,7 +213,7 @@ impl Chat<'_> {
     fn again(&mut self) -> Result<(), Error> {
         let before = self.conversation.clone();
         let question =
-            self.conversation.undo().ok_or_else(|| Error::Usage("there is no answer yet; ask something".to_owned()))?;
+            self.conversation.undo().ok_or_else(|| Error::Input("there is no answer yet; ask something".to_owned()))?;
         self.reseed(self.seed.wrapping_add(1));
         let answered = self.answer(&question);
         if answered.is_err() {
@@ -245,7 +249,7 @@ impl Chat<'_> {
         let mut config = SchemeSpec { weights: Some(weights(&snapshot).into_iter().collect()), ..self.config.clone() };
         FieldEdit::apply(std::slice::from_ref(edit), &mut config, "/set")?;
         config.check()?;
-        let refused = |reason: &str| Err(Error::Usage(format!("/set {edit}: {reason}")));
+        let refused = |reason: &str| Err(Error::Input(format!("/set {edit}: {reason}")));
         let names = |config: &SchemeSpec| config.blades.iter().map(|blade| blade.name.clone()).collect::<Vec<_>>();
         let own_weights = |config: &SchemeSpec| config.blades.iter().map(|blade| blade.weight).collect::<Vec<_>>();
         if names(&config) != names(&self.config) {

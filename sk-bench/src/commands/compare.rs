@@ -94,7 +94,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let mut loading = Loading::new(args.quiet);
     let loaded = models::load_pool(&args.models, &mut reader, &mut arms, &mut loading);
     let (host, adapters) = loaded.map_err(|error| match error {
-        Error::Scheme(SchemeError::NoBlade) => Error::Usage(NO_BLADE.to_owned()),
+        Error::Scheme(SchemeError::NoBlade) => Error::Input(NO_BLADE.to_owned()),
         error => error,
     })?;
 
@@ -102,7 +102,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     for (scheme, PlannedArm { name, config }) in schemes.iter().zip(arms) {
         for weights in args.weightings(&config) {
             let config = SchemeSpec { weights: Some(weights.clone()), ..config.clone() };
-            config.spec().map_err(|error| Error::Usage(format!("scheme \"{name}\": {error}")))?;
+            config.spec().map_err(|error| Error::Input(format!("scheme \"{name}\": {error}")))?;
             plans.push((scheme.clone(), weights, config));
         }
     }

@@ -36,13 +36,12 @@ pub struct InitArgs {
 /// If the folder is not empty or cannot be written.
 pub fn run(args: &InitArgs) -> Result<(), Error> {
     let folder = &args.folder;
+    let taken = || Error::Input(format!("{} is there already; give a new or an empty folder", folder.display()));
     match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(true) => {}
-        Ok(false) => return Err(Error::NotEmpty { path: folder.clone() }),
+        Ok(false) => return Err(taken()),
         Err(error) if error.kind() == ErrorKind::NotFound => std::fs::create_dir_all(folder).map_err(Error::writing(folder))?,
-        Err(error) if error.kind() == ErrorKind::NotADirectory && folder.exists() => {
-            return Err(Error::NotEmpty { path: folder.clone() });
-        }
+        Err(error) if error.kind() == ErrorKind::NotADirectory && folder.exists() => return Err(taken()),
         Err(source) => return Err(Error::reading(folder)(source)),
     }
     for (name, _, text) in FILES {

@@ -125,7 +125,7 @@ pub fn run(args: &JudgeArgs) -> Result<(), Error> {
         (Some(JudgeCommand::Candidates(options)), _) => judge(options, &Task::Candidates),
         (None, Some(options)) => judge(options, &Task::Responses),
         // The parser requires the options of `judge` if there is no subcommand.
-        (None, None) => Err(Error::Usage("give a file of responses; see swiss-knife judge --help".to_owned())),
+        (None, None) => Err(Error::Input("give a file of responses; see swiss-knife judge --help".to_owned())),
     }
 }
 
@@ -148,7 +148,9 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     let objectives = options.objectives()?;
     let rubrics = options.rubrics(&objectives)?;
     if same_file(&options.responses, &options.output) {
-        return Err(JudgeError::Collision { path: options.output.clone() }.into());
+        let output = options.output.display();
+        let reason = "holds the responses, and judgements would go there too; choose another file for them";
+        return Err(Error::Input(format!("{output} {reason}")));
     }
     let panel = Panel {
         responses: &responses,
@@ -222,7 +224,7 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
 
 /// Returns the objectives of a file, or `otherwise`.
 fn read_objectives(file: Option<&Path>, otherwise: &Objectives) -> Result<Objectives, Error> {
-    file.map_or_else(|| Ok(otherwise.clone()), |file| Ok(Objectives::read(file).map_err(JudgeError::from)?))
+    file.map_or_else(|| Ok(otherwise.clone()), |file| Objectives::read(file).map_err(|error| Error::Input(error.to_string())))
 }
 
 fn rubrics(objectives: Option<&Path>, json: bool, toml: bool) -> Result<(), Error> {

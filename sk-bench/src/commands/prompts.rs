@@ -130,7 +130,7 @@ impl SourceArgs {
         if let Some(output) = output {
             spare(self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())), output)?;
         }
-        Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
+        prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())
     }
 }
 
@@ -166,7 +166,7 @@ fn list(args: &ListArgs) -> Result<(), Error> {
         if let Some(by) = args.by.as_ref().filter(|by| !labels.contains_key(*by)) {
             let known: BTreeSet<&str> = prompts.iter().flat_map(|prompt| prompt.labels.keys()).map(String::as_str).collect();
             let hint = crate::suggest::hint(by, &known.into_iter().collect::<Vec<_>>());
-            return Err(Error::Usage(format!("prompts of {source} have no label \"{by}\"; {hint}")));
+            return Err(Error::Input(format!("prompts of {source} have no label \"{by}\"; {hint}")));
         }
         let different = prompts.iter().map(|prompt| &prompt.prompt).collect::<HashSet<_>>().len();
         listings.push(Listing { source, prompts: prompts.len(), different, labels });

@@ -123,7 +123,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Error> {
 fn choose(report: &mut Report, names: &[String]) -> Result<(), Error> {
     let known: Vec<&str> = report.tables.iter().map(|table| table.id.as_str()).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(Error::Usage(format!("no table \"{name}\" in this report; {}", crate::suggest::hint(name, &known))));
+        return Err(Error::Input(format!("no table \"{name}\" in this report; {}", crate::suggest::hint(name, &known))));
     }
     report.tables.retain(|table| names.contains(&table.id));
     report.tables.iter_mut().for_each(|table| table.appendix = false);

@@ -69,7 +69,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
         return measure::run(&args.measure, &schemes, args.json);
     }
     if args.measure.models != Sources::default() {
-        return Err(Error::Usage(
+        return Err(Error::Input(
             "options for models, --device and --precision need --measure; add it, or leave them out".to_owned(),
         ));
     }
@@ -88,7 +88,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
 
 fn shipped(name: &str) -> Result<&'static Shipped, Error> {
     let names: Vec<&str> = SHIPPED.iter().map(|scheme| scheme.name).collect();
-    Shipped::named(name).ok_or_else(|| Error::Usage(format!("unknown scheme \"{name}\"; {}", suggest::hint(name, &names))))
+    Shipped::named(name).ok_or_else(|| Error::Input(format!("unknown scheme \"{name}\"; {}", suggest::hint(name, &names))))
 }
 
 fn table(rows: &[SchemeRow]) -> String {

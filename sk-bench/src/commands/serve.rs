@@ -175,7 +175,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     }
     log(args.log_prompts);
     let address = SocketAddr::new(args.host, args.port);
-    let listening = |source| Error::Listen { address, source };
+    let listening = |error| Error::Input(format!("cannot listen at {address}: {error}; --port chooses another"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(args.concurrent.min(WRITERS) + LOADERS)
@@ -256,10 +256,12 @@ impl ServeArgs {
             Some(file) => {
                 let text = std::fs::read_to_string(file).map_err(Error::reading(file))?;
                 let text = text.trim_start_matches('\u{feff}').trim();
+                let refused = |reason| Error::Input(format!("{}: the {reason}", file.display()));
                 if text.is_empty() {
-                    return Err(Error::EmptyKeyFile { file: file.clone() });
+                    return Err(refused("file holds no key; write one into it"));
                 }
-                let key = Key::new(text).ok_or_else(|| Error::KeyFile { file: file.clone() })?;
+                let unfit = "key holds a space, a line end or another character that a key cannot have";
+                let key = Key::new(text).ok_or_else(|| refused(unfit))?;
                 Some(key.as_str().to_owned())
             }
             None => std::env::var(KEY).ok().filter(|key| !key.is_empty()),

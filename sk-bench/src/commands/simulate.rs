@@ -69,7 +69,7 @@ enum TableFormat {
 pub fn run(args: &SimulateArgs) -> Result<(), Error> {
     let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
     if let Some(broken) = args.broken.filter(|broken| !wanted(broken)) {
-        return Err(Error::Usage(format!("--break changes the study {broken}, which --study does not select; select it too")));
+        return Err(Error::Input(format!("--break changes the study {broken}, which --study does not select; select it too")));
     }
     let exhibits = exhibits(args.seed, wanted, args.broken)?;
     match &args.html {

@@ -10,7 +10,8 @@ use sk_models::device::DeviceName;
 use crate::args::{FEW, at_most};
 use crate::plural::counted;
 use crate::progress::{Loading, Work};
-use crate::sweep::{self, Completion, Digests, Grid, Loaded, Plan, Store, SweepError, SweepProgress, Worker};
+use crate::record_file::RecordFileError;
+use crate::sweep::{self, Completion, Digests, Grid, Loaded, Plan, Store, SweepProgress, Worker};
 use crate::{Error, interrupt, message};
 
 const EXAMPLES: &str = "\
@@ -76,7 +77,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     if completion.open().next().is_none() {
         return match Store::open(&grid) {
             // Finished work needs no writing.
-            Err(SweepError::Open { source, .. })
+            Err(Error::File(RecordFileError::Open { source, .. }))
                 if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
             {
                 Ok(())

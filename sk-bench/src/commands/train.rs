@@ -306,8 +306,8 @@ pub struct DpoArgs {
 fn attribute(given: Option<String>, output: &Path) -> Result<String, Error> {
     let name = |path: &Path| Some(path.file_name()?.to_string_lossy().into_owned());
     match given.or_else(|| name(output)).or_else(|| name(&output.canonicalize().ok()?)) {
-        None => Err(Error::Usage(format!("-o {} gives no name; say with --attribute what is judged", output.display()))),
-        Some(empty) if empty.is_empty() => Err(Error::Usage("--attribute must not be empty; say what is judged".to_owned())),
+        None => Err(Error::Input(format!("-o {} gives no name; say with --attribute what is judged", output.display()))),
+        Some(empty) if empty.is_empty() => Err(Error::Input("--attribute must not be empty; say what is judged".to_owned())),
         Some(attribute) => Ok(attribute),
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Identity, Judge, JudgeError, Question, Rubric, Scale, Score, Verdict};
+use crate::record_file::RecordFileError;
 use crate::whole_file;
 
 /// Version of the layout below; it is part of every key.
@@ -56,7 +57,7 @@ impl<J: Judge> Cached<J> {
     /// # Errors
     /// If the directory cannot be created.
     pub fn new(judge: J, directory: &Path) -> Result<Self, JudgeError> {
-        fs::create_dir_all(directory).map_err(|source| JudgeError::Write { path: directory.to_owned(), source })?;
+        fs::create_dir_all(directory).map_err(RecordFileError::opening(directory))?;
         Ok(Self { judge, directory: directory.to_owned(), hits: AtomicUsize::new(0) })
     }
 
@@ -88,7 +89,7 @@ impl<J: Judge> Cached<J> {
         self.directory.join(&key[..2]).join(format!("{}.json", &key[2..]))
     }
 
-    fn keep(&self, path: &Path, question: &Question<'_>, score: &Score) -> Result<(), JudgeError> {
+    fn keep(&self, path: &Path, question: &Question<'_>, score: &Score) -> Result<(), RecordFileError> {
         let Rubric { name, version, .. } = question.rubric;
         let entry = Entry {
             judge: self.identity().clone(),
@@ -100,7 +101,7 @@ impl<J: Judge> Cached<J> {
         let folder = path.parent().unwrap_or(&self.directory);
         fs::create_dir_all(folder)
             .and_then(|()| whole_file::write(path, &serde_json::to_vec(&entry)?))
-            .map_err(|source| JudgeError::Write { path: path.to_owned(), source })
+            .map_err(RecordFileError::writing(path))
     }
 }
 

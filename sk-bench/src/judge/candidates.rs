@@ -57,8 +57,11 @@ pub struct StepCandidates {
 /// If a file cannot be read, a line is invalid, or no step is left.
 pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates>), JudgeError> {
     let records = read_records(path)?;
-    let traces = traces_beside(path)?
-        .ok_or_else(|| JudgeError::NoCandidates { path: path.to_owned(), reason: "there is no file of traces beside it" })?;
+    let without = |path: &Path, reason: &str| {
+        let cure = "run a sweep that keeps its traces, with at least three candidates a step";
+        JudgeError::Invalid(format!("{}: {reason}; {cure}", path.display()))
+    };
+    let traces = traces_beside(path)?.ok_or_else(|| without(path, "there is no file of traces beside it"))?;
     let mut written: HashMap<String, String> = HashMap::new();
     let (mut responses, mut steps) = (Vec::new(), Vec::new());
     for read in read_steps::<StepLine>(&traces, &records)? {
@@ -86,8 +89,7 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates
         before.push_str(&chosen.text);
     }
     if steps.is_empty() {
-        let reason = "no step has at least three candidates that were all recorded";
-        return Err(JudgeError::NoCandidates { path: traces, reason });
+        return Err(without(&traces, "no step has at least three candidates that were all recorded"));
     }
     Ok((responses, steps))
 }

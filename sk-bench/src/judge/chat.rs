@@ -231,7 +231,12 @@ impl ChatJudge {
         };
         let answer = self.endpoint.persist(&url, self.settings.retry, &self.pace, || self.endpoint.ask(body), read)?;
         answer.map_err(|(status, body)| match status {
-            404 => JudgeError::NotFound { url, model: self.settings.model.clone(), body },
+            404 => {
+                let model = &self.settings.model;
+                JudgeError::Invalid(format!(
+                    "{url}: the server answers 404 for model \"{model}\": {body}; check endpoint and model"
+                ))
+            }
             _ => JudgeError::Rejected { url, status, body },
         })
     }

@@ -33,7 +33,13 @@ pub fn key_from_env(variable: &str) -> Result<Option<Key>, JudgeError> {
     if value.trim().is_empty() {
         return Ok(None);
     }
-    Key::new(&value).map(Some).ok_or_else(|| JudgeError::Key { variable: variable.to_owned() })
+    // The key itself is not shown.
+    let refused = || {
+        format!(
+            "the value of {variable} cannot be sent as an API key: it holds a space or another character that a key cannot have"
+        )
+    };
+    Key::new(&value).map(Some).ok_or_else(|| JudgeError::Invalid(refused()))
 }
 
 /// A server's address and the HTTP client for it.
@@ -68,7 +74,10 @@ impl Endpoint {
     /// If `url` is not a valid URL, or has a user name, a query or a fragment.
     pub fn new(url: &str, key: Option<Key>, timeout: Duration) -> Result<Self, JudgeError> {
         let timeout = timeout.min(LONGEST_WAIT);
-        let wrong = |reason: &str| JudgeError::Url { url: without_user(url), reason: reason.to_owned() };
+        let wrong = |reason: &str| {
+            let url = without_user(url);
+            JudgeError::Invalid(format!("endpoint \"{url}\": {reason}; it looks like http://localhost:8000/v1"))
+        };
         let uri: Uri = url.parse().map_err(|_| wrong("it is not an address"))?;
         let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
             return Err(wrong("it does not begin with http:// or https://"));
@@ -147,7 +156,8 @@ impl Endpoint {
             id: String,
         }
         let url = format!("{}/models", self.base);
-        let unclear = |reason: String| JudgeError::WhichModel { url: url.clone(), reason };
+        let unclear =
+            |reason: String| JudgeError::Invalid(format!("{url}: {reason}; name one with --model, or as model in a plan"));
         let ask = || {
             let mut request = self.agent.get(&url);
             if let Some(key) = &self.key {
@@ -237,11 +247,11 @@ impl Endpoint {
 
     /// Returns the error for a status that concerns every request.
     fn denial(&self, url: &str, status: u16, body: &str, location: Option<String>) -> Option<JudgeError> {
-        let url = url.to_owned();
-        match status {
+        let reason = match status {
             300..=399 => {
+                // A key must not be sent to another server.
                 let target = location.map_or_else(|| "elsewhere".to_owned(), |target| self.gist(&target));
-                Some(JudgeError::Moved { url, status, target })
+                format!(" and redirects to {target}, and redirects are not followed; give the address of the server")
             }
             401 | 403 => {
                 let hint = if self.key.is_some() {
@@ -249,10 +259,11 @@ impl Endpoint {
                 } else {
                     "no API key was sent; see --api-key-env, or api_key_env of a plan"
                 };
-                Some(JudgeError::Forbidden { url, status, body: body.to_owned(), hint: hint.to_owned() })
+                format!(": {body}; {hint}")
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(JudgeError::Invalid(format!("{url}: the server answers {status}{reason}")))
     }
 
     /// Returns the reason why no complete response arrived.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{JudgeError, Judged};
+use super::Judged;
 use crate::record_file::{RecordFile, RecordFileError};
 
 /// An open file of judgements.
@@ -19,13 +19,8 @@ impl Journal {
     /// # Errors
     /// If the file cannot be opened, another process has it open, or a complete line is not a
     /// judgement.
-    pub fn open(path: &Path) -> Result<(Self, Vec<Judged>), JudgeError> {
-        let owned = || path.to_owned();
-        let (file, records) = RecordFile::open(path).map_err(|error| match error {
-            RecordFileError::Locked => JudgeError::Locked { path: owned() },
-            RecordFileError::Write(source) => JudgeError::Write { path: owned(), source },
-            RecordFileError::Records(error) => error.into(),
-        })?;
+    pub fn open(path: &Path) -> Result<(Self, Vec<Judged>), RecordFileError> {
+        let (file, records) = RecordFile::open(path)?;
         Ok((Self(file), records.into_iter().map(|(_, record)| record).collect()))
     }
 
@@ -38,7 +33,7 @@ impl Journal {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn append(&self, record: &Judged) -> Result<(), JudgeError> {
-        self.0.append(record).map_err(|source| JudgeError::Write { path: self.path().to_owned(), source })
+    pub fn append(&self, record: &Judged) -> Result<(), RecordFileError> {
+        self.0.append(record)
     }
 }

@@ -1,6 +1,7 @@
 //! A judge that needs no server: a preference model per rubric, and the perplexity of a small
 //! language model.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -56,20 +57,19 @@ impl OfflineJudge {
     /// # Errors
     /// If no rubric names a model, or one of the folders cannot be loaded.
     pub fn load(folder: &Path, objectives: &Objectives, device: &Device) -> Result<Self, JudgeError> {
-        let unusable = |error: &dyn std::fmt::Display| JudgeError::Offline { reason: error.to_string() };
         let mut models = Vec::new();
         for rubric in &objectives.rubrics {
             if let Some(name) = &rubric.model {
-                let model = PreferenceModel::load(&folder.join(name)).map_err(|error| unusable(&error))?;
+                let model = PreferenceModel::load(&folder.join(name)).map_err(unusable)?;
                 models.push((rubric.clone(), model));
             }
         }
         if models.is_empty() {
             return Err(unusable(
-                &"no rubric of the objectives names a preference model; add model = \"FOLDER\" to those it answers",
+                "no rubric of the objectives names a preference model; add model = \"FOLDER\" to those it answers",
             ));
         }
-        let ruler = Ruler::load(&folder.join(FLUENCY), device).map_err(|error| unusable(&error))?;
+        let ruler = Ruler::load(&folder.join(FLUENCY), device).map_err(unusable)?;
         // The identity depends on the weights of the models, not on their location. If less of a
         // rubric is better, the scores of its model are turned around.
         let digests = models.iter().map(|(rubric, model)| {
@@ -84,9 +84,14 @@ impl OfflineJudge {
     fn fluency(&self, question: &Question<'_>) -> Result<Option<f64>, JudgeError> {
         let ruler = self.ruler.lock().unwrap_or_else(PoisonError::into_inner);
         let perplexity = ruler.perplexity(question.prompt, question.response);
-        let perplexity = perplexity.map_err(|error| JudgeError::Offline { reason: error.to_string() })?;
+        let perplexity = perplexity.map_err(unusable)?;
         Ok(perplexity.map(f64::recip))
     }
+}
+
+/// Returns the error of a judge that cannot be loaded or cannot read a response.
+fn unusable(reason: impl Display) -> JudgeError {
+    JudgeError::Invalid(format!("offline judge: {reason}"))
 }
 
 impl Judge for OfflineJudge {

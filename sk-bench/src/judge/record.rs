@@ -74,7 +74,10 @@ pub fn read_responses(path: &Path) -> Result<Vec<Response>, JudgeError> {
         }
         responses.push(response);
     }
-    if responses.is_empty() { Err(JudgeError::NoResponses { path: path.to_owned() }) } else { Ok(responses) }
+    if responses.is_empty() {
+        return Err(JudgeError::Invalid(format!("{}: it holds no response", path.display())));
+    }
+    Ok(responses)
 }
 
 /// A judgement of one response on one rubric in one pass.

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Display;
 
 use super::{FLUENCY, JudgeError, Judged, Objectives};
 
@@ -141,8 +142,7 @@ fn render(rows: &[JudgedRow<'_>], objectives: &Objectives, blades: &[&str]) -> R
     header.extend(&columns);
     header.push("id");
     let mut out = csv::Writer::from_writer(Vec::new());
-    let failed = |error: csv::Error| unfit(error.to_string());
-    out.write_record(&header).map_err(failed)?;
+    out.write_record(&header).map_err(unfit)?;
     for row in rows {
         let number = *numbers.entry(row.prompt).or_insert_with(|| {
             paper(row.prompt).unwrap_or_else(|| {
@@ -166,14 +166,13 @@ fn render(rows: &[JudgedRow<'_>], objectives: &Objectives, blades: &[&str]) -> R
         let score = |name: &str| row.scores.get(name).copied().flatten();
         fields.extend(columns.iter().map(|name| score(name).map_or_else(String::new, |score| score.to_string())));
         fields.push(row.id.to_owned());
-        out.write_record(&fields).map_err(failed)?;
+        out.write_record(&fields).map_err(unfit)?;
     }
-    let bytes = out.into_inner().map_err(|error| unfit(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| unfit(error.to_string()))
+    String::from_utf8(out.into_inner().map_err(unfit)?).map_err(unfit)
 }
 
-fn unfit(reason: String) -> JudgeError {
-    JudgeError::NoTable { reason }
+fn unfit(reason: impl Display) -> JudgeError {
+    JudgeError::Invalid(format!("cannot make a table of the judgements: {reason}"))
 }
 
 #[cfg(test)]

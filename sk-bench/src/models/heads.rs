@@ -29,7 +29,7 @@ pub(super) fn sources(
         let read = seated.is_some_and(|blade| blade.rule.head_kind().is_some());
         if !read && adapters.iter().any(|adapter| adapter.name == head.name) {
             let kind = seated.map_or_else(|| "implicit-reward".to_owned(), |blade| blade.rule.kind());
-            return Err(Error::UnusedHead { name: head.name.clone(), kind });
+            return Err(unused(&head.name, &kind));
         }
         if let Some(error) = misfit(config, head)? {
             return Err(error);
@@ -46,7 +46,7 @@ pub(super) fn sources(
     }
     for blade in &config.blades {
         if blade.rule.head_kind().is_none() && given.iter().any(|head| head.name == blade.name) {
-            return Err(Error::UnusedHead { name: blade.name.clone(), kind: blade.rule.kind() });
+            return Err(unused(&blade.name, &blade.rule.kind()));
         }
     }
     let readers = config.blades.iter().filter(|blade| blade.rule.head_kind().is_some());
@@ -56,10 +56,18 @@ pub(super) fn sources(
         let shipped = || embedded.filter(|_| built_in.contains(&name.as_str())).map(|embedded| embedded.head(&name));
         match on_command_line.or_else(|| blade.head().cloned()).or_else(shipped) {
             Some(directory) => Ok((name, directory)),
-            None => Err(Error::NoHead { name }),
+            None => Err(Error::Input(format!(
+                "blade \"{name}\" has no head; give --head {name}=DIR, or head = \"DIR\" in its section"
+            ))),
         }
     };
     readers.map(source).collect()
+}
+
+/// Returns the error of a head of a blade that uses none.
+fn unused(name: &str, kind: &str) -> Error {
+    let cure = "use kind = \"discriminator\" or \"reward-head\"";
+    Error::Input(format!("--head {name} does not apply: blade \"{name}\" is of kind \"{kind}\"; {cure}"))
 }
 
 /// Returns the reason why `config` cannot seat a head that it does not name: its template uses
@@ -70,8 +78,11 @@ pub(super) fn misfit(config: &SchemeSpec, head: &Source) -> Result<Option<Error>
         return Ok(None);
     };
     let found = kind_of(head)?;
-    let error =
-        || Error::HeadTemplate { name: head.name.clone(), kind: template.rule.kind(), found: BladeRule::kind_of_head(found) };
+    let error = || {
+        let (name, kind, found) = (&head.name, template.rule.kind(), BladeRule::kind_of_head(found));
+        let kinds = format!("head \"{name}\" is of kind \"{found}\" and [blades.\"*\"] of kind \"{kind}\"");
+        Error::Input(format!("{kinds}; give a head of that kind, or a [blades.{name}] section"))
+    };
     Ok((found != kind).then(error))
 }
 
@@ -84,8 +95,9 @@ pub(crate) fn check(config: &SchemeSpec, heads: &[(String, Head)]) -> Result<(),
     for (name, head) in heads {
         let reads = |blade: &&BladeSpec| blade.name == *name && blade.rule.head_kind().is_some_and(|kind| kind != head.kind);
         if let Some(blade) = config.blades.iter().find(reads) {
-            let found = BladeRule::kind_of_head(head.kind);
-            return Err(Error::HeadKind { name: name.clone(), kind: blade.rule.kind(), found });
+            let (kind, found) = (blade.rule.kind(), BladeRule::kind_of_head(head.kind));
+            let kinds = format!("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"");
+            return Err(Error::Input(format!("{kinds}; change one of the two")));
         }
     }
     Ok(())

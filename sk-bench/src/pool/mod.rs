@@ -8,14 +8,12 @@
 //! be [replayed](Recording) with other arms without a model.
 
 mod compare;
-mod error;
 mod plan;
 mod replay;
 mod report;
 mod step;
 
 pub use compare::{ArmSummary, Comparison, Summary};
-pub use error::{Difference, PoolError};
 pub use plan::{ArmArg, PlannedArm, companions, same_candidates, same_scores};
 pub use replay::Recording;
 pub use step::{ArmChoice, Distributions, PoolCandidate, PoolStep};

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::PoolError;
-use super::error::Difference;
 use crate::Error;
 use crate::models::Sources;
 use crate::scheme::{BladeSpec, FieldEdit, SHIPPED, SchemeSpec, Steering};
@@ -58,18 +56,17 @@ impl ArmArg {
     ///
     /// # Errors
     /// If the scheme cannot be read, or a number is out of range.
-    pub fn plan(&self, steering: &Steering, models: &Sources, folder: &Path) -> Result<PlannedArm, PoolError> {
+    pub fn plan(&self, steering: &Steering, models: &Sources, folder: &Path) -> Result<PlannedArm, Error> {
         let beside = folder.join(&self.scheme);
         let scheme = if beside.is_file() { beside } else { self.scheme.clone() };
         planned(&self.name, &steering.of_arm(scheme, &self.set), models)
     }
 }
 
-fn planned(name: &str, steering: &Steering, models: &Sources) -> Result<PlannedArm, PoolError> {
-    match steering.spec(models.are_shipped()) {
-        Ok(config) => Ok(PlannedArm { name: name.to_owned(), config }),
-        Err(error) => Err(PoolError::Arm { arm: name.to_owned(), source: Box::new(Error::from(error)) }),
-    }
+fn planned(name: &str, steering: &Steering, models: &Sources) -> Result<PlannedArm, Error> {
+    let config = steering.spec(models.are_shipped());
+    let config = config.map_err(|error| Error::from(error).within(format!("arm \"{name}\"")))?;
+    Ok(PlannedArm { name: name.to_owned(), config })
 }
 
 /// Returns the bundled schemes that can choose from the candidates of `driver`, which `steering`
@@ -84,7 +81,7 @@ pub fn companions(
     steering: &Steering,
     models: &Sources,
     replayed: bool,
-) -> Result<Vec<PlannedArm>, PoolError> {
+) -> Result<Vec<PlannedArm>, Error> {
     let reads_heads =
         |config: &SchemeSpec| config.blades.iter().chain(&config.template).any(|blade| blade.rule.head_kind().is_some());
     let fits = |arm: &PlannedArm| {
@@ -97,17 +94,25 @@ pub fn companions(
         .filter_map(|scheme| planned(scheme.name, &steering.of_arm(scheme.name.into(), &[]), models).ok())
         .filter(fits)
         .collect();
-    if arms.is_empty() { Err(PoolError::Alone { driver: name.to_owned() }) } else { Ok(arms) }
+    if arms.is_empty() {
+        let cure = "name one with --arm, such as a scheme that reads heads";
+        return Err(Error::Input(format!("no other scheme that ships can be compared with \"{name}\" by default; {cure}")));
+    }
+    Ok(arms)
 }
 
 /// Checks that an arm can choose from the candidates of `driver`.
 ///
 /// # Errors
 /// If the two differ in a field that candidates depend on. The error names the first one.
-pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), PoolError> {
-    let refused =
-        |difference| PoolError::Candidates { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) };
-    difference(&arm.config.drafting_fields(), &driver.drafting_fields()).map_or(Ok(()), |found| Err(refused(found)))
+pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), Error> {
+    let found = difference(&arm.config.drafting_fields(), &driver.drafting_fields());
+    found.map_or(Ok(()), |difference| {
+        Err(Error::Input(format!(
+            "arm \"{}\" cannot share the candidates of \"{name}\": its {difference}; arms agree in [proposal] and [granularity]",
+            arm.name
+        )))
+    })
 }
 
 /// Checks that an arm can choose by the scores of `driver` in a trace. Its blades must give the
@@ -115,14 +120,16 @@ pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Res
 ///
 /// # Errors
 /// If the two differ in a field that scores depend on. The error names the first one.
-pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), PoolError> {
-    let refused =
-        |difference| PoolError::Scores { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) };
+pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), Error> {
+    let refused = |difference: String| {
+        let reason = format!("cannot use the recorded scores of \"{name}\": its {difference}; give a prompt instead of --replay");
+        Error::Input(format!("arm \"{}\" {reason}", arm.name))
+    };
     for blade in arm.config.blades.iter().chain(&arm.config.template) {
         let theirs = driver.blades.iter().find(|other| other.name == blade.name).or(driver.template.as_ref());
         let Some(theirs) = theirs else {
             let seated = driver.blades.iter().map(|blade| blade.name.clone()).collect::<Vec<_>>().join(", ");
-            return Err(refused(Difference { field: "blades".to_owned(), own: blade.name.clone(), theirs: seated }));
+            return Err(refused(differs("blades", &blade.name, &seated)));
         };
         let fields = |of: &BladeSpec| {
             let named = |(field, value)| (format!("blades.{}.{field}", blade.name), value);
@@ -134,19 +141,23 @@ pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<
         if !blade.is_certain() && (theirs.rule.dispersion_name() != blade.rule.dispersion_name() || theirs.is_ablated()) {
             let words = |blade: &BladeSpec| format!("{} ({})", blade.rule.dispersion_name(), blade.arm);
             let field = format!("blades.{}.dispersion", blade.name);
-            return Err(refused(Difference { field, own: words(blade), theirs: words(theirs) }));
+            return Err(refused(differs(&field, &words(blade), &words(theirs))));
         }
     }
     Ok(())
 }
 
-/// Returns the first field that differs.
-fn difference(own: &[(String, String)], theirs: &[(String, String)]) -> Option<Difference> {
-    let value = |fields: &[(String, String)], name: &str| {
-        fields.iter().find(|(field, _)| field == name).map_or_else(|| "absent".to_owned(), |(_, value)| value.clone())
-    };
-    let names = own.iter().chain(theirs).map(|(field, _)| field.clone());
-    names
-        .map(|field| Difference { own: value(own, &field), theirs: value(theirs, &field), field })
-        .find(|difference| difference.own != difference.theirs)
+/// Describes the first field that differs.
+fn difference(own: &[(String, String)], theirs: &[(String, String)]) -> Option<String> {
+    fn value<'f>(fields: &'f [(String, String)], name: &str) -> &'f str {
+        fields.iter().find(|(field, _)| field == name).map_or("absent", |(_, value)| value)
+    }
+    let mut names = own.iter().chain(theirs).map(|(field, _)| field);
+    let field = names.find(|field| value(own, field) != value(theirs, field))?;
+    Some(differs(field, value(own, field), value(theirs, field)))
+}
+
+/// Describes a field of an arm that differs from that of the driving scheme.
+fn differs(field: &str, own: &str, theirs: &str) -> String {
+    format!("{field} is {own}, not {theirs}")
 }

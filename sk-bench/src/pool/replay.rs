@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sk_core::{ArmTrace, Batch, Decision, Operators, ScoreError, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, TokenId};
 
+use super::PlannedArm;
 use super::step::{Distributions, PoolStep};
-use super::{PlannedArm, PoolError};
 use crate::Error;
 use crate::explain::shorten;
 use crate::scheme::{BladeSpec, DispersionArm, NamedWeights, SchemeError, SchemeSpec};
@@ -56,10 +56,10 @@ impl Recording {
     /// # Errors
     /// If the file cannot be read, or a line is not a complete step. The error gives the line.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let wrong = |line, reason: String| PoolError::from(RecordError::line(path, line, reason));
+        let wrong = |line, reason: String| RecordError::line(path, line, reason);
         let mut steps = Vec::new();
-        for read in json_lines::<RecordedStep>(path, "it is not a step of a trace: ").map_err(PoolError::from)? {
-            let (line, step) = read.map_err(PoolError::from)?;
+        for read in json_lines::<RecordedStep>(path, "it is not a step of a trace: ")? {
+            let (line, step) = read?;
             step.check().map_err(|reason| wrong(line, reason))?;
             steps.push((line, step));
         }
@@ -83,9 +83,8 @@ impl Recording {
         arms: &[PlannedArm],
         weights: Option<&NamedWeights>,
     ) -> Result<Vec<(PoolStep, Distributions)>, Error> {
-        let parameter = |arm: &PlannedArm, slot: &'static str, reason: String| PoolError::Arm {
-            arm: arm.name.clone(),
-            source: Box::new(SchemeError::Parameter { slot, reason }.into()),
+        let parameter = |arm: &PlannedArm, slot: &'static str, reason: String| {
+            Error::from(SchemeError::Parameter { slot, reason }).within(format!("arm \"{}\"", arm.name))
         };
         let mut choices: Vec<Vec<ArmTrace>> = vec![Vec::new(); self.steps.len()];
         for arm in arms {
@@ -97,18 +96,16 @@ impl Recording {
                 arm.config.weighting.build(&arm.config.selector).map_err(|reason| parameter(arm, "weighting", reason))?;
             let operators = Operators { weighting: &*weighting, normalizer: &*normalizer, aggregator, selector: &*selector };
             for ((line, step), choices) in self.steps.iter().zip(&mut choices) {
-                let wrong = |reason: String| PoolError::from(RecordError::line(&self.path, *line, reason));
+                let wrong = |reason: String| RecordError::line(&self.path, *line, reason);
                 let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
                 let decided = || {
                     let table = table(&blades).map_err(StepError::Scores)?;
                     let weights: Vec<f64> = blades.iter().map(|blade| blade.weight).collect();
                     operators.decide(&table, &weights, fluency.as_deref(), step.uniform(), None)
                 };
-                let decision = decided().map_err(|source| PoolError::Step {
-                    path: self.path.clone(),
-                    line: *line,
-                    arm: arm.name.clone(),
-                    source: Box::new(source),
+                let decision = decided().map_err(|error| {
+                    let what = format!("{}:{line}: arm \"{}\"", self.path.display(), arm.name);
+                    Error::from(error).within(what)
                 })?;
                 choices.push(ArmTrace { name: arm.name.clone(), blades, fluency, decision });
             }

@@ -7,7 +7,8 @@ use serde_json::Value;
 use sk_models::text::ASSISTANT;
 
 use super::table::Table;
-use super::{Prompt, PromptSetError, frame, json_lines};
+use super::{Prompt, frame, json_lines};
+use crate::Error;
 use crate::named::named;
 use sk_report::lines;
 use sk_report::record::{self, RecordError};
@@ -40,10 +41,13 @@ const XSTEST: [&str; 5] = ["id", "prompt", "type", "label", "focus"];
 /// # Errors
 /// If the file cannot be read, its format cannot be detected, a line does not match the format, or
 /// there is no prompt. Errors name file and line.
-pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, PromptSetError> {
+pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, Error> {
     let format = match format {
         Some(format) => format,
-        None => detect(path)?.ok_or_else(|| PromptSetError::UnknownFormat { path: path.to_owned() })?,
+        None => detect(path)?.ok_or_else(|| {
+            let path = path.display();
+            Error::Input(format!("{path}: cannot tell its format; give --format (hh, truthful-qa, xstest or jsonl)"))
+        })?,
     };
     let prompts = match format {
         PromptFormat::Hh => hh(path),
@@ -51,13 +55,18 @@ pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, Pr
         PromptFormat::XsTest => xstest(path),
         PromptFormat::JsonLines => json_lines::read(path),
     }?;
-    if prompts.is_empty() { Err(PromptSetError::Empty { path: path.to_owned() }) } else { Ok(prompts) }
+    if prompts.is_empty() { Err(empty(path)) } else { Ok(prompts) }
 }
 
-fn detect(path: &Path) -> Result<Option<PromptFormat>, PromptSetError> {
+/// Returns the error of a file without a prompt.
+fn empty(path: &Path) -> Error {
+    Error::Input(format!("{}: it holds no prompt", path.display()))
+}
+
+fn detect(path: &Path) -> Result<Option<PromptFormat>, Error> {
     let failed = RecordError::reading(path);
     let first = lines::numbered_lines(path).map_err(&failed)?.next();
-    let (_, first) = first.ok_or_else(|| PromptSetError::Empty { path: path.to_owned() })?;
+    let (_, first) = first.ok_or_else(|| empty(path))?;
     let first = first.map_err(&failed)?;
     if let Ok(Value::Object(row)) = serde_json::from_str(&first) {
         let has = |field| row.contains_key(field);
@@ -79,7 +88,7 @@ struct Preference {
 
 /// Reads HH-RLHF, pairs of dialogues that differ in their last answer: each `chosen` dialogue up to
 /// and including its last `"\n\nAssistant:"`.
-fn hh(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+fn hh(path: &Path) -> Result<Vec<Prompt>, Error> {
     let mut prompts = Vec::new();
     for (row, read) in record::json_lines(path, "")?.enumerate() {
         let (line, Preference { chosen }) = read?;
@@ -97,7 +106,7 @@ fn before_last_answer(dialogue: &str) -> Option<&str> {
 
 /// Reads TruthfulQA, questions that invite a common misconception: each question as a dialogue of
 /// one turn.
-fn truthful_qa(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+fn truthful_qa(path: &Path) -> Result<Vec<Prompt>, Error> {
     let table = Table::read(path, TRUTHFUL_QA)?;
     let mut prompts = Vec::with_capacity(table.rows.len());
     for (row, (start, [kind, category, question])) in table.rows.iter().enumerate() {
@@ -112,7 +121,7 @@ fn truthful_qa(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
 
 /// Reads XSTest, safe prompts that look unsafe and unsafe ones that look alike: each as a dialogue
 /// of one turn. `label` is `safe` or `unsafe`.
-fn xstest(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+fn xstest(path: &Path) -> Result<Vec<Prompt>, Error> {
     let table = Table::read(path, XSTEST)?;
     let mut prompts = Vec::with_capacity(table.rows.len());
     for (row, (start, [id, prompt, kind, label, focus])) in table.rows.iter().enumerate() {

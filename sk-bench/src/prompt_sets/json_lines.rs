@@ -7,7 +7,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Prompt, PromptSetError, frame, is_framed, naming};
+use super::{Prompt, frame, is_framed, naming};
+use crate::Error;
 use sk_report::record::{RecordError, json_lines};
 
 #[derive(Deserialize)]
@@ -22,7 +23,7 @@ struct PromptLine {
 
 /// Reads the prompts of a file. A prompt without framing becomes a dialogue of one turn. A prompt
 /// without an id gets one from its file and row.
-pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, Error> {
     let stem = naming::stem(path);
     let (mut prompts, mut ids) = (Vec::new(), HashSet::new());
     for (index, read) in json_lines(path, "")?.enumerate() {

@@ -11,7 +11,6 @@
 //! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`,
 //! ready for a model to continue.
 
-mod error;
 mod format;
 mod json_lines;
 mod naming;
@@ -27,7 +26,6 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sk_models::text::{ASSISTANT, HUMAN};
 
-pub use error::PromptSetError;
 pub use format::{PromptFormat, read};
 pub use json_lines::write;
 pub use paper::{AXES, PaperSet};

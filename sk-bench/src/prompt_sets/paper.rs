@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{Prompt, PromptFormat, PromptSetError, format};
+use super::{Prompt, PromptFormat, format};
+use crate::Error;
 use crate::named::named;
 
 named! {
@@ -85,7 +86,7 @@ impl PaperSet {
     /// # Errors
     /// If a data set is missing under `root`, cannot be read, or is a different revision from the
     /// one that the row numbers refer to.
-    pub fn load(self, root: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+    pub fn load(self, root: &Path) -> Result<Vec<Prompt>, Error> {
         let per_axis = match self {
             Self::Frontier => 40,
             Self::Ablation => 20,
@@ -105,26 +106,38 @@ impl PaperSet {
 }
 
 impl Block {
-    fn load(&self, root: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+    fn load(&self, root: &Path) -> Result<Vec<Prompt>, Error> {
         let path = self.find(root)?;
         let all = format::read(&path, Some(self.format))?;
         let mut digest = Sha256::new();
         let mut prompts = Vec::with_capacity(self.rows.len());
         for row in self.rows {
-            let prompt = all.get(row).ok_or_else(|| PromptSetError::Row { path: path.clone(), row, rows: all.len() })?;
+            let prompt = all.get(row).ok_or_else(|| {
+                let (path, rows) = (path.display(), all.len());
+                Error::Input(format!(
+                    "{path}: no row {row} (counted from 0), since the file has only {rows}; use the revision of the data set that the paper used"
+                ))
+            })?;
             digest.update(&prompt.prompt);
             digest.update([0]);
             prompts.push(prompt.clone());
         }
         let digest = format!("{:x}", digest.finalize());
         if digest != self.digest {
-            return Err(PromptSetError::Revision { path, axis: self.axis, revision: self.revision });
+            let Self { axis, revision, .. } = self;
+            let reason = format!("its rows are not the {axis} prompts of the paper; use {revision}");
+            return Err(Error::Input(format!("{}: {reason}", path.display())));
         }
         Ok(prompts)
     }
 
-    fn find(&self, root: &Path) -> Result<PathBuf, PromptSetError> {
+    fn find(&self, root: &Path) -> Result<PathBuf, Error> {
         let found = self.files.iter().map(|file| root.join(file)).find(|path| path.is_file());
-        found.ok_or_else(|| PromptSetError::Missing { root: root.to_owned(), tried: self.files })
+        found.ok_or_else(|| {
+            let (root, tried) = (root.display(), self.files.join(", "));
+            Error::Input(format!(
+                "{root}: none of {tried} is there; --data, or data under [prompts] of a plan, names the folder that holds the data sets"
+            ))
+        })
     }
 }

@@ -7,7 +7,8 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
-use super::{Prompt, PromptSetError};
+use super::Prompt;
+use crate::Error;
 use crate::named::named;
 
 named! {
@@ -39,7 +40,7 @@ pub fn sample(
     label: Option<&str>,
     allocation: Allocation,
     seed: u64,
-) -> Result<Vec<Prompt>, PromptSetError> {
+) -> Result<Vec<Prompt>, Error> {
     let mut strata: BTreeMap<&str, Vec<&Prompt>> = BTreeMap::new();
     let mut seen = HashSet::new();
     for prompt in prompts {
@@ -48,7 +49,7 @@ pub fn sample(
             Some(label) => prompt.labels.get(label).ok_or_else(|| {
                 let known: Vec<&str> = prompt.labels.keys().map(String::as_str).collect();
                 let hint = crate::suggest::hint(label, &known);
-                PromptSetError::Unlabelled { id: prompt.id.clone(), label: label.to_owned(), hint }
+                Error::Input(format!("prompt \"{}\" has no label \"{label}\"; {hint}", prompt.id))
             })?,
         };
         if seen.insert(&prompt.prompt) {
@@ -58,7 +59,7 @@ pub fn sample(
     let sizes: Vec<usize> = strata.values().map(Vec::len).collect();
     let available = sizes.iter().sum();
     if available < count {
-        return Err(PromptSetError::Scarce { stratum: "the set".to_owned(), available, wanted: count });
+        return Err(scarce("the set", available, count));
     }
     let shares = match allocation {
         Allocation::Balanced => balanced(count, sizes.len()),
@@ -68,7 +69,7 @@ pub fn sample(
     for ((name, mut members), wanted) in strata.into_iter().zip(shares) {
         if members.len() < wanted {
             let stratum = label.map_or("the set".to_owned(), |label| format!("stratum {label} = \"{name}\""));
-            return Err(PromptSetError::Scarce { stratum, available: members.len(), wanted });
+            return Err(scarce(&stratum, members.len(), wanted));
         }
         // Sort by text, so that the result does not depend on the order of the file or on ids.
         members.sort_by(|a, b| a.prompt.cmp(&b.prompt));
@@ -76,6 +77,10 @@ pub fn sample(
         drawn.extend(members.into_iter().take(wanted).cloned());
     }
     Ok(drawn)
+}
+
+fn scarce(stratum: &str, available: usize, wanted: usize) -> Error {
+    Error::Input(format!("{stratum} has {available} different prompts and {wanted} are wanted; lower the count"))
 }
 
 /// Returns the generator of a stratum, seeded with the SHA-256 digest of seed and name.

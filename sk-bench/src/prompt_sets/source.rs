@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use sk_report::record::RecordError;
 
-use super::{PaperSet, Prompt, PromptFormat, PromptSetError, format};
+use super::{PaperSet, Prompt, PromptFormat, format};
+use crate::Error;
 
 /// The environment variable with the default folder of the data sets.
 const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
@@ -30,29 +31,39 @@ fn root(data: Option<&Path>) -> Option<PathBuf> {
 ///
 /// # Errors
 /// As [`read`](super::read) and [`PaperSet::load`], or if the folder of the data sets is not given.
-pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
+pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, Error> {
     let Some(set) = PaperSet::named(source) else {
         return format::read(Path::new(source), format).map_err(|error| match error {
-            PromptSetError::Records(RecordError::Read { path, source }) if source.kind() == ErrorKind::NotFound => {
+            Error::Records(RecordError::Read { path, source }) if source.kind() == ErrorKind::NotFound => {
                 let sets: Vec<&str> = PaperSet::by_name().map(|(name, _)| name).collect();
-                PromptSetError::Nowhere { path, sets: sets.join(", ") }
+                let (path, sets) = (path.display(), sets.join(", "));
+                Error::Input(format!("there is no file {path}, and no set of that name; sets are {sets}"))
             }
             error => error,
         });
     };
-    set.load(&root(data).ok_or(PromptSetError::NoData { set: set.name(), variable: DATA_VARIABLE })?)
+    let root = root(data).ok_or_else(|| {
+        Error::Input(format!(
+            "{} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data (in a plan, data under [prompts]) or {DATA_VARIABLE}",
+            set.name()
+        ))
+    })?;
+    set.load(&root)
 }
 
 /// Loads the prompts of several sources, one after another.
 ///
 /// # Errors
 /// As [`load`], or if two prompts have the same id.
-pub fn load_all(sources: &[String], format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
+pub fn load_all(sources: &[String], format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, Error> {
     let (mut prompts, mut ids) = (Vec::new(), HashMap::new());
     for source in sources {
         for prompt in load(source, format, data)? {
             if let Some(first) = ids.insert(prompt.id.clone(), source) {
-                return Err(PromptSetError::Duplicate { id: prompt.id, first: first.clone(), second: source.clone() });
+                let id = prompt.id;
+                return Err(Error::Input(format!(
+                    "two prompts are called \"{id}\", in {first} and in {source}; ids must differ"
+                )));
             }
             prompts.push(prompt);
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 
-use super::PromptSetError;
+use crate::Error;
 use sk_report::lines;
 use sk_report::record::RecordError;
 
@@ -22,22 +22,21 @@ impl<const N: usize> Table<N> {
     /// # Errors
     /// If the file cannot be read, is not UTF-8, lacks a column, or has a row whose number of
     /// fields differs from the header.
-    pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, PromptSetError> {
+    pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, Error> {
         let bytes = lines::read(path).map_err(RecordError::reading(path))?;
         let mut table = Self { path: path.to_owned(), bytes, rows: Vec::new() };
         table.rows = table.parse(columns)?;
         Ok(table)
     }
 
-    fn parse(&self, columns: [&'static str; N]) -> Result<Vec<(usize, [String; N])>, PromptSetError> {
+    fn parse(&self, columns: [&'static str; N]) -> Result<Vec<(usize, [String; N])>, Error> {
         let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
         let header = reader.headers().map_err(|error| self.failure(&error))?.clone();
         let mut places = [0; N];
         for (place, column) in places.iter_mut().zip(columns) {
-            *place = header.iter().position(|name| name == column).ok_or_else(|| PromptSetError::Column {
-                path: self.path.clone(),
-                column,
-                found: header.iter().map(str::to_owned).collect(),
+            *place = header.iter().position(|name| name == column).ok_or_else(|| {
+                let found = header.iter().collect::<Vec<_>>().join(", ");
+                Error::Input(format!("{}: no column \"{column}\"; found: {found}", self.path.display()))
             })?;
         }
         let mut rows = Vec::new();
@@ -50,7 +49,7 @@ impl<const N: usize> Table<N> {
     }
 
     /// Returns the error for the row at byte offset `start`.
-    pub(super) fn wrong(&self, start: usize, reason: String) -> PromptSetError {
+    pub(super) fn wrong(&self, start: usize, reason: String) -> Error {
         // For the parser, a row starts right after the first byte of a two-byte line end, and
         // includes blank lines before it.
         let blank = self.bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -58,7 +57,7 @@ impl<const N: usize> Table<N> {
         RecordError::line(&self.path, line, reason).into()
     }
 
-    fn failure(&self, error: &csv::Error) -> PromptSetError {
+    fn failure(&self, error: &csv::Error) -> Error {
         let start = error.position().map_or(0, |position| position.byte() as usize);
         let reason = match error.kind() {
             csv::ErrorKind::Utf8 { .. } => "it is not UTF-8".to_owned(),

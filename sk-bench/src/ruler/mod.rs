@@ -5,7 +5,6 @@
 //! affects both sides.
 
 mod axis;
-mod error;
 mod figure;
 mod floors;
 mod footprint;
@@ -15,7 +14,6 @@ mod spread;
 mod steered;
 
 pub use axis::{Axis, AxisArg, Operating};
-pub use error::RulerError;
 pub use figure::Figure;
 pub use floors::{Floors, Roofs};
 pub use footprint::Footprint;
@@ -38,7 +36,8 @@ pub(crate) const TEXT: &str = "The morning train was late again, so we stood on 
 /// If it does not fit into `limit` tokens together with `new` ones.
 pub(crate) fn prompt(text: &[TokenId], length: usize, new: usize, limit: usize) -> Result<Vec<TokenId>, Error> {
     if length.saturating_add(new) > limit {
-        return Err(Error::NoRoom { prompt: length, new, limit });
+        let cure = "lower --prompt-tokens or --new-tokens";
+        return Err(Error::Input(format!("{length} prompt tokens and {new} new ones do not fit into {limit}; {cure}")));
     }
     Ok(text.iter().copied().cycle().take(length).collect())
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::RulerError;
+use crate::Error;
 
 /// Time that a program gets to exit after its standard input is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -48,25 +48,29 @@ impl Opponent {
     /// # Errors
     /// If the command does not start, exits without an answer, prints other figures than the first
     /// time, or prints a figure that is not positive.
-    pub fn measure(&mut self) -> Result<BTreeMap<String, f64>, RulerError> {
+    pub fn measure(&mut self) -> Result<BTreeMap<String, f64>, Error> {
         let figures = self.answer()?;
         if let Some((name, &value)) = figures.iter().find(|(_, value)| !(value.is_finite() && **value > 0.0)) {
-            return Err(RulerError::Value { command: self.command.clone(), name: name.clone(), value });
+            let command = &self.command;
+            return Err(Error::Input(format!("`{command}` says that {name} is {value}; a figure is a positive number")));
         }
         let names: Vec<String> = figures.keys().cloned().collect();
         let first = self.names.get_or_insert_with(|| names.clone());
         if *first != names {
-            return Err(RulerError::Changed { command: self.command.clone(), first: first.join(", "), now: names.join(", ") });
+            let (command, first, now) = (&self.command, first.join(", "), names.join(", "));
+            let cure = "it must print the same figures in every repetition";
+            return Err(Error::Input(format!("`{command}` printed {now} after {first}; {cure}")));
         }
         Ok(figures)
     }
 
-    fn answer(&mut self) -> Result<BTreeMap<String, f64>, RulerError> {
-        let failed = |source| RulerError::Output { command: self.command.clone(), source };
+    fn answer(&mut self) -> Result<BTreeMap<String, f64>, Error> {
+        let command = self.command.clone();
+        let failed = |error| Error::Input(format!("cannot read what `{command}` prints: {error}"));
         loop {
             let mut running = match self.running.take() {
                 Some(running) => running,
-                None => Running::start(&self.command)?,
+                None => Running::start(&command)?,
             };
             if let Some(figures) = running.ask().map_err(failed)? {
                 running.answered = true;
@@ -76,16 +80,18 @@ impl Opponent {
             // The command closed its output. If it has answered before, it is restarted.
             let status = running.child.wait().map_err(failed)?;
             if !running.answered || !status.success() {
-                return Err(RulerError::Silent { command: self.command.clone(), status });
+                return Err(Error::Input(format!(
+                    "`{command}` ended ({status}) without figures; for each repetition it must print a line such as {{\"greedy\": 120.5}}"
+                )));
             }
         }
     }
 }
 
 impl Running {
-    fn start(command: &str) -> Result<Self, RulerError> {
+    fn start(command: &str) -> Result<Self, Error> {
         let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
-        let failed = |source| RulerError::Start { command: command.to_owned(), source };
+        let failed = |error| Error::Input(format!("cannot start `{command}`: {error}"));
         let mut child =
             Command::new(shell).args([option, command]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let broken = || failed(std::io::ErrorKind::BrokenPipe.into());

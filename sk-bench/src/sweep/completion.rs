@@ -2,7 +2,8 @@
 
 use sk_report::record::{RecordError, SweepRecord};
 
-use super::{Cell, Grid, SweepError};
+use super::{Cell, Grid};
+use crate::Error;
 use crate::record_file::records;
 
 /// The progress of a grid, read from the records of an output.
@@ -34,7 +35,7 @@ impl<'g> Completion<'g> {
     /// If a line is not a record, a cell occurs twice, a record was made with other settings than
     /// those of the plan, or a record is for a different prompt, or one with another label `axis`,
     /// with the same id.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<(), SweepError> {
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let path = &self.grid.plan.output;
         for read in records::<SweepRecord>(path, bytes, self.lines) {
             let (line, record) = read?;

@@ -6,7 +6,8 @@ use std::fmt::Display;
 use super::plan::blades_of;
 use sk_report::settings::KeptSettings;
 
-use super::{Cell, Digests, Plan, PlannedScheme, SweepError, Weights, settings};
+use super::{Cell, Digests, Plan, PlannedScheme, Weights, settings};
+use crate::Error;
 use crate::models::{PartSources, sources_of};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeSpec};
@@ -53,9 +54,11 @@ impl Grid {
     /// # Errors
     /// If the output is a file of prompts, prompts or models cannot be read, or a scheme does not
     /// fit the models or the weights.
-    pub fn new(plan: Plan, digests: &Digests) -> Result<Self, SweepError> {
+    pub fn new(plan: Plan, digests: &Digests) -> Result<Self, Error> {
         if let Some(output) = plan.files().into_iter().find(|file| plan.questions.reads(file)) {
-            return Err(SweepError::Prompted { output });
+            let output = output.display();
+            let reason = "holds prompts of the plan, and records would go there too; give [sweep] another output";
+            return Err(Error::Input(format!("{output} {reason}")));
         }
         let prompts = plan.questions.load()?;
         Self::over(plan, prompts, digests)
@@ -65,7 +68,7 @@ impl Grid {
     ///
     /// # Errors
     /// If models cannot be read, or a scheme does not fit the models or the weights.
-    pub fn over(plan: Plan, prompts: Vec<Prompt>, digests: &Digests) -> Result<Self, SweepError> {
+    pub fn over(plan: Plan, prompts: Vec<Prompt>, digests: &Digests) -> Result<Self, Error> {
         let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan, digests)).collect::<Result<_, _>>()?;
         check_weighed(&plan, &arms)?;
         let mut cells = Vec::new();
@@ -105,7 +108,7 @@ impl Grid {
 /// Checks that every blade with a weight is known to a scheme or seated by the models: with a
 /// misspelt name, all schemes would run unsteered. The check is skipped if all schemes are
 /// baselines that are repeated at every weight, since then no scheme uses the weights.
-fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
+fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), Error> {
     if arms.iter().all(|arm| arm.at_every_weight && !arm.steered) {
         return Ok(());
     }
@@ -116,16 +119,20 @@ fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let mut weighed = plan.weights.iter().flat_map(|weights| weights.by_name().keys());
     match weighed.find(|name| !known.contains(&name.as_str())) {
-        Some(blade) => Err(SweepError::Unknown { blade: blade.clone(), hint: suggest::hint(blade, &known) }),
+        Some(blade) => {
+            let hint = suggest::hint(blade, &known);
+            let reason = format!("the blade \"{blade}\", which no scheme of the plan and no model seats; {hint}");
+            Err(Error::Input(format!("the weights name {reason}")))
+        }
         None => Ok(()),
     }
 }
 
 impl Arm {
-    fn new(scheme: &PlannedScheme, plan: &Plan, digests: &Digests) -> Result<Self, SweepError> {
+    fn new(scheme: &PlannedScheme, plan: &Plan, digests: &Digests) -> Result<Self, Error> {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();
-        let blamed = |source| SweepError::Scheme { scheme: name.clone(), source: Box::new(source) };
+        let blamed = |error: Error| error.within(format!("scheme \"{name}\""));
         let parts = sources_of(&plan.models, &mut config).map_err(blamed)?;
         let spec = config.spec().map_err(|error| blamed(error.into()))?;
 
@@ -134,7 +141,8 @@ impl Arm {
         let (there, missing): (Vec<&String>, Vec<&String>) = weighed.partition(|name| seated.contains(name));
         let steered = !there.is_empty();
         if let (true, Some(&blade)) = (steered, missing.first()) {
-            return Err(SweepError::Unseated { scheme: name.clone(), blade: blade.clone(), seated: seated.join(", ") });
+            let seated = seated.join(", ");
+            return Err(Error::Input(format!("scheme \"{name}\" has no blade \"{blade}\" to weigh; it has {seated}")));
         }
         let settings = settings::keep(plan, scheme, &config, &parts, digests)?;
         let (name, convention, at_every_weight) = (name.clone(), *convention, *at_every_weight);

@@ -7,7 +7,6 @@
 
 mod cell;
 mod completion;
-mod error;
 mod grid;
 pub(crate) mod plan;
 mod run;
@@ -17,7 +16,6 @@ mod worker;
 
 pub use cell::{Cell, Weights};
 pub use completion::Completion;
-pub use error::SweepError;
 pub use grid::{Arm, Grid};
 pub use plan::{Generation, Plan, PlannedScheme, Questions};
 pub use run::{AT_ONCE, SweepProgress, run};

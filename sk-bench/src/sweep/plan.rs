@@ -6,11 +6,12 @@ use std::str::FromStr;
 
 use sk_models::assets;
 
-use super::{SweepError, Weights};
+use super::Weights;
+use crate::Error;
 use crate::document::{Document, Section};
 use crate::framing::DialogueFraming;
 use crate::models::{Source, Sources};
-use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat, PromptSetError};
+use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat};
 use crate::record_file::same_file;
 use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
 use sk_report::points::{lattice, lattice_size, paper_points, paper_size};
@@ -99,7 +100,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
-    pub fn read(path: &Path) -> Result<Self, SweepError> {
+    pub fn read(path: &Path) -> Result<Self, Error> {
         let text = crate::scheme::text::read(path).map_err(RecordError::reading(path))?;
         Self::parse(path, &text)
     }
@@ -110,7 +111,7 @@ impl Plan {
     /// # Errors
     /// If the text is not TOML, contains an unknown section, field or choice, or has a value out of
     /// range. The error gives the line.
-    pub fn parse(path: &Path, text: &str) -> Result<Self, SweepError> {
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let document = Document::new(&name, text);
@@ -174,7 +175,7 @@ impl Questions {
     ///
     /// # Errors
     /// If the prompts cannot be read or sampled, or two have the same id.
-    pub fn load(&self) -> Result<Vec<Prompt>, PromptSetError> {
+    pub fn load(&self) -> Result<Vec<Prompt>, Error> {
         let prompts = prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?;
         match self.count {
             Some(count) => prompt_sets::sample(&prompts, count, self.by.as_deref(), self.allocation, self.seed),

@@ -6,7 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Next, Store, SweepError, Worker};
+use super::{Next, Store, Worker};
+use crate::Error;
 use crate::interrupt;
 
 /// Default number of cells that a process runs concurrently.
@@ -40,7 +41,7 @@ pub fn run<'g>(
     worker: &Worker<'g>,
     at_once: usize,
     watch: impl FnMut(SweepProgress) + Send,
-) -> Result<(), SweepError> {
+) -> Result<(), Error> {
     let threads = at_once.min(store.completion().open().count()).max(1);
     let mut common = Common { store, watch, at_work: 0 };
     common.show(false);
@@ -71,7 +72,7 @@ struct Common<'s, 'g, W> {
 
 impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
     /// Runs one cell after another.
-    fn work(&self) -> Result<(), SweepError> {
+    fn work(&self) -> Result<(), Error> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer_all()));
         if !matches!(outcome, Ok(Ok(()))) {
             self.failed.store(true, Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn answer_all(&self) -> Result<(), SweepError> {
+    fn answer_all(&self) -> Result<(), Error> {
         let mut common = self.lock();
         while self.goes_on() {
             match common.store.claim()? {

@@ -11,9 +11,10 @@ use sk_models::{assets, hf};
 use sk_report::record::SweepRecord;
 use sk_report::settings::{KeptSettings, Settings};
 
-use super::{Plan, PlannedScheme, SweepError};
+use super::{Plan, PlannedScheme};
 use sk_serve::host::{NAMED, RemoteSources};
 
+use crate::Error;
 use crate::framing::DialogueFraming;
 use crate::models::PartSources;
 use crate::progress::Loading;
@@ -79,7 +80,7 @@ pub(super) fn keep(
     config: &SchemeSpec,
     parts: &PartSources,
     digests: &Digests,
-) -> Result<KeptSettings, SweepError> {
+) -> Result<KeptSettings, Error> {
     // Relative to the plan, so that moving the plan's folder does not change the settings.
     let from_plan = |source: &str| {
         let path = Path::new(source);
@@ -94,20 +95,20 @@ pub(super) fn keep(
     let tokenizer = plan.models.tokenizer.clone().map(text);
     for (role, source) in [("backbone", backbone), ("drafter", drafter), ("tokenizer", tokenizer)] {
         if let Some(source) = source {
-            models.insert(role.to_owned(), digest_of(digests, &source).map_err(|error| SweepError::Model(Box::new(error)))?);
+            models.insert(role.to_owned(), digest_of(digests, &source)?);
             places.insert(role.to_owned(), from_plan(&source));
         }
     }
     let mut of_blades = |kind: &str, sources: Vec<(&String, String)>| {
         let digest = |(name, source): (&String, String)| {
             let blame = |error| {
-                let source = ModelError::Blade { name: name.clone(), source: Box::new(error) };
-                SweepError::Scheme { scheme: scheme.name.clone(), source: Box::new(source.into()) }
+                let error = ModelError::Blade { name: name.clone(), source: Box::new(error) };
+                Error::from(error).within(format!("scheme \"{}\"", scheme.name))
             };
             places.insert(format!("{kind} {name}"), from_plan(&source));
             Ok((name.clone(), digest_of(digests, &source).map_err(blame)?))
         };
-        sources.into_iter().map(digest).collect::<Result<BTreeMap<_, _>, SweepError>>()
+        sources.into_iter().map(digest).collect::<Result<BTreeMap<_, _>, Error>>()
     };
     let adapters = of_blades("adapter", parts.adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
     let heads = of_blades("head", parts.heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;

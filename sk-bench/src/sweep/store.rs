@@ -16,7 +16,8 @@ use sha2::{Digest, Sha256};
 use sk_report::record::{RecordError, SweepRecord, TraceSpan};
 use sk_report::settings::{KeptSettings, beside};
 
-use super::{Completion, Grid, SweepError};
+use super::{Completion, Grid};
+use crate::Error;
 use crate::record_file::{
     Record, RecordFile, RecordFileError, Tail, append_line, begins_like, leads_to, open_to_append, read_regular, try_lock,
     whole_lines,
@@ -70,12 +71,11 @@ impl<'g> Store<'g> {
     /// # Errors
     /// If a file cannot be opened, a file is not a sweep output, or a record does not match the
     /// plan.
-    pub fn open(grid: &'g Grid) -> Result<Self, SweepError> {
+    pub fn open(grid: &'g Grid) -> Result<Self, Error> {
         let path = grid.plan.output.clone();
-        let open = |path: &Path| open_to_append(path).map_err(|source| SweepError::Open { path: path.to_owned(), source });
-        let file = open(&path)?;
+        let file = open_to_append(&path)?;
         let traces = match grid.plan.traces.then(|| grid.plan.traces_file()) {
-            Some(traces) => Some((traces.clone(), open(&traces)?)),
+            Some(traces) => Some((traces.clone(), open_to_append(&traces)?)),
             None => None,
         };
         let mut claims = path.clone().into_os_string();
@@ -94,7 +94,7 @@ impl<'g> Store<'g> {
     ///
     /// # Errors
     /// If the output cannot be read, or a record does not match the plan.
-    pub fn peek(grid: &'g Grid) -> Result<Completion<'g>, SweepError> {
+    pub fn peek(grid: &'g Grid) -> Result<Completion<'g>, Error> {
         let mut completion = Completion::new(grid);
         match read_regular(&grid.plan.output) {
             Ok(bytes) => completion.take(whole_lines(&bytes))?,
@@ -113,7 +113,7 @@ impl<'g> Store<'g> {
     ///
     /// # Errors
     /// If a file cannot be read or written, or a record does not match the plan.
-    pub fn claim(&mut self) -> Result<Next, SweepError> {
+    pub fn claim(&mut self) -> Result<Next, Error> {
         self.locked(|store| {
             store.refresh()?;
             let mut next = Next::Done;
@@ -136,15 +136,14 @@ impl<'g> Store<'g> {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), SweepError> {
+    pub fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), Error> {
         self.locked(|store| {
             store.refresh()?;
             // Without file locks, two processes may have run the same cell. Their responses are
             // identical.
             if !store.completion.is_done(claim.cell) {
                 record.trace = store.append_steps(steps)?;
-                let failed = |source| SweepError::Write { path: store.path.clone(), source };
-                append_line(&mut store.file, &record).map_err(failed)?;
+                append_line(&mut store.file, &record).map_err(RecordFileError::writing(&store.path))?;
                 store.refresh()?;
             }
             store.give_back(claim);
@@ -156,7 +155,7 @@ impl<'g> Store<'g> {
     ///
     /// # Errors
     /// If the output cannot be locked.
-    pub fn release(&mut self, claim: Claim) -> Result<(), SweepError> {
+    pub fn release(&mut self, claim: Claim) -> Result<(), Error> {
         self.locked(|store| {
             store.give_back(claim);
             Ok(())
@@ -167,7 +166,7 @@ impl<'g> Store<'g> {
     ///
     /// # Errors
     /// If the output cannot be locked.
-    pub fn tidy(&mut self) -> Result<(), SweepError> {
+    pub fn tidy(&mut self) -> Result<(), Error> {
         self.locked(|store| {
             // A file that cannot be removed does no harm.
             for entry in fs::read_dir(&store.claims).into_iter().flatten().flatten() {
@@ -183,7 +182,7 @@ impl<'g> Store<'g> {
     }
 
     /// Calls `work` while this process holds the lock on the output.
-    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, SweepError>) -> Result<T, SweepError> {
+    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         match self.file.lock() {
             Ok(()) => {}
             // Without file locks, a sweep still works with one process.
@@ -191,57 +190,48 @@ impl<'g> Store<'g> {
                 self.check_in_place()?;
                 return work(self);
             }
-            Err(source) => return Err(SweepError::Write { path: self.path.clone(), source }),
+            Err(error) => return Err(RecordFileError::writing(&self.path)(error).into()),
         }
         let result = self.check_in_place().and_then(|()| work(self));
-        let unlocked = self.file.unlock().map_err(|source| SweepError::Write { path: self.path.clone(), source });
-        result.and_then(|value| unlocked.map(|()| value))
+        let unlocked = self.file.unlock().map_err(RecordFileError::writing(&self.path));
+        result.and_then(|value| Ok(unlocked.map(|()| value)?))
     }
 
     /// Checks that the path still refers to the open file. Records appended to a deleted or
     /// replaced file would be lost.
-    fn check_in_place(&self) -> Result<(), SweepError> {
+    fn check_in_place(&self) -> Result<(), Error> {
         let traces = self.traces.iter().map(|(path, file)| (path, file));
         match iter::once((&self.path, &self.file)).chain(traces).find(|(path, file)| !leads_to(path, file)) {
             None => Ok(()),
-            Some((path, _)) => Err(SweepError::Replaced { path: path.clone() }),
+            Some((path, _)) => Err(Error::Replaced { path: path.clone() }),
         }
     }
 
     /// Reads the records appended since the last call, and removes an incomplete last line left by
     /// a process that died.
-    fn refresh(&mut self) -> Result<(), SweepError> {
+    fn refresh(&mut self) -> Result<(), Error> {
         let path = &self.path;
         let reading = RecordError::reading(path);
         let found = self.file.metadata().map_err(&reading)?.len();
         if found < self.read {
-            return Err(SweepError::Shortened { path: path.clone(), found, expected: self.read });
+            return Err(shortened(path, found, self.read));
         }
         let mut tail = Tail::read(&mut self.file, self.read).map_err(reading)?;
         let lines = self.completion.lines;
         self.completion.take(tail.whole())?;
         self.read += tail.whole().len() as u64;
-        tail.cut::<SweepRecord>(path, &mut self.file, lines).map_err(|error| match error {
-            RecordFileError::Records(error) => error.into(),
-            RecordFileError::Write(source) => SweepError::Write { path: path.clone(), source },
-            RecordFileError::Locked => SweepError::Write { path: path.clone(), source: io::ErrorKind::WouldBlock.into() },
-        })
+        Ok(tail.cut::<SweepRecord>(path, &mut self.file, lines)?)
     }
 
     /// Writes the settings of schemes that are not stored yet. They are on disk before the first
     /// record that refers to them.
-    fn keep_settings(&self) -> Result<(), SweepError> {
+    fn keep_settings(&self) -> Result<(), Error> {
         let grid = self.completion.grid;
-        let path = beside(&self.path);
-        let (file, kept) = RecordFile::open::<KeptSettings>(&path).map_err(|error| match error {
-            RecordFileError::Locked => SweepError::Open { path: path.clone(), source: io::ErrorKind::WouldBlock.into() },
-            RecordFileError::Write(source) => SweepError::Open { path: path.clone(), source },
-            RecordFileError::Records(error) => error.into(),
-        })?;
+        let (file, kept) = RecordFile::open::<KeptSettings>(&beside(&self.path))?;
         let mut known: HashSet<&str> = kept.iter().map(|(_, kept)| kept.settings.as_str()).collect();
         for settings in grid.arms.iter().map(|arm| &arm.settings) {
             if known.insert(&settings.settings) {
-                file.append(settings).map_err(|source| SweepError::Write { path: path.clone(), source })?;
+                file.append(settings)?;
             }
         }
         Ok(())
@@ -249,26 +239,28 @@ impl<'g> Store<'g> {
 
     /// Appends steps after the last step that a record refers to. Anything beyond that belongs to a
     /// record that was never written, and is removed.
-    fn append_steps(&mut self, steps: &[u8]) -> Result<Option<TraceSpan>, SweepError> {
+    fn append_steps(&mut self, steps: &[u8]) -> Result<Option<TraceSpan>, Error> {
         let Some((path, file)) = &mut self.traces else { return Ok(None) };
-        let failed = |source| SweepError::Write { path: path.clone(), source };
+        let failed = RecordFileError::writing(path);
         let expected = self.completion.trace_end;
-        let found = file.metadata().map_err(failed)?.len();
+        let found = file.metadata().map_err(&failed)?.len();
         if found < expected {
-            return Err(SweepError::Shortened { path: path.clone(), found, expected });
+            return Err(shortened(path, found, expected));
         }
         if found > expected {
             let mut beyond = Vec::new();
             file.seek(SeekFrom::Start(expected))
                 .and_then(|_| Read::by_ref(file).take(LOOK).read_to_end(&mut beyond))
-                .map_err(failed)?;
+                .map_err(&failed)?;
             // Some file systems leave zeros after a power cut.
             let written = beyond.split(|&byte| byte == 0).next().unwrap_or_default();
             if !begins_like(written, SweepRecord::FIRST) {
-                let reason = format!("what begins at byte {expected} is no trace of a sweep");
-                return Err(SweepError::Foreign { path: path.clone(), reason });
+                return Err(Error::Input(format!(
+                    "{}: what begins at byte {expected} is no trace of a sweep; put it elsewhere, or give [sweep] another output",
+                    path.display()
+                )));
             }
-            file.set_len(expected).map_err(failed)?;
+            file.set_len(expected).map_err(&failed)?;
         }
         file.write_all(steps).and_then(|()| file.sync_data()).map_err(failed)?;
         Ok(Some(TraceSpan { offset: expected, bytes: steps.len() as u64 }))
@@ -282,13 +274,19 @@ impl<'g> Store<'g> {
         drop(lock);
     }
 
-    fn try_claim(&self, cell: usize, id: &str) -> Result<Option<Claim>, SweepError> {
+    fn try_claim(&self, cell: usize, id: &str) -> Result<Option<Claim>, Error> {
         let path = self.claims.join(format!("{:.DIGITS$x}", Sha256::digest(id)));
-        let failed = |source| SweepError::Write { path: path.clone(), source };
-        fs::create_dir_all(&self.claims).map_err(failed)?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-        Ok(try_lock(&file).map_err(failed)?.then_some(Claim { cell, path, lock: file }))
+        let failed = RecordFileError::writing(&path);
+        fs::create_dir_all(&self.claims).map_err(&failed)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(&failed)?;
+        let is_free = try_lock(&file).map_err(failed)?;
+        Ok(is_free.then_some(Claim { cell, path, lock: file }))
     }
+}
+
+/// Returns the error of a file that another program truncated.
+fn shortened(path: &Path, found: u64, expected: u64) -> Error {
+    Error::Input(format!("{} has {found} bytes and had {expected}; put it back, or start a new output", path.display()))
 }
 
 /// Syncs the directory entry of a new file. Without this, a power cut could remove the file with

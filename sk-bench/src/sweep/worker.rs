@@ -11,7 +11,7 @@ use sk_serve::host::{Adapter, Adapters, Host};
 
 use sk_report::record::SweepRecord;
 
-use super::{Arm, Cell, Grid, SweepError};
+use super::{Arm, Cell, Grid};
 use crate::certificates::{Certificates, Tolerance};
 use crate::models::{load_adapters, load_heads, on};
 use crate::progress::Loading;
@@ -98,9 +98,8 @@ impl<'g> Worker<'g> {
     ///
     /// # Errors
     /// If the scheme cannot be built or a step fails.
-    pub fn answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, SweepError> {
-        let failed = |source| SweepError::Cell { id: cell.id.clone(), source: Box::new(source) };
-        self.try_answer(cell, go_on).map_err(failed)
+    pub fn answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
+        self.try_answer(cell, go_on).map_err(|error| error.within(format!("cell {}", cell.id)))
     }
 
     fn try_answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
@@ -170,7 +169,7 @@ impl<'g> Worker<'g> {
         Ok(dialogue::tokens(&self.framings[arm], system, self.loaded.host.tokenizer(), text)?)
     }
 
-    fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), SweepError> {
+    fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), Error> {
         let limit = self.loaded.host.context_limit();
         let checked = self.tokens(arm, prompt).and_then(|tokens| match tokens.len() {
             0 => Err(Error::EmptyPrompt),
@@ -178,11 +177,7 @@ impl<'g> Worker<'g> {
             _ => Ok(()),
         });
         let Prompt { id, source: file, row, .. } = &self.grid.prompts[prompt];
-        checked.map_err(|source| SweepError::Prompt {
-            id: id.clone(),
-            file: file.clone(),
-            row: row + 1,
-            source: Box::new(source),
-        })
+        // Rows are counted from 1, without the header.
+        checked.map_err(|error| error.within(format!("prompt \"{id}\" ({file}, row {})", row + 1)))
     }
 }

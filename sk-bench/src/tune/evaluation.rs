@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Evaluate, Objective, Scorer, TuneError, TunePlan, Worth};
+use super::{Evaluate, Objective, Scorer, TunePlan, Worth};
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
+use crate::record_file::RecordFileError;
 use crate::sweep::{self, Digests, Grid, Loaded, Store, Worker};
 use crate::{Error, interrupt};
 use sk_report::record::{SweepRecord, read_records};
@@ -38,25 +39,24 @@ impl<'p> SweepTrials<'p> {
     fn answer(&mut self, grid: &Grid) -> Result<(), Error> {
         let mut store = Store::open(grid)?;
         if store.completion().open().next().is_none() {
-            return Ok(store.tidy()?);
+            return store.tidy();
         }
         let loaded = match self.loaded.take() {
             Some(loaded) => loaded,
             None => Loaded::new(grid, &mut Loading::new(self.quiet))?,
         };
         let loaded = self.loaded.insert(loaded);
-        Ok(sweep::run(&mut store, &Worker::new(grid, loaded)?, sweep::AT_ONCE, |_| ())?)
+        sweep::run(&mut store, &Worker::new(grid, loaded)?, sweep::AT_ONCE, |_| ())
     }
 }
 
 impl Evaluate for SweepTrials<'_> {
-    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, TuneError> {
+    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, Error> {
         let output = self.output(search, trial);
         let folder = output.parent().unwrap_or(&output).to_owned();
-        fs::create_dir_all(&folder).map_err(|source| TuneError::Write { path: folder, source })?;
+        fs::create_dir_all(&folder).map_err(RecordFileError::writing(&folder))?;
         let grid = self.plan.trial(search, self.plan.scheme(point)?, output.clone(), self.prompts, self.digests)?;
-        let failed =
-            |source: Error| TuneError::Trial { search: self.plan.searches[search].name.clone(), trial, source: Box::new(source) };
+        let failed = |error: Error| error.within(format!("trial {trial} of \"{}\"", self.plan.searches[search].name));
         self.answer(&grid).map_err(failed)?;
         if interrupt::requested() {
             return Ok(None);

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 use sk_report::record::RecordError;
 
-use super::{Search, Trial, TuneError, Worth};
+use super::{Search, Trial, Worth};
+use crate::Error;
 use crate::record_file::{Record, RecordFile, RecordFileError};
 use crate::scheme::Parameter;
 
@@ -75,7 +76,7 @@ impl Ledger {
     /// # Errors
     /// If the file cannot be opened, another process uses it, or a trial is missing, was made with
     /// other settings, or differs from the proposal.
-    pub fn open(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
+    pub fn open(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, Error> {
         Self::with(RecordFile::open(path), path, searches, settings)
     }
 
@@ -84,7 +85,7 @@ impl Ledger {
     /// # Errors
     /// If the file cannot be read, or a trial is missing, was made with other settings, or differs
     /// from the proposal.
-    pub fn look(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
+    pub fn look(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, Error> {
         Self::with(RecordFile::look(path), path, searches, settings)
     }
 
@@ -93,13 +94,8 @@ impl Ledger {
         path: &Path,
         searches: Vec<(Search, Vec<String>)>,
         settings: &str,
-    ) -> Result<Self, TuneError> {
-        let owned = || path.to_owned();
-        let (file, records) = opened.map_err(|error| match error {
-            RecordFileError::Locked => TuneError::Locked { path: owned() },
-            RecordFileError::Write(source) => TuneError::Open { path: owned(), source },
-            RecordFileError::Records(error) => error.into(),
-        })?;
+    ) -> Result<Self, Error> {
+        let (file, records) = opened?;
         let searches = searches.into_iter().map(|(search, objectives)| (search, objectives, Vec::new())).collect();
         let mut ledger = Self { file, searches, settings: settings.to_owned(), unscored: 0 };
         for (line, record) in &records {
@@ -155,16 +151,20 @@ impl Ledger {
 
     /// Returns the error for the next trial of a search if none of its responses has a score on an
     /// objective.
-    pub(super) fn no_score(&self, search: usize, objective: usize, responses: usize) -> TuneError {
+    pub(super) fn no_score(&self, search: usize, objective: usize, responses: usize) -> Error {
         let (of, objectives, trials) = &self.searches[search];
-        TuneError::NoScore { search: of.name.clone(), trial: trials.len(), objective: objectives[objective].clone(), responses }
+        let (trial, search, objective) = (trials.len(), &of.name, &objectives[objective]);
+        Error::Input(format!(
+            "trial {trial} of \"{search}\" has no score for \"{objective}\": none of its {responses} responses was scored; the judge \
+             abstained, or they are empty"
+        ))
     }
 
     /// Returns the next point of the search at a position.
     ///
     /// # Errors
     /// As [`Search::propose`].
-    pub fn propose(&self, search: usize) -> Result<Vec<f64>, TuneError> {
+    pub fn propose(&self, search: usize) -> Result<Vec<f64>, Error> {
         let (search, _, trials) = &self.searches[search];
         search.propose(trials)
     }
@@ -174,7 +174,7 @@ impl Ledger {
     ///
     /// # Errors
     /// If the file cannot be written to.
-    pub fn append(&mut self, search: usize, point: &[f64], worth: &Worth, elapsed: f64) -> Result<(), TuneError> {
+    pub fn append(&mut self, search: usize, point: &[f64], worth: &Worth, elapsed: f64) -> Result<(), Error> {
         let (of, objectives, trials) = &self.searches[search];
         let record = TrialRecord {
             search: of.name.clone(),
@@ -186,13 +186,12 @@ impl Ledger {
             settings: self.settings.clone(),
             elapsed,
         };
-        let path = || self.file.path().to_owned();
-        self.file.append(&record).map_err(|source| TuneError::Write { path: path(), source })?;
+        self.file.append(&record)?;
         // Continue with the values that a later run would read, so that both are bit-identical.
+        let path = self.file.path().to_owned();
         let kept = serde_json::to_string(&record).and_then(|text| serde_json::from_str(&text));
-        let kept = kept.map_err(|error| TuneError::Write { path: path(), source: error.into() })?;
+        let kept = kept.map_err(|error| RecordFileError::writing(&path)(error.into()))?;
         let line = self.searches.iter().map(|(.., trials)| trials.len() as u64).sum::<u64>() + 1;
-        let path = path();
         self.take(&kept).map_err(|reason| RecordError::line(&path, line, reason).into())
     }
 }

@@ -11,7 +11,6 @@
 
 mod consensus;
 mod dimension;
-mod error;
 mod evaluation;
 mod ledger;
 mod plan;
@@ -24,7 +23,6 @@ mod space;
 
 pub use consensus::consensus;
 pub use dimension::Dimension;
-pub use error::TuneError;
 pub use evaluation::SweepTrials;
 pub(crate) use ledger::write_point;
 pub use ledger::{Ledger, TrialRecord};

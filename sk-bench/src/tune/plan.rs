@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde_json::json;
 use sk_report::record::RecordError;
 
-use super::{Dimension, Search, Space, TuneError};
+use super::{Dimension, Search, Space};
+use crate::Error;
 use crate::document::Document;
 use crate::judge::{self, Objectives};
 use crate::models::Sources;
@@ -198,7 +199,7 @@ impl TunePlan {
     ///
     /// # Errors
     /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
-    pub fn read(path: &Path) -> Result<Self, TuneError> {
+    pub fn read(path: &Path) -> Result<Self, Error> {
         let text = crate::scheme::text::read(path).map_err(RecordError::reading(path))?;
         Self::parse(path, &text)
     }
@@ -209,7 +210,7 @@ impl TunePlan {
     /// # Errors
     /// If the text is not TOML, contains an unknown section, field or choice, has a value out of
     /// range, or searches a number that the scheme does not have.
-    pub fn parse(path: &Path, text: &str) -> Result<Self, TuneError> {
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let document = Document::new(&name, text);
@@ -228,7 +229,7 @@ impl TunePlan {
             None => {
                 let space = Space::default();
                 let unfit = space.dimensions().iter().find_map(|dimension| fits(dimension).err());
-                unfit.map_or(Ok(space), |reason| Err(TuneError::Space { path: path.to_owned(), reason }))?
+                unfit.map_or(Ok(space), |reason| Err(Error::Input(format!("{name}: no [space] section; {reason}"))))?
             }
         };
         let blades = blades_of(&models);
@@ -310,9 +311,11 @@ impl TunePlan {
     /// # Errors
     /// If the ledger is a file of prompts, prompts cannot be read, a prompt is in both sets, or an
     /// objective has no prompts.
-    pub fn prompts(&self) -> Result<Vec<Prompt>, TuneError> {
+    pub fn prompts(&self) -> Result<Vec<Prompt>, Error> {
         if self.questions.reads(&self.output) || self.evaluation.reads(&self.output) {
-            return Err(TuneError::Prompted { output: self.output.clone() });
+            let output = self.output.display();
+            let reason = "holds prompts of the plan, and trials would go there too; give [tune] another output";
+            return Err(Error::Input(format!("{output} {reason}")));
         }
         let prompts = self.questions.load()?;
         disjoint(&prompts, &self.evaluation.load()?)?;
@@ -321,7 +324,9 @@ impl TunePlan {
                 let found: BTreeSet<&str> = prompts.iter().filter_map(|p| p.labels.get(AXIS)).map(String::as_str).collect();
                 let found = if found.is_empty() { "none".to_owned() } else { found.into_iter().collect::<Vec<_>>().join(", ") };
                 let axis = objective.prompts.clone().unwrap_or_default();
-                return Err(TuneError::NoPrompts { objective: objective.name.clone(), axis, found });
+                let name = &objective.name;
+                let reason = format!("no prompt has the label axis = \"{axis}\"; labels found: {found}");
+                return Err(Error::Input(format!("objective \"{name}\": {reason}")));
             }
         }
         Ok(prompts)
@@ -339,7 +344,7 @@ impl TunePlan {
         output: PathBuf,
         prompts: &[Prompt],
         digests: &Digests,
-    ) -> Result<Grid, TuneError> {
+    ) -> Result<Grid, Error> {
         let SearchPlan { objectives, weights, .. } = &self.searches[search];
         let convention = self.steering.convention;
         let plan = Plan {
@@ -354,7 +359,7 @@ impl TunePlan {
             generation: self.generation.clone(),
         };
         let asked = prompts.iter().filter(|prompt| objectives.iter().any(|objective| objective.asks(prompt)));
-        Ok(Grid::over(plan, asked.cloned().collect(), digests)?)
+        Grid::over(plan, asked.cloned().collect(), digests)
     }
 
     /// Returns the searches with the names of their objectives, as needed by a ledger.
@@ -377,11 +382,11 @@ impl TunePlan {
     ///
     /// # Errors
     /// If models cannot be read, or the scheme does not fit the models or the weights.
-    pub fn settings(&self, prompts: &[Prompt], scorer: &str, digests: &Digests) -> Result<String, TuneError> {
+    pub fn settings(&self, prompts: &[Prompt], scorer: &str, digests: &Digests) -> Result<String, Error> {
         let arms: Vec<String> = (0..self.searches.len())
             .map(|search| {
                 let grid = self.trial(search, self.origin()?, PathBuf::new(), prompts, digests)?;
-                Ok::<_, TuneError>(grid.arms.iter().map(|arm| arm.settings.settings.as_str()).collect::<String>())
+                Ok::<_, Error>(grid.arms.iter().map(|arm| arm.settings.settings.as_str()).collect::<String>())
             })
             .collect::<Result<_, _>>()?;
         let texts: Vec<_> = prompts.iter().map(|prompt| (&prompt.id, &prompt.prompt, prompt.labels.get(AXIS))).collect();
@@ -416,7 +421,7 @@ fn essence(prompt: &Prompt) -> String {
 
 /// Returns an error if a prompt is in both sets. Prompts are compared by text, without regard to
 /// case and white space. Ids are not compared, because the same text may have several ids.
-fn disjoint(tuned: &[Prompt], evaluated: &[Prompt]) -> Result<(), TuneError> {
+fn disjoint(tuned: &[Prompt], evaluated: &[Prompt]) -> Result<(), Error> {
     let kept: HashMap<String, &str> = evaluated.iter().map(|prompt| (essence(prompt), prompt.id.as_str())).collect();
     let shared = |prompt: &Prompt| kept.get(&essence(prompt)).map(|id| (prompt.id.clone(), (*id).to_owned()));
     let mut shared: Vec<(String, String)> = tuned.iter().filter_map(shared).collect();
@@ -425,7 +430,11 @@ fn disjoint(tuned: &[Prompt], evaluated: &[Prompt]) -> Result<(), TuneError> {
         return Ok(());
     }
     let (tuned_id, evaluated) = shared.swap_remove(0);
-    Err(TuneError::Overlap { count, prompts: tuned.len(), tuned: tuned_id, evaluated })
+    let prompts = tuned.len();
+    Err(Error::Input(format!(
+        "{count} of the {prompts} tuning prompts are also evaluation prompts, such as \"{tuned_id}\" (\"{evaluated}\" in [evaluation]); \
+         remove them from [prompts]"
+    )))
 }
 
 #[cfg(test)]
@@ -443,9 +452,7 @@ mod tests {
         let tuned = [prompt("a", "\n\nHuman: Hi\n\nAssistant:"), prompt("b", "\n\nHuman: Go  on\n\nAssistant:")];
         disjoint(&tuned, &[prompt("a", "\n\nHuman: another text under the same id\n\nAssistant:")]).unwrap();
         let error = disjoint(&tuned, &[prompt("x", "\n\nHuman: go on \n\nAssistant:")]).unwrap_err();
-        assert!(
-            matches!(&error, TuneError::Overlap { count: 1, prompts: 2, tuned, evaluated } if tuned == "b" && evaluated == "x"),
-            "{error}"
-        );
+        let says = "1 of the 2 tuning prompts are also evaluation prompts, such as \"b\" (\"x\" in [evaluation]);";
+        assert!(error.to_string().starts_with(says), "{error}");
     }
 }

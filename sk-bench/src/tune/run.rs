@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::{Ledger, Trial, TuneError};
+use super::{Ledger, Trial};
+use crate::Error;
 use crate::interrupt;
 
 /// The result of a trial.
@@ -24,7 +25,7 @@ pub trait Evaluate {
     ///
     /// # Errors
     /// If responses cannot be generated or scored.
-    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, TuneError>;
+    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, Error>;
 }
 
 /// The progress of tuning.
@@ -54,7 +55,7 @@ pub fn run(
     budget: usize,
     evaluate: &mut dyn Evaluate,
     mut watch: impl FnMut(TuneProgress<'_>),
-) -> Result<(), TuneError> {
+) -> Result<(), Error> {
     let searches = ledger.searches().count();
     let total = searches * budget;
     let done = |ledger: &Ledger| (0..searches).map(|search| ledger.trials(search).len().min(budget)).sum();

@@ -59,7 +59,7 @@ impl Scorer {
         match judge {
             JudgePlan::Offline(folder) => {
                 let folder = folder.clone().or_else(OfflineJudge::embedded);
-                let nothing = || Error::Usage("this build of the program holds no judge; name its models in [judge]".to_owned());
+                let nothing = || Error::Input("this build of the program holds no judge; name its models in [judge]".to_owned());
                 // The language model is so small that the CPU is faster than the transfers to and
                 // from a GPU.
                 let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &all, &DeviceName::Cpu.open()?)?;

@@ -6,7 +6,8 @@ use sha2::{Digest, Sha256};
 use tpe::{TpeOptimizerBuilder, parzen_estimator};
 
 use super::scalar::{losses, simplex};
-use super::{Dimension, Point, Space, TuneError};
+use super::{Dimension, Point, Space};
+use crate::Error;
 
 /// Share of the trials that count as good. The value is the default of Optuna and of the
 /// estimator's crate.
@@ -62,7 +63,7 @@ impl Search {
     ///
     /// # Errors
     /// If a score is NaN or a point lies outside the space.
-    pub fn propose(&self, history: &[Trial]) -> Result<Point, TuneError> {
+    pub fn propose(&self, history: &[Trial]) -> Result<Point, Error> {
         let mut rng = self.generator(history.len());
         if let (true, Some(origin)) = (history.is_empty(), &self.origin) {
             return Ok(origin.clone());
@@ -78,7 +79,7 @@ impl Search {
         places
             .map(|(place, parameter)| {
                 let seen = scored.iter().zip(&losses).map(|(trial, &loss)| (trial.point[place], loss));
-                estimate(parameter, seen, &mut rng).map_err(|reason| TuneError::Estimator { search: self.name.clone(), reason })
+                estimate(parameter, seen, &mut rng).map_err(|reason| Error::Input(format!("search \"{}\": {reason}", self.name)))
             })
             .collect()
     }

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sk_bench::RecordFileError;
 use sk_bench::judge::retest::agreement;
 use sk_bench::judge::run::{MOST_AT_ONCE, Panel, judge_all};
 use sk_bench::judge::{
@@ -120,7 +121,7 @@ fn files_that_do_not_fit_are_refused_by_name() {
 
     let held = Journal::open(&file).unwrap();
     let error = run(&judge, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap_err();
-    assert!(matches!(error, JudgeError::Locked { .. }), "{error}");
+    assert!(matches!(error, JudgeError::File(RecordFileError::Locked { .. })), "{error}");
     drop(held);
 
     let mut text = fs::read_to_string(&file).unwrap();

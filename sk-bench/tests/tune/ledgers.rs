@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use sk_bench::tune::{Ledger, Search, TrialRecord, TuneError, run};
+use sk_bench::tune::{Ledger, Search, TrialRecord, run};
+use sk_bench::{Error, RecordFileError};
 use sk_report::record::RecordError;
 
 use crate::{Known, OPTIMUM, distance, search};
@@ -14,7 +15,7 @@ fn searches(seed: u64) -> Vec<(Search, Vec<String>)> {
     ["calm", "kind"].map(|name| (search(name, seed, 5), vec![name.to_owned()])).to_vec()
 }
 
-fn open(path: &Path, seed: u64, settings: &str) -> Result<Ledger, TuneError> {
+fn open(path: &Path, seed: u64, settings: &str) -> Result<Ledger, Error> {
     Ledger::open(path, searches(seed), settings)
 }
 
@@ -81,7 +82,7 @@ fn trials_that_do_not_fit_the_plan_are_refused_with_their_line() {
         fs::write(&path, text).unwrap();
         let error = open(&path, seed, settings).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
-        assert!(matches!(&error, TuneError::Records(RecordError::Line { line: found, .. }) if *found == line), "{error:?}");
+        assert!(matches!(&error, Error::Records(RecordError::Line { line: found, .. }) if *found == line), "{error:?}");
     };
     refused(&text, 3, "other", "other settings", 1);
     refused(&text, 4, "s", "not what the search proposes", 1);
@@ -111,7 +112,7 @@ fn a_lost_line_an_edited_score_and_a_second_process_are_noticed() {
     assert!(says(text.replacen("\"trial\"", "\"trail\"", 1)).contains("it is not a trial"));
     fs::write(&path, &text).unwrap();
     let _held = open(&path, 3, "s").unwrap();
-    assert!(matches!(open(&path, 3, "s"), Err(TuneError::Locked { .. })));
+    assert!(matches!(open(&path, 3, "s"), Err(Error::File(RecordFileError::Locked { .. }))));
     // A locked ledger can still be read.
     let looked = Ledger::look(&path, searches(3), "s").unwrap();
     assert_eq!(looked.trials(0).len() + looked.trials(1).len(), lines.len());

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use sk_bench::Error;
 use sk_bench::scheme::SchemeError;
-use sk_bench::tune::{Dimension, Mode, ScoreSource, TuneError, TunePlan};
+use sk_bench::tune::{Dimension, Mode, ScoreSource, TunePlan};
 
 const PLAN: &str = "[prompts]\nsources = [\"tune.jsonl\"]\n[evaluation]\nsources = [\"later.jsonl\"]\n";
 
-fn parse(more: &str) -> Result<TunePlan, TuneError> {
+fn parse(more: &str) -> Result<TunePlan, Error> {
     TunePlan::parse(Path::new("plans/p.toml"), &format!("{PLAN}{more}"))
 }
 
@@ -118,6 +119,6 @@ fn mistakes_are_named() {
     );
     for (section, text) in [("prompts", "[evaluation]\nsources = [\"a\"]\n"), ("evaluation", "[prompts]\nsources = [\"a\"]\n")] {
         let error = TunePlan::parse(Path::new("p.toml"), text).unwrap_err();
-        assert!(matches!(error, TuneError::Plan(SchemeError::Missing { section: found, .. }) if found == section), "{error}");
+        assert!(matches!(error, Error::Scheme(SchemeError::Missing { section: found, .. }) if found == section), "{error}");
     }
 }

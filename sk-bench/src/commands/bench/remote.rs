@@ -71,7 +71,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
         ("--against", !args.against.is_empty()),
     ];
     if let Some((option, _)) = local.into_iter().find(|(_, given)| *given) {
-        return Err(Error::Remote { option, reason: "it does not apply to models on servers; leave it out" });
+        return Err(Error::Input(format!("{option}: it does not apply to models on servers; leave it out")));
     }
     let mut config = args.scheme(false)?;
     let (host, adapters) = models::load(&args.models, &mut config, loading)?;

@@ -8,7 +8,7 @@ use sk_core::{Seconds, TokenId};
 use super::Subject;
 use crate::Error;
 use crate::progress::Loading;
-use crate::ruler::{Axis, AxisArg, Figure, Floors, Operating, Roofs, RulerError, Spread, Steered};
+use crate::ruler::{Axis, AxisArg, Figure, Floors, Operating, Roofs, Spread, Steered};
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 
 /// A scheme without adapters: candidates are scored by the backbone alone.
@@ -59,7 +59,10 @@ impl Subject<'_> {
         let (points, too_long): (Vec<Operating>, Vec<Operating>) =
             arg.points(centre).into_iter().partition(|point| point.prefix.saturating_add(point.span) <= limit);
         if points.is_empty() {
-            return Err(RulerError::NoRoom { axis: axis.name(), limit }.into());
+            return Err(Error::Input(format!(
+                "--sweep {}: the models hold {limit} tokens, fewer than any of its points needs; shorten --prompt-tokens",
+                axis.name()
+            )));
         }
         let mut measured = Vec::with_capacity(points.len());
         for &point in &points {

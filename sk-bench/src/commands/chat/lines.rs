@@ -47,7 +47,7 @@ impl Lines {
                 if line.pop_if(|byte| *byte == b'\n').is_some() {
                     line.pop_if(|byte| *byte == b'\r');
                 }
-                let line = String::from_utf8(line).map_err(|_| Error::Usage("standard input: the line is not UTF-8".to_owned()));
+                let line = String::from_utf8(line).map_err(|_| Error::Input("standard input: the line is not UTF-8".to_owned()));
                 Ok((read > 0).then_some(line))
             }
             Self::Terminal(terminal) => {

@@ -34,7 +34,7 @@ impl Transcript {
     pub(super) fn write(&self, path: &Path) -> Result<usize, Error> {
         // Writing to a pipe or a device overwrites nothing.
         if path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
-            return Err(Error::Usage(format!("{} is there already; give another file", path.display())));
+            return Err(Error::Input(format!("{} is there already; give another file", path.display())));
         }
         output::write(path, output::pretty_json(self)? + "\n")?;
         Ok(self.messages.iter().filter(|message| message.role == Role::Assistant).count())
@@ -46,7 +46,7 @@ impl Transcript {
     /// If the file cannot be read, or is not a dialogue of alternating questions and answers.
     pub(super) fn read(path: &Path) -> Result<(Self, Dialogue), Error> {
         let text = text::read(path).map_err(Error::reading(path))?;
-        let wrong = |reason: String| Error::Usage(format!("{}: it is no dialogue of /save: {reason}", path.display()));
+        let wrong = |reason: String| Error::Input(format!("{}: it is no dialogue of /save: {reason}", path.display()));
         let transcript: Self = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
         let dialogue = transcript.dialogue().map_err(wrong)?;
         Ok((transcript, dialogue))

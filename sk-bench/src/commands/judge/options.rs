@@ -111,7 +111,7 @@ impl JudgeOptions {
         for name in self.rubrics.iter().map(|name| name.trim()) {
             let found = all.iter().find(|rubric| rubric.name == name).ok_or_else(|| {
                 let known: Vec<&str> = all.iter().map(|rubric| rubric.name.as_str()).collect();
-                Error::Usage(format!("unknown rubric \"{name}\"; {}", suggest::hint(name, &known)))
+                Error::Input(format!("unknown rubric \"{name}\"; {}", suggest::hint(name, &known)))
             })?;
             if !chosen.contains(found) {
                 chosen.push(found);
@@ -124,7 +124,7 @@ impl JudgeOptions {
     pub(super) fn offline_judge(&self, objectives: &Objectives) -> Result<Option<OfflineJudge>, Error> {
         let Some(folder) = &self.offline else { return Ok(None) };
         if folder.as_os_str() == EMBEDDED && OfflineJudge::embedded().is_none() {
-            return Err(Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()));
+            return Err(Error::Input("this build of the program holds no judge; give --offline=DIR".to_owned()));
         }
         // The language model is so small that the CPU is faster than the transfers to and from a
         // GPU.

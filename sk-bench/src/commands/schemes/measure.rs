@@ -97,7 +97,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     }
     let Some((first, others)) = able.split_first_mut() else {
         let reason = rows.into_iter().find_map(|row| row.skipped).unwrap_or_default();
-        return Err(Error::Usage(reason));
+        return Err(Error::Input(reason));
     };
     let mut loading = Loading::new(false);
     let (mut models, adapters) = models::load_here(&args.models, &mut first.config, others, &mut loading)?;

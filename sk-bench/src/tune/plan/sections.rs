@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{JudgePlan, Mode, Objective, ScoreSource, SearchPlan, ServerPlan};
+use crate::Error;
 use crate::document::Section;
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{self, Objectives, Retry};
 use crate::scheme::SchemeError;
 use crate::sweep::Weights;
 use crate::sweep::plan::{output, seeds};
-use crate::tune::{Dimension, Space, TuneError};
+use crate::tune::{Dimension, Space};
 
 /// The name of the search for all objectives together.
 const TOGETHER: &str = "together";
@@ -184,8 +185,8 @@ pub(super) fn searches(
     objectives: Vec<Placed>,
     at: Option<Vec<Weights>>,
     blades: &[String],
-) -> Result<Vec<SearchPlan>, TuneError> {
-    let refused = |slot, reason: &str| TuneError::from(SchemeError::Parameter { slot, reason: reason.to_owned() });
+) -> Result<Vec<SearchPlan>, Error> {
+    let refused = |slot, reason: &str| Error::from(SchemeError::Parameter { slot, reason: reason.to_owned() });
     let over_blades = |weight: &dyn Fn(&String) -> f64, otherwise: &str| {
         let weights = Weights::normalized(blades.iter().map(|name| (name.clone(), weight(name))));
         weights.map(|weights| vec![weights]).map_err(|_| refused("weights", otherwise))
@@ -228,15 +229,17 @@ pub(super) fn searches(
                 let weights = weights.map_or_else(vertex, Ok)?;
                 Ok(SearchPlan { name: objective.name.clone(), objectives: vec![objective], weights })
             });
-            each.collect::<Result<_, TuneError>>()?
+            each.collect::<Result<_, Error>>()?
         }
     };
     for search in &searches {
         for (objective, weights) in search.objectives.iter().flat_map(|o| search.weights.iter().map(move |w| (o, w))) {
             let read = weights.by_name().get(&objective.blade).is_some_and(|&weight| weight > 0.0);
             if !scoring.is_judge() && !read {
-                let (objective, blade) = (objective.name.clone(), objective.blade.clone());
-                return Err(TuneError::Unread { objective, blade, weights: weights.to_string() });
+                let Objective { name, blade, .. } = objective;
+                return Err(Error::Input(format!(
+                    "objective \"{name}\": blade \"{blade}\" has no positive weight in {weights}, so it gives no score; give it one"
+                )));
             }
         }
     }
