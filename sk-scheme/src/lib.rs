@@ -19,7 +19,7 @@ mod proposal;
 mod schema;
 mod search;
 mod selector;
-mod source;
+pub mod source;
 mod spec;
 mod stability;
 mod steering;

@@ -1,4 +1,4 @@
-//! Parsed scheme texts, with the position of each key and value for error messages.
+//! Parsed TOML texts, with the position of each key and value for error messages.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,11 +11,11 @@ use toml::{Spanned, Table, Value};
 use crate::SchemeError;
 
 /// The byte positions of key and value, by the path of the key. They determine the order of
-/// sections.
+/// sections. The key of an entry of a list is its number, from 0.
 type Places = BTreeMap<Vec<String>, [usize; 2]>;
 
 /// The source of a scheme, with the position of each of its keys and values.
-pub(crate) struct Source<'a> {
+pub struct Source<'a> {
     file: &'a str,
     /// The text, if errors should name lines.
     text: Option<&'a str>,
@@ -23,10 +23,11 @@ pub(crate) struct Source<'a> {
 }
 
 /// A table in a source, and its path of keys.
-pub(crate) struct Section<'s> {
+pub struct Section<'s> {
     source: &'s Source<'s>,
     path: Vec<String>,
-    pub(crate) table: Table,
+    /// The values by key.
+    pub table: Table,
 }
 
 impl<'a> Source<'a> {
@@ -36,7 +37,10 @@ impl<'a> Source<'a> {
     }
 
     /// Parses a text. Errors name lines if `numbered`.
-    pub(crate) fn parse(file: &'a str, text: &'a str, numbered: bool) -> Result<(Self, Table), SchemeError> {
+    ///
+    /// # Errors
+    /// If the text is not TOML, or an integer does not fit in 64 bits.
+    pub fn parse(file: &'a str, text: &'a str, numbered: bool) -> Result<(Self, Table), SchemeError> {
         let mut source = Self { text: numbered.then_some(text), ..Self::without_lines(file) };
         let root = DeTable::parse(text).map_err(|error| SchemeError::Syntax {
             file: file.to_owned(),
@@ -59,7 +63,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the root section, without values.
-    pub(crate) fn root(&self) -> Section<'_> {
+    pub fn root(&self) -> Section<'_> {
         Section { source: self, path: Vec::new(), table: Table::new() }
     }
 
@@ -100,7 +104,14 @@ fn plain_value(value: &Spanned<DeValue<'_>>, path: &mut Vec<String>, places: &mu
         DeValue::Float(float) => float.as_str().parse().map_or_else(|_| Value::String(float.to_string()), Value::Float),
         DeValue::Datetime(datetime) => Value::Datetime(*datetime),
         DeValue::Array(items) => {
-            Value::Array(items.iter().map(|item| plain_value(item, path, places)).collect::<Result<_, _>>()?)
+            let mut array = Vec::with_capacity(items.len());
+            for (number, item) in items.iter().enumerate() {
+                path.push(number.to_string());
+                places.insert(path.clone(), [item.span().start; 2]);
+                array.push(plain_value(item, path, places)?);
+                path.pop();
+            }
+            Value::Array(array)
         }
         DeValue::Table(table) => Value::Table(plain_table(table, path, places)?),
     })
@@ -114,17 +125,17 @@ fn type_of(value: &Value) -> String {
 
 impl<'s> Section<'s> {
     /// Returns the last key of its path.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
     /// Returns its path, as in a TOML header.
-    pub(crate) fn dotted(&self) -> String {
+    pub fn dotted(&self) -> String {
         self.path.join(".")
     }
 
     /// Returns the section `key` within this one.
-    pub(crate) fn under(&self, key: &str, table: Table) -> Section<'s> {
+    pub fn under(&self, key: &str, table: Table) -> Section<'s> {
         Section { source: self.source, path: self.path_of(key), table }
     }
 
@@ -133,17 +144,21 @@ impl<'s> Section<'s> {
     }
 
     /// Returns the lines of a key of this section and of its value.
-    pub(crate) fn lines(&self, key: &str) -> [usize; 2] {
+    pub fn lines(&self, key: &str) -> [usize; 2] {
         self.source.place(&self.path_of(key)).map(|position| self.source.line(position))
     }
 
     /// Returns the line of its header.
-    pub(crate) fn line(&self) -> usize {
+    pub fn line(&self) -> usize {
         self.source.line(self.source.place(&self.path)[0])
     }
 
     /// Returns the values of `table`, which lies at this section, as sections in source order.
-    pub(crate) fn sections(&self, table: Table, what: &str) -> Result<Vec<Section<'s>>, SchemeError> {
+    /// `what` names one of them in errors.
+    ///
+    /// # Errors
+    /// If a value is not a table.
+    pub fn sections(&self, table: Table, what: &str) -> Result<Vec<Section<'s>>, SchemeError> {
         let section = |(name, value): (String, Value)| match value {
             Value::Table(table) => Ok(self.under(&name, table)),
             other => {
@@ -156,20 +171,20 @@ impl<'s> Section<'s> {
     }
 
     /// Returns the entries of `table`, which lies at this section, in source order.
-    pub(crate) fn entries(&self, table: Table) -> Vec<(String, Value)> {
+    pub fn entries(&self, table: Table) -> Vec<(String, Value)> {
         let mut entries: Vec<_> = table.into_iter().collect();
         entries.sort_by_key(|(name, _)| self.source.place(&self.path_of(name))[0]);
         entries
     }
 
     /// Creates an error for an unknown `what` at a line.
-    pub(crate) fn unknown(&self, line: usize, what: &str, name: &str, hint: String) -> SchemeError {
+    pub fn unknown(&self, line: usize, what: &str, name: &str, hint: String) -> SchemeError {
         SchemeError::Unknown { file: self.source.file.to_owned(), line, what: what.to_owned(), name: name.to_owned(), hint }
     }
 
     /// Creates an error for the section as a whole. Its line is that of the value if the reason
     /// starts with a field, as in "temperature is -3".
-    pub(crate) fn fault(&self, reason: impl Display) -> SchemeError {
+    pub fn fault(&self, reason: impl Display) -> SchemeError {
         let reason = reason.to_string();
         let field = reason.split_once(" is ").map(|(field, _)| field).filter(|field| self.table.contains_key(*field));
         let line = field.map_or_else(|| self.line(), |field| self.lines(field)[1]);
@@ -177,12 +192,22 @@ impl<'s> Section<'s> {
     }
 
     /// Creates an error for a value of the wrong type.
-    pub(crate) fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
+    pub fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
+        self.mistyped_at(self.lines(key)[1], key, expected, found)
+    }
+
+    /// Creates an error for an entry of the list `key`, counted from 0, of the wrong type.
+    pub fn mistyped_entry(&self, key: &str, entry: usize, expected: &str, found: &Value) -> SchemeError {
+        let line = self.under(key, Table::new()).lines(&entry.to_string())[1];
+        self.mistyped_at(line, key, expected, found)
+    }
+
+    fn mistyped_at(&self, line: usize, key: &str, expected: &str, found: &Value) -> SchemeError {
         let shown = match found {
             Value::Integer(_) | Value::Float(_) => found.to_string(),
             other => type_of(other),
         };
-        self.value(self.lines(key)[1], format!("{}.{key}", self.dotted()), format!("expected {expected}, found {shown}"))
+        self.value(line, format!("{}.{key}", self.dotted()), format!("expected {expected}, found {shown}"))
     }
 
     fn value(&self, line: usize, place: String, reason: String) -> SchemeError {

@@ -8,11 +8,12 @@ use sk_models::assets;
 
 use super::Weights;
 use crate::Error;
-use crate::document::{Document, Section};
+use crate::document::{self, Section, missing};
 use crate::framing::DialogueFraming;
 use crate::models::{Source, Sources};
 use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat};
 use crate::record_file::same_file;
+use crate::scheme::source;
 use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
 use sk_report::points::{lattice, lattice_size, paper_points, paper_size};
 use sk_report::record::RecordError;
@@ -114,26 +115,26 @@ impl Plan {
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let document = Document::new(&name, text);
-        let mut sections = document.sections(&SECTIONS)?;
+        let (source, table) = source::Source::parse(&name, text, true)?;
+        let mut sections = document::sections(&source, table, &SECTIONS)?;
 
         let (output, seeds, traces) = sections.remove("sweep").map(sweep).transpose()?.unwrap_or_default();
         let output = output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output));
         let models = sections.remove("model").map(|section| model(section, &folder)).transpose()?.unwrap_or_default();
         let schemes =
-            sections.remove("schemes").ok_or_else(|| document.missing("schemes", "name at least one, such as [schemes.mod]"))?;
+            sections.remove("schemes").ok_or_else(|| missing(&name, "schemes", "name at least one, such as [schemes.mod]"))?;
         let schemes = schemes.sections("scheme")?.into_iter().map(|section| scheme(section, &models, &folder));
         let schemes: Vec<PlannedScheme> = schemes.collect::<Result<_, _>>()?;
         if schemes.is_empty() {
-            return Err(document.missing("schemes.NAME", "name at least one scheme, such as [schemes.mod]").into());
+            return Err(missing(&name, "schemes.NAME", "name at least one scheme, such as [schemes.mod]").into());
         }
         let weights = match sections.remove("weights") {
             Some(section) => weights(section, &models)?,
-            None => paper_vectors(&blades_of(&models)).map_err(|reason| document.missing("weights", &reason))?,
+            None => paper_vectors(&blades_of(&models)).map_err(|reason| missing(&name, "weights", &reason))?,
         };
         let prompts = sections.remove("prompts");
         let prompts =
-            prompts.ok_or_else(|| document.missing("prompts", "name the files, such as sources = [\"prompts.jsonl\"]"))?;
+            prompts.ok_or_else(|| missing(&name, "prompts", "name the files, such as sources = [\"prompts.jsonl\"]"))?;
         Ok(Self {
             questions: questions(prompts, &folder)?,
             generation: sections.remove("generation").map(generation).transpose()?.unwrap_or_default(),
@@ -186,14 +187,14 @@ impl Questions {
 
 type SweepFields = (Option<String>, Option<Vec<u64>>, Option<bool>);
 
-fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
+fn sweep(mut section: Section<'_>) -> Result<SweepFields, SchemeError> {
     let fields = (output(&mut section)?, seeds(&mut section)?, section.flag("traces")?);
     section.finish()?;
     Ok(fields)
 }
 
 /// Reads the path of an output.
-pub(crate) fn output(section: &mut Section<'_, '_>) -> Result<Option<String>, SchemeError> {
+pub(crate) fn output(section: &mut Section<'_>) -> Result<Option<String>, SchemeError> {
     match section.string("output")? {
         Some(output) if output.is_empty() => Err(section.fault("output is empty; name a file, or leave it out")),
         // The names of the files beside it replace the extension, so `out.v1` and `out.v2` would
@@ -210,7 +211,7 @@ pub(crate) fn output(section: &mut Section<'_, '_>) -> Result<Option<String>, Sc
 }
 
 /// Reads the seeds of responses.
-pub(crate) fn seeds(section: &mut Section<'_, '_>) -> Result<Option<Vec<u64>>, SchemeError> {
+pub(crate) fn seeds(section: &mut Section<'_>) -> Result<Option<Vec<u64>>, SchemeError> {
     let seeds = section.naturals("seeds")?;
     match &seeds {
         Some(seeds) if seeds.is_empty() || seeds.iter().collect::<BTreeSet<_>>().len() < seeds.len() => {
@@ -221,7 +222,7 @@ pub(crate) fn seeds(section: &mut Section<'_, '_>) -> Result<Option<Vec<u64>>, S
 }
 
 /// Reads a `[model]` section.
-pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sources, SchemeError> {
+pub(crate) fn model(mut section: Section<'_>, folder: &Path) -> Result<Sources, SchemeError> {
     let mut args = Sources {
         backbone: section.string("backbone")?.map(|source| located(&source, folder)),
         drafter: section.string("drafter")?.map(|source| located(&source, folder)),
@@ -250,7 +251,7 @@ fn located(source: &str, folder: &Path) -> String {
     if path.exists() { path.to_string_lossy().into_owned() } else { source.to_owned() }
 }
 
-fn scheme(mut section: Section<'_, '_>, models: &Sources, folder: &Path) -> Result<PlannedScheme, SchemeError> {
+fn scheme(mut section: Section<'_>, models: &Sources, folder: &Path) -> Result<PlannedScheme, SchemeError> {
     let name = section.name().to_owned();
     if name.is_empty() || name.contains(['/', '\n', '\t']) {
         return Err(section.fault("a scheme's name is part of its records' ids: it is not empty and has no \"/\""));
@@ -263,7 +264,7 @@ fn scheme(mut section: Section<'_, '_>, models: &Sources, folder: &Path) -> Resu
 }
 
 /// Reads the fields that define a scheme. If they do not name a scheme, it is `default`.
-pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Path) -> Result<Steering, SchemeError> {
+pub(crate) fn steering(section: &mut Section<'_>, default: &str, folder: &Path) -> Result<Steering, SchemeError> {
     let source = section.string("scheme")?.unwrap_or_else(|| default.to_owned());
     let path = Path::new(&source);
     let is_path = path.extension().is_some() || path.components().count() != 1 || folder.join(path).is_file();
@@ -333,7 +334,7 @@ fn paper_vectors(blades: &[String]) -> Result<Vec<Weights>, String> {
 }
 
 /// Reads a `[weights]` section.
-pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<Vec<Weights>, SchemeError> {
+pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<Weights>, SchemeError> {
     let kind = section.choice("kind", "kind of weights", POINTS)?.unwrap_or(Points::Paper);
     let weights: Vec<Weights> = match kind {
         Points::Paper | Points::Lattice => {
@@ -385,7 +386,7 @@ pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<
 }
 
 /// Reads a section with prompts.
-pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Questions, SchemeError> {
+pub(crate) fn questions(mut section: Section<'_>, folder: &Path) -> Result<Questions, SchemeError> {
     let sources = section.strings("sources")?.unwrap_or_default();
     if sources.is_empty() {
         return Err(section.fault("sources names at least one file or set"));
@@ -415,7 +416,7 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
 }
 
 /// Reads a `[generation]` section.
-pub(crate) fn generation(mut section: Section<'_, '_>) -> Result<Generation, SchemeError> {
+pub(crate) fn generation(mut section: Section<'_>) -> Result<Generation, SchemeError> {
     let generation = Generation {
         max_new_tokens: section.positive("max_new_tokens")?.unwrap_or(MAX_NEW_TOKENS),
         framing: section.choice("framing", "framing", DialogueFraming::by_name())?.unwrap_or(DialogueFraming::Hh),

@@ -12,11 +12,12 @@ use sk_report::record::RecordError;
 
 use super::{Dimension, Search, Space};
 use crate::Error;
-use crate::document::Document;
+use crate::document::{self, missing};
 use crate::judge::{self, Objectives};
 use crate::models::Sources;
 use crate::named::named;
 use crate::prompt_sets::Prompt;
+use crate::scheme::source;
 use crate::scheme::{Convention, SchemeError, SchemeSpec, Steering, digest};
 use crate::shell::word;
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
@@ -213,8 +214,8 @@ impl TunePlan {
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let document = Document::new(&name, text);
-        let mut sections = document.sections(&SECTIONS)?;
+        let (source, table) = source::Source::parse(&name, text, true)?;
+        let mut sections = document::sections(&source, table, &SECTIONS)?;
         let head = sections.remove("tune").map(head).transpose()?.unwrap_or_default();
         let models = sections.remove("model").map(|section| model(section, &folder)).transpose()?.unwrap_or_default();
         let mut scheme = Steering { scheme: Some(SCHEME.into()), ..Steering::default() };
@@ -239,7 +240,7 @@ impl TunePlan {
             None => blades.iter().map(|blade| (Objective::of_blade(blade, &scoring), None)).collect(),
         };
         if objectives.is_empty() {
-            return Err(document.missing("objectives.NAME", "name at least one, such as [objectives.harmless]").into());
+            return Err(missing(&name, "objectives.NAME", "name at least one, such as [objectives.harmless]").into());
         }
         if let (true, Some((lacking, _))) = (scoring.is_judge(), objectives.iter().find(|(o, _)| o.axis.is_none())) {
             let reason = format!("objective \"{}\": name the judge's axis, such as axis = \"quality\"", lacking.name);
@@ -247,11 +248,11 @@ impl TunePlan {
         }
         let at = sections.remove("weights").map(|section| weights(section, &models)).transpose()?;
         let prompts = sections.remove("prompts");
-        let prompts = prompts
-            .ok_or_else(|| document.missing("prompts", "name the files to tune on, such as sources = [\"tune.jsonl\"]"))?;
+        let prompts =
+            prompts.ok_or_else(|| missing(&name, "prompts", "name the files to tune on, such as sources = [\"tune.jsonl\"]"))?;
         let evaluation = sections.remove("evaluation");
         let evaluation = evaluation
-            .ok_or_else(|| document.missing("evaluation", "name the prompts to evaluate on later, so that none is tuned on"))?;
+            .ok_or_else(|| missing(&name, "evaluation", "name the prompts to evaluate on later, so that none is tuned on"))?;
         let plan = Self {
             output: head.output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output)),
             searches: searches(head.mode, &scoring, objectives, at, &blades)?,

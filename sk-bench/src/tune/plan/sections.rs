@@ -48,7 +48,7 @@ impl Default for Head {
     }
 }
 
-pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
+pub(super) fn head(mut section: Section<'_>) -> Result<Head, SchemeError> {
     let default = Head::default();
     let head = Head {
         output: output(&mut section)?,
@@ -68,7 +68,7 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
     Ok(head)
 }
 
-pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Dimension) -> Result<(), String>) -> Result<Space, SchemeError> {
+pub(super) fn space(mut section: Section<'_>, fits: impl Fn(&Dimension) -> Result<(), String>) -> Result<Space, SchemeError> {
     let fixed = section.strings("fixed")?.unwrap_or_default();
     let known: Vec<&str> = Dimension::all().map(|dimension| dimension.parameter.name).collect();
     if let Some(name) = fixed.iter().find(|name| !known.contains(&name.as_str())) {
@@ -93,7 +93,7 @@ pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Dimension) -> R
     Ok(space)
 }
 
-pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Result<ScoreSource, SchemeError> {
+pub(super) fn judge_section(mut section: Section<'_>, folder: &Path) -> Result<ScoreSource, SchemeError> {
     let offline = section.flag("offline")?.unwrap_or(false);
     let models = section.string("models")?;
     let file = section.string("objectives")?.map(|file| folder.join(file));
@@ -133,8 +133,8 @@ fn names_a_file(name: &str) -> bool {
     !(name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.'))
 }
 
-pub(super) fn objectives(section: Section<'_, '_>, scoring: &ScoreSource) -> Result<Vec<Placed>, SchemeError> {
-    let objective = |mut section: Section<'_, '_>| {
+pub(super) fn objectives(section: Section<'_>, scoring: &ScoreSource) -> Result<Vec<Placed>, SchemeError> {
+    let objective = |mut section: Section<'_>| {
         let name = section.name().to_owned();
         if !names_a_file(&name) {
             return Err(section.fault(format!("an objective's name {NAME_OF_A_FILE}")));
