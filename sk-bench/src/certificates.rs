@@ -9,7 +9,7 @@ use sk_core::StepTrace;
 use crate::scheme::{SchemeSpec, Stability, Uncertified};
 
 /// The certificates of a scheme's steps at a tolerance.
-pub struct Certificates {
+pub(crate) struct Certificates {
     stability: Result<Stability, Uncertified>,
     pub(crate) tolerance: Tolerance,
 }
@@ -17,7 +17,7 @@ pub struct Certificates {
 /// The certificate of one step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum StepCertificate {
+pub(crate) enum StepCertificate {
     /// If every composite score changes by less than the radius, the choice distribution changes by
     /// at most the tolerance, in total variation. A radius is infinite (`null` in a record) if no
     /// change of the scores affects the choice.
@@ -40,7 +40,7 @@ pub enum StepCertificate {
 
 impl Certificates {
     /// Returns the certificates of `scheme` at a tolerance.
-    pub fn new(scheme: &SchemeSpec, tolerance: Tolerance) -> Self {
+    pub(crate) fn new(scheme: &SchemeSpec, tolerance: Tolerance) -> Self {
         Self { stability: scheme.stability(), tolerance }
     }
 
@@ -50,7 +50,7 @@ impl Certificates {
     }
 
     /// Returns the certificate of a step.
-    pub fn of(&self, step: &StepTrace) -> StepCertificate {
+    pub(crate) fn of(&self, step: &StepTrace) -> StepCertificate {
         let refused = |reason: Uncertified| StepCertificate::Refused { refused: reason.to_string() };
         self.certified(step).unwrap_or_else(refused)
     }

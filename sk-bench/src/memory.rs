@@ -4,17 +4,17 @@ use sk_models::device::{Device, is_processor};
 
 /// Returns the peak memory of models on a device. On a CPU this is the peak of the process; on a
 /// GPU, the reserved memory, which never shrinks.
-pub fn peak_on(device: &Device) -> Option<u64> {
+pub(crate) fn peak_on(device: &Device) -> Option<u64> {
     if is_processor(device) { peak() } else { device.memory_pool_usage().map(|usage| usage.bytes_reserved) }
 }
 
 /// Returns the peak resident size of this process in bytes (`VmHWM`).
-pub fn peak() -> Option<u64> {
+pub(crate) fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 
 /// Returns the resident size of this process in bytes (`VmRSS`).
-pub fn resident() -> Option<u64> {
+pub(crate) fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
@@ -25,7 +25,7 @@ fn status(field: &str) -> Option<u64> {
 }
 
 /// Returns the one-minute load average.
-pub fn load_average() -> Option<f64> {
+pub(crate) fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 

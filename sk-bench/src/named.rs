@@ -4,9 +4,11 @@
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $(#[doc = $help:literal] $value:ident = $text:literal),* $(,)? }) => {
         $(#[$doc])*
+        #[allow(unreachable_pub, reason = "some enums are private")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name { $(#[doc = $help] $value),* }
 
+        #[allow(dead_code, unreachable_pub, reason = "some enums are private and do not use all")]
         impl $name {
             /// The values: the name, the help and the value of each.
             pub const ALL: &'static [(&'static str, &'static str, Self)] = &[$(($text, $help, Self::$value)),*];

@@ -19,7 +19,7 @@ use sk_models::dialogue::Reply;
 ///
 /// Only the text goes to standard output, so that a pipe gets the same bytes with and without
 /// `--explain`.
-pub struct Screen<'t> {
+pub(crate) struct Screen<'t> {
     tokenizer: &'t Tokenizer,
     /// The detail shown of each step.
     pub explain: Option<Detail>,
@@ -84,7 +84,7 @@ impl<'t> Screen<'t> {
     ///
     /// # Errors
     /// If the trace cannot be created.
-    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeSpec, stream: bool) -> Result<Self, Error> {
+    pub(crate) fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeSpec, stream: bool) -> Result<Self, Error> {
         if options.trace.is_some() && !is_whole(scheme) && !options.quiet {
             message::aside(&format!("the trace keeps the {MOST} most likely candidates of each step"));
         }
@@ -104,7 +104,7 @@ impl<'t> Screen<'t> {
     }
 
     /// Switches to the steps of another scheme.
-    pub fn follow(&mut self, scheme: &SchemeSpec) {
+    pub(crate) fn follow(&mut self, scheme: &SchemeSpec) {
         self.scheme = scheme.clone();
         self.certificates = Certificates::new(scheme, self.certificates.tolerance);
         self.said_why_not = false;
@@ -114,7 +114,7 @@ impl<'t> Screen<'t> {
     ///
     /// # Errors
     /// If the trace or standard output cannot be written to.
-    pub fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
+    pub(crate) fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
         if let Some(step) = step {
             let certificate = self.certificates.of(step);
             if let Some(detail) = self.explain {
@@ -135,7 +135,7 @@ impl<'t> Screen<'t> {
     ///
     /// # Errors
     /// If standard output cannot be written to.
-    pub fn end(&mut self, reply: &Reply, seed: u64) -> Result<(), Error> {
+    pub(crate) fn end(&mut self, reply: &Reply, seed: u64) -> Result<(), Error> {
         self.turn += 1;
         self.end_line()?;
         if !self.quiet {
@@ -156,7 +156,7 @@ impl<'t> Screen<'t> {
     ///
     /// # Errors
     /// If standard output cannot be written to.
-    pub fn end_line(&mut self) -> Result<(), Error> {
+    pub(crate) fn end_line(&mut self) -> Result<(), Error> {
         self.line.end().map_err(Error::Output)
     }
 
@@ -164,7 +164,7 @@ impl<'t> Screen<'t> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(&mut self) -> Result<(), Error> {
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.trace.take().map_or(Ok(()), TraceFile::finish)
     }
 

@@ -10,10 +10,7 @@ use crate::{Error, interrupt};
 
 /// Opens a session of the scheme `config` on the models of `host`, with heads and adapters. `seed`
 /// determines all random draws.
-///
-/// # Errors
-/// If the scheme cannot be built, or an instruction is invalid.
-pub fn open<'m>(
+pub(crate) fn open<'m>(
     host: &'m Host,
     config: &SchemeSpec,
     heads: &[(String, Head)],
@@ -27,10 +24,8 @@ pub fn open<'m>(
 
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator
 /// continues.
-///
-/// # Errors
-/// If the scheme cannot be built, or an instruction is invalid. The session is then unchanged.
-pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
+/// After an error, the session is unchanged.
+pub(crate) fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
     let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers(), None)?;
     let scheme = config.build(&*engine)?;
     Ok(session.replace(scheme, config.instructions())?)
@@ -38,9 +33,6 @@ pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, conf
 
 /// Answers a dialogue, whose tokens are `prompt`, until Ctrl-C. `on_step` receives each step and
 /// the text that can be shown after it; the last call has no step.
-///
-/// # Errors
-/// If the framing refuses an instruction, the prompt is too long, a step fails, or `on_step` does.
 pub(crate) fn reply(
     session: &mut Session<'_>,
     host: &Host,

@@ -3,16 +3,16 @@
 use comfy_table::Table;
 
 /// Width of an output that is not a terminal.
-pub const PLAIN: usize = 80;
+pub(crate) const PLAIN: usize = 80;
 
 /// Returns the width of standard output: that of its terminal, or else 80, so that a pipe always
 /// gets the same text.
-pub fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     of(&Table::new())
 }
 
 /// Returns the width of standard error.
-pub fn error_columns() -> usize {
+pub(crate) fn error_columns() -> usize {
     of(Table::new().use_stderr())
 }
 

@@ -19,7 +19,7 @@ pub(crate) const MOST: usize = 16;
 
 /// A recorded step: [`StepTrace`] with the text of each candidate, and times in seconds.
 #[derive(Debug, Serialize)]
-pub struct StepRecord<'a> {
+pub(crate) struct StepRecord<'a> {
     /// Position of the response in the dialogue, from 0.
     pub turn: usize,
     /// Position of the step in the response, from 0.
@@ -61,7 +61,7 @@ pub struct StepRecord<'a> {
 
 /// The rejected first batch of a [`StepRecord`].
 #[derive(Debug, Serialize)]
-pub struct RejectedRecord<'a> {
+pub(crate) struct RejectedRecord<'a> {
     /// The candidates that were scored.
     pub candidates: Vec<CandidateRecord<'a>>,
     /// Scores of each blade.
@@ -73,11 +73,10 @@ pub struct RejectedRecord<'a> {
 
 /// One candidate of a [`StepRecord`].
 #[derive(Debug, Serialize)]
-pub struct CandidateRecord<'a> {
+pub(crate) struct CandidateRecord<'a> {
     /// Its text. A span may end inside a character; an incomplete character is shown as U+FFFD. The
     /// tokens are exact.
     pub text: String,
-    /// Its tokens.
     pub tokens: &'a [TokenId],
     /// Why it ends.
     pub end: SpanEnd,
@@ -90,13 +89,13 @@ pub struct CandidateRecord<'a> {
 /// drafted. For a vocabulary, only the most likely candidates and the drawn one are kept, since ten
 /// whole steps take hundreds of megabytes.
 #[must_use]
-pub fn kept<'s>(step: &'s StepTrace, scheme: &SchemeSpec) -> Cow<'s, StepTrace> {
+pub(crate) fn kept<'s>(step: &'s StepTrace, scheme: &SchemeSpec) -> Cow<'s, StepTrace> {
     if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(most_probable(step)) }
 }
 
 /// Returns whether a trace records every candidate of the steps of `scheme`.
 #[must_use]
-pub fn is_whole(scheme: &SchemeSpec) -> bool {
+pub(crate) fn is_whole(scheme: &SchemeSpec) -> bool {
     scheme.proposal.draft().is_some()
 }
 
@@ -150,7 +149,7 @@ fn most_probable(step: &StepTrace) -> StepTrace {
 
 impl<'a> StepRecord<'a> {
     /// Returns the record of a step.
-    pub fn new(turn: usize, trace: &'a StepTrace, certificate: StepCertificate, tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn new(turn: usize, trace: &'a StepTrace, certificate: StepCertificate, tokenizer: &Tokenizer) -> Self {
         let record = |c: &'a sk_core::CandidateTrace| CandidateRecord {
             text: span_text(tokenizer, &c.tokens),
             tokens: &c.tokens,
@@ -184,7 +183,7 @@ impl<'a> StepRecord<'a> {
 
 /// Returns the text of a span, with special tokens spelled out. A token that the tokenizer does not
 /// know (an embedding may have spare rows) has no text.
-pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
+pub(crate) fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
     let bytes: Vec<u8> = tokens.iter().flat_map(|&token| tokenizer.token_bytes(token).unwrap_or_default()).copied().collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -193,26 +192,20 @@ pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
 ///
 /// The file appears at its path only when it is finished, so that readers never see a partial trace
 /// and an earlier trace survives a failed generation.
-pub struct TraceFile {
+pub(crate) struct TraceFile {
     path: PathBuf,
     file: WholeFile,
 }
 
 impl TraceFile {
     /// Starts a trace that will be moved to `path`.
-    ///
-    /// # Errors
-    /// If the directory is missing or cannot be written to.
-    pub fn create(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let file = WholeFile::create(path).map_err(Error::writing(path))?;
         Ok(Self { path: path.to_owned(), file })
     }
 
     /// Adds a record.
-    ///
-    /// # Errors
-    /// If the file cannot be written to.
-    pub fn write(&mut self, record: &StepRecord<'_>) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, record: &StepRecord<'_>) -> Result<(), Error> {
         serde_json::to_writer(&mut self.file, record)
             .map_err(std::io::Error::from)
             .and_then(|()| self.file.write_all(b"\n"))
@@ -220,10 +213,7 @@ impl TraceFile {
     }
 
     /// Completes the trace and moves it to its path.
-    ///
-    /// # Errors
-    /// If the file cannot be written or renamed.
-    pub fn finish(self) -> Result<(), Error> {
+    pub(crate) fn finish(self) -> Result<(), Error> {
         self.file.finish().map_err(Error::writing(&self.path))
     }
 }

@@ -103,11 +103,7 @@ struct Steps<'a> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If the input is invalid, an arm cannot share the candidates, a model cannot be loaded, or a step
-/// fails.
-pub fn run(args: &ArmsArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &ArmsArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let name = args.steering.scheme.as_deref().map_or_else(|| REFERENCE.to_owned(), scheme_name);
     if let Some(trace) = &args.trace {

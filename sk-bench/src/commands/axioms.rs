@@ -78,10 +78,7 @@ const OPERATORS: [Operator; 21] = [
 ];
 
 /// Checks the operators and prints the report on standard output.
-///
-/// # Errors
-/// If standard output cannot be written.
-pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &AxiomsArgs) -> Result<(), Error> {
     let chosen = if args.operators.is_empty() { &OPERATORS[..] } else { &args.operators };
     let mut operators = Vec::with_capacity(chosen.len());
     for (name, build) in chosen {

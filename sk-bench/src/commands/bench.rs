@@ -30,8 +30,9 @@ use crate::ruler::{
     Axis, AxisArg, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Roofs, Steered, TEXT, frozen, prompt,
 };
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
-use crate::{Error, Models, memory, models, output};
+use crate::{Error, memory, models, output};
 use report::{BenchReport, Generations, Kernels, OpponentReport, Turn, WarmUp};
+use sk_models::local::Models;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -126,11 +127,7 @@ struct Subject<'a> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If a model cannot be loaded, the run does not fit its context, or a step or a command to compare
-/// with fails.
-pub fn run(args: &BenchArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
     let text = if args.models.are_remote() {

@@ -127,10 +127,7 @@ struct BladeRecord {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If the model or the pairs cannot be loaded, a folder holds another blade, or training fails.
-pub fn run(args: &BladesArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
     for (place, PreferenceArg { name, .. }) in args.preferences.iter().enumerate() {
         if args.preferences[..place].iter().any(|other| other.name == *name) {
             return Err(Error::Input(format!("--prefer gives \"{name}\" twice; give each objective a name of its own")));

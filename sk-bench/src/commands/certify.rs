@@ -90,11 +90,9 @@ pub struct CertifyArgs {
 
 /// Certifies the batches, or audits them, and prints the report on standard output.
 ///
-/// # Errors
-/// If the input is invalid, no batch has a certificate and no audit is requested, or standard
-/// output cannot be written. Also, after the report, if an audit finds a violation of a certificate
-/// or a choice that is not a distribution.
-pub fn run(args: &CertifyArgs) -> Result<(), Error> {
+/// If an audit finds a violation of a certificate or a choice that is not a distribution, returns
+/// an error after the report.
+pub(crate) fn run(args: &CertifyArgs) -> Result<(), Error> {
     let config = args.config()?;
     let audit = args.audit()?;
     let batches = args.batches()?;

@@ -69,11 +69,8 @@ struct Chat<'a> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If a model cannot be loaded, or standard output or the trace cannot be written. Errors of a
-/// single turn or chat command are printed, and the dialogue continues.
-pub fn run(args: &ChatArgs) -> Result<(), Error> {
+/// Errors of a single turn or chat command are printed, and the dialogue continues.
+pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
         spare(&args.steering.scheme, trace)?;

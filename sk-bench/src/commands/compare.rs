@@ -75,10 +75,7 @@ struct Column {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If the input is invalid, a model cannot be loaded, or a step fails.
-pub fn run(args: &CompareArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     let schemes: Vec<Option<PathBuf>> =
         if args.schemes.is_empty() { vec![None] } else { args.schemes.iter().cloned().map(Some).collect() };
     let mut arms = Vec::new();

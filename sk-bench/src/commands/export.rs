@@ -33,10 +33,7 @@ pub struct ExportArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If no model is bundled, the folder is not empty, or a file cannot be written.
-pub fn run(args: &ExportArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &ExportArgs) -> Result<(), Error> {
     let embedded = assets::embedded().ok_or(ModelError::NothingEmbedded)?;
     let root = &args.directory;
     let failed = Error::writing(root);

@@ -66,10 +66,7 @@ struct GeneratedReply<'a> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If the input is invalid, a model cannot be loaded, or a step fails.
-pub fn run(args: &GenerateArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &GenerateArgs) -> Result<(), Error> {
     // Report invalid options before a model is loaded.
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
@@ -112,9 +109,6 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
 }
 
 /// Returns an empty dialogue with the requested framing.
-///
-/// # Errors
-/// If the chat template is requested and the backbone has none.
 pub(super) fn conversation(host: &Host, generation: &GenerationArgs, convention: Convention) -> Result<Conversation, Error> {
     Ok(Conversation::new(generation.framing.of(host, convention)?, generation.system.as_deref()))
 }

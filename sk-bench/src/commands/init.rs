@@ -31,10 +31,7 @@ pub struct InitArgs {
 }
 
 /// Writes the files and prints the commands that use them.
-///
-/// # Errors
-/// If the folder is not empty or cannot be written.
-pub fn run(args: &InitArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &InitArgs) -> Result<(), Error> {
     let folder = &args.folder;
     let taken = || Error::Input(format!("{} is there already; give a new or an empty folder", folder.display()));
     match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {

@@ -17,7 +17,7 @@ use crate::judge::{Cached, Journal, Judge, JudgeError, Objectives, frontier_csv,
 use crate::record_file::same_file;
 use crate::{Error, interrupt, output};
 
-pub use options::JudgeOptions;
+pub(crate) use options::JudgeOptions;
 use progress::Progress;
 use summary::{Candidates, JudgeSummary, Retest};
 
@@ -67,7 +67,7 @@ pub struct JudgeArgs {
 
 /// What else can be done with a judge.
 #[derive(Debug, Subcommand)]
-pub enum JudgeCommand {
+pub(crate) enum JudgeCommand {
     /// Judge the same responses twice, and report how well the two passes agree.
     ///
     /// The first pass is taken from JUDGED if it is there. Abstentions are excluded pairwise.
@@ -112,10 +112,7 @@ pub enum JudgeCommand {
 }
 
 /// Judges responses and prints a summary on standard output.
-///
-/// # Errors
-/// If files cannot be read or written, the judge fails, or questions have no answer.
-pub fn run(args: &JudgeArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &JudgeArgs) -> Result<(), Error> {
     match (&args.command, &args.options) {
         (Some(JudgeCommand::Rubrics { objectives, json, toml }), _) => rubrics(objectives.as_deref(), *json, *toml),
         (Some(JudgeCommand::Table { judged, output, objectives, seed }), _) => {
@@ -131,7 +128,6 @@ pub fn run(args: &JudgeArgs) -> Result<(), Error> {
 
 /// What to judge.
 enum Task {
-    /// Responses.
     Responses,
     /// Responses, in two passes.
     Retest,

@@ -106,10 +106,7 @@ pub struct SampleArgs {
 }
 
 /// Lists, exports or samples prompts.
-///
-/// # Errors
-/// If prompts cannot be read, sampled or written.
-pub fn run(command: &PromptsCommand) -> Result<(), Error> {
+pub(crate) fn run(command: &PromptsCommand) -> Result<(), Error> {
     match command {
         PromptsCommand::List(args) => list(args),
         PromptsCommand::Export(args) => {

@@ -88,10 +88,7 @@ enum ReportFormat {
 }
 
 /// Reads the results, computes the tables, and prints or writes them.
-///
-/// # Errors
-/// If the results cannot be read or are invalid, or the report cannot be written.
-pub fn run(args: &ReportArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
     if let Some(html) = &args.html {
         let traces = args.records.as_ref().map(|records| records.with_extension("traces.jsonl"));
         spare(RawResults::files(&args.folder).chain(args.records.clone()).chain(traces), html)?;

@@ -59,10 +59,7 @@ struct SchemeRow {
 }
 
 /// Prints the table, a file, a whole scheme, the schema, or a measurement on standard output.
-///
-/// # Errors
-/// If there is no scheme with the name, a measurement fails, or standard output cannot be written.
-pub fn run(args: &SchemesArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &SchemesArgs) -> Result<(), Error> {
     let named = args.name.as_deref().map(shipped).transpose()?;
     if args.measure.measure {
         let schemes: Vec<&Shipped> = named.map_or_else(|| SHIPPED.iter().collect(), |scheme| vec![scheme]);

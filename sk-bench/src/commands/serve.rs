@@ -37,7 +37,7 @@ Examples:
       --blade calm=\"instruction:Answer calmly.\" --precision int8";
 
 /// The examples of `play`.
-pub const PLAY_EXAMPLES: &str = "\
+pub(crate) const PLAY_EXAMPLES: &str = "\
 Examples:
   # The model that ships with the program
   swiss-knife play
@@ -148,18 +148,12 @@ pub struct ServeArgs {
 }
 
 /// Runs the server.
-///
-/// # Errors
-/// If the input is invalid, a model cannot be loaded, or the server cannot listen at the address.
-pub fn run(args: &ServeArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     start(args, |_| {})
 }
 
 /// Runs the server, and opens its page in a browser.
-///
-/// # Errors
-/// As [`run`].
-pub fn play(args: &ServeArgs) -> Result<(), Error> {
+pub(crate) fn play(args: &ServeArgs) -> Result<(), Error> {
     start(args, |page| {
         if let Err(error) = open::that_detached(page) {
             message::warning(&format!("no browser could be opened ({error}); open {page} in one"));

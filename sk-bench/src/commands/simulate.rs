@@ -62,11 +62,7 @@ enum TableFormat {
 }
 
 /// Runs the studies and prints their tables, or writes them as a page.
-///
-/// # Errors
-/// If a datum contradicts a theorem, `--break` changes no study that is run, or the output cannot
-/// be written.
-pub fn run(args: &SimulateArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
     let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
     if let Some(broken) = args.broken.filter(|broken| !wanted(broken)) {
         return Err(Error::Input(format!("--break changes the study {broken}, which --study does not select; select it too")));

@@ -56,10 +56,7 @@ pub struct SweepArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If the plan is invalid, a model cannot be loaded, a cell fails or the output cannot be written.
-pub fn run(args: &SweepArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     let mut plan = Plan::read(&args.plan)?;
     plan.models.device = args.device.unwrap_or(plan.models.device);
     let grid = Grid::new(plan, &Digests::new(args.quiet))?;

@@ -36,8 +36,8 @@ use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::{Error, output};
 
-pub use head::HeadArgs;
-pub use judge::JudgeModelArgs;
+pub(crate) use head::HeadArgs;
+pub(crate) use judge::JudgeModelArgs;
 pub(super) use progress::Bar;
 
 /// What to train.
@@ -313,11 +313,7 @@ fn attribute(given: Option<String>, output: &Path) -> Result<String, Error> {
 }
 
 /// Runs a training command.
-///
-/// # Errors
-///
-/// If the device is not available, or for the reasons given at [`TrainError`].
-pub fn run(command: TrainCommand) -> Result<(), Error> {
+pub(crate) fn run(command: TrainCommand) -> Result<(), Error> {
     match command {
         TrainCommand::Text(args) => text(&args),
         TrainCommand::Tokenizer(args) => tokenizer(args),

@@ -53,11 +53,7 @@ pub struct TuneArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// If the plan is invalid, a prompt is also an evaluation prompt, a model cannot be loaded, a trial
-/// fails or the ledger cannot be written.
-pub fn run(args: &TuneArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &TuneArgs) -> Result<(), Error> {
     let mut plan = TunePlan::read(&args.plan)?;
     plan.models.device = args.device.unwrap_or(plan.models.device);
     let prompts = plan.prompts()?;

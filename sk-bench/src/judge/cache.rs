@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Identity, Judge, JudgeError, Question, Rubric, Scale, Score, Verdict};
 use crate::record_file::RecordFileError;
-use crate::whole_file;
+use sk_models::whole_file;
 
 /// Version of the layout below; it is part of every key.
 const LAYOUT: u32 = 1;

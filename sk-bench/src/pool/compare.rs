@@ -7,7 +7,7 @@ use super::step::total_variation;
 
 /// A running comparison of steps.
 #[derive(Debug, Clone, Default)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     steps: usize,
     arms: Vec<Tally>,
 }
@@ -30,7 +30,7 @@ struct Tally {
 
 /// The similarity of the arms of a pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Number of steps compared.
     pub steps: usize,
     /// Each arm compared with the driving arm, which is the first.
@@ -44,7 +44,7 @@ pub struct Summary {
 
 /// An arm compared with the driving arm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ArmSummary {
+pub(crate) struct ArmSummary {
     /// The arm.
     pub name: String,
     /// Share of steps in which it draws the appended candidate.
@@ -61,7 +61,7 @@ pub struct ArmSummary {
 
 impl Comparison {
     /// Adds a step. `distributions` holds each arm's distribution over all candidates.
-    pub fn add(&mut self, step: &PoolStep, distributions: &[Vec<f64>]) {
+    pub(crate) fn add(&mut self, step: &PoolStep, distributions: &[Vec<f64>]) {
         let n = step.arms.len();
         if self.arms.is_empty() {
             let tally = |name: &String| Tally {
@@ -85,7 +85,7 @@ impl Comparison {
     }
 
     /// Returns the summary.
-    pub fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         let steps = self.steps.max(1) as f64;
         let arm = |arm: &Tally| ArmSummary {
             name: arm.name.clone(),
@@ -109,7 +109,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::ArmChoice;
+    use crate::pool::step::ArmChoice;
 
     /// Rounding of sums of a few shares.
     const ROUNDING: f64 = 1e-12;

@@ -19,7 +19,7 @@ pub struct PlannedArm {
 /// A parsed `[NAME=]SCHEME[,SLOT.FIELD=VALUE…]`: a scheme with optional changes and an optional
 /// name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArmArg {
+pub(crate) struct ArmArg {
     name: String,
     scheme: PathBuf,
     set: Vec<FieldEdit>,
@@ -53,10 +53,7 @@ impl ArmArg {
 
     /// Returns the arm. It takes the settings of candidates and scores from the scheme that
     /// `steering` describes, and all other settings from its own scheme.
-    ///
-    /// # Errors
-    /// If the scheme cannot be read, or a number is out of range.
-    pub fn plan(&self, steering: &Steering, models: &Sources, folder: &Path) -> Result<PlannedArm, Error> {
+    pub(crate) fn plan(&self, steering: &Steering, models: &Sources, folder: &Path) -> Result<PlannedArm, Error> {
         let beside = folder.join(&self.scheme);
         let scheme = if beside.is_file() { beside } else { self.scheme.clone() };
         planned(&self.name, &steering.of_arm(scheme, &self.set), models)
@@ -72,10 +69,7 @@ fn planned(name: &str, steering: &Steering, models: &Sources) -> Result<PlannedA
 /// Returns the bundled schemes that can choose from the candidates of `driver`, which `steering`
 /// describes. If `replayed`, they must also use its scores. Schemes with heads are included only if
 /// `driver` has heads, and schemes that the options do not apply to are excluded.
-///
-/// # Errors
-/// If there is no such scheme.
-pub fn companions(
+pub(crate) fn companions(
     name: &str,
     driver: &SchemeSpec,
     steering: &Steering,
@@ -102,10 +96,7 @@ pub fn companions(
 }
 
 /// Checks that an arm can choose from the candidates of `driver`.
-///
-/// # Errors
-/// If the two differ in a field that candidates depend on. The error names the first one.
-pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), Error> {
+pub(crate) fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), Error> {
     let found = difference(&arm.config.drafting_fields(), &driver.drafting_fields());
     found.map_or(Ok(()), |difference| {
         Err(Error::Input(format!(
@@ -117,10 +108,7 @@ pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Res
 
 /// Checks that an arm can choose by the scores of `driver` in a trace. Its blades must give the
 /// same scores, except that an ablation may remove or permute σ.
-///
-/// # Errors
-/// If the two differ in a field that scores depend on. The error names the first one.
-pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), Error> {
+pub(crate) fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), Error> {
     let refused = |difference: String| {
         let reason = format!("cannot use the recorded scores of \"{name}\": its {difference}; give a prompt instead of --replay");
         Error::Input(format!("arm \"{}\" {reason}", arm.name))

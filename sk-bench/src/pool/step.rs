@@ -19,7 +19,6 @@ pub struct PoolStep {
     /// The listed candidates: all if there are few, or else the most likely ones under the driving
     /// arm and those that an arm chooses.
     pub candidates: Vec<PoolCandidate>,
-    /// The arms.
     pub arms: Vec<ArmChoice>,
 }
 
@@ -28,7 +27,6 @@ pub struct PoolStep {
 pub struct PoolCandidate {
     /// Its index among all candidates of the step, from 0.
     pub index: usize,
-    /// Its text.
     pub text: String,
     /// Its text on one line, shortened.
     #[serde(skip)]
@@ -61,7 +59,7 @@ pub struct ArmChoice {
 }
 
 /// The distribution of each arm over all candidates of a step.
-pub type Distributions = Vec<Vec<f64>>;
+pub(crate) type Distributions = Vec<Vec<f64>>;
 
 impl PoolStep {
     /// Returns the step of a trace whose scheme is named `driver`, with the distributions of all

@@ -22,7 +22,7 @@ named! {
 
 /// An operating point of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operating {
+pub(crate) struct Operating {
     /// Tokens of the context.
     pub prefix: usize,
     /// N.
@@ -35,7 +35,7 @@ pub struct Operating {
 
 impl Axis {
     /// Returns the default values of the axis.
-    pub fn values(self) -> &'static [usize] {
+    pub(crate) fn values(self) -> &'static [usize] {
         match self {
             Self::Prefix => &[64, 128, 256, 512, 1024, 2048, 4096],
             Self::Candidates => &[1, 2, 4, 7, 8, 16, 32],
@@ -47,7 +47,7 @@ impl Axis {
 
 impl Operating {
     /// Returns the value on `axis`.
-    pub fn at(&self, axis: Axis) -> usize {
+    pub(crate) fn at(&self, axis: Axis) -> usize {
         match axis {
             Axis::Prefix => self.prefix,
             Axis::Candidates => self.candidates,
@@ -57,7 +57,7 @@ impl Operating {
     }
 
     /// Returns the same point with another value on `axis`.
-    pub fn with(self, axis: Axis, value: usize) -> Self {
+    pub(crate) fn with(self, axis: Axis, value: usize) -> Self {
         match axis {
             Axis::Prefix => Self { prefix: value, ..self },
             Axis::Candidates => Self { candidates: value, ..self },
@@ -69,8 +69,7 @@ impl Operating {
 
 /// A parsed `AXIS` or `AXIS=VALUE:VALUE…`: a sweep along one axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AxisArg {
-    /// The axis.
+pub(crate) struct AxisArg {
     pub axis: Axis,
     /// The values, in ascending order.
     pub values: Vec<usize>,
@@ -78,7 +77,7 @@ pub struct AxisArg {
 
 impl AxisArg {
     /// Returns the points of the sweep, including `centre`.
-    pub fn points(&self, centre: Operating) -> Vec<Operating> {
+    pub(crate) fn points(&self, centre: Operating) -> Vec<Operating> {
         let mut values = self.values.clone();
         values.push(centre.at(self.axis));
         values.sort_unstable();

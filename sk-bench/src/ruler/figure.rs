@@ -6,7 +6,7 @@ use super::Spread;
 
 /// Repeated measurements of a time or a rate, and the limit of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figure {
+pub(crate) struct Figure {
     /// The measurements.
     #[serde(flatten)]
     pub spread: Spread,
@@ -18,13 +18,13 @@ pub struct Figure {
 
 impl Figure {
     /// Returns a time, in seconds.
-    pub fn seconds(values: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
+    pub(crate) fn seconds(values: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
         let spread = Spread::of(values);
         Self { spread, floor, to_floor: floor.map(|floor| spread.median / floor) }
     }
 
     /// Returns a rate, from the seconds that each repetition took for `amount` items.
-    pub fn rate(amount: usize, seconds: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
+    pub(crate) fn rate(amount: usize, seconds: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
         let rate = |seconds: f64| amount as f64 / seconds.max(f64::MIN_POSITIVE);
         let spread = Spread::of(seconds.into_iter().map(rate));
         let floor = floor.map(rate);

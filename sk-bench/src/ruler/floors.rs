@@ -9,12 +9,12 @@ use sk_models::lora::LoraAdapter;
 use sk_models::roofline::{self, Bandwidth, Peak, Roof, Work};
 
 use super::{Operating, Spread};
-use crate::Models;
 use crate::scheme::{GranularitySpec, ProposalSpec, SchemeError, SchemeSpec};
+use sk_models::local::Models;
 
 /// The measured limits of the device, once per repetition.
 #[derive(Debug, Default)]
-pub struct Roofs {
+pub(crate) struct Roofs {
     /// Bandwidths over a working set of the backbone's size.
     pub backbone: Vec<Bandwidth>,
     /// Bandwidths over a working set of the drafter's size.
@@ -25,7 +25,7 @@ pub struct Roofs {
 
 impl Roofs {
     /// Measures the device once more, with working sets as large as the models.
-    pub fn measure(&mut self, models: &Models) {
+    pub(crate) fn measure(&mut self, models: &Models) {
         let (name, device) = (models.device(), models.backbone.device());
         let bytes = |model: &Decoder| model.formats().weights.size() * model.config().parameters();
         self.backbone.push(roofline::bandwidth(name, &device, bytes(&models.backbone)));
@@ -84,7 +84,7 @@ impl Roofed {
 ///
 /// Steps have a floor only if spans of a fixed length are drafted by one of the models. There is no
 /// floor for schemes over the vocabulary.
-pub struct Floors {
+pub(crate) struct Floors {
     backbone: Roofed,
     drafter: Roofed,
     lanes: Lanes,
@@ -93,10 +93,7 @@ pub struct Floors {
 
 impl Floors {
     /// Returns the floors of `config` with `adapters` on `models`, from the roofs measured so far.
-    ///
-    /// # Errors
-    /// If no blade is seated, or a blade has a parameter out of range.
-    pub fn new(
+    pub(crate) fn new(
         models: &Models,
         config: &SchemeSpec,
         adapters: &[(String, LoraAdapter)],
@@ -118,44 +115,44 @@ impl Floors {
     }
 
     /// Returns the time to write `bytes` bytes of weights.
-    pub fn load(&self, bytes: f64) -> f64 {
+    pub(crate) fn load(&self, bytes: f64) -> f64 {
         bytes / self.backbone.roof.bandwidth
     }
 
     /// Returns the time of the backbone's prefill of a prompt.
-    pub fn prefill(&self, prompt: usize) -> f64 {
+    pub(crate) fn prefill(&self, prompt: usize) -> f64 {
         self.backbone.floor(&Work::prefill(prompt, 1, 0, true))
     }
 
     /// Returns the time in which the backbone alone decodes `tokens` tokens after a context.
-    pub fn frozen(&self, context: usize, tokens: usize) -> f64 {
+    pub(crate) fn frozen(&self, context: usize, tokens: usize) -> f64 {
         self.backbone.floor(&Work::decode(context, tokens))
     }
 
     /// Returns the time of drafting.
-    pub fn draft(&self, at: Operating) -> Option<f64> {
+    pub(crate) fn draft(&self, at: Operating) -> Option<f64> {
         let work = Work::draft(at.prefix, at.candidates, at.span);
         self.drafted.then(|| self.drafter.floor(&work))
     }
 
     /// Returns the time of scoring.
-    pub fn score(&self, at: Operating) -> Option<f64> {
+    pub(crate) fn score(&self, at: Operating) -> Option<f64> {
         let work = Work::score(at.prefix, at.candidates, at.span, self.lanes.count, self.lanes.adapters);
         self.drafted.then(|| self.backbone.floor(&work))
     }
 
     /// Returns the time of a whole step: drafting, then scoring.
-    pub fn step(&self, at: Operating) -> Option<f64> {
+    pub(crate) fn step(&self, at: Operating) -> Option<f64> {
         Some(self.draft(at)? + self.score(at)?)
     }
 
     /// Returns the time in which a new blade with `adapter` parameters prefills a context.
-    pub fn newcomer(&self, context: usize, adapter: usize) -> f64 {
+    pub(crate) fn newcomer(&self, context: usize, adapter: usize) -> f64 {
         self.backbone.floor(&Work::prefill(context.saturating_sub(1), 1, adapter, false))
     }
 
     /// Returns the time in which both models prefill the prompt in all lanes.
-    pub fn read(&self, prompt: usize) -> Option<f64> {
+    pub(crate) fn read(&self, prompt: usize) -> Option<f64> {
         let tokens = prompt.saturating_sub(1);
         let drafter = self.drafter.floor(&Work::prefill(tokens, 1, 0, false));
         let backbone = self.backbone.floor(&Work::prefill(tokens, self.lanes.count, self.lanes.adapters, false));
@@ -164,13 +161,13 @@ impl Floors {
 
     /// Returns the time of the steps from `at` until `tokens` tokens are added. The last span is
     /// shortened to fit.
-    pub fn steps(&self, at: Operating, tokens: usize) -> Option<f64> {
+    pub(crate) fn steps(&self, at: Operating, tokens: usize) -> Option<f64> {
         let starts = (0..tokens).step_by(at.span);
         starts.map(|done| self.step(Operating { prefix: at.prefix + done, span: at.span.min(tokens - done), ..at })).sum()
     }
 
     /// Returns the bytes of KV cache per token: of all lanes of the backbone, and of the drafter.
-    pub fn cache_bytes(&self) -> (f64, f64) {
+    pub(crate) fn cache_bytes(&self) -> (f64, f64) {
         let per_token = |model: &Roofed| (model.formats.keys.size() * model.config.cache_numbers()) as f64;
         (self.lanes.count as f64 * per_token(&self.backbone), per_token(&self.drafter))
     }

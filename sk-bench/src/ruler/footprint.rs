@@ -7,11 +7,11 @@ use sk_models::decoder::Decoder;
 use sk_models::lora::LoraAdapter;
 
 use super::{Floors, Operating};
-use crate::Models;
+use sk_models::local::Models;
 
 /// θ_B + θ_S + Σ adapters + KV, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Footprint {
+pub(crate) struct Footprint {
     /// θ_B.
     pub backbone: f64,
     /// θ_S; zero if the backbone drafts for itself.
@@ -20,14 +20,13 @@ pub struct Footprint {
     pub adapters: f64,
     /// KV cache of the longest context in every lane, and of N spans, in both models.
     pub cache: f64,
-    /// The total.
     pub total: f64,
 }
 
 impl Footprint {
     /// Returns the footprint at the operating point `at`, where the final context has `at.prefix`
     /// tokens.
-    pub fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
+    pub(crate) fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
         let weights = |model: &Decoder| (model.formats().weights.size() * model.config().parameters()) as f64;
         let backbone = weights(&models.backbone);
         let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { weights(&models.drafter) };

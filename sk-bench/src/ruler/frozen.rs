@@ -7,11 +7,12 @@ use rand_chacha::ChaCha8Rng;
 use sk_core::TokenId;
 use sk_models::engine::{Frozen, Sampling};
 
-use crate::{Error, Models};
+use crate::Error;
+use sk_models::local::Models;
 
 /// The times of an unsteered response, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FrozenSeconds {
+pub(crate) struct FrozenSeconds {
     /// Time of the prefill.
     pub prefill: f64,
     /// Time of decoding.
@@ -19,10 +20,7 @@ pub struct FrozenSeconds {
 }
 
 /// Generates `tokens` tokens after `prompt` greedily with the backbone alone.
-///
-/// # Errors
-/// If a forward pass fails.
-pub fn frozen(models: &Models, prompt: &[TokenId], tokens: usize, seed: u64) -> Result<FrozenSeconds, Error> {
+pub(crate) fn frozen(models: &Models, prompt: &[TokenId], tokens: usize, seed: u64) -> Result<FrozenSeconds, Error> {
     let mut frozen = Frozen::new(models.backbone.clone());
     let mut context = prompt.to_vec();
     let start = Instant::now();

@@ -13,14 +13,14 @@ mod opponent;
 mod spread;
 mod steered;
 
-pub use axis::{Axis, AxisArg, Operating};
-pub use figure::Figure;
-pub use floors::{Floors, Roofs};
-pub use footprint::Footprint;
-pub use frozen::{FrozenSeconds, frozen};
-pub use opponent::Opponent;
-pub use spread::Spread;
-pub use steered::{Steered, Timed};
+pub(crate) use axis::{Axis, AxisArg, Operating};
+pub(crate) use figure::Figure;
+pub(crate) use floors::{Floors, Roofs};
+pub(crate) use footprint::Footprint;
+pub(crate) use frozen::{FrozenSeconds, frozen};
+pub(crate) use opponent::Opponent;
+pub(crate) use spread::Spread;
+pub(crate) use steered::Steered;
 
 use sk_core::TokenId;
 
@@ -31,9 +31,6 @@ pub(crate) const TEXT: &str = "The morning train was late again, so we stood on 
      to cook for the friends who would visit on Sunday. ";
 
 /// Returns a prompt of `length` tokens: `text`, over and over.
-///
-/// # Errors
-/// If it does not fit into `limit` tokens together with `new` ones.
 pub(crate) fn prompt(text: &[TokenId], length: usize, new: usize, limit: usize) -> Result<Vec<TokenId>, Error> {
     if length.saturating_add(new) > limit {
         let cure = "lower --prompt-tokens or --new-tokens";

@@ -18,7 +18,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// for the next repetition, so a script that measures once is sufficient. A command that keeps
 /// running and reads a line per repetition loads its models only once.
 #[derive(Debug)]
-pub struct Opponent {
+pub(crate) struct Opponent {
     command: String,
     running: Option<Running>,
     names: Option<Vec<String>>,
@@ -34,21 +34,17 @@ struct Running {
 
 impl Opponent {
     /// Returns an opponent for a shell command. The command is started at the first measurement.
-    pub fn new(command: impl Into<String>) -> Self {
+    pub(crate) fn new(command: impl Into<String>) -> Self {
         Self { command: command.into(), running: None, names: None }
     }
 
     /// Returns the command.
-    pub fn command(&self) -> &str {
+    pub(crate) fn command(&self) -> &str {
         &self.command
     }
 
     /// Runs one measurement.
-    ///
-    /// # Errors
-    /// If the command does not start, exits without an answer, prints other figures than the first
-    /// time, or prints a figure that is not positive.
-    pub fn measure(&mut self) -> Result<BTreeMap<String, f64>, Error> {
+    pub(crate) fn measure(&mut self) -> Result<BTreeMap<String, f64>, Error> {
         let figures = self.answer()?;
         if let Some((name, &value)) = figures.iter().find(|(_, value)| !(value.is_finite() && **value > 0.0)) {
             let command = &self.command;

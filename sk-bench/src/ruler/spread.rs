@@ -6,8 +6,7 @@ use sk_report::stats::median;
 
 /// Repetitions of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The median.
+pub(crate) struct Spread {
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -17,14 +16,14 @@ pub struct Spread {
 
 impl Spread {
     /// Returns the spread of at least one value.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
         let (min, max) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), &v| (min.min(v), max.max(v)));
         Self { median: median(&values), min, max }
     }
 
     /// Returns the spread of the ratios of two alternating measurements, repetition by repetition.
-    pub fn of_ratios(over: impl IntoIterator<Item = f64>, under: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn of_ratios(over: impl IntoIterator<Item = f64>, under: impl IntoIterator<Item = f64>) -> Self {
         Self::of(over.into_iter().zip(under).map(|(over, under)| over / under))
     }
 }

@@ -8,12 +8,13 @@ use sk_core::{Context, Instruction, InstructionRack, Scheme, Seconds, SpecHandle
 use sk_models::engine::AdapterRack;
 use sk_models::lora::LoraAdapter;
 
+use crate::Error;
 use crate::scheme::{SchemeError, SchemeSpec};
-use crate::{Error, Models};
+use sk_models::local::Models;
 
 /// A scheme on loaded models, with its own KV caches and random generator. It works on tokens only,
 /// without text.
-pub struct Steered {
+pub(crate) struct Steered {
     scheme: Scheme,
     rng: ChaCha8Rng,
     context_limit: usize,
@@ -21,7 +22,7 @@ pub struct Steered {
 
 /// A response with its times.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Timed {
+pub(crate) struct Timed {
     /// Wall time, in seconds.
     pub elapsed: f64,
     /// For each step, the number of tokens appended and the times of its parts.
@@ -30,12 +31,12 @@ pub struct Timed {
 
 impl Timed {
     /// Returns the number of tokens of the response.
-    pub fn tokens(&self) -> usize {
+    pub(crate) fn tokens(&self) -> usize {
         self.steps.iter().map(|(tokens, _)| tokens).sum()
     }
 
     /// Returns the sum of the times of all steps.
-    pub fn seconds(&self) -> Seconds {
+    pub(crate) fn seconds(&self) -> Seconds {
         self.steps.iter().fold(Seconds::default(), |mut sum, (_, seconds)| {
             sum += *seconds;
             sum
@@ -44,7 +45,7 @@ impl Timed {
 
     /// Returns tokens and time of all steps after the first, which includes the prefill; `None` if
     /// there is only one step.
-    pub fn later(&self) -> Option<(usize, f64)> {
+    pub(crate) fn later(&self) -> Option<(usize, f64)> {
         let later = self.steps.get(1..).filter(|steps| !steps.is_empty())?;
         Some((later.iter().map(|(tokens, _)| tokens).sum(), later.iter().map(|(_, seconds)| seconds.total()).sum()))
     }
@@ -52,10 +53,12 @@ impl Timed {
 
 impl Steered {
     /// Returns the scheme `config` on `models` with `adapters`. `seed` determines all random draws.
-    ///
-    /// # Errors
-    /// If the scheme cannot be built.
-    pub fn new(models: &Models, config: &SchemeSpec, adapters: &[(String, LoraAdapter)], seed: u64) -> Result<Self, SchemeError> {
+    pub(crate) fn new(
+        models: &Models,
+        config: &SchemeSpec,
+        adapters: &[(String, LoraAdapter)],
+        seed: u64,
+    ) -> Result<Self, SchemeError> {
         let rack = AdapterRack::default();
         for (name, adapter) in adapters {
             rack.insert(name.as_str(), adapter.clone());
@@ -72,15 +75,12 @@ impl Steered {
     }
 
     /// Returns Ω. Edits take effect at the next step.
-    pub fn spec(&self) -> &SpecHandle {
+    pub(crate) fn spec(&self) -> &SpecHandle {
         &self.scheme.arm.spec
     }
 
     /// Generates `tokens` tokens after `prompt`. They must fit into the context.
-    ///
-    /// # Errors
-    /// If a step fails.
-    pub fn generate(&mut self, prompt: &[TokenId], tokens: usize) -> Result<Timed, Error> {
+    pub(crate) fn generate(&mut self, prompt: &[TokenId], tokens: usize) -> Result<Timed, Error> {
         let start = Instant::now();
         let mut context = Context::new(prompt)?;
         let mut steps = Vec::new();
@@ -93,10 +93,7 @@ impl Steered {
 
     /// Runs one step after `prompt`. The KV caches keep the prompt but not the appended tokens, so
     /// that steps after the same prompt cost the same.
-    ///
-    /// # Errors
-    /// If the step fails.
-    pub fn step(&mut self, prompt: &[TokenId]) -> Result<Seconds, Error> {
+    pub(crate) fn step(&mut self, prompt: &[TokenId]) -> Result<Seconds, Error> {
         let limit = self.context_limit.saturating_sub(prompt.len());
         let trace = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
         Ok(trace.seconds)

@@ -8,8 +8,7 @@ use crate::record_file::records;
 
 /// The progress of a grid, read from the records of an output.
 #[derive(Debug, Clone)]
-pub struct Completion<'g> {
-    /// The grid.
+pub(crate) struct Completion<'g> {
     pub grid: &'g Grid,
     done: Vec<bool>,
     /// The number of cells that are done.
@@ -24,7 +23,7 @@ pub struct Completion<'g> {
 
 impl<'g> Completion<'g> {
     /// Returns the state before any record is read.
-    pub fn new(grid: &'g Grid) -> Self {
+    pub(crate) fn new(grid: &'g Grid) -> Self {
         Self { grid, done: vec![false; grid.cells.len()], finished: 0, unplanned: 0, lines: 0, trace_end: 0 }
     }
 
@@ -35,7 +34,7 @@ impl<'g> Completion<'g> {
     /// If a line is not a record, a cell occurs twice, a record was made with other settings than
     /// those of the plan, or a record is for a different prompt, or one with another label `axis`,
     /// with the same id.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let path = &self.grid.plan.output;
         for read in records::<SweepRecord>(path, bytes, self.lines) {
             let (line, record) = read?;
@@ -70,12 +69,12 @@ impl<'g> Completion<'g> {
     }
 
     /// Returns whether the cell at a position is done.
-    pub fn is_done(&self, place: usize) -> bool {
+    pub(crate) fn is_done(&self, place: usize) -> bool {
         self.done[place]
     }
 
     /// Returns the cells that are not done, in the order of the plan.
-    pub fn open(&self) -> impl Iterator<Item = (usize, &'g Cell)> {
+    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &'g Cell)> {
         self.grid.cells.iter().enumerate().filter(|(place, _)| !self.done[*place])
     }
 }

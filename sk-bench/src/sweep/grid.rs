@@ -65,9 +65,6 @@ impl Grid {
     }
 
     /// Builds the grid of a plan with the given prompts.
-    ///
-    /// # Errors
-    /// If models cannot be read, or a scheme does not fit the models or the weights.
     pub fn over(plan: Plan, prompts: Vec<Prompt>, digests: &Digests) -> Result<Self, Error> {
         let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan, digests)).collect::<Result<_, _>>()?;
         check_weighed(&plan, &arms)?;

@@ -173,9 +173,6 @@ impl Questions {
     }
 
     /// Loads the prompts, and samples them if `count` is given.
-    ///
-    /// # Errors
-    /// If the prompts cannot be read or sampled, or two have the same id.
     pub fn load(&self) -> Result<Vec<Prompt>, Error> {
         let prompts = prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?;
         match self.count {

@@ -11,14 +11,14 @@ use crate::Error;
 use crate::interrupt;
 
 /// Default number of cells that a process runs concurrently.
-pub const AT_ONCE: usize = 4;
+pub(crate) const AT_ONCE: usize = 4;
 
 /// Interval at which a waiting process checks for cells that other processes have released.
 const POLL: Duration = Duration::from_millis(250);
 
 /// The progress of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SweepProgress {
+pub(crate) struct SweepProgress {
     /// Number of cells done by all processes.
     pub done: usize,
     /// Number of cells in the plan.
@@ -33,10 +33,8 @@ pub struct SweepProgress {
 /// Each cell runs on its own thread, and the forward passes of concurrent cells are batched. A
 /// response does not depend on the other cells in the batch. Records are appended in the order in
 /// which cells finish.
-///
-/// # Errors
-/// If a cell fails or the output cannot be written. Other cells in progress are then discarded.
-pub fn run<'g>(
+/// If a cell fails, other cells in progress are discarded.
+pub(crate) fn run<'g>(
     store: &mut Store<'g>,
     worker: &Worker<'g>,
     at_once: usize,

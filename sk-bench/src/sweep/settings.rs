@@ -71,9 +71,6 @@ fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointEr
 }
 
 /// Returns the settings of a scheme of a plan, whose blades use the adapters and heads `parts`.
-///
-/// # Errors
-/// If a model, adapter or head cannot be found, downloaded or read.
 pub(super) fn keep(
     plan: &Plan,
     scheme: &PlannedScheme,

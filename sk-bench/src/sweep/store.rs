@@ -30,7 +30,7 @@ const LOOK: u64 = 64;
 
 /// An open output of a sweep.
 #[derive(Debug)]
-pub struct Store<'g> {
+pub(crate) struct Store<'g> {
     completion: Completion<'g>,
     path: PathBuf,
     file: File,
@@ -45,7 +45,7 @@ pub struct Store<'g> {
 
 /// The exclusive right to run a cell.
 #[derive(Debug)]
-pub struct Claim {
+pub(crate) struct Claim {
     /// The position of the cell.
     pub cell: usize,
     path: PathBuf,
@@ -54,7 +54,7 @@ pub struct Claim {
 
 /// The next action of a worker.
 #[derive(Debug)]
-pub enum Next {
+pub(crate) enum Next {
     /// Run this cell.
     Cell(Claim),
     /// Wait: all remaining cells are claimed.
@@ -67,11 +67,7 @@ impl<'g> Store<'g> {
     /// Opens the output of a plan, or creates it and its folder. Reads the existing records, and
     /// stores the settings of the plan's schemes beside them. An incomplete last line, left by a
     /// killed process, is removed.
-    ///
-    /// # Errors
-    /// If a file cannot be opened, a file is not a sweep output, or a record does not match the
-    /// plan.
-    pub fn open(grid: &'g Grid) -> Result<Self, Error> {
+    pub(crate) fn open(grid: &'g Grid) -> Result<Self, Error> {
         let path = grid.plan.output.clone();
         let file = open_to_append(&path)?;
         let traces = match grid.plan.traces.then(|| grid.plan.traces_file()) {
@@ -91,10 +87,7 @@ impl<'g> Store<'g> {
     }
 
     /// Reads the existing records without changing any file. A missing output counts as empty.
-    ///
-    /// # Errors
-    /// If the output cannot be read, or a record does not match the plan.
-    pub fn peek(grid: &'g Grid) -> Result<Completion<'g>, Error> {
+    pub(crate) fn peek(grid: &'g Grid) -> Result<Completion<'g>, Error> {
         let mut completion = Completion::new(grid);
         match read_regular(&grid.plan.output) {
             Ok(bytes) => completion.take(whole_lines(&bytes))?,
@@ -105,15 +98,12 @@ impl<'g> Store<'g> {
     }
 
     /// Returns the progress, as of the last time that this process read the output.
-    pub fn completion(&self) -> &Completion<'g> {
+    pub(crate) fn completion(&self) -> &Completion<'g> {
         &self.completion
     }
 
     /// Claims the first cell that is neither done nor claimed.
-    ///
-    /// # Errors
-    /// If a file cannot be read or written, or a record does not match the plan.
-    pub fn claim(&mut self) -> Result<Next, Error> {
+    pub(crate) fn claim(&mut self) -> Result<Next, Error> {
         self.locked(|store| {
             store.refresh()?;
             let mut next = Next::Done;
@@ -133,10 +123,7 @@ impl<'g> Store<'g> {
 
     /// Appends the record of a claimed cell and its `steps`, which are complete lines, and releases
     /// the claim.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
-    pub fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), Error> {
+    pub(crate) fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), Error> {
         self.locked(|store| {
             store.refresh()?;
             // Without file locks, two processes may have run the same cell. Their responses are
@@ -152,10 +139,7 @@ impl<'g> Store<'g> {
     }
 
     /// Releases a claim whose cell was not run.
-    ///
-    /// # Errors
-    /// If the output cannot be locked.
-    pub fn release(&mut self, claim: Claim) -> Result<(), Error> {
+    pub(crate) fn release(&mut self, claim: Claim) -> Result<(), Error> {
         self.locked(|store| {
             store.give_back(claim);
             Ok(())
@@ -163,10 +147,7 @@ impl<'g> Store<'g> {
     }
 
     /// Removes the claim files that no process holds, and their folder if it is empty.
-    ///
-    /// # Errors
-    /// If the output cannot be locked.
-    pub fn tidy(&mut self) -> Result<(), Error> {
+    pub(crate) fn tidy(&mut self) -> Result<(), Error> {
         self.locked(|store| {
             // A file that cannot be removed does no harm.
             for entry in fs::read_dir(&store.claims).into_iter().flatten().flatten() {

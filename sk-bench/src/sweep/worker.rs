@@ -22,7 +22,7 @@ use crate::{Error, session};
 use sk_models::dialogue::{self, Framing, SessionError};
 
 /// The models of a plan and the adapters of its schemes.
-pub struct Loaded {
+pub(crate) struct Loaded {
     host: Host,
     /// The adapters by their model (`None` for the backbone) and their source. They are shared
     /// between schemes, so that cells can share their KV caches.
@@ -33,10 +33,7 @@ pub struct Loaded {
 
 impl Loaded {
     /// Loads the models, adapters and heads of a grid.
-    ///
-    /// # Errors
-    /// If one cannot be loaded.
-    pub fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
+    pub(crate) fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
         let mut host = grid.plan.models.open(loading)?;
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
             host.open_reader(&lane, on, loading)?;
@@ -59,7 +56,7 @@ impl Loaded {
 }
 
 /// A grid with its loaded models, ready to run cells.
-pub struct Worker<'g> {
+pub(crate) struct Worker<'g> {
     grid: &'g Grid,
     loaded: &'g Loaded,
     framings: Vec<Framing>,
@@ -75,10 +72,7 @@ struct CellStep<'a> {
 
 impl<'g> Worker<'g> {
     /// Returns a worker for a grid, and checks that every prompt fits the models.
-    ///
-    /// # Errors
-    /// If a prompt cannot be tokenized or is too long.
-    pub fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
+    pub(crate) fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
         let framing = |arm: &Arm| grid.plan.generation.framing.of(&loaded.host, arm.convention);
         let framings = grid.arms.iter().map(framing).collect::<Result<_, Error>>()?;
         let worker = Self { grid, loaded, framings };
@@ -95,10 +89,7 @@ impl<'g> Worker<'g> {
     ///
     /// The forward passes of concurrent cells are batched. KV caches are reused only where the
     /// result is bit-identical to a new prefill.
-    ///
-    /// # Errors
-    /// If the scheme cannot be built or a step fails.
-    pub fn answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
+    pub(crate) fn answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
         self.try_answer(cell, go_on).map_err(|error| error.within(format!("cell {}", cell.id)))
     }
 

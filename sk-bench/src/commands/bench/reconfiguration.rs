@@ -47,9 +47,6 @@ struct Edits {
 
 impl Subject<'_> {
     /// Measures edits of Ω, if the scheme has adapters and no slot that refers to a blade by name.
-    ///
-    /// # Errors
-    /// If an edit is refused or a step fails.
     pub(super) fn reconfiguration(&self, floors: &Floors) -> Result<Option<Reconfiguration>, Error> {
         let named = self.config.selector.build().is_ok_and(|selector| !selector.blades().is_empty());
         if self.blades == 0 || named {

@@ -60,10 +60,6 @@ const COUNTS: [Count; 5] = [
 ];
 
 /// Runs the measurement.
-///
-/// # Errors
-/// If an option applies only to local models, a server fails or does not pass its check, or the run
-/// does not fit the context.
 pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteReport, Error> {
     let local = [
         ("--sweep", !args.sweep.is_empty()),

@@ -194,7 +194,6 @@ impl Generations {
 /// The figures of another program.
 #[derive(Debug, Serialize)]
 pub(super) struct OpponentReport {
-    /// Its command.
     pub(super) command: String,
     /// The figures that it reported.
     pub(super) figures: Vec<OpponentFigure>,

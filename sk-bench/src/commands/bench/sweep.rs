@@ -49,9 +49,6 @@ impl Subject<'_> {
     /// Measures steps along one axis through the operating point of the main measurement,
     /// alternating between the points. Each point has its own KV caches and starts with one warm-up
     /// step that is not counted.
-    ///
-    /// # Errors
-    /// If no point fits the models, a scheme cannot be built or a step fails.
     pub(super) fn sweep(&self, arg: &AxisArg, roofs: &Roofs, loading: &Loading) -> Result<AxisReport, Error> {
         let (models, axis, centre) = (&self.models, arg.axis, self.operating());
         let adapters = if axis == Axis::Blades { &self.adapters[..] } else { self.own_adapters() };

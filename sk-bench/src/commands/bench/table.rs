@@ -47,7 +47,6 @@ enum Unit {
     Rate,
     /// Seconds, shown with a suitable prefix.
     Time,
-    /// A ratio.
     Ratio,
 }
 

@@ -28,9 +28,6 @@ pub(super) struct Dialogue {
 
 impl Transcript {
     /// Writes the transcript to a new file, and returns its number of exchanges.
-    ///
-    /// # Errors
-    /// If the file exists and is not empty, or cannot be written.
     pub(super) fn write(&self, path: &Path) -> Result<usize, Error> {
         // Writing to a pipe or a device overwrites nothing.
         if path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
@@ -41,9 +38,6 @@ impl Transcript {
     }
 
     /// Reads a transcript written by [`write`](Self::write).
-    ///
-    /// # Errors
-    /// If the file cannot be read, or is not a dialogue of alternating questions and answers.
     pub(super) fn read(path: &Path) -> Result<(Self, Dialogue), Error> {
         let text = text::read(path).map_err(Error::reading(path))?;
         let wrong = |reason: String| Error::Input(format!("{}: it is no dialogue of /save: {reason}", path.display()));

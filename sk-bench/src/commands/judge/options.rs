@@ -18,7 +18,7 @@ const EMBEDDED: &str = "embedded:judge";
 /// What is judged, by whom, and how.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("who").args(["endpoint", "offline"]).required(true))]
-pub struct JudgeOptions {
+pub(crate) struct JudgeOptions {
     /// Responses: JSON lines, gzipped or not.
     #[arg(value_name = "RESPONSES")]
     pub(super) responses: PathBuf,

@@ -73,10 +73,6 @@ struct SchemeCost {
 }
 
 /// Measures `schemes` and prints the report.
-///
-/// # Errors
-/// If the models cannot be loaded, the prompt does not fit them, a step fails, or no scheme can run
-/// on them.
 pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Result<(), Error> {
     let load_average = memory::load_average();
     let (mut rows, mut able) = (Vec::new(), Vec::new());
