@@ -1,17 +1,20 @@
 //! Stability certificates of steps, for tables and records.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::Serialize;
 use sk_core::StepTrace;
 
 use crate::scheme::{SchemeSpec, Stability, Uncertified};
 
+/// The default of τ.
+pub(crate) const TOLERANCE: f64 = 0.1;
+
 /// The certificates of a scheme's steps at a tolerance.
 pub(crate) struct Certificates {
     stability: Result<Stability, Uncertified>,
-    pub(crate) tolerance: Tolerance,
+    /// τ, an acceptable total variation in [0, 1).
+    pub(crate) tolerance: f64,
 }
 
 /// The certificate of one step.
@@ -40,7 +43,7 @@ pub(crate) enum StepCertificate {
 
 impl Certificates {
     /// Returns the certificates of `scheme` at a tolerance.
-    pub(crate) fn new(scheme: &SchemeSpec, tolerance: Tolerance) -> Self {
+    pub(crate) fn new(scheme: &SchemeSpec, tolerance: f64) -> Self {
         Self { stability: scheme.stability(), tolerance }
     }
 
@@ -56,7 +59,7 @@ impl Certificates {
     }
 
     fn certified(&self, step: &StepTrace) -> Result<StepCertificate, Uncertified> {
-        let tolerance = self.tolerance.get();
+        let tolerance = self.tolerance;
         let certificate = self.stability.as_ref().map_err(Clone::clone)?.certificate(&step.batch())?;
         Ok(StepCertificate::Certified {
             tolerance,
@@ -79,33 +82,6 @@ impl fmt::Display for StepCertificate {
                  choice by more than {tolerance} in total variation"
             ),
             Self::Refused { refused } => write!(f, "no certificate: {refused}"),
-        }
-    }
-}
-
-/// τ, an acceptable total variation in [0, 1).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tolerance(f64);
-
-impl Tolerance {
-    /// Returns the number.
-    pub fn get(self) -> f64 {
-        self.0
-    }
-}
-
-impl Default for Tolerance {
-    fn default() -> Self {
-        Self(0.1)
-    }
-}
-
-impl FromStr for Tolerance {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(number) if (0.0..1.0).contains(&number) => Ok(Self(number)),
-            _ => Err("it must be a number in [0, 1)".to_owned()),
         }
     }
 }

@@ -6,7 +6,7 @@ use sk_core::{Ended, StepTrace};
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
-use crate::certificates::{Certificates, StepCertificate};
+use crate::certificates::{Certificates, StepCertificate, TOLERANCE};
 use crate::explain::Detail;
 use crate::plural::counted;
 use crate::scheme::SchemeSpec;
@@ -95,7 +95,7 @@ impl<'t> Screen<'t> {
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
             scheme: scheme.clone(),
-            certificates: Certificates::new(scheme, options.tolerance.unwrap_or_default()),
+            certificates: Certificates::new(scheme, options.tolerance.unwrap_or(TOLERANCE)),
             certify: options.tolerance.is_some(),
             said_why_not: false,
             turn: 0,

@@ -3,7 +3,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::choice;
-use crate::certificates::Tolerance;
 use crate::explain::Detail;
 use crate::framing::DialogueFraming;
 
@@ -50,8 +49,8 @@ pub struct OutputArgs {
     /// A change of the scores within the certified radius moves it by at most τ. With this option,
     /// --explain prints certificates, or why a scheme has none. Traces have certificates in any
     /// case; their τ is 0.1 unless given.
-    #[arg(long, value_name = "TAU")]
-    pub tolerance: Option<Tolerance>,
+    #[arg(long, value_name = "TAU", value_parser = tolerance)]
+    pub tolerance: Option<f64>,
     /// Do not show progress and the summary.
     #[arg(short, long)]
     pub quiet: bool,
@@ -66,6 +65,11 @@ pub(crate) fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
         number if number > MOST => Err(format!("it must be at most {MOST}")),
         number => Ok(number),
     }
+}
+
+/// Parses τ, an acceptable total variation.
+pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number| (0.0..1.0).contains(number)).ok_or_else(|| "it must be a number in [0, 1)".to_owned())
 }
 
 /// Parses a whole number of at least 1.

@@ -9,7 +9,7 @@ use sk_core::StepTrace;
 
 use super::generate::conversation;
 use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs};
-use crate::certificates::{Certificates, Tolerance};
+use crate::certificates::{Certificates, TOLERANCE};
 use crate::pool::{ArmArg, Comparison, PlannedArm, PoolStep, Recording, Summary, companions, same_candidates, same_scores};
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -171,7 +171,7 @@ impl ArmsArgs {
         let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;
         let tokens = conversation.begin(host.tokenizer(), &prompt)?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
-        let certificates = Certificates::new(config, Tolerance::default());
+        let certificates = Certificates::new(config, TOLERANCE);
 
         interrupt::listen();
         let on_step = |step: Option<&StepTrace>, _: &str| {

@@ -9,9 +9,9 @@ use clap::Args;
 use sk_aggregate::{Audit, Jump};
 use sk_core::{ParameterError, Selector};
 
-use crate::args::positive;
+use crate::args::{positive, tolerance};
 use crate::batches::{self, RecordedBatch};
-use crate::certificates::Tolerance;
+use crate::certificates::TOLERANCE;
 use crate::scheme::{Parameter, SchemeError, SchemeSpec, Steering, Uncertified, kind_named};
 use crate::{Error, output};
 use report::{Certified, CertifiedStep, CertifyReport};
@@ -50,8 +50,8 @@ pub struct CertifyArgs {
     /// Largest total variation of the choice: prints the certified radius.
     ///
     /// 0.1 unless --delta is given.
-    #[arg(long, value_name = "TAU")]
-    tolerance: Option<Tolerance>,
+    #[arg(long, value_name = "TAU", value_parser = tolerance)]
+    tolerance: Option<f64>,
     /// Take aggregator and selector from a scheme, as `generate` does: a TOML file, or one that
     /// ships (see `swiss-knife schemes`).
     #[arg(long, value_name = "NAME|FILE", help_heading = "Scheme")]
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &CertifyArgs) -> Result<(), Error> {
     let audit = args.audit()?;
     let batches = args.batches()?;
     let stability = config.stability();
-    let tolerance = args.tolerance.or(args.delta.is_none().then(Tolerance::default)).map(Tolerance::get);
+    let tolerance = args.tolerance.or(args.delta.is_none().then_some(TOLERANCE));
     let mut rows = Vec::with_capacity(batches.len());
     for recorded in &batches {
         let certificate = match (&stability, recorded.cut) {

@@ -12,7 +12,7 @@ use sk_serve::host::{Adapter, Adapters, Host};
 use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid};
-use crate::certificates::{Certificates, Tolerance};
+use crate::certificates::{Certificates, TOLERANCE};
 use crate::models::{load_adapters, load_heads, on};
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
@@ -107,7 +107,7 @@ impl<'g> Worker<'g> {
         };
         let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
         let mut session = session::open(host, &config, &heads[cell.arm], &own, cell.draws())?;
-        let certificates = Certificates::new(&config, Tolerance::default());
+        let certificates = Certificates::new(&config, TOLERANCE);
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stops());
         session.instruct(|instruction| -> Result<_, Error> {
