@@ -5,31 +5,12 @@ use serde::Serialize;
 use super::PoolStep;
 use super::step::total_variation;
 
-/// A running comparison of steps.
+/// A running comparison of steps: a summary that holds sums in place of means and shares.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Comparison {
-    steps: usize,
-    arms: Vec<Tally>,
-}
-
-/// The counts of one arm.
-#[derive(Debug, Clone, Default)]
-struct Tally {
-    name: String,
-    /// For each other arm: the number of steps with the same choice, and the sum of the total
-    /// variation.
-    same_choice: Vec<usize>,
-    total_variation: Vec<f64>,
-    /// Compared with the driving arm: the number of steps with the same most likely candidate, and
-    /// the maximum total variation.
-    same_argmax: usize,
-    most_total_variation: f64,
-    /// Sum of the probabilities of the appended candidates.
-    of_appended: f64,
-}
+pub(crate) struct Comparison(Summary);
 
 /// The similarity of the arms of a pool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
     /// Number of steps compared.
     pub steps: usize,
@@ -43,7 +24,7 @@ pub(crate) struct Summary {
 }
 
 /// An arm compared with the driving arm.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct ArmSummary {
     /// The arm.
     pub name: String,
@@ -62,47 +43,38 @@ pub(crate) struct ArmSummary {
 impl Comparison {
     /// Adds a step. `distributions` holds each arm's distribution over all candidates.
     pub(crate) fn add(&mut self, step: &PoolStep, distributions: &[Vec<f64>]) {
-        let n = step.arms.len();
-        if self.arms.is_empty() {
-            let tally = |name: &String| Tally {
-                name: name.clone(),
-                same_choice: vec![0; n],
-                total_variation: vec![0.0; n],
-                ..Tally::default()
-            };
-            self.arms = step.arms.iter().map(|arm| tally(&arm.name)).collect();
+        let Summary { steps, arms, agreement, total_variation: distances } = &mut self.0;
+        if arms.is_empty() {
+            let n = step.arms.len();
+            *arms = step.arms.iter().map(|arm| ArmSummary { name: arm.name.clone(), ..ArmSummary::default() }).collect();
+            *agreement = vec![vec![0.0; n]; n];
+            *distances = vec![vec![0.0; n]; n];
         }
-        self.steps += 1;
-        for ((tally, one), distribution) in self.arms.iter_mut().zip(&step.arms).zip(distributions) {
+        *steps += 1;
+        for (a, (arm, one)) in arms.iter_mut().zip(&step.arms).enumerate() {
             for (b, other) in step.arms.iter().enumerate() {
-                tally.same_choice[b] += usize::from(one.chosen == other.chosen);
-                tally.total_variation[b] += total_variation(distribution, &distributions[b]);
+                agreement[a][b] += f64::from(one.chosen == other.chosen);
+                distances[a][b] += total_variation(&distributions[a], &distributions[b]);
             }
-            tally.same_argmax += usize::from(one.argmax == step.arms[0].argmax);
-            tally.most_total_variation = tally.most_total_variation.max(total_variation(distribution, &distributions[0]));
-            tally.of_appended += one.probability_of_appended;
+            arm.same_argmax += f64::from(one.argmax == step.arms[0].argmax);
+            arm.most_total_variation = arm.most_total_variation.max(total_variation(&distributions[a], &distributions[0]));
+            arm.probability_of_appended += one.probability_of_appended;
         }
     }
 
     /// Returns the summary.
     pub(crate) fn summary(&self) -> Summary {
-        let steps = self.steps.max(1) as f64;
-        let arm = |arm: &Tally| ArmSummary {
-            name: arm.name.clone(),
-            same_choice: arm.same_choice[0] as f64 / steps,
-            same_argmax: arm.same_argmax as f64 / steps,
-            probability_of_appended: arm.of_appended / steps,
-            total_variation: arm.total_variation[0] / steps,
-            most_total_variation: arm.most_total_variation,
-        };
-        let agreement = |arm: &Tally| arm.same_choice.iter().map(|&count| count as f64 / steps).collect();
-        let distance = |arm: &Tally| arm.total_variation.iter().map(|sum| sum / steps).collect();
-        Summary {
-            steps: self.steps,
-            arms: self.arms.iter().map(arm).collect(),
-            agreement: self.arms.iter().map(agreement).collect(),
-            total_variation: self.arms.iter().map(distance).collect(),
+        let mut summary = self.0.clone();
+        let steps = summary.steps.max(1) as f64;
+        let pairs = summary.agreement.iter_mut().chain(&mut summary.total_variation).flatten();
+        pairs.for_each(|sum| *sum /= steps);
+        for ((arm, agreement), distances) in summary.arms.iter_mut().zip(&summary.agreement).zip(&summary.total_variation) {
+            arm.same_choice = agreement[0];
+            arm.same_argmax /= steps;
+            arm.probability_of_appended /= steps;
+            arm.total_variation = distances[0];
         }
+        summary
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A [`Plan`] is read from TOML and expanded to a [`Grid`] of cells, one per response. A `Worker`
 //! generates the responses of cells; a `Store` hands out cells and stores the responses. A response
-//! depends only on the plan and the id of its cell. The order of cells, the number of cells generated
-//! at the same time, and interruptions do not change it.
+//! depends only on the plan and the id of its cell. The order of cells, the number of cells
+//! generated at the same time, and interruptions do not change it.
 
 mod cell;
 mod completion;
