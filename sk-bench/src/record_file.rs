@@ -29,8 +29,7 @@ pub(crate) trait Record: Serialize + DeserializeOwned {
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
-    /// `None` if the file was only read.
-    file: Option<Mutex<File>>,
+    file: Mutex<File>,
 }
 
 /// An error of a file of records.
@@ -99,10 +98,14 @@ fn check_regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }
 
-/// Reads a regular file.
-pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    check_regular(&std::fs::metadata(path)?)?;
-    std::fs::read(path)
+/// Reads the complete lines of a file of records, without changing it. The file may be missing, or
+/// another process may be writing to it.
+pub(crate) fn look(path: &Path) -> Result<Vec<u8>, RecordError> {
+    match std::fs::metadata(path).and_then(|found| check_regular(&found)).and_then(|()| std::fs::read(path)) {
+        Ok(bytes) => Ok(whole_lines(&bytes).to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(RecordError::reading(path)(error)),
+    }
 }
 
 impl RecordFile {
@@ -114,30 +117,19 @@ impl RecordFile {
         if !try_lock(&file).map_err(RecordFileError::opening(path))? {
             return Err(RecordFileError::Locked { path: path.to_owned() });
         }
-        let locked = Self { path: path.to_owned(), file: Some(Mutex::new(file)) };
+        let locked = Self { path: path.to_owned(), file: Mutex::new(file) };
         let records = locked.take_up()?;
         Ok((locked, records))
     }
 
-    /// Reads records like [`open`](Self::open), but does not change the file. The file may be
-    /// missing, or another process may be writing to it.
-    pub(crate) fn look<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
-        let bytes = match read_regular(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            read => read.map_err(RecordError::reading(path))?,
-        };
-        Ok((Self { path: path.to_owned(), file: None }, records(path, whole_lines(&bytes), 0).collect::<Result<_, _>>()?))
-    }
-
-    fn lock(&self) -> io::Result<MutexGuard<'_, File>> {
-        let file = self.file.as_ref().ok_or_else(|| io::Error::other("the file was opened to be looked at"))?;
-        Ok(file.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the records, and removes an incomplete last line.
     fn take_up<T: Record>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
         let reading = RecordError::reading(&self.path);
-        let mut file = self.lock().map_err(&reading)?;
+        let mut file = self.lock();
         let mut tail = Tail::read(&mut file, 0).map_err(reading)?;
         let records = records(&self.path, tail.whole(), 0).collect::<Result<_, _>>()?;
         tail.cut::<T>(&self.path, &mut file, 0)?;
@@ -151,7 +143,7 @@ impl RecordFile {
 
     /// Appends a record.
     pub(crate) fn append<T: Record>(&self, record: &T) -> Result<(), RecordFileError> {
-        self.lock().and_then(|mut file| append_line(&mut file, record)).map_err(RecordFileError::writing(&self.path))
+        append_line(&mut self.lock(), record).map_err(RecordFileError::writing(&self.path))
     }
 }
 
@@ -160,12 +152,12 @@ impl Drop for RecordFile {
     /// spawned inherits the open file, and with it the lock, until it executes its own program.
     fn drop(&mut self) {
         // Ignore errors: the file may not be locked.
-        let _ = self.lock().and_then(|file| file.unlock());
+        let _ = self.lock().unlock();
     }
 }
 
 /// Returns the complete lines of `bytes`.
-pub(crate) fn whole_lines(bytes: &[u8]) -> &[u8] {
+fn whole_lines(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)]
 }
 
@@ -400,7 +392,7 @@ mod tests {
         let path = folder.path().join("records.jsonl");
         let (held, _) = RecordFile::open::<Value>(&path).unwrap();
         assert!(matches!(RecordFile::open::<Value>(&path), Err(RecordFileError::Locked { .. })));
-        let inherited = held.lock().unwrap().try_clone().unwrap();
+        let inherited = held.lock().try_clone().unwrap();
         drop(held);
         let (again, records) = RecordFile::open::<Value>(&path).unwrap();
         assert!(records.is_empty());
@@ -411,15 +403,12 @@ mod tests {
     fn look_neither_changes_the_file_nor_waits_for_its_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.jsonl");
-        let (none, records) = RecordFile::look::<Value>(&path).unwrap();
-        assert!(records.is_empty() && !path.exists());
-        assert!(none.append(&Value::from(1)).is_err());
+        assert!(look(&path).unwrap().is_empty() && !path.exists());
         let (held, _) = RecordFile::open::<Value>(&path).unwrap();
         held.append(&Value::from(1)).unwrap();
         // A line that another process is writing.
         std::fs::write(&path, "1\n{\"tri").unwrap();
-        let (_, records) = RecordFile::look::<Value>(&path).unwrap();
-        assert_eq!(records, [(1, Value::from(1))]);
+        assert_eq!(look(&path).unwrap(), b"1\n");
         assert_eq!(std::fs::read(&path).unwrap(), b"1\n{\"tri");
     }
 }

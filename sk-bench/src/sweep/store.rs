@@ -19,8 +19,7 @@ use sk_report::settings::{KeptSettings, beside};
 use super::{Completion, Grid};
 use crate::Error;
 use crate::record_file::{
-    Record, RecordFile, RecordFileError, Tail, append_line, begins_like, leads_to, open_to_append, read_regular, try_lock,
-    whole_lines,
+    Record, RecordFile, RecordFileError, Tail, append_line, begins_like, leads_to, look, open_to_append, try_lock,
 };
 
 /// Number of hexadecimal digits in the name of a claim file.
@@ -89,11 +88,7 @@ impl<'g> Store<'g> {
     /// Reads the existing records without changing any file. A missing output counts as empty.
     pub(crate) fn peek(grid: &'g Grid) -> Result<Completion<'g>, Error> {
         let mut completion = Completion::new(grid);
-        match read_regular(&grid.plan.output) {
-            Ok(bytes) => completion.take(whole_lines(&bytes))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(RecordError::reading(&grid.plan.output)(source).into()),
-        }
+        completion.take(&look(&grid.plan.output)?)?;
         Ok(completion)
     }
 

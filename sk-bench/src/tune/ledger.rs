@@ -9,7 +9,7 @@ use sk_report::record::RecordError;
 
 use super::{Search, Trial, Worth};
 use crate::Error;
-use crate::record_file::{Record, RecordFile, RecordFileError};
+use crate::record_file::{Record, RecordFile, RecordFileError, look, records};
 use crate::scheme::Parameter;
 
 /// A finished trial: one line of the ledger.
@@ -57,10 +57,11 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A file of trials. It is open and locked, or was only read.
+/// A file of trials.
 #[derive(Debug)]
 pub struct Ledger {
-    file: RecordFile,
+    /// `None` if the file was only read.
+    file: Option<RecordFile>,
     searches: Vec<(Search, Vec<String>, Vec<Trial>)>,
     settings: String,
     unscored: usize,
@@ -77,7 +78,8 @@ impl Ledger {
     /// If the file cannot be opened, another process uses it, or a trial is missing, was made with
     /// other settings, or differs from the proposal.
     pub fn open(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, Error> {
-        Self::with(RecordFile::open(path), path, searches, settings)
+        let (file, records) = RecordFile::open(path)?;
+        Self::with(Some(file), &records, path, searches, settings)
     }
 
     /// Reads a ledger. Does not create, change or lock the file, and no trial can be added.
@@ -86,19 +88,20 @@ impl Ledger {
     /// If the file cannot be read, or a trial is missing, was made with other settings, or differs
     /// from the proposal.
     pub fn look(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, Error> {
-        Self::with(RecordFile::look(path), path, searches, settings)
+        let records = records(path, &look(path)?, 0).collect::<Result<Vec<_>, _>>()?;
+        Self::with(None, &records, path, searches, settings)
     }
 
     fn with(
-        opened: Result<(RecordFile, Vec<(u64, TrialRecord)>), RecordFileError>,
+        file: Option<RecordFile>,
+        records: &[(u64, TrialRecord)],
         path: &Path,
         searches: Vec<(Search, Vec<String>)>,
         settings: &str,
     ) -> Result<Self, Error> {
-        let (file, records) = opened?;
         let searches = searches.into_iter().map(|(search, objectives)| (search, objectives, Vec::new())).collect();
         let mut ledger = Self { file, searches, settings: settings.to_owned(), unscored: 0 };
-        for (line, record) in &records {
+        for (line, record) in records {
             ledger.take(record).map_err(|reason| RecordError::line(path, *line, reason))?;
         }
         Ok(ledger)
@@ -186,9 +189,10 @@ impl Ledger {
             settings: self.settings.clone(),
             elapsed,
         };
-        self.file.append(&record)?;
+        let file = self.file.as_ref().ok_or_else(|| Error::Input("the ledger was opened to be looked at".to_owned()))?;
+        file.append(&record)?;
         // Continue with the values that a later run would read, so that both are bit-identical.
-        let path = self.file.path().to_owned();
+        let path = file.path().to_owned();
         let kept = serde_json::to_string(&record).and_then(|text| serde_json::from_str(&text));
         let kept = kept.map_err(|error| RecordFileError::writing(&path)(error.into()))?;
         let line = self.searches.iter().map(|(.., trials)| trials.len() as u64).sum::<u64>() + 1;
