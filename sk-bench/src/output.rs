@@ -1,7 +1,8 @@
 //! Output of commands: files, and values as JSON.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::fs;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
@@ -12,6 +13,18 @@ use crate::Error;
 /// Writes a file atomically: after an error, the old file is unchanged.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
     whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
+}
+
+/// Creates a folder, unless it exists and is empty.
+pub(crate) fn empty_folder(path: &Path) -> Result<(), Error> {
+    let taken = |what| Err(Error::Input(format!("{} is not {what}; give a new or an empty folder", path.display())));
+    match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => taken("empty"),
+        Err(error) if error.kind() == ErrorKind::NotFound => fs::create_dir_all(path).map_err(Error::writing(path)),
+        Err(error) if error.kind() == ErrorKind::NotADirectory && path.exists() => taken("a folder"),
+        Err(error) => Err(Error::reading(path)(error)),
+    }
 }
 
 /// Returns the program's folder in a base folder of the user: that which the environment variable

@@ -1,7 +1,6 @@
 //! `swiss-knife export`: writes the bundled model as files that other programs can load.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -36,12 +35,8 @@ pub struct ExportArgs {
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Error> {
     let embedded = assets::embedded().ok_or(ModelError::NothingEmbedded)?;
     let root = &args.directory;
-    let failed = Error::writing(root);
     let made = !root.exists();
-    fs::create_dir_all(root).map_err(&failed)?;
-    if fs::read_dir(root).map_err(&failed)?.next().is_some() {
-        return Err(failed(io::Error::other("the folder is not empty; name another")));
-    }
+    output::empty_folder(root)?;
     // The folder was empty, so a second attempt after an error finds it as the first did.
     write(&embedded, root).inspect_err(|_| {
         ["backbone", "drafter", "blades"].iter().for_each(|part| drop(fs::remove_dir_all(root.join(part))));

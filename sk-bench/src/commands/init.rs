@@ -1,6 +1,5 @@
 //! `swiss-knife init`: creates a folder with an experiment that is ready to run.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -33,14 +32,7 @@ pub struct InitArgs {
 /// Writes the files and prints the commands that use them.
 pub(crate) fn run(args: &InitArgs) -> Result<(), Error> {
     let folder = &args.folder;
-    let taken = || Error::Input(format!("{} is there already; give a new or an empty folder", folder.display()));
-    match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => {}
-        Ok(false) => return Err(taken()),
-        Err(error) if error.kind() == ErrorKind::NotFound => std::fs::create_dir_all(folder).map_err(Error::writing(folder))?,
-        Err(error) if error.kind() == ErrorKind::NotADirectory && folder.exists() => return Err(taken()),
-        Err(source) => return Err(Error::reading(folder)(source)),
-    }
+    output::empty_folder(folder)?;
     for (name, _, text) in FILES {
         output::write(&folder.join(name), text)?;
     }
