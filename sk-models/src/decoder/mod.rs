@@ -33,7 +33,7 @@ use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
 pub use cpu::instructions;
-pub(crate) use cpu::{PANEL, products};
+pub(crate) use cpu::{FUSED, PANEL, products};
 pub use engine::Formats;
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub(crate) use gpu::ops::multiply;

@@ -30,7 +30,7 @@ use burn::tensor::Tensor;
 
 pub(crate) use kv::KvPiece;
 pub(crate) use terms::products;
-pub(crate) use tile::WIDTH as PANEL;
+pub(crate) use tile::{FUSED, WIDTH as PANEL};
 
 use adapter::{PackedAdapter, values};
 use amx::Tiles;

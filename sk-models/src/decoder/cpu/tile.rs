@@ -12,6 +12,10 @@ pub(crate) const WIDTH: usize = 32;
 /// Rows of the largest tile. With two vectors each, they fill the registers of AVX-512.
 pub(crate) const ROWS: usize = 12;
 
+/// Whether every processor of the target has fused multiply-adds. Without them, `mul_add` calls a
+/// slow function.
+pub(crate) const FUSED: bool = cfg!(target_arch = "aarch64");
+
 /// The vector instructions of this processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -45,6 +49,7 @@ pub(super) fn instructions() -> &'static str {
         Level::Avx512 => "AVX-512",
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => "AVX2",
+        Level::Portable if FUSED => "NEON",
         Level::Portable => "portable vectors",
     }
 }
@@ -103,7 +108,7 @@ pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Produ
                 Level::Avx512 => avx512([height, vectors], products, row, c, add),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => avx2([height, vectors], products, row, c, add),
-                Level::Portable => portable::<false>([height, vectors], products, row, c, add),
+                Level::Portable => portable::<FUSED>([height, vectors], products, row, c, add),
             }
         }
     }
