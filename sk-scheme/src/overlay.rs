@@ -314,7 +314,7 @@ impl Section<'_> {
 
     /// Creates the error for a section that is no slot.
     fn no_slot(&self) -> SchemeError {
-        self.unknown(self.line(), "slot", self.name(), suggest::hint(self.name(), &SLOTS))
+        self.unknown(self.line(), "slot", self.name(), suggest::hint(self.name(), SLOTS))
     }
 
     /// Creates the error for a text that is not among the choices of a field.

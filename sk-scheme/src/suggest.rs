@@ -41,9 +41,9 @@ mod tests {
     #[test]
     fn a_slip_is_recognised_and_a_stranger_is_not() {
         let known = ["swiss-elo", "round-robin", "identity"];
-        assert_eq!(hint("round-robbin", &known), "did you mean \"round-robin\"?");
-        assert_eq!(hint("Swiss-elo", &known), "did you mean \"swiss-elo\"?");
-        assert_eq!(hint("borda", &known), "known: swiss-elo, round-robin, identity");
+        assert_eq!(hint("round-robbin", known), "did you mean \"round-robin\"?");
+        assert_eq!(hint("Swiss-elo", known), "did you mean \"swiss-elo\"?");
+        assert_eq!(hint("borda", known), "known: swiss-elo, round-robin, identity");
         assert_eq!(choice("link", "asinh", &[("asinh", 1), ("tanh", 2)]), Ok(1));
         assert_eq!(
             choice("link", "tan", &[("asinh", 1), ("tanh", 2)]),

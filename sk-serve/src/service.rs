@@ -186,7 +186,7 @@ impl Service {
         }
         if let Some(name) = asked.scheme.as_deref().or(of_model) {
             if Shipped::named(name).is_none() {
-                let hint = suggest::hint(name, &SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>());
+                let hint = suggest::hint(name, SHIPPED.iter().map(|shipped| shipped.name));
                 return Err(ApiError::invalid("swiss_knife.scheme", format!("no scheme is called \"{name}\"; {hint}")));
             }
             steering.scheme = Some(name.into());

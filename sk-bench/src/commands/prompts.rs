@@ -162,7 +162,7 @@ fn list(args: &ListArgs) -> Result<(), Error> {
         }
         if let Some(by) = args.by.as_ref().filter(|by| !labels.contains_key(*by)) {
             let known: BTreeSet<&str> = prompts.iter().flat_map(|prompt| prompt.labels.keys()).map(String::as_str).collect();
-            let hint = crate::suggest::hint(by, &known.into_iter().collect::<Vec<_>>());
+            let hint = crate::suggest::hint(by, known);
             return Err(Error::Input(format!("prompts of {source} have no label \"{by}\"; {hint}")));
         }
         let different = prompts.iter().map(|prompt| &prompt.prompt).collect::<HashSet<_>>().len();

@@ -100,7 +100,7 @@ impl FromStr for ChatCommand {
             "save" => Ok(Self::Save(given("the name of a file")?.into())),
             "load" => Ok(Self::Load(given("the name of a file")?.into())),
             "seed" => rest.parse().map(Self::Seed).map_err(|_| needs("a whole number from 0 to 18446744073709551615")),
-            _ => Err(format!("unknown command \"/{name}\"; {}", suggest::hint(name, &NAMES))),
+            _ => Err(format!("unknown command \"/{name}\"; {}", suggest::hint(name, NAMES))),
         }
     }
 }

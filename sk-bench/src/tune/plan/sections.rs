@@ -152,7 +152,7 @@ pub(super) fn objectives(section: Section<'_>, scoring: &ScoreSource) -> Result<
         if let (Some(axis), ScoreSource::Judge { objectives, .. }) = (&axis, scoring)
             && !objectives.names().contains(&axis.as_str())
         {
-            let hint = crate::suggest::hint(axis, &objectives.names());
+            let hint = crate::suggest::hint(axis, objectives.names());
             return Err(section.fault(format!("unknown axis \"{axis}\"; {hint}")));
         }
         let objective = Objective {
