@@ -2,7 +2,6 @@
 //! get a line from time to time. While models load, a terminal shows a spinner and a bar per
 //! download.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
@@ -25,10 +24,7 @@ pub(crate) struct Work {
     bar: ProgressBar,
     /// The word for a part.
     unit: &'static str,
-    terminal: bool,
     quiet: bool,
-    total: u64,
-    done: u64,
     /// The start of the first part, and the number of parts done at that time.
     since: (Instant, u64),
     last_line: Instant,
@@ -37,29 +33,29 @@ pub(crate) struct Work {
 impl Work {
     /// Returns a display for parts called `unit`. It shows nothing if `quiet`.
     pub(crate) fn new(unit: &'static str, quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal && !quiet { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        // indicatif draws on standard error, and only where that is a terminal.
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
         bar.set_style(style("{msg}"));
         let now = Instant::now();
-        Self { bar, unit, terminal, quiet, total: 0, done: 0, since: (now, 0), last_line: now }
+        Self { bar, unit, quiet, since: (now, 0), last_line: now }
     }
 
     /// Returns whether a terminal shows the progress.
     pub(crate) fn is_terminal(&self) -> bool {
-        self.terminal
+        !self.bar.is_hidden()
     }
 
     /// Starts a piece of work with `total` parts, of which `done` are done already.
     pub(crate) fn begin(&mut self, total: u64, done: u64) {
         self.since = (Instant::now(), done);
         self.bar.set_length(total);
-        (self.total, self.done) = (total, done);
+        self.bar.set_position(done);
     }
 
     /// Shows that `done` of `total` parts are done. If `total` has changed, a new piece of work
     /// starts.
     pub(crate) fn follow(&mut self, done: u64, total: u64, note: &str) {
-        if total != self.total {
+        if self.bar.length() != Some(total) {
             self.begin(total, done);
         }
         self.show(done, note);
@@ -70,7 +66,7 @@ impl Work {
         let text = self.text(done, note);
         self.bar.set_position(done);
         self.bar.set_message(text.clone());
-        if !self.terminal && !self.quiet && self.last_line.elapsed() >= LINE_EVERY {
+        if self.bar.is_hidden() && !self.quiet && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
             message::note(&text);
         }
@@ -93,15 +89,15 @@ impl Work {
 
     /// Returns the number of parts done.
     pub(crate) fn done(&self) -> u64 {
-        self.done
+        self.bar.position()
     }
 
-    fn text(&mut self, done: u64, note: &str) -> String {
-        self.done = done;
+    fn text(&self, done: u64, note: &str) -> String {
         let (start, first) = self.since;
-        let left = self.total.saturating_sub(done);
+        let total = self.bar.length().unwrap_or(0);
+        let left = total.saturating_sub(done);
         let pace = pace(done.saturating_sub(first), left, start.elapsed(), self.unit);
-        let counted = format!("{done}/{} {}s", self.total, self.unit);
+        let counted = format!("{done}/{total} {}s", self.unit);
         let parts = [Some(counted), pace, (!note.is_empty()).then(|| note.to_owned())];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
     }
@@ -130,7 +126,6 @@ pub struct Loading {
 impl Loading {
     /// Starts a spinner, or stays silent when `quiet`.
     pub fn new(quiet: bool) -> Self {
-        // indicatif draws on standard error, and only where that is a terminal.
         let spinner = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         spinner.set_style(ProgressStyle::with_template("{spinner:.cyan} {msg:.dim}").unwrap_or(ProgressStyle::default_spinner()));
         if !spinner.is_hidden() {
@@ -207,6 +202,7 @@ mod tests {
         assert_eq!(work.text(40, ""), "40/100 cells");
         work.since.0 = Instant::now().checked_sub(Duration::from_secs(40)).unwrap();
         assert_eq!(work.text(60, "2 failed"), "60/100 cells · 2.0 s a cell · 80 seconds left · 2 failed");
+        work.show(60, "");
         assert_eq!(work.done(), 60);
     }
 }
