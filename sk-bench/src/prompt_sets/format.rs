@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sk_models::text::ASSISTANT;
 
-use super::table::Table;
+use super::table::rows;
 use super::{Prompt, frame, json_lines};
 use crate::Error;
 use crate::named::named;
@@ -107,34 +107,26 @@ fn before_last_answer(dialogue: &str) -> Option<&str> {
 /// Reads TruthfulQA, questions that invite a common misconception: each question as a dialogue of
 /// one turn.
 fn truthful_qa(path: &Path) -> Result<Vec<Prompt>, Error> {
-    let table = Table::read(path, TRUTHFUL_QA)?;
-    let mut prompts = Vec::with_capacity(table.rows.len());
-    for (row, (start, [kind, category, question])) in table.rows.iter().enumerate() {
+    rows(path, TRUTHFUL_QA, |row, [kind, category, question]| {
         if question.trim().is_empty() {
-            return Err(table.wrong(*start, "its Question is empty".to_owned()));
+            return Err("its Question is empty".to_owned());
         }
-        let labels = [("type", kind.as_str()), ("category", category.as_str())];
-        prompts.push(Prompt::of_row(path, row, row, frame(question), &labels));
-    }
-    Ok(prompts)
+        Ok(Prompt::of_row(path, row, row, frame(question), &[("type", kind), ("category", category)]))
+    })
 }
 
 /// Reads XSTest, safe prompts that look unsafe and unsafe ones that look alike: each as a dialogue
 /// of one turn. `label` is `safe` or `unsafe`.
 fn xstest(path: &Path) -> Result<Vec<Prompt>, Error> {
-    let table = Table::read(path, XSTEST)?;
-    let mut prompts = Vec::with_capacity(table.rows.len());
-    for (row, (start, [id, prompt, kind, label, focus])) in table.rows.iter().enumerate() {
+    rows(path, XSTEST, |row, [id, prompt, kind, label, focus]| {
         if prompt.trim().is_empty() {
-            return Err(table.wrong(*start, "its prompt is empty".to_owned()));
+            return Err("its prompt is empty".to_owned());
         }
-        if !matches!(label.as_str(), "safe" | "unsafe") {
-            return Err(table.wrong(*start, format!("its label is \"{label}\", not safe or unsafe")));
+        if !matches!(label, "safe" | "unsafe") {
+            return Err(format!("its label is \"{label}\", not safe or unsafe"));
         }
-        let labels = [("type", kind.as_str()), ("label", label.as_str()), ("focus", focus.as_str())];
-        prompts.push(Prompt::of_row(path, row, id, frame(prompt), &labels));
-    }
-    Ok(prompts)
+        Ok(Prompt::of_row(path, row, id, frame(prompt), &[("type", kind), ("label", label), ("focus", focus)]))
+    })
 }
 
 #[cfg(test)]

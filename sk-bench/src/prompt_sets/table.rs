@@ -1,6 +1,6 @@
 //! Rows of a CSV file by the names of their columns.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use csv::StringRecord;
 
@@ -9,27 +9,32 @@ use sk_report::lines;
 use sk_report::record::RecordError;
 
 /// A table in memory.
-pub(super) struct Table<const N: usize> {
-    path: PathBuf,
+struct Table<'p> {
+    path: &'p Path,
     bytes: Vec<u8>,
-    /// The byte offset of each row, and its fields in the requested columns.
-    pub(super) rows: Vec<(usize, [String; N])>,
 }
 
-impl<const N: usize> Table<N> {
-    /// Reads the requested columns of a table, gzipped or not.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is not UTF-8, lacks a column, or has a row whose number of
-    /// fields differs from the header.
-    pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, Error> {
-        let bytes = lines::read(path).map_err(RecordError::reading(path))?;
-        let mut table = Self { path: path.to_owned(), bytes, rows: Vec::new() };
-        table.rows = table.parse(columns)?;
-        Ok(table)
-    }
+/// Reads a table, gzipped or not. `read` gets the position of each row, from 0, and its fields in
+/// the requested columns. It returns the reason why a row is invalid.
+///
+/// # Errors
+/// If the file cannot be read, is not UTF-8, lacks a column, or has a row whose number of fields
+/// differs from the header or that is invalid.
+pub(super) fn rows<T, const N: usize>(
+    path: &Path,
+    columns: [&'static str; N],
+    read: impl Fn(usize, [&str; N]) -> Result<T, String>,
+) -> Result<Vec<T>, Error> {
+    let bytes = lines::read(path).map_err(RecordError::reading(path))?;
+    Table { path, bytes }.rows(columns, read)
+}
 
-    fn parse(&self, columns: [&'static str; N]) -> Result<Vec<(usize, [String; N])>, Error> {
+impl Table<'_> {
+    fn rows<T, const N: usize>(
+        &self,
+        columns: [&'static str; N],
+        read: impl Fn(usize, [&str; N]) -> Result<T, String>,
+    ) -> Result<Vec<T>, Error> {
         let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
         let header = reader.headers().map_err(|error| self.failure(&error))?.clone();
         let mut places = [0; N];
@@ -43,18 +48,19 @@ impl<const N: usize> Table<N> {
         let mut record = StringRecord::new();
         while reader.read_record(&mut record).map_err(|error| self.failure(&error))? {
             let start = record.position().map_or(0, |position| position.byte() as usize);
-            rows.push((start, places.map(|place| record.get(place).unwrap_or_default().to_owned())));
+            let fields = places.map(|place| record.get(place).unwrap_or_default());
+            rows.push(read(rows.len(), fields).map_err(|reason| self.wrong(start, reason))?);
         }
         Ok(rows)
     }
 
     /// Returns the error for the row at byte offset `start`.
-    pub(super) fn wrong(&self, start: usize, reason: String) -> Error {
+    fn wrong(&self, start: usize, reason: String) -> Error {
         // For the parser, a row starts right after the first byte of a two-byte line end, and
         // includes blank lines before it.
         let blank = self.bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let line = 1 + self.bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
-        RecordError::line(&self.path, line, reason).into()
+        RecordError::line(self.path, line, reason).into()
     }
 
     fn failure(&self, error: &csv::Error) -> Error {
