@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use sk_models::assets;
-use sk_models::device::Device;
+use sk_models::device::DeviceName;
 use sk_models::judge::{PreferenceModel, Ruler};
 use sk_report::objectives::Better;
 
@@ -56,7 +56,7 @@ impl OfflineJudge {
     ///
     /// # Errors
     /// If no rubric names a model, or one of the folders cannot be loaded.
-    pub fn load(folder: &Path, objectives: &Objectives, device: &Device) -> Result<Self, JudgeError> {
+    pub fn load(folder: &Path, objectives: &Objectives) -> Result<Self, JudgeError> {
         let mut models = Vec::new();
         for rubric in &objectives.rubrics {
             if let Some(name) = &rubric.model {
@@ -69,7 +69,10 @@ impl OfflineJudge {
                 "no rubric of the objectives names a preference model; add model = \"FOLDER\" to those it answers",
             ));
         }
-        let ruler = Ruler::load(&folder.join(FLUENCY), device).map_err(unusable)?;
+        // The language model is so small that the CPU is faster than the transfers to and from a
+        // GPU.
+        let device = DeviceName::Cpu.open().map_err(unusable)?;
+        let ruler = Ruler::load(&folder.join(FLUENCY), &device).map_err(unusable)?;
         // The identity depends on the weights of the models, not on their location. If less of a
         // rubric is better, the scores of its model are turned around.
         let digests = models.iter().map(|(rubric, model)| {

@@ -6,7 +6,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use serde::Deserialize;
-use sk_models::device::DeviceName;
 
 use super::{JudgePlan, Objective, ScoreSource, ServerPlan, TunePlan};
 use crate::Error;
@@ -60,9 +59,7 @@ impl Scorer {
             JudgePlan::Offline(folder) => {
                 let folder = folder.clone().or_else(OfflineJudge::embedded);
                 let nothing = || Error::Input("this build of the program holds no judge; name its models in [judge]".to_owned());
-                // The language model is so small that the CPU is faster than the transfers to and
-                // from a GPU.
-                let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &all, &DeviceName::Cpu.open()?)?;
+                let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &all)?;
                 objectives.rubrics.retain(|rubric| rubric.model.is_some());
                 Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
             }

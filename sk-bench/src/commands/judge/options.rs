@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
-use sk_models::device::DeviceName;
 
 use crate::args::{at_most, choice};
 use crate::judge::run::MOST_AT_ONCE;
@@ -126,10 +125,7 @@ impl JudgeOptions {
         if folder.as_os_str() == EMBEDDED && OfflineJudge::embedded().is_none() {
             return Err(Error::Input("this build of the program holds no judge; give --offline=DIR".to_owned()));
         }
-        // The language model is so small that the CPU is faster than the transfers to and from a
-        // GPU.
-        let device = DeviceName::Cpu.open()?;
-        Ok(Some(OfflineJudge::load(folder, objectives, &device)?))
+        Ok(Some(OfflineJudge::load(folder, objectives)?))
     }
 
     /// Returns the judge behind the endpoint. If no model is given, the server is asked for its
