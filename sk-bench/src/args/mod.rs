@@ -13,7 +13,7 @@ mod steering;
 pub(crate) use choice::{choice, one_of};
 pub use model::Sources;
 pub(crate) use output::{FEW, at_most, positive, tolerance};
-pub use output::{GenerationArgs, OutputArgs};
+pub use output::{GenerationArgs, OutputArgs, TableFormat};
 pub use prompt::PromptArgs;
 pub use random::RandomArgs;
 pub use steering::{NumberArgs, OperatingArgs, SteeringArgs};

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::choice;
 use crate::explain::Detail;
@@ -54,6 +54,19 @@ pub struct OutputArgs {
     /// Do not show progress and the summary.
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// How tables are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// Text for a terminal.
+    Plain,
+    /// Comma-separated values, all digits.
+    Csv,
+    /// LaTeX with booktabs.
+    Latex,
+    /// JSON, all digits.
+    Json,
 }
 
 /// Maximum number of things that each take memory or a thread.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::args::at_most;
+use crate::args::{TableFormat, at_most};
 use crate::record_file::spare;
 use crate::{Error, output, terminal};
 use sk_report::report::{RawResults, Report, Resampling};
@@ -57,7 +57,7 @@ pub struct ReportArgs {
     tables: Vec<String>,
     /// How to print.
     #[arg(long, value_name = "FORMAT", default_value = "plain")]
-    format: ReportFormat,
+    format: TableFormat,
     /// Write every table to this folder instead, as CSV and LaTeX, with report.txt and report.json.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -72,19 +72,6 @@ pub struct ReportArgs {
     /// throughput, champion entropy and the influence of blades.
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
-}
-
-/// How tables are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ReportFormat {
-    /// Text for a terminal.
-    Plain,
-    /// Comma-separated values, all digits.
-    Csv,
-    /// LaTeX with booktabs.
-    Latex,
-    /// JSON, all digits.
-    Json,
 }
 
 /// Reads the results, computes the tables, and prints or writes them.
@@ -127,13 +114,13 @@ fn choose(report: &mut Report, names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-fn print(report: &Report, format: ReportFormat) -> Result<(), Error> {
+fn print(report: &Report, format: TableFormat) -> Result<(), Error> {
     let joined = |of: fn(&sk_report::report::Table) -> String| report.tables.iter().map(of).collect::<Vec<_>>().join("\n");
     let text = match format {
-        ReportFormat::Plain => report.plain(terminal::columns()),
-        ReportFormat::Csv => joined(sk_report::report::Table::csv),
-        ReportFormat::Latex => joined(sk_report::report::Table::latex),
-        ReportFormat::Json => json(report),
+        TableFormat::Plain => report.plain(terminal::columns()),
+        TableFormat::Csv => joined(sk_report::report::Table::csv),
+        TableFormat::Latex => joined(sk_report::report::Table::latex),
+        TableFormat::Json => json(report),
     };
     output::print_lines(&text)
 }

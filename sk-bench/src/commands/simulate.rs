@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::args::choice;
+use crate::args::{TableFormat, choice};
 use crate::{Error, output, terminal};
 use sk_report::simulate::{DEFECTS, Exhibit, STUDIES, exhibits, page};
 use sk_report::table::Table;
@@ -50,17 +50,6 @@ pub struct SimulateArgs {
     broken: Option<&'static str>,
 }
 
-/// How tables are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum TableFormat {
-    /// Text for a terminal.
-    Plain,
-    /// Comma-separated values, all digits.
-    Csv,
-    /// JSON, all digits.
-    Json,
-}
-
 /// Runs the studies and prints their tables, or writes them as a page.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
     let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
@@ -76,12 +65,14 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
 
 fn print(exhibits: &[Exhibit], args: &SimulateArgs) -> String {
     let tables: Vec<&Table> = exhibits.iter().flat_map(|exhibit| &exhibit.tables).collect();
+    let joined = |of: fn(&Table) -> String| tables.iter().map(|table| of(table)).collect::<Vec<_>>().join("\n");
     match args.format {
         TableFormat::Plain => {
             let shown = tables.iter().filter(|table| !table.appendix);
             shown.map(|table| table.plain(terminal::columns())).collect::<Vec<_>>().join("\n")
         }
-        TableFormat::Csv => tables.iter().map(|table| table.csv()).collect::<Vec<_>>().join("\n"),
+        TableFormat::Csv => joined(Table::csv),
+        TableFormat::Latex => joined(Table::latex),
         TableFormat::Json => format!("{:#}\n", json!({ "seed": args.seed, "tables": tables })),
     }
 }
