@@ -74,7 +74,7 @@ mod tests {
     fn a_folder_below_a_file_is_not_reported_as_existing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let said = |folder: PathBuf| run(&InitArgs { folder }).unwrap_err().to_string();
-        assert!(said(file.path().to_owned()).contains("is there already"));
+        assert!(said(file.path().to_owned()).contains("is not a folder"));
         assert!(said(file.path().join("runs")).contains("Not a directory"));
     }
 }
