@@ -12,7 +12,7 @@ use super::kv::{KvCache, KvPrefix};
 use super::matrix::{Matrix, linear, lower};
 use super::pace::Pace;
 use super::plan::{LaneRows, PackedSeats, Places};
-use super::{CpuEngine, Room, portion};
+use super::{CpuEngine, EmbeddingTable, Room, portion};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, EngineProperties, Formats, Group};
 use crate::decoder::logits::{HostLogits, Logits};
@@ -52,8 +52,8 @@ impl EngineProperties for CpuEngine {
     }
 
     fn bytes(&self) -> usize {
-        let matrices = self.layers.iter().flat_map(|layer| &layer.matrices).chain([&self.head]).chain(&self.embedding);
-        matrices.map(Matrix::bytes).sum()
+        let matrices = self.layers.iter().flat_map(|layer| &layer.matrices).chain([&self.head]);
+        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, EmbeddingTable::bytes)
     }
 
     fn paces_agree(&self) -> bool {

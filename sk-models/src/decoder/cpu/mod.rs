@@ -27,6 +27,7 @@ mod tile;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use burn::tensor::Tensor;
+use half::bf16;
 
 pub(crate) use kv::KvPiece;
 pub(crate) use terms::products;
@@ -56,6 +57,42 @@ use crate::model::{Attention, Layer, Mlp, Norm, Projection};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
+/// An embedding that is not the head, row-major `[V, H]`: reading a token's row is one copy.
+#[derive(Debug)]
+enum EmbeddingTable {
+    F32(Vec<f32>),
+    Bf16(Vec<bf16>),
+}
+
+impl EmbeddingTable {
+    /// Packs an embedding. With weights of eight bits it stays in f32, since a pass reads only one
+    /// row of it per token.
+    fn new(values: &[f32], precision: Precision) -> Self {
+        match precision {
+            Precision::F32 | Precision::Int8 => Self::F32(values.to_vec()),
+            Precision::Bf16 => Self::Bf16(values.iter().copied().map(bf16::from_f32).collect()),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(values) => size_of_val::<[f32]>(values),
+            Self::Bf16(values) => size_of_val::<[bf16]>(values),
+        }
+    }
+
+    /// Copies the row of a token to `out`.
+    fn row(&self, token: usize, out: &mut [f32]) {
+        match self {
+            Self::F32(values) => out.copy_from_slice(&values[token * out.len()..][..out.len()]),
+            Self::Bf16(values) => {
+                let row = &values[token * out.len()..][..out.len()];
+                out.iter_mut().zip(row).for_each(|(out, value)| *out = value.to_f32());
+            }
+        }
+    }
+}
+
 /// Returns the name of the CPU instructions that multiply weights of a precision.
 ///
 /// They depend only on the features of the processor, so that results on one machine are
@@ -74,7 +111,7 @@ pub fn instructions(precision: Precision) -> String {
 #[derive(Debug)]
 pub(crate) struct CpuEngine {
     /// `None` if the columns of the head are the embedding.
-    embedding: Option<Matrix>,
+    embedding: Option<EmbeddingTable>,
     layers: Vec<PackedLayer>,
     norm: PackedNorm,
     head: Matrix,
@@ -183,11 +220,10 @@ impl CpuEngine {
         precision: Precision,
     ) -> Result<Self, P::Error> {
         let shape @ [hidden, vocabulary] = [config.hidden_size, config.vocab_size];
-        // Beside weights of eight bits, an embedding that is not the head stays in f32, since a pass
-        // reads only one column of it per token.
-        let rounded = config.tie_word_embeddings || precision != Precision::Int8;
-        let format = if rounded { precision } else { Precision::F32 };
-        let embedding = with_values(embedding, |values| Matrix::new(values, shape, [1, hidden], None, format));
+        let (table, tied) = with_values(embedding, |values| match config.tie_word_embeddings {
+            true => (None, Some(Matrix::new(values, shape, [1, hidden], None, precision))),
+            false => (Some(EmbeddingTable::new(values, precision)), None),
+        });
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
             layers.push(PackedLayer::new(parts.layer(index)?, precision));
@@ -195,15 +231,11 @@ impl CpuEngine {
         let norm = PackedNorm::new(&parts.norm()?);
         let head =
             parts.head()?.map(|head| with_values(head, |values| Matrix::new(values, shape, [vocabulary, 1], None, precision)));
-        let (embedding, head) = match head {
-            Some(head) => (Some(embedding), head),
-            None => (None, embedding),
-        };
         Ok(Self {
-            embedding,
+            embedding: table,
             layers,
             norm,
-            head,
+            head: head.or(tied).expect("a model has a head, unless its configuration ties it to the embedding"),
             rotations: Rotations::new(config.head_dim, config.rope_theta),
             config: config.clone(),
             precision,
@@ -305,7 +337,10 @@ impl CpuEngine {
         for_each_mut(&mut rows, |row, x| {
             let token = plan.tokens[row] as usize;
             let x = &mut x[..self.config.hidden_size];
-            self.embedding.as_ref().unwrap_or(&self.head).column(token, x);
+            match &self.embedding {
+                Some(table) => table.row(token, x),
+                None => self.head.column(token, x),
+            }
             if let Some(adapter) = &plan.seats[plan.lanes.of(row)] {
                 adapter.embed(token, x);
             }
