@@ -161,5 +161,9 @@ impl<'s> Section<'s> {
 
 /// Converts a value. Returns it if it has another type.
 fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, Value> {
+    // A date would be read as a string.
+    if value.is_datetime() {
+        return Err(value);
+    }
     T::deserialize(value.clone()).map_err(|_| value)
 }

@@ -143,6 +143,7 @@ fn errors_of_a_plan_name_the_line() {
     refused("\n[shcemes.mod]\n", &["plan.toml:2:", "unknown section \"shcemes\"", "did you mean \"schemes\"?"]);
     refused("seeds = 3\n", &["plan.toml:1:", "seeds", "a section is a table"]);
     refused("[sweep]\nseed = [1]\n", &["plan.toml:2:", "unknown field of [sweep] \"seed\"", "\"seeds\""]);
+    refused("[sweep]\noutput = 2026-11-27\n", &["plan.toml:2:", "sweep.output", "a string", "found a datetime"]);
     refused("[sweep]\nseeds = [1, -2]\n", &["plan.toml:2:", "sweep.seeds", "whole numbers", "found -2"]);
     refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "contain duplicates"]);
     refused("[sweep]\noutput = \"\"\n", &["plan.toml:1:", "output is empty"]);
