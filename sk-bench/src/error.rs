@@ -194,7 +194,7 @@ impl Error {
         match self {
             // A theorem that does not hold is not caused by the input.
             Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } | Self::Replaced { .. } => 1,
-            Self::Write { source, .. } if is_full_disk(source) => 1,
+            Self::Write { source, .. } | Self::Judge(JudgeError::Cache { source, .. }) if is_full_disk(source) => 1,
             Self::File(error) | Self::Judge(JudgeError::File(error)) => exit_code_of_file(error),
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // Caused by the server; a retry may help.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Identity, Judge, JudgeError, Question, Rubric, Scale, Score, Verdict};
-use crate::record_file::RecordFileError;
 use sk_models::whole_file;
 
 /// Version of the layout below; it is part of every key.
@@ -57,7 +56,7 @@ impl<J: Judge> Cached<J> {
     /// # Errors
     /// If the directory cannot be created.
     pub fn new(judge: J, directory: &Path) -> Result<Self, JudgeError> {
-        fs::create_dir_all(directory).map_err(RecordFileError::opening(directory))?;
+        fs::create_dir_all(directory).map_err(|source| JudgeError::Cache { path: directory.to_owned(), source })?;
         Ok(Self { judge, directory: directory.to_owned(), hits: AtomicUsize::new(0) })
     }
 
@@ -89,7 +88,7 @@ impl<J: Judge> Cached<J> {
         self.directory.join(&key[..2]).join(format!("{}.json", &key[2..]))
     }
 
-    fn keep(&self, path: &Path, question: &Question<'_>, score: &Score) -> Result<(), RecordFileError> {
+    fn keep(&self, path: &Path, question: &Question<'_>, score: &Score) -> Result<(), JudgeError> {
         let Rubric { name, version, .. } = question.rubric;
         let entry = Entry {
             judge: self.identity().clone(),
@@ -101,7 +100,7 @@ impl<J: Judge> Cached<J> {
         let folder = path.parent().unwrap_or(&self.directory);
         fs::create_dir_all(folder)
             .and_then(|()| whole_file::write(path, &serde_json::to_vec(&entry)?))
-            .map_err(RecordFileError::writing(path))
+            .map_err(|source| JudgeError::Cache { path: path.to_owned(), source })
     }
 }
 

@@ -1,3 +1,4 @@
+use std::io;
 use std::path::PathBuf;
 
 use sk_report::record::RecordError;
@@ -10,10 +11,13 @@ use crate::record_file::RecordFileError;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum JudgeError {
-    /// The file of judgements or the cache cannot be used.
+    /// The file of judgements cannot be used.
     #[error(transparent)]
     File(#[from] RecordFileError),
-    /// A file, an option or an answer of the server does not allow to judge.
+    /// The cache cannot be written.
+    #[error("cannot write {}: {source}; give another --cache, or --no-cache", path.display())]
+    Cache { path: PathBuf, source: io::Error },
+    /// Judging cannot start or continue because of a file, an option or an answer of the server.
     #[error("{0}")]
     Invalid(String),
     /// A response that differs from the one judged earlier under the same id.

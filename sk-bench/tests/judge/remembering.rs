@@ -206,6 +206,10 @@ fn cached_questions_are_not_asked_again() {
     let judge = cached(settings(Scoring::Integer));
     assert_eq!([value(ask(&judge, 0)), value(ask(&judge, 0))], [0.6, 0.6]);
     assert_eq!((server.requests().len(), judge.hits()), (1, 1));
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = Cached::new(integer_judge(&server), &file.join("cache")).unwrap_err().to_string();
+    assert!(error.contains("file/cache") && error.ends_with("give another --cache, or --no-cache"), "{error}");
     // A new judge object, as in a later run.
     assert_eq!(value(ask(&cached(settings(Scoring::Integer)), 0)), 0.6);
     assert_eq!(server.requests().len(), 1);
