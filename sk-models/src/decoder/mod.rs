@@ -96,7 +96,8 @@ impl Decoder {
     ///
     /// If the device has no weights of that precision.
     pub fn new(model: Qwen2, precision: Precision) -> Result<Self, PrecisionError> {
-        let (config, device) = (model.config.clone(), model.device());
+        let (mut config, device) = (model.config.clone(), model.device());
+        config.tie_word_embeddings = model.lm_head.is_none();
         precision.check(&device)?;
         let Ok(decoder) = Self::assemble(&config, OwnedParts::from(model), precision, &device);
         Ok(decoder)
