@@ -108,6 +108,12 @@ impl<'a, F: Real> Batch<'a, F> {
         Self { blades: Some(blades), ..self }
     }
 
+    /// Removes the scores of the single blades.
+    #[must_use]
+    pub fn without_blades(self) -> Self {
+        Self { blades: None, ..self }
+    }
+
     /// Returns the given candidates, in the given order. Allocates nothing once the thread has
     /// picked as many.
     ///

@@ -119,7 +119,7 @@ impl SwissElo {
         let mut numbers = Scratch::filled(F::zero(), 3 * n);
         let (entered, rating) = numbers.split_at_mut(2 * n);
         let (d, s) = entered.split_at_mut(n);
-        self.entry.apply(&batch.pick(order).batch(), d, s);
+        self.entry.apply(&batch.without_blades().pick(order).batch(), d, s);
         rating.fill(F::of(START));
         let mut pairing = Pairing::new(n, self.rounds, places);
         for r in 0..self.rounds {
