@@ -67,7 +67,7 @@ pub enum Command {
     Schemes(Box<SchemesArgs>),
     /// Write a plan, prompts and a scheme to start an experiment from.
     Init(InitArgs),
-    /// Draw text, or train a tokenizer, a language model, a blade, a head or a judge.
+    /// Generate text from a grammar, or train a tokenizer, a language model, a blade, a head or a judge.
     #[command(subcommand)]
     Train(Box<TrainCommand>),
     /// Train a blade per objective for your own model.

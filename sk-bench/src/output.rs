@@ -23,7 +23,7 @@ pub(crate) fn empty_folder(path: &Path) -> Result<(), Error> {
         Ok(false) => taken("empty"),
         Err(error) if error.kind() == ErrorKind::NotFound => fs::create_dir_all(path).map_err(Error::writing(path)),
         Err(error) if error.kind() == ErrorKind::NotADirectory && path.exists() => taken("a folder"),
-        Err(error) => Err(Error::reading(path)(error)),
+        Err(error) => Err(Error::writing(path)(error)),
     }
 }
 

@@ -109,7 +109,7 @@ pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
 }
 
 /// Reads one JSON value per line that is not blank, with its line number, from 1. `is_not` begins
-/// the message of an invalid line.
+/// the message of an invalid line. Stop at the first error.
 ///
 /// # Errors
 /// If the file cannot be opened, and for each line that cannot be read or is not a value. The error

@@ -14,7 +14,7 @@ use crate::SchemeError;
 /// sections. The key of an entry of a list is its number, from 0.
 type Places = BTreeMap<Vec<String>, [usize; 2]>;
 
-/// The source of a scheme, with the position of each of its keys and values.
+/// The text of a scheme or a plan, with the position of each of its keys and values.
 pub struct Source<'a> {
     file: &'a str,
     /// The text, if errors should name lines.

@@ -62,8 +62,8 @@ impl Default for Base {
 /// [built](Self::build).
 ///
 /// # Panics
-/// Methods that return a part as it is in a scheme file, such as `kind`, panic if a count of that
-/// part is above `i64::MAX`, or a path is not UTF-8. No scheme that is read has such values.
+/// `check`, `summary` and methods that return a part as it is in a scheme file panic if a count of
+/// that part is above `i64::MAX`, or a path is not UTF-8. No scheme that is read has such values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemeSpec {
     /// The name and source of the method.

@@ -84,8 +84,10 @@ pub(crate) fn run(args: &SchemesArgs) -> Result<(), Error> {
 }
 
 fn shipped(name: &str) -> Result<&'static Shipped, Error> {
-    let names: Vec<&str> = SHIPPED.iter().map(|scheme| scheme.name).collect();
-    Shipped::named(name).ok_or_else(|| Error::Input(format!("unknown scheme \"{name}\"; {}", suggest::hint(name, &names))))
+    Shipped::named(name).ok_or_else(|| {
+        let hint = suggest::hint(name, SHIPPED.iter().map(|scheme| scheme.name));
+        Error::Input(format!("unknown scheme \"{name}\"; {hint}"))
+    })
 }
 
 fn table(rows: &[SchemeRow]) -> String {

@@ -42,8 +42,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
         return Err(unfit(format!("it holds judgements of {} and of {}; judge into separate files", name(first), name(other))));
     }
     if let Some(record) = records.iter().find(|record| objectives.rubric(&record.rubric).is_none() && record.rubric != FLUENCY) {
-        let known: Vec<&str> = objectives.rubrics.iter().map(|rubric| rubric.name.as_str()).collect();
-        let hint = crate::suggest::hint(&record.rubric, &known);
+        let hint = crate::suggest::hint(&record.rubric, objectives.rubrics.iter().map(|rubric| rubric.name.as_str()));
         return Err(unfit(format!("rubric \"{}\" is not in the objectives; {hint}; see --objectives", record.rubric)));
     }
     let mut blades: Vec<&str> = objectives.blades.iter().map(|blade| blade.name.as_str()).collect();

@@ -47,8 +47,7 @@ pub fn sample(
         let stratum = match label {
             None => "",
             Some(label) => prompt.labels.get(label).ok_or_else(|| {
-                let known: Vec<&str> = prompt.labels.keys().map(String::as_str).collect();
-                let hint = crate::suggest::hint(label, &known);
+                let hint = crate::suggest::hint(label, prompt.labels.keys().map(String::as_str));
                 Error::Input(format!("prompt \"{}\" has no label \"{label}\"; {hint}", prompt.id))
             })?,
         };

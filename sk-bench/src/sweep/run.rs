@@ -33,6 +33,7 @@ pub(crate) struct SweepProgress {
 /// Each cell runs on its own thread, and the forward passes of concurrent cells are batched. A
 /// response does not depend on the other cells in the batch. Records are appended in the order in
 /// which cells finish.
+///
 /// If a cell fails, other cells in progress are discarded.
 pub(crate) fn run<'g>(
     store: &mut Store<'g>,

@@ -109,8 +109,8 @@ impl JudgeOptions {
         let mut chosen: Vec<&Rubric> = Vec::new();
         for name in self.rubrics.iter().map(|name| name.trim()) {
             let found = all.iter().find(|rubric| rubric.name == name).ok_or_else(|| {
-                let known: Vec<&str> = all.iter().map(|rubric| rubric.name.as_str()).collect();
-                Error::Input(format!("unknown rubric \"{name}\"; {}", suggest::hint(name, &known)))
+                let hint = suggest::hint(name, all.iter().map(|rubric| rubric.name.as_str()));
+                Error::Input(format!("unknown rubric \"{name}\"; {hint}"))
             })?;
             if !chosen.contains(found) {
                 chosen.push(found);

@@ -221,8 +221,7 @@ pub(super) fn searches(
                 let none = if *own == objective.name {
                     format!("objective \"{own}\": no blade of that name; give it weights")
                 } else {
-                    let known: Vec<&str> = blades.iter().map(String::as_str).collect();
-                    let hint = crate::suggest::hint(own, &known);
+                    let hint = crate::suggest::hint(own, blades.iter().map(String::as_str));
                     format!("objective \"{}\": unknown blade \"{own}\"; {hint}", objective.name)
                 };
                 let vertex = || over_blades(&|name| if name == own { 1.0 } else { 0.0 }, &none);
