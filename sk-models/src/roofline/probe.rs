@@ -181,6 +181,7 @@ pub fn peak(name: DeviceName, device: &Device, format: DType) -> Peak {
 /// start per cycle.
 const CHAINS: usize = 12;
 /// Numbers of a sum: the widest vector of f32.
+#[cfg(target_arch = "x86_64")]
 const VECTOR: usize = 16;
 /// Numbers of a sum without instructions chosen at run time: the registers of the target hold them.
 const PORTABLE: usize = if FUSED { 8 } else { 4 };
