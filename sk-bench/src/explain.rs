@@ -13,7 +13,7 @@ use crate::trace::{shown, span_text};
 
 named! {
     /// How much `--explain` shows of a step.
-    Detail {
+    pub Detail {
         /// Per candidate its probability, one figure per blade, and the text.
         Brief = "brief",
         /// Every number of the step.

@@ -11,7 +11,7 @@ use crate::scheme::Convention;
 
 named! {
     /// The name of a [`Framing`].
-    DialogueFraming {
+    pub DialogueFraming {
         /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
         Hh = "hh",
         /// The chat template of the backbone's tokenizer.

@@ -46,9 +46,9 @@ pub struct OutputArgs {
     pub trace: Option<PathBuf>,
     /// τ of stability certificates: the total variation by which the choice may move.
     ///
-    /// A change of the scores within the certified radius moves it by at most τ. With this option,
-    /// --explain prints certificates, or why a scheme has none. Traces have certificates in any
-    /// case; their τ is 0.1 unless given.
+    /// If the scores change by no more than the certified radius, the distribution of the choice
+    /// changes by at most τ. With this option, --explain prints certificates, or why a scheme has
+    /// none. Traces always have certificates, with τ = 0.1 unless it is given.
     #[arg(long, value_name = "TAU", value_parser = tolerance)]
     pub tolerance: Option<f64>,
     /// Do not show progress and the summary.

@@ -19,7 +19,7 @@ const ALTERNATIVES: u32 = 20;
 
 named! {
     /// How the model's output is turned into a score.
-    Scoring {
+    pub Scoring {
         /// The whole number that the model writes, with its reason.
         Integer = "integer",
         /// The mean of the scale under the model's probabilities of each number, as in G-Eval.
@@ -29,7 +29,7 @@ named! {
 
 named! {
     /// How an answer is made to have the right form, the strictest way first.
-    Structure {
+    pub Structure {
         /// `response_format` with a JSON schema.
         Schema = "schema",
         /// `response_format` with any JSON object.

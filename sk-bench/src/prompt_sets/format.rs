@@ -15,7 +15,7 @@ use sk_report::record::{self, RecordError};
 
 named! {
     /// A format of prompts.
-    PromptFormat {
+    pub PromptFormat {
         /// HH-RLHF: `{"chosen": …, "rejected": …}` in lines.
         Hh = "hh",
         /// TruthfulQA: CSV with the columns Type, Category and Question.

@@ -11,7 +11,7 @@ use crate::named::named;
 
 named! {
     /// One of the paper's two prompt sets.
-    PaperSet {
+    pub PaperSet {
         /// The frontier's 120 prompts, 40 per axis.
         Frontier = "paper-120",
         /// The normalisation ablation's 60 prompts: the first 20 of each axis of the frontier.
@@ -72,6 +72,11 @@ const BLOCKS: [Block; 3] = [
 ];
 
 impl PaperSet {
+    /// Returns the set of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::by_name().find(|(known, _)| *known == name).map(|(_, set)| set)
+    }
+
     /// Returns the files below `root` that sets may be read from.
     pub(super) fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
         BLOCKS.iter().flat_map(|block| block.files).map(|file| root.join(file))

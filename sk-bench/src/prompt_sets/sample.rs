@@ -13,7 +13,7 @@ use crate::named::named;
 
 named! {
     /// How many prompts each stratum gives.
-    Allocation {
+    pub Allocation {
         /// The same number from each; the remainder goes to the first strata by name.
         Balanced = "balanced",
         /// In proportion to their sizes, by largest remainders.

@@ -8,7 +8,7 @@ use crate::suggest;
 
 named! {
     /// A number of the operating point that a step's cost depends on.
-    Axis {
+    pub(crate) Axis {
         /// Tokens of the context.
         Prefix = "prefix",
         /// N, candidates.

@@ -41,7 +41,7 @@ const DIGITS: usize = 16;
 
 named! {
     /// One search per objective, or one for all.
-    Mode {
+    pub Mode {
         /// One search per objective, and the mean of their optima: the paper's recipe.
         Each = "each",
         /// One search for all objectives, and its Pareto front.
