@@ -7,8 +7,14 @@ use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
 use cubek::matmul::launch::launch_ref;
 use cubek::matmul::multi_level::Strategy;
 use cubek::matmul::multi_level::routines::batch::simple::SimpleArgs;
+use cubek::matmul::multi_level::components::global::{InputLoadFlow, LoadFlows};
+use cubek::matmul::multi_level::components::stage::PartitionBuffering;
+use cubek::matmul::multi_level::components::tile::TileMatmulKind;
+use cubek::matmul::multi_level::definition::{BatchMatmulBlueprint, TilingScheme};
 use cubek::matmul::routine::BlueprintStrategy;
-use cubek::std::InputBinding;
+use cubek::matmul::multi_level::stage::{SwizzleMode, SwizzleModes};
+use cubek::std::cube_count::{GlobalOrder, HypercubeBlueprint};
+use cubek::std::{InputBinding, MatrixLayout};
 
 use super::kernels::products::{Spread, parts_of_sum, rows_kernel, spread_kernel};
 use super::{FEW, LINE, UNITS, begins_at, by_rows, element, empty, floats, launch, tensor};
@@ -53,10 +59,9 @@ fn product_in(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
 /// Returns the strategies for a product, the fastest first. Each may need hardware or a layout that
 /// is not there, except the last.
 ///
-/// For 672 rows of bf16 and the matrices of Qwen2.5-7B, the first reaches 144 to 206 TFLOP/s on an
-/// H200, the second 77 to 118, and none of eleven others more than the first. Only matrices take
-/// the first, because the test of attention failed with it for a batch that is a view. For products
-/// of f32 the last is the only one that keeps all bits: tensor cores keep eleven.
+/// Only matrices take the first, because the test of attention failed with it for a batch that is a
+/// view. For products of f32 the last is the only one that keeps all bits: tensor cores keep
+/// eleven.
 fn strategies(a: &CubeTensor, b: &CubeTensor) -> Vec<Strategy> {
     let units = Strategy::SimpleUnit(Default::default());
     if a.dtype == DType::F32 || b.dtype == DType::F32 {
@@ -68,15 +73,61 @@ fn strategies(a: &CubeTensor, b: &CubeTensor) -> Vec<Strategy> {
         let whole = |&stride: &usize| stride == 1 || (stride * tensor.dtype.size()).is_multiple_of(LINE);
         tensor.meta.shape().num_dims() == 2 && begins_at(tensor, LINE) && tensor.meta.strides().iter().all(whole)
     });
-    if copied_by_tiles {
-        vec![Strategy::SpecializedTmaMma(Default::default()), tensor_cores, units]
-    } else {
-        vec![tensor_cores, units]
+    if !copied_by_tiles {
+        return vec![tensor_cores, units];
     }
 }
 
 /// Returns the columns of one cube of [`rows_kernel`]: as many as the sums of all rows leave
 /// registers for.
+    let tiles = match blueprint(a, b) {
+        Some(blueprint) => BlueprintStrategy::Forced(blueprint),
+        None => BlueprintStrategy::default(),
+    };
+    vec![Strategy::SpecializedTmaMma(tiles), tensor_cores, units]
+}
+
+/// Returns the division of a product with tiles that the tensor memory accelerator copies, or
+/// `None` for CubeK's own, which has smaller tiles.
+///
+/// A cube computes 96 × 256 results with eight planes of 48 × 64 each, 64 terms at a time: 128 bytes
+/// of a row, the most that CubeK swizzles. For 672 rows of bf16 and the matrices of Qwen2.5-7B, this
+/// reaches 204 to 355 TFLOP/s on an H200, and CubeK's own division, with half as many terms at a
+/// time, 115 to 203.
+fn blueprint(a: &CubeTensor, b: &CubeTensor) -> Option<BatchMatmulBlueprint> {
+    /// More rows than CubeK's tiles for few rows have.
+    const ROWS: usize = 64;
+    let [rows, depth] = a.meta.shape().dims();
+    let [_, columns] = b.meta.shape().dims();
+    if rows <= ROWS || a.meta.strides()[1] != 1 || b.meta.strides()[0] != 1 {
+        return None;
+    }
+    let tiling_scheme = TilingScheme::builder()
+        .with_tile_size((16, 8, 16).into())
+        .with_partition_size((3, 8, 4).into())
+        .with_stage_size((2, 4, 1).into())
+        .build()
+        .ok()?;
+    let swizzle = SwizzleMode::B128;
+    let divides = |number: usize, part: u32| (number as u32).is_multiple_of(part);
+    Some(BatchMatmulBlueprint {
+        plane_dim: a.client.properties().hardware.plane_size_max,
+        tile_matmul: TileMatmulKind::Mma,
+        tiling_scheme,
+        swizzle_modes: SwizzleModes { lhs: swizzle, rhs: swizzle, ..Default::default() },
+        partition_buffering: PartitionBuffering::Single,
+        loading_precompute_strategy: Default::default(),
+        reader_mode: Default::default(),
+        load_flows: LoadFlows { lhs: InputLoadFlow::LoadOnly, rhs: InputLoadFlow::LoadOnly },
+        // Cubes that run together read the same columns of the matrix.
+        hypercube_blueprint: HypercubeBlueprint::builder().global_order(GlobalOrder::ColMajor).build(),
+        lhs_layout: MatrixLayout::RowMajor,
+        rhs_layout: MatrixLayout::ColMajor,
+        check_m_bounds: !divides(rows, tiling_scheme.elements_per_stage_along_m()),
+        check_n_bounds: !divides(columns, tiling_scheme.elements_per_stage_along_n()),
+        // Two stages are copied at a time.
+        check_k_bounds: !divides(depth, 2 * tiling_scheme.elements_per_stage_along_k()),
+    })
 fn span(rows: usize, columns: usize) -> usize {
     if rows <= FEW / 2 && columns >= 8 { 8 } else { 4 }
 }
