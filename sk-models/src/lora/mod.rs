@@ -218,39 +218,28 @@ impl LaneDelta {
     /// Adds each lane's update for `x` to `frozen`: `[M, in]` and `[M, out]`, rows grouped by lane.
     #[must_use]
     pub fn add(&self, frozen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
-        frozen + self.spread(self.low(x, 1, Tensor::matmul), Tensor::matmul)
+        frozen + self.update(x)
     }
 
-    /// Multiplies `x` by each lane's first matrices, `[M, in]` to `[G, S, M/G, P·r]`. The sums over
-    /// `in` are divided into S equal pieces. `product` multiplies matrices.
-    ///
-    /// A product with r columns has little parallelism, so its pieces are computed in parallel.
-    pub(crate) fn low(&self, x: Tensor<2>, pieces: usize, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<4> {
-        let [lanes, input, rank] = self.a.dims();
-        let (rows, width) = (x.dims()[0] / lanes, input / pieces);
-        let x = x.reshape([lanes, rows, pieces, width]).swap_dims(1, 2);
-        product(x, self.a.clone().reshape([lanes, pieces, width, rank]))
-    }
-
-    /// Multiplies the result of [`low`](Self::low) by the second matrices. Returns each lane's
-    /// update, `[M, Σ out]`.
-    pub(crate) fn spread(&self, low: Tensor<4>, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<2> {
+    /// Returns each lane's update for `x`: `[M, in]` to `[M, Σ out]`, rows grouped by lane.
+    pub(crate) fn update(&self, x: Tensor<2>) -> Tensor<2> {
         let [lanes, rank, output] = self.b.dims();
-        let [_, pieces, rows, _] = low.dims();
-        let low = if pieces == 1 { low } else { low.sum_dim(1) };
+        let [all, input] = x.dims();
+        let low = x.reshape([lanes, all / lanes, input]).matmul(self.a.clone());
         let mut start = 0;
         let change = |(part, &width): (usize, &usize)| {
-            let (low, b) = (low.clone().narrow(3, part * rank, rank), self.b.clone().narrow(2, start, width));
+            let (low, b) = (low.clone().narrow(2, part * rank, rank), self.b.clone().narrow(2, start, width));
             start += width;
-            product(low, b.reshape([lanes, 1, rank, width])).reshape([lanes * rows, width])
+            low.matmul(b).reshape([all, width])
         };
         let changes = self.widths.iter().enumerate().map(change).collect();
-        joined(changes, 1).reshape([lanes * rows, output])
+        joined(changes, 1).reshape([all, output])
     }
 
-    /// Returns the input width.
-    pub(crate) fn input(&self) -> usize {
-        self.a.dims()[1]
+    /// Returns the first matrices, `[G, in, P·r]`.
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    pub(crate) fn first(&self) -> &Tensor<3> {
+        &self.a
     }
 
     /// Returns the second matrices, `[G, r, Σ out]`, and the output width of each target.

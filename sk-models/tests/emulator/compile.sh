@@ -6,8 +6,10 @@ kernel=$(sed -nE 's/.*__launch_bounds__\([0-9]+\)[^{(]* ([A-Za-z_0-9]+)\(.*/\1/p
 shared=$(sed -nE 's/.*extern __shared__ __align__\([0-9]+\) char ([A-Za-z_0-9]+)\[\].*/\1/p' "$base.cu" | sort -u)
 {
   echo "#include \"$EMULATOR_SOURCE/kernel.h\""
-  # kernel.h already defines types of these names.
-  sed -E '/^typedef .* u?int(8|16|32|64)_t;$/d' "$base.cu"
+  # kernel.h already defines types of these names, and has a function for the instruction.
+  sed -E -e '/^typedef .* u?int(8|16|32|64)_t;$/d' \
+    -e '/^ *asm volatile\("mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16\.bf16\.f32 /{s/asm volatile\("[^"]*" : /emulated_mma(__LINE__, /;s/"=?[rf]"//g;s/ : /, /}' \
+    "$base.cu"
   # The most shared memory that a block can request.
   for name in $shared; do echo "alignas(1024) char $name[233472];"; done
   echo "extern \"C\" void emulated_entry(void** arguments) { call(&$kernel, arguments); }"

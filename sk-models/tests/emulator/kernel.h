@@ -84,6 +84,30 @@ static inline bool all(bool vote, unsigned place) { return ballot(!vote, place) 
 #define __any_sync(mask, vote) (mask, ballot(vote, __LINE__) != 0)
 #define __all_sync(mask, vote) (mask, all(vote, __LINE__))
 
+// What `mma.sync.aligned.m16n8k16` computes from bf16, with sums in f32. compile.sh calls it in place of the assembly.
+template <class A> void emulated_mma(unsigned place, float& d0, float& d1, float& d2, float& d3, A a0, A a1, A a2, A a3, A b0, A b1,
+                                     float c0, float c1, float c2, float c3) {
+    auto number = [](uint64_t bits, int at) { return from_bits<float>(bits >> 16 * at << 16 & 0xffff0000); };
+    unsigned lane = emulated_lane(), row = lane / 4, column = lane % 4 * 2;
+    float a[2][16], b[2][16], *out[2][2] = {{&d0, &d1}, {&d2, &d3}}, sums[2][2] = {{c0, c1}, {c2, c3}};
+    for (int half = 0; half < 2; half++) {
+        emulated_show(to_bits(half ? a2 : a0) | to_bits(half ? a3 : a1) << 32, place);
+        for (int other = 0; other < 4; other++) {
+            for (int i = 0; i < 4; i++) a[i / 2][8 * half + 2 * other + i % 2] = number(emulated_shown(4 * row + other), i);
+        }
+    }
+    emulated_show(to_bits(b0) | to_bits(b1) << 32, place);
+    for (int side = 0; side < 2; side++) {
+        for (int other = 0; other < 4; other++) {
+            for (int i = 0; i < 4; i++) b[side][8 * (i / 2) + 2 * other + i % 2] = number(emulated_shown(4 * (column + side) + other), i);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 16; k++) sums[i / 2][i % 2] += a[i / 2][k] * b[i % 2][k];
+        *out[i / 2][i % 2] = sums[i / 2][i % 2];
+    }
+}
+
 // ---- Functions of the device.
 
 static inline float __expf(float x) { return expf(x); }

@@ -9,10 +9,10 @@
 //! rows is place `t·N + n` of its lane. Matrices are stored in column-major order.
 
 mod attention;
-pub(crate) mod blocks;
 mod cache;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod cube;
+pub(crate) mod draw;
 mod engine;
 mod group;
 mod layer;
@@ -38,8 +38,8 @@ use crate::model::parts::ModelParts;
 use attention::{PassInput, numbers};
 use cache::DevicePrefix;
 use group::{join_lanes, split_lanes};
-use layer::{FusedLayer, by_columns, low_rank};
-use ops::{multiply_whole, product};
+use layer::{FusedLayer, by_columns};
+use ops::{low_rank, multiply_whole, product};
 
 /// A model on Burn's tensors.
 #[derive(Debug)]
@@ -175,9 +175,9 @@ impl GpuEngine {
             None => self.embedding.clone().transpose(),
         };
         let logits = multiply_whole(states, &head);
-        match low_rank(lanes.head(), states) {
+        match lanes.head() {
             None => logits,
-            Some(delta) => logits + delta,
+            Some(delta) => logits + low_rank(states, delta),
         }
     }
 

@@ -201,14 +201,13 @@ pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
     swiglu(both.clone().narrow(1, 0, width), both.narrow(1, width, width)).cast(format)
 }
 
-/// Computes the adapters' low-rank updates from the products with their first matrices, in S
-/// pieces: `[G, S, M, P·r]` to `[G·M, Σ out]`, in f32.
-pub(super) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
+/// Returns each lane's low-rank update for rows `[G·M, in]`: `[G·M, Σ out]`, in f32.
+pub(super) fn low_rank(x: &Tensor<2>, delta: &LaneDelta) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&low.device()) {
-        return cube::spread(low, delta);
+    if is_cube(&x.device()) {
+        return cube::low_rank(x, delta);
     }
-    delta.spread(low, product)
+    delta.update(x.clone().cast(DType::F32))
 }
 
 /// Moves the first `tokens` tokens of row `row` of `rows`, which lie side by side from `start` on

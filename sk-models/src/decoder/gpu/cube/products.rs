@@ -1,22 +1,25 @@
 use burn::tensor::{DType, Tensor};
-use burn_cubecl::kernel::cast;
 use burn_cubecl::kernel::matmul::init_matmul_output;
+use burn_cubecl::kernel::{cast, into_contiguous};
 use burn_cubecl::tensor::CubeTensor;
+use cubecl::features::MmaConfig;
 use cubecl::prelude::*;
 use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
 use cubek::matmul::launch::launch_ref;
 use cubek::matmul::multi_level::Strategy;
-use cubek::matmul::multi_level::routines::batch::simple::SimpleArgs;
 use cubek::matmul::multi_level::components::global::{InputLoadFlow, LoadFlows};
 use cubek::matmul::multi_level::components::stage::PartitionBuffering;
 use cubek::matmul::multi_level::components::tile::TileMatmulKind;
 use cubek::matmul::multi_level::definition::{BatchMatmulBlueprint, TilingScheme};
-use cubek::matmul::routine::BlueprintStrategy;
+use cubek::matmul::multi_level::routines::batch::simple::SimpleArgs;
 use cubek::matmul::multi_level::stage::{SwizzleMode, SwizzleModes};
+use cubek::matmul::routine::BlueprintStrategy;
 use cubek::std::cube_count::{GlobalOrder, HypercubeBlueprint};
 use cubek::std::{InputBinding, MatrixLayout};
 
-use super::kernels::products::{Spread, parts_of_sum, rows_kernel, spread_kernel};
+use super::kernels::products::{
+    Low, PLANE_COLUMNS, PLANE_LINES, SIDE, Spread, low_kernel, parts_of_sum, rows_kernel, spread_kernel, tensor_rows_kernel,
+};
 use super::{FEW, LINE, UNITS, begins_at, by_rows, element, empty, floats, launch, tensor};
 use crate::lora::LaneDelta;
 
@@ -24,7 +27,8 @@ use crate::lora::LaneDelta;
 /// [`multiply_whole`](crate::decoder::gpu::ops::multiply_whole).
 pub(in crate::decoder::gpu) fn multiply(x: &Tensor<2>, weight: &Tensor<2>, whole: bool) -> Tensor<2> {
     let (x, weight) = (floats(x.clone()), floats(weight.clone()));
-    let out = few_rows(&x, &weight, whole).unwrap_or_else(|| {
+    let few = few_rows_on_tensor_cores(&x, &weight).or_else(|| few_rows(&x, &weight, whole));
+    let out = few.unwrap_or_else(|| {
         let (rows, entry) = (x.meta.shape()[0], weight.dtype);
         let format = if whole || rows <= FEW { DType::F32 } else { entry };
         product_in(if x.dtype == entry { x } else { cast(x, entry) }, weight, format)
@@ -76,10 +80,6 @@ fn strategies(a: &CubeTensor, b: &CubeTensor) -> Vec<Strategy> {
     if !copied_by_tiles {
         return vec![tensor_cores, units];
     }
-}
-
-/// Returns the columns of one cube of [`rows_kernel`]: as many as the sums of all rows leave
-/// registers for.
     let tiles = match blueprint(a, b) {
         Some(blueprint) => BlueprintStrategy::Forced(blueprint),
         None => BlueprintStrategy::default(),
@@ -128,6 +128,10 @@ fn blueprint(a: &CubeTensor, b: &CubeTensor) -> Option<BatchMatmulBlueprint> {
         // Two stages are copied at a time.
         check_k_bounds: !divides(depth, 2 * tiling_scheme.elements_per_stage_along_k()),
     })
+}
+
+/// Returns the columns of one cube of [`rows_kernel`]: as many as the sums of all rows leave
+/// registers for.
 fn span(rows: usize, columns: usize) -> usize {
     if rows <= FEW / 2 && columns >= 8 { 8 } else { 4 }
 }
@@ -148,6 +152,52 @@ fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
         units /= 2;
     }
     (units >= values.max(32)).then_some(units)
+}
+
+/// Computes `x·W` with [`tensor_rows_kernel`], x rounded to the format of W; `None` if the device or
+/// the kernel does not support the shapes. A single row is faster without tensor cores.
+fn few_rows_on_tensor_cores(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeTensor> {
+    /// Planes that share each sum. On an H200, four or sixteen are slower for some matrix of
+    /// Qwen2.5-3B and -7B.
+    const PLANES: usize = 8;
+    let [rows, depth] = x.meta.shape().dims();
+    let [_, columns] = weight.meta.shape().dims();
+    let (format, strides) = (element(weight.dtype), weight.meta.strides());
+    let instruction = MmaConfig { a_type: format, b_type: format, cd_type: element(DType::F32), m: 16, n: 8, k: 16 };
+    let size = LINE / weight.dtype.size();
+    let served = (2..=FEW).contains(&rows)
+        && columns >= PLANE_COLUMNS
+        && depth.is_multiple_of(PLANE_LINES * size)
+        && strides[0] == 1
+        && strides[1].is_multiple_of(size)
+        && begins_at(weight, LINE)
+        && x.client.properties().features.matmul.mma.contains(&instruction);
+    if !served {
+        return None;
+    }
+    let x = into_contiguous(if x.dtype == weight.dtype { x.clone() } else { cast(x.clone(), weight.dtype) });
+    if !begins_at(&x, LINE) {
+        return None;
+    }
+    let out = empty(&x, [rows, columns], DType::F32);
+    let units = 32 * PLANES;
+    let dim = CubeDim::new_1d(units as u32);
+    let count = cubecl::calculate_cube_count_elemwise(&x.client, columns.div_ceil(PLANE_COLUMNS) * units, dim);
+    launch!(
+        tensor_rows_kernel,
+        x,
+        (count, dim),
+        vectors: size,
+        [x, weight, out],
+        depth / size,
+        depth / size,
+        strides[1] / size,
+        columns,
+        rows,
+        PLANES,
+        format,
+    );
+    Some(out)
 }
 
 /// Computes `x·W` with [`rows_kernel`], x rounded to the format of W if `rounded`; `None` if the
@@ -190,9 +240,46 @@ fn few_rows(x: &CubeTensor, weight: &CubeTensor, rounded: bool) -> Option<CubeTe
     Some(out)
 }
 
+/// See [`low_rank`](crate::decoder::gpu::ops::low_rank).
+pub(in crate::decoder::gpu) fn low_rank(x: &Tensor<2>, delta: &LaneDelta) -> Tensor<2> {
+    spread(low(x, delta), delta)
+}
+
+/// Runs [`low_kernel`]: rows `[G·M, in]` times the first matrices `[G, in, P·r]`, in S pieces of the
+/// sums: `[G, S, M, P·r]`.
+fn low(x: &Tensor<2>, delta: &LaneDelta) -> Tensor<4> {
+    /// Enough cubes for a few rows, and few pieces for [`spread_kernel`] to add up.
+    const PIECE: usize = 512;
+    let ((x, x_stride), (first, stride)) = (by_rows(floats(x.clone())), by_rows(floats(delta.first().clone())));
+    let [lanes, depth, columns] = first.meta.shape().dims();
+    let (rows, pieces) = (x.meta.shape()[0] / lanes, depth.div_ceil(PIECE));
+    let out = empty(&x, [lanes, pieces, rows, columns], DType::F32);
+    let shape = Low { rows: 32, columns: 16, terms: 64, piece: PIECE, groups: 4 };
+    let units = shape.rows / SIDE * (shape.columns / SIDE) * shape.groups;
+    let cubes = lanes * pieces * rows.div_ceil(shape.rows) * columns.div_ceil(shape.columns);
+    let dim = CubeDim::new_1d(units as u32);
+    let count = cubecl::calculate_cube_count_elemwise(&x.client, cubes * units, dim);
+    launch!(
+        low_kernel,
+        x,
+        (count, dim),
+        [x, first, out],
+        x_stride,
+        stride,
+        lanes,
+        pieces,
+        rows,
+        depth,
+        columns,
+        shape,
+        element(x.dtype),
+    );
+    tensor(out)
+}
+
 /// Runs [`spread_kernel`]: rows `[G, S, M, P·r]`, the products with the first matrices, times the
 /// second matrices `[G, r, Σ out]`: `[G·M, Σ out]`.
-pub(in crate::decoder::gpu) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
+fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
     /// Units of a cube.
     const UNITS: usize = 128;
     let (second, widths) = delta.second();

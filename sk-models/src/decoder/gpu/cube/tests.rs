@@ -10,8 +10,8 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::super::ops::{
-    AttentionGroup, Changed, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read,
-    refresh, rotate, softmax, spread,
+    AttentionGroup, Changed, add_norm, adopt, argmax, attend, by_place, gate, low_rank, multiply, multiply_whole, penalise,
+    product, read, refresh, rotate, select, softmax,
 };
 use super::super::shape::Visibility;
 use crate::config::Qwen2Config;
@@ -390,23 +390,27 @@ fn gates_are_applied() {
 /// Test one, two and three targets, in lanes with and without an adapter, with numbers of rows and
 /// columns that cubes do not divide.
 #[test]
-fn second_matrices_are_applied_per_lane() {
+fn updates_are_applied_per_lane() {
     let Some(device) = device() else { return };
     // More columns than the units of a cube handle at once: 512.
     let config = Qwen2Config { head_dim: 190, ..Qwen2Config::small([11, 24, 701, 1, 3, 1]) };
     // Ranks below, at and above the number of terms that are shared at a time. The smaller of two
     // is padded.
-    for (ranks, pieces, rows) in [([1, 3], 1, 1), ([16, 16], 7, 15), ([32, 8], 2, 16), ([5, 70], 3, 33)] {
+    for (ranks, rows) in [([1, 3], 1), ([16, 16], 15), ([32, 8], 16), ([5, 70], 33)] {
         let stack = |device: &Device| {
             let [some, other] = ranks.map(|rank| LoraAdapter::random(&config, rank, rank as u64, device));
             AdapterStack::new(&config, &[Some(&some), None, Some(&other)], device).unwrap()
         };
-        for (reads, targets) in [(Reads::State, 3), (Reads::Mixed, 1), (Reads::Between, 2), (Reads::Gated, 1)] {
-            agree(&format!("{reads:?}, ranks {ranks:?}, {pieces} pieces, {rows} rows"), &device, WHOLE, |device| {
-                let stack = stack(device);
-                let low = numbers([3, pieces, rows, targets * ranks[0].max(ranks[1])], 24, device);
-                spread(low, Lanes::of(&stack).layer(0).unwrap().of(reads).unwrap())
-            });
+        for (reads, input) in [(Reads::State, 1062), (Reads::Mixed, 570), (Reads::Between, 1062), (Reads::Gated, 701)] {
+            for format in formats(&device) {
+                agree(&format!("{reads:?}, ranks {ranks:?}, {rows} rows of {format:?}"), &device, WHOLE, |device| {
+                    let stack = stack(device);
+                    // Numbers that both formats represent exactly.
+                    let x = numbers([3 * rows, input], 24, device).mul_scalar(64.0).round().div_scalar(64.0);
+                    let x = if *device == Device::flex() { x } else { x.cast(format) };
+                    low_rank(&x, Lanes::of(&stack).layer(0).unwrap().of(reads).unwrap())
+                });
+            }
         }
     }
 }
@@ -493,9 +497,14 @@ fn kernels_timed() {
         let group = group(heads, 1, sight, room, &device);
         timed(&device, &format!("attention of 7 rows, {room} keys"), || attend(queries.clone(), &cache, &group, half));
     }
-    for (what, depth, pieces, rank) in [("gate and up", 512, 7, 32), ("down", 512, 37, 16)] {
-        let x = numbers([4, pieces, 168, depth], 5, &device);
-        let first = numbers([4, pieces, depth, rank], 6, &device);
-        timed(&device, &format!("low-rank products of {what}"), || product(x.clone(), first.clone()));
+    let config = Qwen2Config::small([11, 3584, 18_944, 1, 28, 4]);
+    let adapters = [(); 3].map(|()| LoraAdapter::random(&config, 16, 1, &device));
+    let lanes: Vec<_> = [None].into_iter().chain(adapters.iter().map(Some)).collect();
+    let stack = AdapterStack::new(&config, &lanes, &device).unwrap();
+    for (reads, input) in [(Reads::State, 3584), (Reads::Mixed, 3584), (Reads::Between, 3584), (Reads::Gated, 18_944)] {
+        let x = numbers([672, input], 5, &device).cast(half);
+        timed(&device, &format!("low-rank update, {reads:?}"), || {
+            low_rank(&x, Lanes::of(&stack).layer(0).unwrap().of(reads).unwrap())
+        });
     }
 }

@@ -1,5 +1,6 @@
-//! Kernels of products with few rows.
+//! Kernels of products with few rows or few columns.
 
+use cubecl::cmma::{self, MatrixIdent};
 use cubecl::prelude::*;
 
 /// Returns how many units add up each of `values` sums: the largest power of two p with `p·values ≤
@@ -100,6 +101,283 @@ pub(in crate::decoder::gpu::cube) fn rows_kernel<X: Float, W: Float, V: Size>(
     }
 }
 
+/// Columns of a plane of [`tensor_rows_kernel`].
+pub(in crate::decoder::gpu::cube) const PLANE_COLUMNS: usize = 16;
+
+/// Rows that one instruction of [`tensor_rows_kernel`] multiplies.
+pub(in crate::decoder::gpu::cube) const PLANE_ROWS: usize = 8;
+
+/// Lines of a column that a plane of [`tensor_rows_kernel`] reads at once, one for every four units.
+pub(in crate::decoder::gpu::cube) const PLANE_LINES: usize = 4;
+
+/// Returns two neighbouring numbers of a line.
+#[cube]
+fn pair_of<F: Float, V: Size, N: Size>(line: Vector<F, V>, #[comptime] from: usize) -> Vector<F, N> {
+    let mut pair = Vector::<F, N>::empty();
+    pair.insert(0usize, line.extract(from));
+    pair.insert(1usize, line.extract(comptime![from + 1]));
+    pair
+}
+
+/// Multiplies up to sixteen rows with the columns of a matrix, on tensor cores. A plane of 32 units
+/// computes sixteen columns, and the planes of a cube share each sum.
+///
+/// The instruction multiplies a `16 × 16` with a `16 × 8` matrix: here columns of the matrix with
+/// rows of `x`. Unit `4·g + t` holds terms `2·t`, `2·t + 1`, `2·t + 8` and `2·t + 9` of columns g and
+/// g + 8, and of row g. The order of the terms of a sum is free, so these are four neighbouring
+/// numbers in memory, and a line of eight serves two instructions.
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn tensor_rows_kernel<F: Float, V: Size>(
+    x: &[Vector<F, V>],
+    weight: &[Vector<F, V>],
+    out: &mut [f32],
+    depth: usize,
+    x_stride: usize,
+    weight_stride: usize,
+    columns: usize,
+    #[comptime] rows: usize,
+    #[comptime] planes: usize,
+    #[define(F)] _format: ElemType,
+) {
+    /// Blocks of lines that are read before the first is multiplied.
+    const AHEAD: usize = 4;
+    let def = cmma::MmaDefinition::<F, F, f32>::new(PLANE_COLUMNS, PLANE_ROWS, 16usize);
+    let size!(NF) = def.vector_size(MatrixIdent::A);
+    let size!(NC) = def.vector_size(MatrixIdent::Accumulator);
+    let tiles = comptime![rows.div_ceil(PLANE_ROWS)];
+    let unit = UNIT_POS as usize;
+    let plane = unit / 32;
+    let across = unit % 32 / PLANE_LINES;
+    let along = unit % PLANE_LINES;
+    let first = min(CUBE_POS * PLANE_COLUMNS, columns - PLANE_COLUMNS);
+    let column = (first + across) * weight_stride + along;
+    let other_column = (first + across + 8) * weight_stride + along;
+    // Rows beyond the last one repeat it, and their sums are not written.
+    let row = min(across, rows - 1) * x_stride + along;
+    let other_row = min(across + PLANE_ROWS, rows - 1) * x_stride + along;
+
+    let mut sums = Array::<Vector<f32, NC>>::new(2usize);
+    let mut other_sums = Array::<Vector<f32, NC>>::new(2usize);
+    #[unroll]
+    for i in 0..2 {
+        sums[i] = Vector::zeroed();
+        other_sums[i] = Vector::zeroed();
+    }
+    let mut from = plane * PLANE_LINES;
+    while from < depth {
+        let mut left = Array::<Vector<F, V>>::new(comptime![2 * AHEAD]);
+        let mut right = Array::<Vector<F, V>>::new(comptime![2 * AHEAD]);
+        #[unroll]
+        for block in 0..AHEAD {
+            let line = from + block * comptime![planes * PLANE_LINES];
+            let at = min(line, depth - PLANE_LINES);
+            left[2 * block] = weight[column + at];
+            left[2 * block + 1] = weight[other_column + at];
+            right[2 * block] = x[row + at];
+            if comptime![tiles == 2] {
+                right[2 * block + 1] = x[other_row + at];
+            }
+            // Lines beyond the last one count as zeros.
+            if line >= depth {
+                right[2 * block] = Vector::zeroed();
+                right[2 * block + 1] = Vector::zeroed();
+                left[2 * block] = Vector::zeroed();
+                left[2 * block + 1] = Vector::zeroed();
+            }
+        }
+        #[unroll]
+        for block in 0..AHEAD {
+            #[unroll]
+            for half in 0..2 {
+                let mut matrix = Array::<Vector<F, NF>>::new(4usize);
+                let mut own = Array::<Vector<F, NF>>::new(2usize);
+                let mut others = Array::<Vector<F, NF>>::new(2usize);
+                #[unroll]
+                for pair in 0..2 {
+                    let at = comptime![4 * half + 2 * pair];
+                    matrix[2 * pair] = pair_of::<F, V, NF>(left[2 * block], at);
+                    matrix[2 * pair + 1] = pair_of::<F, V, NF>(left[2 * block + 1], at);
+                    own[pair] = pair_of::<F, V, NF>(right[2 * block], at);
+                    if comptime![tiles == 2] {
+                        others[pair] = pair_of::<F, V, NF>(right[2 * block + 1], at);
+                    }
+                }
+                let result = def.execute(&matrix, &own, &sums);
+                sums[0] = result[0];
+                sums[1] = result[1];
+                if comptime![tiles == 2] {
+                    let result = def.execute(&matrix, &others, &other_sums);
+                    other_sums[0] = result[0];
+                    other_sums[1] = result[1];
+                }
+            }
+        }
+        from += comptime![planes * PLANE_LINES * AHEAD];
+    }
+
+    // Unit `4·g + t` holds the sums of columns g and g + 8, of rows `2·t` and `2·t + 1`.
+    let area = comptime![PLANE_COLUMNS * PLANE_ROWS * rows.div_ceil(PLANE_ROWS)];
+    let mut shared = Shared::<[f32]>::new_slice(comptime![planes * PLANE_COLUMNS * PLANE_ROWS * rows.div_ceil(PLANE_ROWS)]);
+    #[unroll]
+    for side in 0..2 {
+        #[unroll]
+        for i in 0..2 {
+            let at = plane * area + (2 * along + i) * PLANE_COLUMNS + across + 8 * side;
+            shared[at] = sums[side].extract(i);
+            if comptime![tiles == 2] {
+                shared[at + PLANE_COLUMNS * PLANE_ROWS] = other_sums[side].extract(i);
+            }
+        }
+    }
+    sync_cube();
+    let mut i = unit;
+    while i < comptime![PLANE_COLUMNS * rows] {
+        let mut total = 0.0f32;
+        #[unroll]
+        for plane in 0..planes {
+            total += shared[plane * area + i];
+        }
+        out[i / PLANE_COLUMNS * columns + first + i % PLANE_COLUMNS] = total;
+        i += comptime![32 * planes];
+    }
+}
+
+/// The division of work in [`low_kernel`]: rows and columns of a cube, terms of a sum that its units
+/// share at a time, terms of all of a cube's sums, and units that share them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::decoder::gpu::cube) struct Low {
+    pub(in crate::decoder::gpu::cube) rows: usize,
+    pub(in crate::decoder::gpu::cube) columns: usize,
+    pub(in crate::decoder::gpu::cube) terms: usize,
+    pub(in crate::decoder::gpu::cube) piece: usize,
+    pub(in crate::decoder::gpu::cube) groups: usize,
+}
+
+/// Rows and columns of a unit of [`low_kernel`].
+pub(in crate::decoder::gpu::cube) const SIDE: usize = 4;
+
+/// Multiplies the rows of every lane with the lane's matrix, which has few columns. The sums are
+/// divided into pieces: a cube computes a piece of the sums of some rows and columns.
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn low_kernel<X: Float>(
+    x: &[X],
+    matrix: &[f32],
+    out: &mut [f32],
+    x_stride: usize,
+    stride: usize,
+    lanes: usize,
+    pieces: usize,
+    rows: usize,
+    depth: usize,
+    columns: usize,
+    #[comptime] shape: Low,
+    #[define(X)] _format: ElemType,
+) {
+    let across = comptime![shape.columns / SIDE];
+    let team = comptime![shape.rows / SIDE * (shape.columns / SIDE)];
+    let units = comptime![shape.rows / SIDE * (shape.columns / SIDE) * shape.groups];
+    // Padded, so that units that write different terms write to different banks.
+    let room = comptime![shape.rows + 1];
+    let unit = UNIT_POS as usize;
+    let tiles = columns.div_ceil(shape.columns);
+    let blocks = rows.div_ceil(shape.rows);
+    // Cubes beyond the last one repeat its work.
+    let position = min(CUBE_POS, lanes * pieces * blocks * tiles - 1);
+    let first_column = position % tiles * shape.columns;
+    let first_row = position / tiles % blocks * shape.rows;
+    let piece = position / tiles / blocks % pieces;
+    let lane = position / tiles / blocks / pieces;
+    let group = unit / team;
+    let row = unit % team / across * SIDE;
+    let column = unit % across * SIDE;
+
+    let mut sums = Array::<f32>::new(comptime![SIDE * SIDE]);
+    #[unroll]
+    for v in 0..comptime![SIDE * SIDE] {
+        sums[v] = 0.0;
+    }
+    let mut left = Shared::<[f32]>::new_slice(comptime![shape.terms * (shape.rows + 1)]);
+    let mut right = Shared::<[f32]>::new_slice(comptime![shape.terms * shape.columns]);
+    let mut from = piece * shape.piece;
+    let end = min(from + shape.piece, depth);
+    while from < end {
+        // All reads come before the first write, so that none waits for another.
+        let mut own_left = Array::<f32>::new(comptime![shape.rows * shape.terms / units]);
+        #[unroll]
+        for v in 0..comptime![shape.rows * shape.terms / units] {
+            let i = unit + v * units;
+            let (own, term) = (i / shape.terms, i % shape.terms);
+            own_left[v] = 0.0;
+            if first_row + own < rows && from + term < end {
+                own_left[v] = f32::cast_from(x[(lane * rows + first_row + own) * x_stride + from + term]);
+            }
+        }
+        let mut own_right = Array::<f32>::new(comptime![shape.terms * shape.columns / units]);
+        #[unroll]
+        for v in 0..comptime![shape.terms * shape.columns / units] {
+            let i = unit + v * units;
+            let (term, own) = (i / shape.columns, i % shape.columns);
+            own_right[v] = 0.0;
+            if first_column + own < columns && from + term < end {
+                own_right[v] = matrix[(lane * depth + from + term) * stride + first_column + own];
+            }
+        }
+        sync_cube();
+        #[unroll]
+        for v in 0..comptime![shape.rows * shape.terms / units] {
+            let i = unit + v * units;
+            left[i % shape.terms * room + i / shape.terms] = own_left[v];
+        }
+        #[unroll]
+        for v in 0..comptime![shape.terms * shape.columns / units] {
+            right[unit + v * units] = own_right[v];
+        }
+        sync_cube();
+        #[unroll]
+        for own in 0..comptime![shape.terms / shape.groups] {
+            let term = group * comptime![shape.terms / shape.groups] + own;
+            let mut others = Array::<f32>::new(SIDE);
+            #[unroll]
+            for c in 0..SIDE {
+                others[c] = right[term * shape.columns + column + c];
+            }
+            #[unroll]
+            for r in 0..SIDE {
+                let value = left[term * room + row + r];
+                #[unroll]
+                for c in 0..SIDE {
+                    sums[r * SIDE + c] += value * others[c];
+                }
+            }
+        }
+        from += shape.terms;
+    }
+
+    let mut parts = Shared::<[f32]>::new_slice(comptime![shape.rows * shape.columns * shape.groups]);
+    let area = comptime![shape.rows * shape.columns];
+    #[unroll]
+    for r in 0..SIDE {
+        #[unroll]
+        for c in 0..SIDE {
+            parts[group * area + (row + r) * shape.columns + column + c] = sums[r * SIDE + c];
+        }
+    }
+    sync_cube();
+    let mut i = unit;
+    while i < area {
+        let (row, column) = (first_row + i / shape.columns, first_column + i % shape.columns);
+        if row < rows && column < columns {
+            let mut total = 0.0f32;
+            #[unroll]
+            for group in 0..shape.groups {
+                total += parts[group * area + i];
+            }
+            out[((lane * pieces + piece) * rows + row) * columns + column] = total;
+        }
+        i += units;
+    }
+}
+
 /// The division of work in [`spread_kernel`]: rows of a cube, columns of each unit, and terms of a
 /// sum that the units share at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,6 +410,8 @@ pub(in crate::decoder::gpu::cube) fn spread_kernel(
     columns: usize,
     #[comptime] shape: Spread,
 ) {
+    /// Terms whose numbers of the matrix are read at once. They divide the terms that are shared.
+    const AT_ONCE: usize = 4;
     let units = comptime![shape.units];
     let span = comptime![shape.units * shape.columns];
     let unit = UNIT_POS as usize;
@@ -160,36 +440,53 @@ pub(in crate::decoder::gpu::cube) fn spread_kernel(
     let mut shared = Shared::<[f32]>::new_slice(comptime![shape.rows * shape.terms]);
     let mut from = 0;
     while from < rank {
-        sync_cube();
-        let mut i = unit;
-        while i < comptime![shape.rows * shape.terms] {
-            let (row, term) = (first_row + i % shape.rows, from + i / shape.rows);
-            let mut value = 0.0f32;
-            if row < rows && term < rank {
-                for piece in 0..pieces {
-                    value += low[((lane * pieces + piece) * rows + row) * low_stride + part * rank + term];
+        // The reads of a unit do not wait for one another.
+        let mut own = Array::<f32>::new(comptime![shape.rows * shape.terms / units]);
+        #[unroll]
+        for v in 0..comptime![shape.rows * shape.terms / units] {
+            own[v] = 0.0;
+        }
+        for piece in 0..pieces {
+            #[unroll]
+            for v in 0..comptime![shape.rows * shape.terms / units] {
+                let i = unit + v * units;
+                let (row, term) = (first_row + i % shape.rows, from + i / shape.rows);
+                if row < rows && term < rank {
+                    own[v] += low[((lane * pieces + piece) * rows + row) * low_stride + part * rank + term];
                 }
             }
-            shared[i] = value;
-            i += units;
         }
         sync_cube();
-        for term in 0..min(comptime![shape.terms], rank - from) {
-            let line = (lane * rank + from + term) * stride;
-            let mut others = Array::<f32>::new(comptime![shape.columns]);
+        #[unroll]
+        for v in 0..comptime![shape.rows * shape.terms / units] {
+            shared[unit + v * units] = own[v];
+        }
+        sync_cube();
+        let mut term = 0;
+        while term < min(comptime![shape.terms], rank - from) {
+            let mut others = Array::<f32>::new(comptime![AT_ONCE * shape.columns]);
             #[unroll]
-            for c in 0..shape.columns {
-                // Columns beyond the part are clamped and not written.
-                others[c] = matrix[line + min(first_column + c * units, end - 1)];
-            }
-            #[unroll]
-            for r in 0..shape.rows {
-                let value = shared[term * shape.rows + r];
+            for t in 0..AT_ONCE {
+                // Terms beyond the rank are clamped, and zero in the rows.
+                let line = (lane * rank + min(from + term + t, rank - 1)) * stride;
                 #[unroll]
                 for c in 0..shape.columns {
-                    sums[r * shape.columns + c] += value * others[c];
+                    // Columns beyond the part are clamped and not written.
+                    others[t * shape.columns + c] = matrix[line + min(first_column + c * units, end - 1)];
                 }
             }
+            #[unroll]
+            for t in 0..AT_ONCE {
+                #[unroll]
+                for r in 0..shape.rows {
+                    let value = shared[(term + t) * shape.rows + r];
+                    #[unroll]
+                    for c in 0..shape.columns {
+                        sums[r * shape.columns + c] += value * others[t * shape.columns + c];
+                    }
+                }
+            }
+            term += AT_ONCE;
         }
         from += shape.terms;
     }
