@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use sk_core::TokenId;
 
 use super::cpu::grid::Grid;
-use super::gpu::blocks::{argmax, read};
+use super::gpu::draw::{argmax, read};
 use crate::device::DeviceFailure;
 use crate::kernels::logits::{self, are_numbers};
 

@@ -35,10 +35,12 @@ use sk_core::TokenId;
 pub use cpu::instructions;
 pub(crate) use cpu::{FUSED, PANEL, products};
 pub use engine::Formats;
-pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
+pub(crate) use gpu::draw::{DeviceDraw, draw as draw_on_device};
 pub(crate) use gpu::ops::multiply;
 pub use kv::{Prefix, Suffix};
-pub(crate) use logits::{HostLogits, Logits};
+#[cfg(test)]
+pub(crate) use logits::HostLogits;
+pub(crate) use logits::Logits;
 pub(crate) use prefix_tree::NODE_TOKENS;
 pub(crate) use scheduler::check_stopped;
 pub use scheduler::{Away, PATIENCE, PassSize, Request, Scheduler, Stop, Stopped};

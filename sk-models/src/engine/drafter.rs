@@ -116,7 +116,7 @@ impl Proposal for Drafter {
                     drawn: None,
                 })
                 .collect();
-            draw(logits, self.model.config().vocab_size, &self.config.sampling, forbidden, &mut draws)?;
+            draw(logits, &self.config.sampling, forbidden, &mut draws)?;
             let drawn: Vec<(usize, Option<Drawn>)> = draws.into_iter().map(|draw| (draw.row, draw.drawn)).collect();
             for (row, drawn) in drawn {
                 let Some(drawn) = drawn else {

@@ -129,7 +129,7 @@ impl Frozen {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.next(&hidden, &self.seats);
         let mut draws = [RowDraw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None }];
-        drawing::draw(logits, self.model.config().vocab_size, sampling, &[], &mut draws)?;
+        drawing::draw(logits, sampling, &[], &mut draws)?;
         let drawn = draws[0].drawn.ok_or_else(|| not_a_number(last))?;
         Ok(drawn.token)
     }

@@ -7,8 +7,8 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::attention::PassInput;
-use super::blocks::read;
 use super::cache::{DevicePrefix, DeviceSuffix};
+use super::draw::read;
 use super::layer::FusedLayer;
 use super::recording::{Recording, RepeatKey};
 use super::{GpuEngine, Stacked, bytes, ops};

@@ -4,6 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::cube;
+use super::draw::Selection;
 use super::shape::Visibility;
 use crate::decoder::heads::Heads;
 use crate::kernels::{rms_norm, swiglu};
@@ -268,22 +269,57 @@ pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     Tensor::cat(vec![first, broken], 1)
 }
 
-/// Returns, per row of blocks of logits `[M, B, w]`, the largest logit of each block (at least the
-/// smallest finite number), the masses Σ e^{(z − max)·rate} relative to it and, if the rate is not
-/// 1, Σ e^{z − max}: `[M, 2·B]` or `[M, 3·B]`.
-pub(crate) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
+/// Returns the logits `[M, V]` with a repetition penalty on tokens `[M, n]` of each row, which differ
+/// or are −1.
+pub(super) fn penalise(logits: Tensor<2>, tokens: Tensor<2, Int>, penalty: f32) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
-        return cube::outline(logits, rate);
+        return cube::penalise(logits, tokens, penalty);
     }
-    let [rows, blocks, _] = logits.dims();
-    let logits = logits.cast(DType::F32);
-    let largest = logits.clone().max_dim(2).clamp_min(f32::MIN);
-    let below = logits - largest.clone();
-    let masses = |rate: f32| below.clone().mul_scalar(rate).exp().sum_dim(2).reshape([rows, blocks]);
-    let mut parts = vec![largest.reshape([rows, blocks]), masses(rate)];
-    if rate != 1.0 {
-        parts.push(masses(1.0));
+    let ([rows, vocabulary], device) = (logits.dims(), logits.device());
+    let mut rated = logits.into_data().try_into_vec::<f32>().expect("logits in f32");
+    let tokens: Vec<i64> = tokens.into_data().iter::<i64>().collect();
+    for (row, tokens) in rated.chunks_exact_mut(vocabulary).zip(tokens.chunks_exact(tokens.len() / rows)) {
+        for &token in tokens.iter().filter(|token| **token >= 0) {
+            let logit = &mut row[token as usize];
+            *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
+        }
     }
-    Tensor::cat(parts, 1)
+    Tensor::from_data(TensorData::new(rated, [rows, vocabulary]), &device)
+}
+
+/// Selects tokens of every row of `rated` again and again: `selections` in order, each among the
+/// tokens of the one before, with the shares `[selections, M]`. Returns, per row, the least probable
+/// token that is left, its log-probability in `logits`, in nats, and the number of logits that are
+/// NaN or +∞: `[M, 3]`. Of equal logits, those of the first tokens count as more probable.
+pub(super) fn select(logits: Tensor<2>, rated: Tensor<2>, selections: &[Selection], shares: Tensor<2>) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&logits.device()) {
+        return cube::select(logits, rated, selections, shares);
+    }
+    let ([rows, vocabulary], device) = (logits.dims(), logits.device());
+    let [logits, rated, shares] =
+        [logits, rated, shares].map(|tensor| tensor.into_data().try_into_vec::<f32>().expect("logits in f32"));
+    let mut found = Vec::with_capacity(3 * rows);
+    for (row, (logits, rated)) in logits.chunks_exact(vocabulary).zip(rated.chunks_exact(vocabulary)).enumerate() {
+        let mut kept: Vec<usize> = (0..vocabulary).filter(|&token| rated[token] > f32::NEG_INFINITY).collect();
+        kept.sort_by(|&a, &b| rated[b].total_cmp(&rated[a]).then(a.cmp(&b)));
+        for (selection, shares) in selections.iter().zip(shares.chunks_exact(rows)) {
+            let weight = |token: usize| f64::from((rated[token] - rated[kept[0]]) * selection.rate()).exp();
+            let whole: f64 = kept.iter().map(|&token| weight(token)).sum();
+            let target = f64::from(shares[row]) * if selection.counts() { 1.0 } else { whole };
+            let mut mass = 0.0;
+            let last = kept.iter().position(|&token| {
+                mass += weight(token);
+                mass > target || (mass == target && !selection.is_strict())
+            });
+            kept.truncate(last.map_or(kept.len(), |last| last + 1));
+        }
+        let token = kept.last().copied().unwrap_or(0);
+        let odd = logits.iter().filter(|logit| logit.is_nan() || **logit == f32::INFINITY).count();
+        let largest = logits.iter().copied().fold(f32::MIN, f32::max);
+        let total: f64 = logits.iter().map(|&logit| f64::from(logit - largest).exp()).sum();
+        found.extend([token as f32, (f64::from(logits[token] - largest) - total.ln()) as f32, odd as f32]);
+    }
+    Tensor::from_data(TensorData::new(found, [rows, 3]), &device)
 }

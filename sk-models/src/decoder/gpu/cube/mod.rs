@@ -9,6 +9,7 @@
 #![allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 
 mod attention;
+mod draw;
 mod kernels;
 mod products;
 #[cfg(test)]
@@ -27,10 +28,11 @@ use crate::decoder::heads::Heads;
 use crate::model::Norm;
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, rotate_kernel, softmax_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};
-use kernels::logits::{argmax_kernel, outline_kernel, read_kernel};
+use kernels::logits::{argmax_kernel, read_kernel};
 
 pub(super) use attention::{attend, reads_place};
-pub(super) use products::{multiply, product, spread};
+pub(super) use draw::{penalise, select};
+pub(super) use products::{low_rank, multiply, product};
 
 /// Units that share a row.
 const UNITS: u32 = 256;
@@ -86,8 +88,13 @@ fn element(format: DType) -> ElemType {
 
 /// Returns a launch of one cube per row.
 fn cubes(tensor: &CubeTensor, rows: usize) -> (CubeCount, CubeDim, u32) {
+    cubes_of(tensor, rows, UNITS)
+}
+
+/// Returns a launch of one cube per row, with at most `units` units, a power of two.
+fn cubes_of(tensor: &CubeTensor, rows: usize, units: u32) -> (CubeCount, CubeDim, u32) {
     let limit = tensor.client.properties().hardware.max_units_per_cube;
-    let units = UNITS.min(1 << limit.max(1).ilog2());
+    let units = units.min(1 << limit.max(1).ilog2());
     let dim = CubeDim::new_1d(units);
     (cubecl::calculate_cube_count_elemwise(&tensor.client, rows * units as usize, dim), dim, units)
 }
@@ -221,7 +228,8 @@ pub(super) fn softmax(scores: Tensor<4>, sight: Visibility, format: DType) -> Te
     let [lanes, heads, queries, columns] = scores.meta.shape().dims();
     let out = empty(&scores, [lanes, heads, queries, columns], format);
     let rows = lanes * heads * queries;
-    let (count, dim, units) = cubes(&scores, rows);
+    // A few columns for each unit: adding up the sums of many units takes longer.
+    let (count, dim, units) = cubes_of(&scores, rows, (columns / 8).next_power_of_two().clamp(32, UNITS as usize) as u32);
     launch!(
         softmax_kernel,
         scores,
@@ -328,27 +336,5 @@ pub(super) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     let out = empty(&logits, [rows, 2], DType::F32);
     let (count, dim, units) = cubes(&logits, rows);
     launch!(argmax_kernel, logits, (count, dim), [logits, out], rows, stride, vocabulary, units, element(logits.dtype));
-    tensor(out)
-}
-
-/// See [`outline`](super::ops::outline).
-pub(super) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
-    let logits = into_contiguous(floats(logits));
-    let [rows, blocks, block] = logits.meta.shape().dims();
-    let parts = if rate == 1.0 { 2 } else { 3 };
-    let out = empty(&logits, [rows, parts * blocks], DType::F32);
-    let count = rows * blocks;
-    launch!(
-        outline_kernel,
-        logits,
-        units(&logits, count),
-        [logits, out],
-        blocks,
-        block,
-        rate,
-        count,
-        parts,
-        element(logits.dtype),
-    );
     tensor(out)
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
+use super::super::draw::Selection;
 use super::super::ops::{
     AttentionGroup, Changed, add_norm, adopt, argmax, attend, by_place, gate, low_rank, multiply, multiply_whole, penalise,
     product, read, refresh, rotate, select, softmax,
@@ -392,8 +393,9 @@ fn gates_are_applied() {
 #[test]
 fn updates_are_applied_per_lane() {
     let Some(device) = device() else { return };
-    // More columns than the units of a cube handle at once: 512.
-    let config = Qwen2Config { head_dim: 190, ..Qwen2Config::small([11, 24, 701, 1, 3, 1]) };
+    // More inputs than a piece of a sum has terms, and more columns than the units of a cube handle
+    // at once: 512 each.
+    let config = Qwen2Config { head_dim: 190, ..Qwen2Config::small([11, 1062, 701, 1, 3, 1]) };
     // Ranks below, at and above the number of terms that are shared at a time. The smaller of two
     // is padded.
     for (ranks, rows) in [([1, 3], 1), ([16, 16], 15), ([32, 8], 16), ([5, 70], 33)] {
@@ -449,8 +451,53 @@ fn logits_are_summarised() {
                 argmax(odd).slice([0..rows, 1..2])
             });
         }
-        for rate in [1.0, 0.7, 1.5] {
-            agree("outlines", &device, WHOLE, |device| outline(logits(4, 320, device).reshape([4, 5, 64]), rate));
+    }
+}
+
+#[test]
+fn tokens_are_penalised() {
+    let Some(device) = device() else { return };
+    agree("penalties", &device, WHOLE, |device| {
+        let tokens = TensorData::new(vec![5_i32, 0, 11, -1, 60, 2, -1, -1, 7], [3, 3]);
+        penalise(numbers([3, 61], 35, device), Tensor::from_data(tokens, (device, DType::I32)), 1.25)
+    });
+}
+
+/// The kernels select the tokens that sorting selects, for peaked and flat rows, with equal logits
+/// and −∞ among them, and a vocabulary that chunks do not divide.
+#[test]
+fn tokens_are_selected() {
+    let Some(device) = device() else { return };
+    let (count, mass, draw) = (Selection::Count, |rate| Selection::Mass { rate }, |rate| Selection::Draw { rate });
+    let cases: [(&[Selection], &[f32]); 6] = [
+        (&[count], &[1.0]),
+        (&[draw(1.0)], &[0.43]),
+        (&[mass(1.0), draw(1.0)], &[0.95, 0.71]),
+        (&[mass(0.7), draw(0.7)], &[0.9, 0.997]),
+        (&[count, mass(1.5), draw(1.5)], &[40.0, 0.8, 0.31]),
+        (&[count, draw(1.0)], &[700.0, 0.97]),
+    ];
+    for (rows, vocabulary, spread) in [(1, 5, 2.0), (3, 1000, 0.01), (7, 4001, 1.0), (2, 9000, 6.0)] {
+        for (selections, shares) in cases {
+            let found = [&*device, &Device::flex()].map(|device| {
+                // Half of the numbers occur several times.
+                let coarse: Tensor<2> = numbers([rows, vocabulary], 31, device).mul_scalar(64.0).round().div_scalar(64.0);
+                let odd = numbers::<2>([rows, vocabulary], 32, device).greater_elem(0.0).float();
+                let fine: Tensor<2> = numbers([rows, vocabulary], 33, device);
+                let logits = (fine.clone() + (coarse - fine) * odd).mul_scalar(spread);
+                let hidden = numbers::<2>([rows, vocabulary], 34, device).greater_elem(0.8);
+                let rated = logits.clone().mask_fill(hidden, f32::NEG_INFINITY);
+                let shares = (shares.iter().flat_map(|&share| vec![share.min(vocabulary as f32); rows])).collect::<Vec<_>>();
+                let shares = Tensor::from_data(TensorData::new(shares, [selections.len(), rows]), device);
+                select(logits, rated, selections, shares).into_data().try_into_vec::<f32>().unwrap()
+            });
+            let [found, expected] = &found;
+            for (found, expected) in found.chunks_exact(3).zip(expected.chunks_exact(3)) {
+                let name = format!("{rows} rows of {vocabulary}, {spread}, {selections:?}: {found:?}, not {expected:?}");
+                assert!(found[0] == expected[0] && found[2] == 0.0, "{name}");
+                // Log-probabilities are sums of a few tens.
+                assert!((found[1] - expected[1]).abs() < 1e-5, "{name}");
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The kernels.
 
 pub(super) mod attention;
+pub(super) mod draw;
 pub(super) mod layer;
 pub(super) mod logits;
 pub(super) mod products;
