@@ -206,6 +206,7 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
         let mut score = f32::min_value();
         if key < count && sees(first + key, (first_query + query) % places, shared_keys, earlier, group_rows) {
             score = 0.0;
+            #[unroll]
             for l in 0..lines {
                 let read = Vector::<f32, V>::cast_from(queries[query_start + query * lines + l]);
                 #[unroll]
@@ -240,8 +241,12 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
         i += units;
     }
     let mut i = unit;
-    while i < count * lines {
-        let read = Vector::<f32, V>::cast_from(cache[value_start + i]);
+    while i < chunk * lines {
+        // Values beyond the present ones count as zeros.
+        let mut read = Vector::<f32, V>::zeroed();
+        if i < count * lines {
+            read = Vector::cast_from(cache[value_start + i]);
+        }
         #[unroll]
         for j in 0..size {
             others[(i / lines) * line + (i % lines) * size + j] = read.extract(j);
@@ -254,7 +259,8 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
         let query = i / width;
         let d = i % width;
         let mut mixed = 0.0f32;
-        for key in 0..count {
+        #[unroll]
+        for key in 0..chunk {
             mixed += scores[query * score_line + key] * others[key * line + d];
         }
         sums[(sum_start + query) * (width + 2) + d] = mixed;
