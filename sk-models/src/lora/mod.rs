@@ -266,16 +266,22 @@ impl LaneDelta {
             return Ok(None);
         };
         let lanes = parts[0].entries.len();
-        let mut a = Vec::with_capacity(lanes);
-        let mut b = Vec::with_capacity(lanes);
-        for lane in 0..lanes {
-            let matrices: Vec<_> = parts.iter().map(|part| part.padded(lane, input, rank, device)).collect::<Result<_, _>>()?;
-            let (down, up): (Vec<_>, Vec<_>) = matrices.into_iter().unzip();
-            a.push(joined(down, 1).unsqueeze::<3>());
-            b.push(joined(up, 1).unsqueeze::<3>());
+        let widths: Vec<usize> = parts.iter().map(|part| part.output).collect();
+        let mut a = Tensor::zeros([lanes, input, parts.len() * rank], device);
+        let mut b = Tensor::zeros([lanes, rank, widths.iter().sum()], device);
+        let mut start = 0;
+        for (index, TargetEntries { module, entries, output }) in parts.iter().enumerate() {
+            for (lane, entry) in entries.iter().enumerate() {
+                let Some(entry) = entry else { continue };
+                entry.check(lane, module, (input, *output))?;
+                let (own, from) = (entry.rank(), index * rank);
+                let (down, up) = (entry.a.clone(), entry.b.clone().mul_scalar(entry.scale));
+                a = a.slice_assign([lane..lane + 1, 0..input, from..from + own], down.unsqueeze());
+                b = b.slice_assign([lane..lane + 1, 0..own, start..start + output], up.unsqueeze());
+            }
+            start += output;
         }
-        let widths = parts.iter().map(|part| part.output).collect();
-        Ok(Some(Self { a: settled(joined(a, 0)), b: settled(joined(b, 0)), widths }))
+        Ok(Some(Self { a: settled(a), b: settled(b), widths }))
     }
 }
 
@@ -286,25 +292,6 @@ struct TargetEntries<'a> {
     /// One per lane.
     entries: Vec<Option<&'a LowRank>>,
     output: usize,
-}
-
-impl TargetEntries<'_> {
-    /// Returns the matrices of a lane, `[in, r]` and `[r, out]`, padded with zeros to the rank; all
-    /// zeros if the lane has none.
-    fn padded(&self, lane: usize, input: usize, rank: usize, device: &Device) -> Result<(Tensor<2>, Tensor<2>), AdapterError> {
-        let Self { module, entries, output } = self;
-        let Some(entry) = entries[lane] else {
-            return Ok((Tensor::zeros([input, rank], device), Tensor::zeros([rank, *output], device)));
-        };
-        let own = entry.rank();
-        entry.check(lane, module, (input, *output))?;
-        let (down, up) = (entry.a.clone(), entry.b.clone().mul_scalar(entry.scale));
-        if own == rank {
-            return Ok((down, up));
-        }
-        let down = Tensor::cat(vec![down, Tensor::zeros([input, rank - own], device)], 1);
-        Ok((down, Tensor::cat(vec![up, Tensor::zeros([rank - own, *output], device)], 0)))
-    }
 }
 
 /// Concatenates tensors along a dimension. A single tensor is not copied.

@@ -18,7 +18,7 @@ const QUERIES: usize = 16;
 
 /// Returns whether a cube has enough shared memory for a chunk of keys and its queries.
 fn fits_cube(client: &Client, width: usize) -> bool {
-    let numbers = CHUNK * (width + 1) + QUERIES * (CHUNK + 1);
+    let numbers = CHUNK * (width + 1) + 2 * QUERIES * (CHUNK + 1);
     numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
 }
 

@@ -2,7 +2,7 @@ use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::kernel::into_contiguous;
 
 use super::kernels::draw::{BITS, DIGITS, PEAKS, STATE, digits_kernel, find_kernel, peaks_kernel, penalise_kernel};
-use super::{cubes, cubes_of, empty, floats, integers, launch, tensor, units};
+use super::{cubes, empty, floats, integers, launch, tensor, units};
 use crate::decoder::gpu::draw::Selection;
 
 /// Chunks of a row, which different cubes read. They should keep most of a GPU busy for a few rows.
@@ -71,21 +71,20 @@ pub(in crate::decoder::gpu) fn select(
     }
     let last = selections.len() - 1;
     let out = empty(&logits, [rows, 3], DType::F32);
-    // Few cubes, of many units.
-    let (count, dim, units) = cubes_of(&logits, rows, 1024);
     launch!(
         find_kernel,
         logits,
         (count, dim),
         [logits, rated, peaks, shares, sums[1 - turn], states[1 - turn], out],
         rows,
+        width,
         vocabulary,
         selections[last].rate(),
         last,
         u32::from(selections[last].counts()),
         u32::from(selections[last].is_strict()),
         CHUNKS,
-        units as usize,
+        units,
     );
     tensor(out)
 }

@@ -157,9 +157,6 @@ fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
 /// Computes `x·W` with [`tensor_rows_kernel`], x rounded to the format of W; `None` if the device or
 /// the kernel does not support the shapes. A single row is faster without tensor cores.
 fn few_rows_on_tensor_cores(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeTensor> {
-    /// Planes that share each sum. On an H200, four or sixteen are slower for some matrix of
-    /// Qwen2.5-3B and -7B.
-    const PLANES: usize = 8;
     let [rows, depth] = x.meta.shape().dims();
     let [_, columns] = weight.meta.shape().dims();
     let (format, strides) = (element(weight.dtype), weight.meta.strides());
@@ -180,9 +177,12 @@ fn few_rows_on_tensor_cores(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeT
         return None;
     }
     let out = empty(&x, [rows, columns], DType::F32);
-    let units = 32 * PLANES;
-    let dim = CubeDim::new_1d(units as u32);
-    let count = cubecl::calculate_cube_count_elemwise(&x.client, columns.div_ceil(PLANE_COLUMNS) * units, dim);
+    let cubes = columns.div_ceil(PLANE_COLUMNS);
+    // More planes share each sum if every cube has a processor for itself.
+    let processors = x.client.properties().hardware.num_streaming_multiprocessors;
+    let planes = if processors.is_some_and(|processors| cubes <= processors as usize) { 16 } else { 8 };
+    let dim = CubeDim::new_1d(32 * planes);
+    let count = cubecl::calculate_cube_count_elemwise(&x.client, cubes * 32 * planes as usize, dim);
     launch!(
         tensor_rows_kernel,
         x,
@@ -194,7 +194,7 @@ fn few_rows_on_tensor_cores(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeT
         strides[1] / size,
         columns,
         rows,
-        PLANES,
+        planes as usize,
         format,
     );
     Some(out)

@@ -172,6 +172,7 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
     let score_line = comptime![chunk + 1];
     let mut others = Shared::<[f32]>::new_slice(comptime![chunk * (width + 1)]);
     let mut scores = Shared::<[f32]>::new_slice(comptime![most * (chunk + 1)]);
+    let mut weights = Shared::<[f32]>::new_slice(comptime![most * (chunk + 1)]);
     let unit = UNIT_POS as usize;
     let parts = number.div_ceil(most);
     let cube = row_of_cube(blocks * chunks * parts);
@@ -219,26 +220,27 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
         i += units;
     }
     sync_cube();
-    let mut i = unit;
-    while i < own {
-        let mut largest = f32::min_value();
-        for key in 0..chunk {
-            largest = max(largest, scores[i * score_line + key]);
+    // Some units share a query, whose weights each of them computes a part of.
+    let share = comptime![units / most];
+    let query = unit / share;
+    let part = unit % share;
+    let mut largest = f32::min_value();
+    #[unroll]
+    for key in 0..chunk {
+        largest = max(largest, scores[query * score_line + key]);
+    }
+    let mut key = part;
+    while key < chunk {
+        let score = scores[query * score_line + key];
+        let mut weight = 0.0f32;
+        if score > f32::min_value() {
+            weight = (score - largest).exp();
         }
-        let mut total = 0.0f32;
-        for key in 0..chunk {
-            let score = scores[i * score_line + key];
-            let mut weight = 0.0f32;
-            if score > f32::min_value() {
-                weight = (score - largest).exp();
-            }
-            scores[i * score_line + key] = weight;
-            total += weight;
-        }
-        let at = (sum_start + i) * (width + 2) + width;
-        sums[at] = largest;
-        sums[at + 1] = total;
-        i += units;
+        weights[query * score_line + key] = weight;
+        key += share;
+    }
+    if part == 0 && query < own {
+        sums[(sum_start + query) * (width + 2) + width] = largest;
     }
     let mut i = unit;
     while i < chunk * lines {
@@ -259,11 +261,17 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
         let query = i / width;
         let d = i % width;
         let mut mixed = 0.0f32;
+        let mut total = 0.0f32;
         #[unroll]
         for key in 0..chunk {
-            mixed += scores[query * score_line + key] * others[key * line + d];
+            let weight = weights[query * score_line + key];
+            mixed += weight * others[key * line + d];
+            total += weight;
         }
         sums[(sum_start + query) * (width + 2) + d] = mixed;
+        if d == 0 {
+            sums[(sum_start + query) * (width + 2) + width + 1] = total;
+        }
         i += units;
     }
 }

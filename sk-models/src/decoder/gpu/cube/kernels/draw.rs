@@ -22,6 +22,9 @@ pub(in crate::decoder::gpu::cube) const PEAKS: usize = 4;
 /// tokens of the selection before: the smallest key, and the share of the tokens with this key.
 pub(in crate::decoder::gpu::cube) const STATE: usize = 5;
 
+/// Logits that a unit reads before it uses the first.
+const AT_ONCE: usize = 8;
+
 /// Returns a number that is ordered as the logits are.
 #[cube]
 fn key_of(logit: f32) -> u32 {
@@ -100,15 +103,20 @@ pub(in crate::decoder::gpu::cube) fn peaks_kernel(
     let mut odd = 0.0f32;
     let mut i = first + UNIT_POS as usize;
     while i < end {
-        let logit = logits[start + i];
-        // Tested by bits: a shader compiler may assume that there is no NaN.
-        let bits = u32::reinterpret(logit);
-        if bits & 0x7f80_0000 == 0x7f80_0000 && bits != 0xff80_0000 {
-            odd += 1.0;
+        #[unroll]
+        for j in 0..AT_ONCE {
+            // Logits beyond the chunk are clamped to its last one.
+            let at = start + min(i + j * units, end - 1);
+            let logit = logits[at];
+            // Tested by bits: a shader compiler may assume that there is no NaN.
+            let bits = u32::reinterpret(logit);
+            if bits & 0x7f80_0000 == 0x7f80_0000 && bits != 0xff80_0000 {
+                odd += 1.0;
+            }
+            peak = max(peak, logit);
+            rated_peak = max(rated_peak, rated[at]);
         }
-        peak = max(peak, logit);
-        rated_peak = max(rated_peak, rated[start + i]);
-        i += units;
+        i += comptime![AT_ONCE * units];
     }
     let rated_peak = max_of_cube(rated_peak, &mut shared);
     let peak = max_of_cube(peak, &mut shared);
@@ -116,8 +124,13 @@ pub(in crate::decoder::gpu::cube) fn peaks_kernel(
     let mut total = 0.0f32;
     let mut i = first + UNIT_POS as usize;
     while i < end {
-        total += weight_of(logits[start + i], peak, 1.0);
-        i += units;
+        #[unroll]
+        for j in 0..AT_ONCE {
+            let at = i + j * units;
+            let weight = weight_of(logits[start + min(at, end - 1)], peak, 1.0);
+            total += select(at < end, weight, 0.0);
+        }
+        i += comptime![AT_ONCE * units];
     }
     let total = sum_of_cube(total, &mut shared);
     if UNIT_POS == 0 {
@@ -288,20 +301,27 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
     }
     let mut i = first + unit;
     while i < end {
-        let logit = rated[row * vocabulary + i];
-        let key = key_of(logit);
-        let place = (key ^ prefix) >> shift;
-        if place < DIGITS as u32 && key >= floor {
-            let mut weight = weight_of(logit, largest, rate);
-            if key == floor {
-                weight *= factor;
-            }
-            #[unroll]
-            for digit in 0..DIGITS {
-                own[digit] += select(place == digit as u32, weight, 0.0);
+        let mut read = Array::<f32>::new(AT_ONCE);
+        #[unroll]
+        for j in 0..AT_ONCE {
+            read[j] = rated[row * vocabulary + min(i + j * units, end - 1)];
+        }
+        #[unroll]
+        for j in 0..AT_ONCE {
+            let key = key_of(read[j]);
+            let place = (key ^ prefix) >> shift;
+            if i + j * units < end && place < DIGITS as u32 && key >= floor {
+                let mut weight = weight_of(read[j], largest, rate);
+                if key == floor {
+                    weight *= factor;
+                }
+                #[unroll]
+                for digit in 0..DIGITS {
+                    own[digit] += select(place == digit as u32, weight, 0.0);
+                }
             }
         }
-        i += units;
+        i += comptime![AT_ONCE * units];
     }
     let mut shared = Shared::<[f32]>::new_slice(comptime![DIGITS * (units + 1)]);
     #[unroll]
@@ -333,8 +353,8 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
 }
 
 /// Concludes the last selection. Returns, per row, the least probable selected token, its
-/// log-probability in nats, and the number of logits that are NaN or +∞. Of equal logits, the first
-/// tokens are selected.
+/// log-probability in nats, and the number of logits that are NaN or +∞; at least one if no token has
+/// any mass. Of equal logits, the first tokens are selected.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn find_kernel(
     logits: &[f32],
@@ -345,6 +365,7 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
     state_before: &[u32],
     out: &mut [f32],
     rows: usize,
+    width: usize,
     vocabulary: usize,
     rate_before: f32,
     selection_before: usize,
@@ -353,15 +374,12 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
     #[comptime] chunks: usize,
     #[comptime] units: usize,
 ) {
-    /// Logits that a unit reads at once.
-    const AT_ONCE: usize = 8;
-    /// Units of a group, a divisor of the units of a cube.
-    const GROUP: usize = 16;
     let mut totals = Shared::<[f32]>::new_slice(DIGITS);
     let mut counts = Shared::<[u32]>::new_slice(units);
-    let mut groups = Shared::<[u32]>::new_slice(comptime![units / GROUP]);
     let unit = UNIT_POS as usize;
-    let row = row_of_cube(rows);
+    let cube = row_of_cube(rows * chunks);
+    let row = cube / chunks;
+    let chunk = cube % chunks;
     let largest = largest_of_row(peaks, row, chunks);
     let at = row * STATE;
     let (digit, goal, before, own) = decide(
@@ -377,87 +395,65 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
         chunks,
     );
     let key = state_before[at] | digit;
+    let mut weight = weight_of(logit_of(key), largest, rate_before);
+    if key == state_before[at + 3] {
+        weight *= f32::reinterpret(state_before[at + 4]);
+    }
     let (_, kept) = conclude(goal, before, own, weight_of(logit_of(key), largest, rate_before), strict);
-
-    // Each unit looks at a piece of the row.
-    let piece = vocabulary.div_ceil(units);
-    let start = min(unit * piece, vocabulary);
-    let end = min(start + piece, vocabulary);
-    let mut count = 0u32;
-    let mut i = start;
-    while i < end {
-        let mut matches = 0u32;
-        #[unroll]
-        for j in 0..AT_ONCE {
-            let at = min(i + j, end - 1);
-            if key_of(rated[row * vocabulary + at]) == key && i + j < end {
-                matches += 1;
-            }
+    // The token's place among those of the chunk with its key, from one on: the mass of a chunk's
+    // tokens with the key says how many there are.
+    let mut place = u32::cast_from(kept);
+    #[unroll]
+    for other in 0..chunks {
+        let count = sums_before[(row * chunks + other) * DIGITS + digit as usize] / weight + 0.5;
+        if other < chunk {
+            place -= min(place, u32::cast_from(count));
         }
-        count += matches;
-        i += AT_ONCE;
+    }
+
+    // Each unit looks at a piece of the chunk.
+    let piece = width.div_ceil(units);
+    let first = min(chunk * width + unit * piece, vocabulary);
+    let end = min(min(first + piece, (chunk + 1) * width), vocabulary);
+    let mut count = 0u32;
+    for i in first..end {
+        if key_of(rated[row * vocabulary + i]) == key {
+            count += 1;
+        }
     }
     counts[unit] = count;
     sync_cube();
-    // Some units add up the counts of a group each.
-    if unit * GROUP < units {
-        let mut total = 0u32;
-        #[unroll]
-        for other in 0..GROUP {
-            total += counts[unit * GROUP + other];
-        }
-        groups[unit] = total;
-    }
-    if unit == 0 {
-        out[3 * row] = 0.0;
-        out[3 * row + 1] = 0.0;
-    }
-    sync_cube();
     let mut earlier = 0u32;
-    let mut all = 0u32;
     #[unroll]
-    for group in 0..comptime![units / GROUP] {
-        let total = groups[group];
-        all += total;
-        earlier += select(group < unit / GROUP, total, 0);
+    for other in 0..units {
+        earlier += select(other < unit, counts[other], 0);
+    }
+    let mut peak = f32::min_value();
+    let mut total = 0.0f32;
+    let mut odd = 0.0f32;
+    #[unroll]
+    for other in 0..chunks {
+        peak = max(peak, peaks[(row * chunks + other) * PEAKS + 1]);
     }
     #[unroll]
-    for other in 0..GROUP {
-        earlier += select(other < unit % GROUP, counts[unit / GROUP * GROUP + other], 0);
+    for other in 0..chunks {
+        let own = (row * chunks + other) * PEAKS;
+        total += peaks[own + 2] * (peaks[own + 1] - peak).exp();
+        odd += peaks[own + 3];
     }
-    // The place of the token among those with its key, from one on.
-    let place = min(u32::cast_from(kept), all);
     if earlier < place && place <= earlier + count {
         let mut seen = earlier;
-        let mut token = start;
-        for i in start..end {
+        for i in first..end {
             if key_of(rated[row * vocabulary + i]) == key {
                 seen += 1;
                 if seen == place {
-                    token = i;
+                    out[3 * row] = f32::cast_from(i);
+                    out[3 * row + 1] = logits[row * vocabulary + i] - peak - total.ln();
                 }
             }
         }
-        let mut peak = f32::min_value();
-        #[unroll]
-        for chunk in 0..chunks {
-            peak = max(peak, peaks[(row * chunks + chunk) * PEAKS + 1]);
-        }
-        let mut total = 0.0f32;
-        #[unroll]
-        for chunk in 0..chunks {
-            let own = (row * chunks + chunk) * PEAKS;
-            total += peaks[own + 2] * (peaks[own + 1] - peak).exp();
-        }
-        out[3 * row] = f32::cast_from(token);
-        out[3 * row + 1] = logits[row * vocabulary + token] - peak - total.ln();
     }
-    if unit == 0 {
-        let mut odd = 0.0f32;
-        #[unroll]
-        for chunk in 0..chunks {
-            odd += peaks[(row * chunks + chunk) * PEAKS + 3];
-        }
-        out[3 * row + 2] = odd;
+    if chunk == 0 && unit == 0 {
+        out[3 * row + 2] = odd + select(own > 0.0, 0.0, 1.0);
     }
 }

@@ -410,8 +410,6 @@ pub(in crate::decoder::gpu::cube) fn spread_kernel(
     columns: usize,
     #[comptime] shape: Spread,
 ) {
-    /// Terms whose numbers of the matrix are read at once. They divide the terms that are shared.
-    const AT_ONCE: usize = 4;
     let units = comptime![shape.units];
     let span = comptime![shape.units * shape.columns];
     let unit = UNIT_POS as usize;
@@ -440,53 +438,36 @@ pub(in crate::decoder::gpu::cube) fn spread_kernel(
     let mut shared = Shared::<[f32]>::new_slice(comptime![shape.rows * shape.terms]);
     let mut from = 0;
     while from < rank {
-        // The reads of a unit do not wait for one another.
-        let mut own = Array::<f32>::new(comptime![shape.rows * shape.terms / units]);
-        #[unroll]
-        for v in 0..comptime![shape.rows * shape.terms / units] {
-            own[v] = 0.0;
-        }
-        for piece in 0..pieces {
-            #[unroll]
-            for v in 0..comptime![shape.rows * shape.terms / units] {
-                let i = unit + v * units;
-                let (row, term) = (first_row + i % shape.rows, from + i / shape.rows);
-                if row < rows && term < rank {
-                    own[v] += low[((lane * pieces + piece) * rows + row) * low_stride + part * rank + term];
+        sync_cube();
+        let mut i = unit;
+        while i < comptime![shape.rows * shape.terms] {
+            let (row, term) = (first_row + i % shape.rows, from + i / shape.rows);
+            let mut value = 0.0f32;
+            if row < rows && term < rank {
+                for piece in 0..pieces {
+                    value += low[((lane * pieces + piece) * rows + row) * low_stride + part * rank + term];
                 }
             }
+            shared[i] = value;
+            i += units;
         }
         sync_cube();
-        #[unroll]
-        for v in 0..comptime![shape.rows * shape.terms / units] {
-            shared[unit + v * units] = own[v];
-        }
-        sync_cube();
-        let mut term = 0;
-        while term < min(comptime![shape.terms], rank - from) {
-            let mut others = Array::<f32>::new(comptime![AT_ONCE * shape.columns]);
+        for term in 0..min(comptime![shape.terms], rank - from) {
+            let line = (lane * rank + from + term) * stride;
+            let mut others = Array::<f32>::new(comptime![shape.columns]);
             #[unroll]
-            for t in 0..AT_ONCE {
-                // Terms beyond the rank are clamped, and zero in the rows.
-                let line = (lane * rank + min(from + term + t, rank - 1)) * stride;
+            for c in 0..shape.columns {
+                // Columns beyond the part are clamped and not written.
+                others[c] = matrix[line + min(first_column + c * units, end - 1)];
+            }
+            #[unroll]
+            for r in 0..shape.rows {
+                let value = shared[term * shape.rows + r];
                 #[unroll]
                 for c in 0..shape.columns {
-                    // Columns beyond the part are clamped and not written.
-                    others[t * shape.columns + c] = matrix[line + min(first_column + c * units, end - 1)];
+                    sums[r * shape.columns + c] += value * others[c];
                 }
             }
-            #[unroll]
-            for t in 0..AT_ONCE {
-                #[unroll]
-                for r in 0..shape.rows {
-                    let value = shared[(term + t) * shape.rows + r];
-                    #[unroll]
-                    for c in 0..shape.columns {
-                        sums[r * shape.columns + c] += value * others[t * shape.columns + c];
-                    }
-                }
-            }
-            term += AT_ONCE;
         }
         from += shape.terms;
     }
