@@ -48,8 +48,8 @@ pub(crate) struct DeviceDraw<'a> {
 /// token with its log-probability, or `None` if a logit of its row is NaN or +∞.
 ///
 /// The device selects the `top_k` most probable tokens, of these the nucleus, and of these the
-/// tokens up to the drawn one. 8 passes over the logits for each selection, which no host waits
-/// for.
+/// tokens up to the drawn one. A selection takes eight passes over the logits; the host waits for
+/// the last only.
 ///
 /// # Errors
 ///

@@ -63,7 +63,8 @@ pub(super) struct AttentionGroup {
     pub(super) room: usize,
 }
 
-/// Computes `x·W`, on a GPU in f32 for few rows, else in the format of W.
+/// Computes `x·W`, on a GPU in f32 for few rows, else in the format of W. Tensor cores round x to the
+/// format of W.
 pub(crate) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
@@ -291,7 +292,7 @@ pub(super) fn penalise(logits: Tensor<2>, tokens: Tensor<2, Int>, penalty: f32) 
 /// Selects tokens of every row of `rated` again and again: `selections` in order, each among the
 /// tokens of the one before, with the shares `[selections, M]`. Returns, per row, the least probable
 /// token that is left, its log-probability in `logits`, in nats, and the number of logits that are
-/// NaN or +∞: `[M, 3]`. Of equal logits, those of the first tokens count as more probable.
+/// NaN or +∞, or one if no logit is finite: `[M, 3]`. Of equal logits, those of the first tokens count as more probable.
 pub(super) fn select(logits: Tensor<2>, rated: Tensor<2>, selections: &[Selection], shares: Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
@@ -317,6 +318,7 @@ pub(super) fn select(logits: Tensor<2>, rated: Tensor<2>, selections: &[Selectio
         }
         let token = kept.last().copied().unwrap_or(0);
         let odd = logits.iter().filter(|logit| logit.is_nan() || **logit == f32::INFINITY).count();
+        let odd = odd + usize::from(kept.is_empty());
         let largest = logits.iter().copied().fold(f32::MIN, f32::max);
         let total: f64 = logits.iter().map(|&logit| f64::from(logit - largest).exp()).sum();
         found.extend([token as f32, (f64::from(logits[token] - largest) - total.ln()) as f32, odd as f32]);
