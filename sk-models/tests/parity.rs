@@ -384,8 +384,7 @@ fn draws_equal_those_on_the_cpu() {
             "num_key_value_heads": 2, "tie_word_embeddings": true}"#,
     )
     .unwrap();
-    // A cut to a few tokens needs only a few blocks of logits. A cut to most tokens needs all
-    // blocks.
+    // A cut by number and mass, with a penalty, and one by mass alone.
     let few = Sampling::new(0.9, 0.9, 12, 1.2).unwrap();
     let many = Sampling::nucleus();
     let candidates = |device: &Device, sampling| {

@@ -9,7 +9,7 @@ use crate::device::DeviceFailure;
 /// A selection of the most probable tokens of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Selection {
-    /// As many as the share says.
+    /// This many tokens.
     Count,
     /// The fewest whose mass is at least this share of the mass of all, at this rate.
     Mass { rate: f32 },
@@ -45,7 +45,7 @@ pub(crate) struct DeviceDraw<'a> {
 }
 
 /// Draws from logits `[M, V]` for some of their rows; none of `forbidden` is drawn. Returns each
-/// token with its log-probability, or `None` if a logit of its row is NaN or +∞.
+/// token with its log-probability, or `None` if a logit of its row is NaN or +∞, or all are −∞.
 ///
 /// The device selects the `top_k` most probable tokens, of these the nucleus, and of these the
 /// tokens up to the drawn one. A selection takes eight passes over the logits; the host waits for
@@ -80,7 +80,8 @@ pub(crate) fn draw(
         if sampling.top_p() < 1.0 {
             select(Selection::Mass { rate }, &|_| sampling.top_p());
         }
-        select(Selection::Draw { rate }, &|draw| draw.uniform as f32);
+        // Below one also in f32.
+        select(Selection::Draw { rate }, &|draw| (draw.uniform as f32).min(1.0 - f32::EPSILON / 2.0));
     }
     let shares = Tensor::from_data(TensorData::new(shares, [selections.len(), rows]), &logits.device());
     let found = read(ops::select(logits, rated, &selections, shares))?;

@@ -304,7 +304,8 @@ pub(super) fn select(logits: Tensor<2>, rated: Tensor<2>, selections: &[Selectio
     let mut found = Vec::with_capacity(3 * rows);
     for (row, (logits, rated)) in logits.chunks_exact(vocabulary).zip(rated.chunks_exact(vocabulary)).enumerate() {
         let mut kept: Vec<usize> = (0..vocabulary).filter(|&token| rated[token] > f32::NEG_INFINITY).collect();
-        kept.sort_by(|&a, &b| rated[b].total_cmp(&rated[a]).then(a.cmp(&b)));
+        // Adding zero makes −0 equal to 0.
+        kept.sort_by(|&a, &b| (rated[b] + 0.0).total_cmp(&(rated[a] + 0.0)).then(a.cmp(&b)));
         for (selection, shares) in selections.iter().zip(shares.chunks_exact(rows)) {
             let weight = |token: usize| f64::from((rated[token] - rated[kept[0]]) * selection.rate()).exp();
             let whole: f64 = kept.iter().map(|&token| weight(token)).sum();
@@ -318,7 +319,7 @@ pub(super) fn select(logits: Tensor<2>, rated: Tensor<2>, selections: &[Selectio
         }
         let token = kept.last().copied().unwrap_or(0);
         let odd = logits.iter().filter(|logit| logit.is_nan() || **logit == f32::INFINITY).count();
-        let odd = odd + usize::from(kept.is_empty());
+        let odd = odd.max(usize::from(kept.is_empty()));
         let largest = logits.iter().copied().fold(f32::MIN, f32::max);
         let total: f64 = logits.iter().map(|&logit| f64::from(logit - largest).exp()).sum();
         found.extend([token as f32, (f64::from(logits[token] - largest) - total.ln()) as f32, odd as f32]);

@@ -2,7 +2,7 @@ use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::kernel::into_contiguous;
 
 use super::kernels::draw::{BITS, DIGITS, PEAKS, STATE, digits_kernel, find_kernel, peaks_kernel, penalise_kernel};
-use super::{cubes, empty, floats, integers, launch, tensor, units};
+use super::{UNITS, cubes_of, empty, floats, integers, launch, tensor, units};
 use crate::decoder::gpu::draw::Selection;
 
 /// Chunks of a row, which different cubes read. They should keep most of a GPU busy for a few rows.
@@ -30,7 +30,10 @@ pub(in crate::decoder::gpu) fn select(
     let [logits, rated, shares] = [logits, rated, shares].map(|tensor| into_contiguous(floats(tensor)));
     let [rows, vocabulary] = logits.meta.shape().dims();
     let width = vocabulary.div_ceil(CHUNKS);
-    let (count, dim, units) = cubes(&logits, rows * CHUNKS);
+    // A sum of each digit for every unit has to fit in the memory of a cube.
+    let memory = logits.client.properties().hardware.max_shared_memory_size;
+    let most = if memory < 2 * DIGITS * UNITS as usize * size_of::<f32>() { UNITS / 2 } else { UNITS };
+    let (count, dim, units) = cubes_of(&logits, rows * CHUNKS, most);
     let units = units as usize;
     let peaks = empty(&logits, [rows, CHUNKS, PEAKS], DType::F32);
     launch!(peaks_kernel, logits, (count.clone(), dim), [logits, rated, peaks], rows, width, vocabulary, CHUNKS, units);

@@ -80,11 +80,9 @@ fn strategies(a: &CubeTensor, b: &CubeTensor) -> Vec<Strategy> {
     if !copied_by_tiles {
         return vec![tensor_cores, units];
     }
-    let tiles = match blueprint(a, b) {
-        Some(blueprint) => BlueprintStrategy::Forced(blueprint),
-        None => BlueprintStrategy::default(),
-    };
-    vec![Strategy::SpecializedTmaMma(tiles), tensor_cores, units]
+    let own = blueprint(a, b).map(BlueprintStrategy::Forced);
+    let tiles = own.into_iter().chain([BlueprintStrategy::default()]).map(Strategy::SpecializedTmaMma);
+    tiles.chain([tensor_cores, units]).collect()
 }
 
 /// Returns the division of a product with tiles that the tensor memory accelerator copies, or
@@ -95,7 +93,7 @@ fn strategies(a: &CubeTensor, b: &CubeTensor) -> Vec<Strategy> {
 /// reaches 204 to 355 TFLOP/s on an H200, and CubeK's own division, with half as many terms at a
 /// time, 115 to 203.
 fn blueprint(a: &CubeTensor, b: &CubeTensor) -> Option<BatchMatmulBlueprint> {
-    /// More rows than CubeK's tiles for few rows have.
+    /// Up to this many rows, CubeK's own division is used.
     const ROWS: usize = 64;
     let [rows, depth] = a.meta.shape().dims();
     let [_, columns] = b.meta.shape().dims();

@@ -502,6 +502,20 @@ fn tokens_are_selected() {
     }
 }
 
+/// Zeros of both signs are equal, and rows that nothing can be drawn from are told.
+#[test]
+fn special_logits_are_selected_from() {
+    const LOWEST: f32 = f32::NEG_INFINITY;
+    let Some(device) = device() else { return };
+    let logits = [[-1.0, -0.0, 0.0, -2.0, -3.0], [LOWEST; 5], [f32::NAN, 1.0, LOWEST, f32::INFINITY, 0.0]];
+    for device in [&*device, &Device::flex()] {
+        let logits = Tensor::<2>::from_data(TensorData::from(logits), device);
+        let shares = Tensor::from_data(TensorData::from([[1.0_f32; 3]]), device);
+        let found = select(logits.clone(), logits, &[Selection::Count], shares).into_data().try_into_vec::<f32>().unwrap();
+        assert_eq!((found[0], [found[2], found[5], found[8]]), (1.0, [0.0, 1.0, 2.0]), "{device:?}");
+    }
+}
+
 /// Prints the time of a kernel, and checks that its results are finite.
 fn timed<const D: usize>(device: &Device, what: &str, work: impl Fn() -> Tensor<D>) {
     const TIMES: u32 = 50;

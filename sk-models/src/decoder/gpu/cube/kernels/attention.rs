@@ -220,10 +220,10 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
         i += units;
     }
     sync_cube();
-    // Some units share a query, whose weights each of them computes a part of.
-    let share = comptime![units / most];
-    let query = unit / share;
-    let part = unit % share;
+    // A team of units divides the weights of a query.
+    let team = comptime![units / most];
+    let query = unit / team;
+    let part = unit % team;
     let mut largest = f32::min_value();
     #[unroll]
     for key in 0..chunk {
@@ -237,7 +237,7 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
             weight = (score - largest).exp();
         }
         weights[query * score_line + key] = weight;
-        key += share;
+        key += team;
     }
     if part == 0 && query < own {
         sums[(sum_start + query) * (width + 2) + width] = largest;

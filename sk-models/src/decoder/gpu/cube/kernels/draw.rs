@@ -18,18 +18,18 @@ pub(in crate::decoder::gpu::cube) const BITS: u32 = 4;
 /// Numbers of [`peaks_kernel`] for each chunk.
 pub(in crate::decoder::gpu::cube) const PEAKS: usize = 4;
 
-/// Numbers of a row's state: the key's digits so far, the target, the mass of larger keys, and for
-/// tokens of the selection before: the smallest key, and the share of the tokens with this key.
+/// Numbers of a row's state: the key's digits so far, the target, the mass of larger keys, and of the
+/// selection before the smallest key, and the share of the tokens with this key that is selected.
 pub(in crate::decoder::gpu::cube) const STATE: usize = 5;
 
 /// Logits that a unit reads before it uses the first.
 const AT_ONCE: usize = 8;
 
-/// Returns a number that is ordered as the logits are.
+/// Returns a number that is ordered as the logits are; −0 counts as 0.
 #[cube]
 fn key_of(logit: f32) -> u32 {
     let bits = u32::reinterpret(logit);
-    select(bits >> 31 == 1, !bits, bits | 0x8000_0000)
+    select(bits > 0x8000_0000, !bits, bits | 0x8000_0000)
 }
 
 /// Returns the logit with a key.
@@ -110,7 +110,8 @@ pub(in crate::decoder::gpu::cube) fn peaks_kernel(
             let logit = logits[at];
             // Tested by bits: a shader compiler may assume that there is no NaN.
             let bits = u32::reinterpret(logit);
-            if bits & 0x7f80_0000 == 0x7f80_0000 && bits != 0xff80_0000 {
+            let is_odd = bits & 0x7f80_0000 == 0x7f80_0000 && bits != 0xff80_0000;
+            if is_odd && i + j * units < end {
                 odd += 1.0;
             }
             peak = max(peak, logit);
@@ -216,7 +217,7 @@ fn conclude(target: f32, above: f32, own: f32, weight: f32, strict: u32) -> (f32
 /// the digits so far. It first decides the digit of the pass before, if there is one.
 ///
 /// `begins`: this is the first pass. `opens`: a selection starts with this pass, so the one before
-/// is complete. Arguments named `before` belong to the selection of the pass before.
+/// is complete. Arguments whose names end in `before` describe the pass before and its selection.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn digits_kernel(
     rated: &[f32],
@@ -233,9 +234,9 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
     shift: u32,
     rate_before: f32,
     selection_before: usize,
-    was_first: u32,
-    counted: u32,
-    strict: u32,
+    first_before: u32,
+    counts_before: u32,
+    strict_before: u32,
     #[comptime] begins: bool,
     #[comptime] opens: bool,
     #[comptime] chunks: usize,
@@ -263,15 +264,15 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
             f32::reinterpret(state_before[at + 1]),
             f32::reinterpret(state_before[at + 2]),
             row,
-            was_first,
-            counted,
-            strict,
+            first_before,
+            counts_before,
+            strict_before,
             chunks,
         );
         if comptime![opens] {
             let key = state_before[at] | digit;
             let weight = weight_of(logit_of(key), largest, rate_before);
-            let (count, kept) = conclude(goal, before, own, weight, strict);
+            let (count, kept) = conclude(goal, before, own, weight, strict_before);
             if key != floor {
                 factor = 1.0;
             }
@@ -329,10 +330,10 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
         shared[digit * comptime![units + 1] + unit] = own[digit];
     }
     sync_cube();
-    // As many units as there are digits add up each sum, then one.
-    let digit = unit / DIGITS;
-    let part = unit % DIGITS;
-    if digit < DIGITS {
+    // Each sum is added up in as many parts as there are digits, then the parts.
+    let mut i = unit;
+    while i < comptime![DIGITS * DIGITS] {
+        let (digit, part) = (i / DIGITS, i % DIGITS);
         let mut total = 0.0f32;
         let mut j = part;
         while j < units {
@@ -340,6 +341,7 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
             j += DIGITS;
         }
         shared[digit * comptime![units + 1] + part] = total;
+        i += units;
     }
     sync_cube();
     if unit < DIGITS {
@@ -353,8 +355,8 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
 }
 
 /// Concludes the last selection. Returns, per row, the least probable selected token, its
-/// log-probability in nats, and the number of logits that are NaN or +∞; at least one if no token has
-/// any mass. Of equal logits, the first tokens are selected.
+/// log-probability in nats, and the number of logits that are NaN or +∞, or one if no token has any
+/// mass. Of equal logits, the first tokens are selected.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn find_kernel(
     logits: &[f32],
@@ -369,8 +371,8 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
     vocabulary: usize,
     rate_before: f32,
     selection_before: usize,
-    counted: u32,
-    strict: u32,
+    counts_before: u32,
+    strict_before: u32,
     #[comptime] chunks: usize,
     #[comptime] units: usize,
 ) {
@@ -390,8 +392,8 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
         f32::reinterpret(state_before[at + 2]),
         row,
         0,
-        counted,
-        strict,
+        counts_before,
+        strict_before,
         chunks,
     );
     let key = state_before[at] | digit;
@@ -399,7 +401,7 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
     if key == state_before[at + 3] {
         weight *= f32::reinterpret(state_before[at + 4]);
     }
-    let (_, kept) = conclude(goal, before, own, weight_of(logit_of(key), largest, rate_before), strict);
+    let (_, kept) = conclude(goal, before, own, weight_of(logit_of(key), largest, rate_before), strict_before);
     // The token's place among those of the chunk with its key, from one on: the mass of a chunk's
     // tokens with the key says how many there are.
     let mut place = u32::cast_from(kept);
@@ -454,6 +456,6 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
         }
     }
     if chunk == 0 && unit == 0 {
-        out[3 * row + 2] = odd + select(own > 0.0, 0.0, 1.0);
+        out[3 * row + 2] = max(odd, select(own > 0.0, 0.0f32, 1.0f32));
     }
 }

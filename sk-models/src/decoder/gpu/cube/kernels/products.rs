@@ -242,22 +242,32 @@ pub(in crate::decoder::gpu::cube) fn tensor_rows_kernel<F: Float, V: Size>(
     }
 }
 
-/// The division of work in [`low_kernel`]: rows and columns of a cube, terms of a sum that its units
-/// share at a time, terms of all of a cube's sums, and units that share them.
+/// The division of work in [`low_kernel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::decoder::gpu::cube) struct Low {
+    /// Rows of a cube.
     pub(in crate::decoder::gpu::cube) rows: usize,
+    /// Columns of a cube.
     pub(in crate::decoder::gpu::cube) columns: usize,
+    /// Terms that the units of a cube share at a time.
     pub(in crate::decoder::gpu::cube) terms: usize,
+    /// Terms of each sum that a cube adds up.
     pub(in crate::decoder::gpu::cube) piece: usize,
+    /// Groups of units, which divide the shared terms.
     pub(in crate::decoder::gpu::cube) groups: usize,
+}
+
+/// Returns the numbers of the rows that the units of [`low_kernel`] share, and later of all sums.
+const fn room_of(shape: Low) -> usize {
+    let (rows, sums) = (shape.terms * (shape.rows + 1), shape.rows * shape.columns * shape.groups);
+    if rows > sums { rows } else { sums }
 }
 
 /// Rows and columns of a unit of [`low_kernel`].
 pub(in crate::decoder::gpu::cube) const SIDE: usize = 4;
 
-/// Multiplies the rows of every lane with the lane's matrix, which has few columns. The sums are
-/// divided into pieces: a cube computes a piece of the sums of some rows and columns.
+/// Multiplies the rows of every lane with the lane's matrix, which has few columns. Each sum is
+/// divided into pieces; a cube computes one piece for some rows and columns.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn low_kernel<X: Float>(
     x: &[X],
@@ -296,7 +306,7 @@ pub(in crate::decoder::gpu::cube) fn low_kernel<X: Float>(
     for v in 0..comptime![SIDE * SIDE] {
         sums[v] = 0.0;
     }
-    let mut left = Shared::<[f32]>::new_slice(comptime![shape.terms * (shape.rows + 1)]);
+    let mut left = Shared::<[f32]>::new_slice(comptime![room_of(shape)]);
     let mut right = Shared::<[f32]>::new_slice(comptime![shape.terms * shape.columns]);
     let mut from = piece * shape.piece;
     let end = min(from + shape.piece, depth);
@@ -353,13 +363,14 @@ pub(in crate::decoder::gpu::cube) fn low_kernel<X: Float>(
         from += shape.terms;
     }
 
-    let mut parts = Shared::<[f32]>::new_slice(comptime![shape.rows * shape.columns * shape.groups]);
+    // The groups' sums take the place of the rows.
     let area = comptime![shape.rows * shape.columns];
+    sync_cube();
     #[unroll]
     for r in 0..SIDE {
         #[unroll]
         for c in 0..SIDE {
-            parts[group * area + (row + r) * shape.columns + column + c] = sums[r * SIDE + c];
+            left[group * area + (row + r) * shape.columns + column + c] = sums[r * SIDE + c];
         }
     }
     sync_cube();
@@ -370,7 +381,7 @@ pub(in crate::decoder::gpu::cube) fn low_kernel<X: Float>(
             let mut total = 0.0f32;
             #[unroll]
             for group in 0..shape.groups {
-                total += parts[group * area + i];
+                total += left[group * area + i];
             }
             out[((lane * pieces + piece) * rows + row) * columns + column] = total;
         }
