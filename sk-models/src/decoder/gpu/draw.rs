@@ -45,7 +45,8 @@ pub(crate) struct DeviceDraw<'a> {
 }
 
 /// Draws from logits `[M, V]` for some of their rows; none of `forbidden` is drawn. Returns each
-/// token with its log-probability, or `None` if a logit of its row is NaN or +∞, or all are −∞.
+/// token with its log-probability, or `None` if a logit of its row is NaN or +∞, or no
+/// token can be drawn.
 ///
 /// The device selects the `top_k` most probable tokens, of these the nucleus, and of these the
 /// tokens up to the drawn one. A selection takes eight passes over the logits; the host waits for

@@ -270,8 +270,8 @@ pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     Tensor::cat(vec![first, broken], 1)
 }
 
-/// Returns the logits `[M, V]` with a repetition penalty on tokens `[M, n]` of each row, which differ
-/// or are −1.
+/// Applies a repetition penalty to the logits `[M, V]` of `tokens`, `[M, n]`. The tokens of a row
+/// differ; −1 fills short rows.
 pub(super) fn penalise(logits: Tensor<2>, tokens: Tensor<2, Int>, penalty: f32) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
@@ -289,10 +289,12 @@ pub(super) fn penalise(logits: Tensor<2>, tokens: Tensor<2, Int>, penalty: f32) 
     Tensor::from_data(TensorData::new(rated, [rows, vocabulary]), &device)
 }
 
-/// Selects tokens of every row of `rated` again and again: `selections` in order, each among the
-/// tokens of the one before, with the shares `[selections, M]`. Returns, per row, the least probable
-/// token that is left, its log-probability in `logits`, in nats, and the number of logits that are
-/// NaN or +∞, or one if no logit is finite: `[M, 3]`. Of equal logits, those of the first tokens count as more probable.
+/// Selects the most probable tokens of every row of `rated`, once for each of `selections` and each
+/// time among the tokens of the selection before. `shares` is `[selections, M]`. Of equal logits,
+/// those of the first tokens count as more probable.
+///
+/// Returns, per row, the least probable token that is left, its log-probability in `logits`, in
+/// nats, and the number of logits that are NaN or +∞, or one if no token can be selected: `[M, 3]`.
 pub(super) fn select(logits: Tensor<2>, rated: Tensor<2>, selections: &[Selection], shares: Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {

@@ -5,7 +5,7 @@ use super::kernels::draw::{BITS, DIGITS, PEAKS, STATE, digits_kernel, find_kerne
 use super::{UNITS, cubes_of, empty, floats, integers, launch, tensor, units};
 use crate::decoder::gpu::draw::Selection;
 
-/// Chunks of a row, which different cubes read. They should keep most of a GPU busy for a few rows.
+/// Chunks of a row. A cube reads one of them, so that a few rows keep most of a GPU busy.
 const CHUNKS: usize = 32;
 
 /// See [`penalise`](crate::decoder::gpu::ops::penalise).
@@ -19,8 +19,7 @@ pub(in crate::decoder::gpu) fn penalise(logits: Tensor<2>, tokens: Tensor<2, Int
     tensor(rated)
 }
 
-/// Selects tokens of every row again and again, and returns the last one that the last selection
-/// keeps: `[M, 3]`, see [`find_kernel`]. `shares` is `[selections, M]`.
+/// See [`select`](crate::decoder::gpu::ops::select).
 pub(in crate::decoder::gpu) fn select(
     logits: Tensor<2>,
     rated: Tensor<2>,

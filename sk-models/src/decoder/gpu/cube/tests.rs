@@ -502,7 +502,7 @@ fn tokens_are_selected() {
     }
 }
 
-/// Zeros of both signs are equal, and rows that nothing can be drawn from are told.
+/// Zeros of both signs are equal. A row without a token to select, and NaN or +∞, are reported.
 #[test]
 fn special_logits_are_selected_from() {
     const LOWEST: f32 = f32::NEG_INFINITY;

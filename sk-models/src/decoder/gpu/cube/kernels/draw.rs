@@ -18,8 +18,9 @@ pub(in crate::decoder::gpu::cube) const BITS: u32 = 4;
 /// Numbers of [`peaks_kernel`] for each chunk.
 pub(in crate::decoder::gpu::cube) const PEAKS: usize = 4;
 
-/// Numbers of a row's state: the key's digits so far, the target, the mass of larger keys, and of the
-/// selection before the smallest key, and the share of the tokens with this key that is selected.
+/// Numbers of a row's state. Of the current selection: the key's digits so far, the target, and the
+/// mass of larger keys. Of the selection before: the smallest key, and the selected share of the
+/// tokens with this key.
 pub(in crate::decoder::gpu::cube) const STATE: usize = 5;
 
 /// Logits that a unit reads before it uses the first.
@@ -150,9 +151,8 @@ pub(in crate::decoder::gpu::cube) fn peaks_kernel(
 fn decide(
     sums: &[f32],
     totals: &mut Shared<[f32]>,
+    state: &[u32],
     share: f32,
-    target: f32,
-    above: f32,
     row: usize,
     is_first: u32,
     counts: u32,
@@ -174,7 +174,8 @@ fn decide(
     for i in 0..DIGITS {
         whole += totals[DIGITS - 1 - i];
     }
-    let mut target = target;
+    let mut target = f32::reinterpret(state[row * STATE + 1]);
+    let above = f32::reinterpret(state[row * STATE + 2]);
     if is_first == 1 {
         target = share;
         if counts == 0 {
@@ -260,9 +261,8 @@ pub(in crate::decoder::gpu::cube) fn digits_kernel(
         let (digit, goal, before, own) = decide(
             sums_before,
             &mut totals,
+            state_before,
             shares[selection_before * rows + row],
-            f32::reinterpret(state_before[at + 1]),
-            f32::reinterpret(state_before[at + 2]),
             row,
             first_before,
             counts_before,
@@ -387,9 +387,8 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
     let (digit, goal, before, own) = decide(
         sums_before,
         &mut totals,
+        state_before,
         shares[selection_before * rows + row],
-        f32::reinterpret(state_before[at + 1]),
-        f32::reinterpret(state_before[at + 2]),
         row,
         0,
         counts_before,
@@ -397,11 +396,12 @@ pub(in crate::decoder::gpu::cube) fn find_kernel(
         chunks,
     );
     let key = state_before[at] | digit;
-    let mut weight = weight_of(logit_of(key), largest, rate_before);
+    let single = weight_of(logit_of(key), largest, rate_before);
+    let mut weight = single;
     if key == state_before[at + 3] {
         weight *= f32::reinterpret(state_before[at + 4]);
     }
-    let (_, kept) = conclude(goal, before, own, weight_of(logit_of(key), largest, rate_before), strict_before);
+    let (_, kept) = conclude(goal, before, own, single, strict_before);
     // The token's place among those of the chunk with its key, from one on: the mass of a chunk's
     // tokens with the key says how many there are.
     let mut place = u32::cast_from(kept);

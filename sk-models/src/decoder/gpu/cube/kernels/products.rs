@@ -119,7 +119,7 @@ fn pair_of<F: Float, V: Size, N: Size>(line: Vector<F, V>, #[comptime] from: usi
     pair
 }
 
-/// Multiplies up to sixteen rows with the columns of a matrix, on tensor cores. A plane of 32 units
+/// Multiplies up to sixteen rows by the columns of a matrix, on tensor cores. A plane of 32 units
 /// computes sixteen columns, and the planes of a cube share each sum.
 ///
 /// The instruction multiplies a `16 × 16` with a `16 × 8` matrix: here columns of the matrix with
@@ -266,8 +266,8 @@ const fn room_of(shape: Low) -> usize {
 /// Rows and columns of a unit of [`low_kernel`].
 pub(in crate::decoder::gpu::cube) const SIDE: usize = 4;
 
-/// Multiplies the rows of every lane with the lane's matrix, which has few columns. Each sum is
-/// divided into pieces; a cube computes one piece for some rows and columns.
+/// Multiplies the rows of every lane by the lane's matrix, which has few columns. Each sum is
+/// divided into pieces. A cube computes one piece for some rows and columns.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn low_kernel<X: Float>(
     x: &[X],
