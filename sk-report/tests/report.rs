@@ -558,6 +558,16 @@ fn what_cannot_be_read_is_named() {
         &["line 3", "\"frontier_id\"", "whole number"],
     );
     refused(&small().replacen("theirs,helpful,1,0,0,1,", "theirs,helpful,1,0,0,0,", 1), &["line 5", "theirs", "prompt 0"]);
+    // The reciprocal of a perplexity, whose logarithm is averaged.
+    let fluent = |value: &str| {
+        small()
+            .lines()
+            .enumerate()
+            .map(|(i, row)| format!("{row},{}\n", if i == 0 { "fluency" } else { value }))
+            .collect::<String>()
+    };
+    refused(&fluent("0"), &["line 2", "\"fluency\"", "above 0 and at most 1"]);
+    assert!(read(&fluent("1e-300")).is_ok() && read(&fluent("")).is_ok());
     let empty = tempfile::tempdir().unwrap();
     let error = RawResults::read(empty.path()).unwrap_err().to_string();
     assert!(error.contains("judged_frontier.csv") && error.contains("no such file"), "{error}");

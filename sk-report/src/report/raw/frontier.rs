@@ -44,8 +44,7 @@ pub(super) fn read(path: PathBuf, objectives: &Objectives) -> Result<(Sweep, Ids
             ids.insert((method.to_owned(), bits(&weights), prompt), id.to_owned());
         }
         let point = WeightVector { name: configuration.to_owned(), weights };
-        let fluency = if row.optional("fluency").is_some() { row.blank_or_share("fluency")? } else { None };
-        let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &[])?, fluency };
+        let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &[])?, fluency: row.fluency()? };
         for classifier in &mut classified {
             if let Some(score) = row.blank_or_share(&classifier.column)? {
                 classifier.cells.push((cell.clone(), score));

@@ -69,6 +69,17 @@ impl<'a> Row<'a> {
         if self.text(column)?.is_empty() { Ok(None) } else { self.share(column).map(Some) }
     }
 
+    /// Parses the reciprocal of a perplexity, which is above 0; `None` if there is no such column or
+    /// the field is empty.
+    pub(super) fn fluency(&self) -> Result<Option<f64>, ReportError> {
+        let column = "fluency";
+        let Some(value) = self.optional(column) else { return Ok(None) };
+        match self.blank_or_share(column)? {
+            Some(0.0) => Err(self.wrong(column, value, "a number above 0 and at most 1")),
+            fluency => Ok(fluency),
+        }
+    }
+
     /// Parses the scores of all rubrics. Rubrics in `absent` have no column.
     pub(super) fn scores(&self, objectives: &Objectives, absent: &[&str]) -> Result<Scores, ReportError> {
         let score = |name: &str| if absent.contains(&name) { Ok(None) } else { self.blank_or_share(name) };
