@@ -220,7 +220,7 @@ pub static ALL: [Parameter; 39] = [
         .default(|_, _| Some(0.1))
         .name("selector_epsilon")
         .symbol("ε"),
-    number("selector", "top_k", Range::count(1.0), "Keep this many candidates of the highest rating.").name("selector_top_k"),
+    number("selector", "top_k", Range::count(1.0), "Keep this many of the most probable candidates.").name("selector_top_k"),
     number("selector", "top_p", MASS, "Keep the most likely candidates that together have this probability.")
         .name("selector_top_p"),
     number("granularity", "entropy", NOT_NEGATIVE, "Entropy of the next token, in nats, that ends a span.")

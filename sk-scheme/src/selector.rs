@@ -19,7 +19,7 @@ pub struct SelectorSpec {
     /// The rule, and its own numbers.
     #[serde(flatten)]
     pub rule: SelectorRule,
-    /// Keep this many candidates of the highest rating.
+    /// Keep this many of the most probable candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_k: Option<usize>,
     /// Keep the most likely candidates that together have this probability.

@@ -55,7 +55,7 @@ pub struct Voice {
 }
 
 /// Draws the batches of a study: each blade's scores are normal with its spread, its dispersions
-/// uniform up to twice the spread.
+/// half-normal with it.
 fn tables(settings: &InfluenceSettings) -> Vec<Vec<(Vec<f64>, Vec<f64>)>> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut blade = |&spread: &f64| {
