@@ -59,10 +59,19 @@ impl Waves {
     /// Creates waves of `first` candidates and then of `size`.
     ///
     /// # Errors
-    /// If the probability is not in (0, 1], or if the score is NaN.
+    /// If the probability is not in (0, 1], the first wave has one candidate, whose probability is
+    /// one, or the score is NaN.
     pub fn new(first: NonZeroUsize, size: NonZeroUsize, settled: Settled) -> Result<Self, ParameterError> {
         match settled {
-            Settled::Probability(p) => ParameterError::check(p > 0.0 && p <= 1.0, "probability", p, "above 0 and at most 1")?,
+            Settled::Probability(p) => {
+                ParameterError::check(
+                    first.get() > 1,
+                    "first",
+                    first.get() as f64,
+                    "at least 2, since one candidate is certain",
+                )?;
+                ParameterError::check(p > 0.0 && p <= 1.0, "probability", p, "above 0 and at most 1")?
+            }
             Settled::Score(score) => ParameterError::check(!score.is_nan(), "score", score, "a number")?,
         };
         Ok(Self { first, size, settled })

@@ -160,6 +160,15 @@ fn waves(first: usize, size: usize, settled: Settled) -> Search {
     Search::Waves(Waves::new(count(first), count(size), settled).unwrap())
 }
 
+/// One candidate has probability one, so that a first wave of one would always settle.
+#[test]
+fn a_first_wave_that_settles_by_probability_has_two_candidates() {
+    let waves = |first, settled| Waves::new(NonZeroUsize::new(first).unwrap(), NonZeroUsize::MIN, settled);
+    let error = waves(1, Settled::Probability(0.5)).unwrap_err().to_string();
+    assert!(error.contains("first is 1") && error.contains("at least 2"), "{error}");
+    assert!(waves(2, Settled::Probability(0.5)).is_ok() && waves(1, Settled::Score(0.5)).is_ok());
+}
+
 /// −μ is 3, 1, 2 and 0.5; by the first token alone it is 0, 1, 2 and 0.
 const FOUR: [&[TokenId]; 4] = [&[0, 6], &[1, 1, 1], &[2, 2], &[0, 1]];
 
