@@ -5,6 +5,9 @@ use crate::{Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Se
 /// The tolerance for the sum of a selector's probabilities: N rounding errors of f64.
 const PROBABILITY_TOLERANCE: f64 = 1e-9;
 
+/// The tolerance for the sum of weights that a rule scaled to sum to one: K rounding errors of f64.
+const WEIGHT_TOLERANCE: f64 = 1e-9;
+
 /// The rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩: the operators that select a candidate from scores.
 #[derive(Clone, Copy)]
 pub struct Operators<'s> {
@@ -22,7 +25,7 @@ pub struct Operators<'s> {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {
     /// The weights that the rule for **w** returned, one per blade; empty if they equal the
-    /// requested ones. The normaliser takes them scaled to sum to one.
+    /// requested ones. The composites have their scale.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
     /// Composite scores, one per candidate.
@@ -60,9 +63,10 @@ impl Operators<'_> {
     /// Weights, normalises and rates the scores of N candidates, and selects one with the number
     /// `uniform` in [0, 1), among all of them or the given ones in ascending order.
     ///
-    /// `requested` has one entry per blade of `scores`. The weights that the rule for **w** derives
-    /// from it are scaled to sum to one. The normaliser combines the blades of positive weight. The
-    /// selector sees all blades.
+    /// `requested` has one entry per blade of `scores`. The normaliser combines the blades of
+    /// positive weight, with weights that are scaled to sum to one. If the rule for **w** changed
+    /// the weights, the composites are multiplied by the sum that the rule gave them. The selector
+    /// sees all blades.
     ///
     /// All candidates are normalised and rated. Given `among`, the probabilities are those of the
     /// selector conditioned on selecting one of these. If that event has probability zero, they are
@@ -105,6 +109,10 @@ impl Operators<'_> {
         let counted = (counting.len() < weights.len()).then(|| scores.select(&counting));
         let mut composite = Composite::default();
         self.normalizer.combine(counted.as_ref().unwrap_or(scores), &simplex, &mut composite);
+        let total: f64 = weights.iter().sum();
+        if weights != requested && (total - 1.0).abs() > WEIGHT_TOLERANCE {
+            composite.mu.iter_mut().chain(&mut composite.sigma).for_each(|value| *value *= total);
+        }
 
         let batch = batch(&composite, scores, fluency)?;
         let mut ratings = vec![0.0; n];

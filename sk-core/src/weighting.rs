@@ -6,8 +6,9 @@ use crate::ScoreTable;
 /// the step, such as one that favours the worst-served objective.
 pub trait Weighting: Send + Sync {
     /// Writes the weight of blade k in this step to `weights[k]`, overwriting its contents. Weights
-    /// are finite and not negative, and at least one is positive. A step fails if they are not, and
-    /// scales them to sum to one.
+    /// are finite and not negative, and at least one is positive, or the step fails. They need not
+    /// sum to one: the composites of the step are on the scale of the sum, unless the weights are
+    /// the requested ones.
     ///
     /// `requested` holds the weights of Ω, one per blade of `scores`. A blade whose requested
     /// weight is zero is included only because the selector uses it; give it the weight zero,

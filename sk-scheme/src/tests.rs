@@ -242,6 +242,29 @@ fn gates_are_named_after_blades_and_stand_before_the_selection() {
     }
 }
 
+/// The multiplier of a constraint is solved for scores on their own scale, and the candidates are
+/// drawn on that scale.
+#[test]
+fn a_constraint_of_the_dual_holds_in_expectation() {
+    let mut spec = SHIPPED.iter().find(|scheme| scheme.name == "satisficing").unwrap().spec().unwrap();
+    const THRESHOLD: f64 = -0.1;
+    spec.overlay("test.toml", &format!("[selector.gates.harmless]\nthreshold = {THRESHOLD}\n"), Path::new("schemes")).unwrap();
+    let safe = [-0.3, -0.12, -0.02];
+    let table = sk_core::ScoreTable::new([([0.25, 0.2, 0.18], [0.0; 3]), (safe, [0.0; 3])]).unwrap();
+    let table = table.with_names(["helpful", "harmless"]).unwrap();
+    let weighting = spec.weighting.build(&spec.selector).unwrap();
+    let operators = sk_core::Operators {
+        weighting: &*weighting,
+        normalizer: &*spec.normalizer.build().unwrap(),
+        aggregator: &*spec.aggregator.build().unwrap(),
+        selector: &sk_select::Softmax::new(0.01).unwrap(),
+    };
+    let decision = operators.decide(&table, &[1.0, 0.0], None, 0.5, None).unwrap();
+    assert!(decision.weights[1] > 0.1, "the constraint is active: {:?}", decision.weights);
+    let expected: f64 = decision.probabilities.iter().zip(safe).map(|(p, score)| p * score).sum();
+    assert!((expected - THRESHOLD).abs() < 1e-6, "{expected}");
+}
+
 #[test]
 fn each_standardisation_is_switched_alone() {
     let mut published = reference(Convention::Sound);
