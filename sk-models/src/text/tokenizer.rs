@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path};
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
-use tokenizers::{DecoderWrapper, Tokenizer as Inner};
+use tokenizers::{DecoderWrapper, PostProcessorWrapper, Tokenizer as Inner};
 
 use super::error::{TextError, one_line};
 
@@ -28,14 +28,19 @@ pub struct Tokenizer {
 /// million characters.
 pub(crate) const MOST_BYTES: usize = 1 << 22;
 
-/// The pattern that splits a text before byte pairs are merged, of every model of the family.
+/// Qwen2's pattern, which splits a text before byte pairs are merged.
 pub(crate) const PATTERN: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// Llama 3's pattern, which keeps up to three digits together.
+const LLAMA_PATTERN: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The parts of a `tokenizer.json` that decide what it computes.
 ///
 /// The file comes from a download, and the library panics, hangs or takes gigabytes on some of the
-/// parts that it knows. So only the parts that tokenizers of the Qwen2 family have are accepted.
+/// parts that it knows. So only the parts of common byte-level tokenizers are accepted: those of
+/// Qwen2, Llama 3 and their relatives.
 #[derive(Deserialize)]
 struct Components {
     normalizer: Option<Value>,
@@ -83,7 +88,7 @@ impl Merge {
 }
 
 impl Components {
-    /// Rejects, by name, features that no tokenizer of the family has.
+    /// Rejects, by name, features that none of these tokenizers has.
     fn check(&self) -> Result<(), String> {
         let Self { normalizer, pre_tokenizer, post_processor, decoder, added_tokens: _, model } = self;
         match model.kind.as_deref() {
@@ -106,10 +111,16 @@ impl Components {
             return Err("one of its merges makes a token that is not in the vocabulary".to_owned());
         }
         let byte_level = |part: &Value| part["type"] == "ByteLevel";
-        let splits = |part: &Value| part["type"] == "Split" && part["pattern"]["Regex"] == PATTERN;
+        let splits = |part: &Value| match part["type"].as_str() {
+            Some("Split") => part["pattern"]["Regex"].as_str().is_some_and(|regex| [PATTERN, LLAMA_PATTERN].contains(&regex)),
+            kind => matches!(kind, Some("ByteLevel" | "Digits")),
+        };
         check_part("normalizer", "normalizers", normalizer.as_ref(), |part| part["type"] == "NFC")?;
-        check_part("pre_tokenizer", "pretokenizers", pre_tokenizer.as_ref(), |part| byte_level(part) || splits(part))?;
-        check_part("post_processor", "processors", post_processor.as_ref(), byte_level)?;
+        check_part("pre_tokenizer", "pretokenizers", pre_tokenizer.as_ref(), splits)?;
+        // Removed once the file is read.
+        check_part("post_processor", "processors", post_processor.as_ref(), |part| {
+            byte_level(part) || part["type"] == "TemplateProcessing"
+        })?;
         check_part("decoder", "decoders", decoder.as_ref(), byte_level)
     }
 }
@@ -126,11 +137,11 @@ fn check_part(field: &str, list: &str, part: Option<&Value>, known: impl Fn(&Val
         Some(part) => {
             let kind = part["type"].as_str().unwrap_or("of no type");
             let what = if kind == "Split" {
-                "Split with another pattern than Qwen2's".to_owned()
+                "Split with another pattern than those of Qwen2 and Llama 3".to_owned()
             } else {
                 kind.chars().take(64).collect()
             };
-            Err(format!("its {field} is {what}, which no tokenizer of the Qwen2 family has"))
+            Err(format!("its {field} is {what}, which is not supported"))
         }
     }
 }
@@ -174,7 +185,8 @@ impl Tokenizer {
             }
         }
         // Some files carry the settings of the last training run; a prompt must never be cut or
-        // padded silently.
+        // padded silently. A post-processor adds special tokens, which a prompt has already.
+        inner.with_post_processor(None::<PostProcessorWrapper>);
         inner.with_padding(None).with_truncation(None).map_err(|error| refuse(one_line(&*error)))?;
 
         let alphabet = byte_alphabet();
@@ -368,6 +380,33 @@ mod tests {
         let merge = json!({"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]});
         refused("/model", merge, &["merges", "vocabulary"]);
         assert!(Tokenizer::from_json("t.json", with("/normalizer", json!({"type": "NFC"})).as_bytes()).is_ok());
+    }
+
+    /// The parts of Llama 3 and SmolLM2. A special token that a template adds is not part of a
+    /// prompt.
+    #[test]
+    fn parts_of_related_families_are_read() {
+        use serde_json::json;
+
+        let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+        let ids = |part: &str, value: Value, text: &str| {
+            let vocabulary = json!({"1": 0, "2": 1, "12": 2, "21": 3, "121": 4, "2121": 5, "<s>": 6});
+            let model = json!({"type": "BPE", "vocab": vocabulary, "merges": [["1", "2"], ["2", "1"], ["2", "121"]]});
+            let mut tokenizer: Value = serde_json::from_str(&with("/model", model)).unwrap();
+            tokenizer[part] = value;
+            Tokenizer::from_json("t.json", tokenizer.to_string().as_bytes()).unwrap().encode(text).unwrap()
+        };
+        let split = |first: Value| json!({"type": "Sequence", "pretokenizers": [first, byte_level]});
+        let pattern = json!({"Regex": LLAMA_PATTERN});
+        let llama = json!({"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": false});
+        assert_eq!(ids("pre_tokenizer", split(llama), "1212"), [2, 0, 1]);
+        assert_eq!(ids("pre_tokenizer", split(json!({"type": "Digits", "individual_digits": true})), "1212"), [0, 1, 0, 1]);
+        let template = json!({
+            "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [6], "tokens": ["<s>"]}},
+        });
+        assert_eq!(ids("post_processor", json!({"type": "Sequence", "processors": [byte_level, template]}), "1212"), [2, 2]);
     }
 
     #[test]
