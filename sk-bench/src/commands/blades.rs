@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use serde::{Deserialize, Serialize};
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
@@ -15,7 +15,8 @@ use sk_models::train::dpo::{DpoOptions, train_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use sk_models::train::recipe::Recipe;
 
-use super::train::Bar;
+use super::train::{Bar, FRAMINGS};
+use crate::args::choice;
 use crate::progress::Loading;
 use crate::shell::word;
 use crate::{Error, message, output, terminal};
@@ -84,6 +85,9 @@ pub struct BladesArgs {
     /// Highest learning rate.
     #[arg(long, default_value_t = 1e-4)]
     rate: f64,
+    /// Framing of the prompts; use the blades with the same.
+    #[arg(long = "framing", action = ArgAction::Set, default_value = "hh", value_parser = choice(FRAMINGS))]
+    chat: bool,
     /// Frozen weights of the model: bf16, or f32, which takes twice the memory.
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::Bf16)]
     precision: Precision,
@@ -196,6 +200,7 @@ impl BladesArgs {
         Ok(DpoOptions {
             model: model.to_owned(),
             base: self.model.clone(),
+            chat: self.chat,
             data: DataOptions {
                 sources: files.into_iter().map(|path| Source { path, weight: 1.0 }).collect(),
                 exclude: Vec::new(),
@@ -236,6 +241,9 @@ impl BladesArgs {
     /// Returns a command that demonstrates the blades.
     fn command(&self) -> String {
         let mut command = format!("swiss-knife compare \"How do I tell my boss?\" --backbone {}", word(&self.model));
+        if self.chat {
+            command += " --framing chat";
+        }
         if self.precision != Precision::default() {
             command += &format!(" --precision {}", self.precision);
         }

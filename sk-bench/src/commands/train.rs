@@ -9,7 +9,7 @@ mod progress;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand};
 use sk_models::{
     Qwen2Config,
     decoder::Precision,
@@ -208,6 +208,10 @@ pub struct LmArgs {
     precision: WeightType,
 }
 
+/// The framings of prompts in pairs, and whether each is the chat template.
+pub(super) const FRAMINGS: &[(&str, &str, bool)] =
+    &[("hh", "\"Human: … Assistant:\", as in the HH-RLHF data", false), ("chat", "The chat template of the model", true)];
+
 /// Settings of `train dpo`.
 #[derive(Debug, Args)]
 pub struct DpoArgs {
@@ -226,6 +230,9 @@ pub struct DpoArgs {
     /// Directory or hub id of the model to adapt, or embedded:backbone
     #[arg(long, value_name = "DIR|ID")]
     model: String,
+    /// Framing of the prompts; use the blade with the same
+    #[arg(long = "framing", action = ArgAction::Set, default_value = "hh", value_parser = choice(FRAMINGS))]
+    chat: bool,
     /// Frozen weights of the model: f32, or bf16, which takes half the memory
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]
     precision: Precision,
@@ -407,6 +414,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     let options = DpoOptions {
         model,
         base: args.model,
+        chat: args.chat,
         data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         tests: args.tests,
         output: args.output,

@@ -17,10 +17,16 @@ fn pairs(word: &str) -> String {
 
 /// Runs `blades` on the tiny model, with few short steps.
 fn blades(folder: &Path, preferences: &[&str]) -> Output {
+    blades_with(folder, preferences, &[])
+}
+
+/// As [`blades`], with more options.
+fn blades_with(folder: &Path, preferences: &[&str], options: &[&str]) -> Output {
     let model = models().join("backbone").display().to_string();
     let mut args = vec!["blades", &model, "-o", "blades", "--device", "cpu", "--steps", "3", "--length", "64"];
     args.extend(["--batch", "2", "--accumulate", "2", "--rank", "2"]);
     args.extend(preferences.iter().flat_map(|preference| ["--prefer", preference]));
+    args.extend(options);
     program().current_dir(folder).env("HF_HUB_CACHE", folder.join("hub")).args(args).output().unwrap()
 }
 
@@ -86,8 +92,29 @@ fn a_finished_blade_of_other_options_or_pairs_is_refused() {
     assert!(stderr(&again("", "")).contains("kept"));
     assert_refused(&again("--steps", "4"), &["kind holds a blade that was made with --steps 3, not 4", "another --output"]);
     assert_refused(&again("--rank", "3"), &["--rank 2, not 3"]);
+    assert_refused(&again("--framing", "chat"), &["was made with --framing the default, not chat"]);
     fs::write(&file, pairs("kindly")).unwrap();
     assert_refused(&again("", ""), &["was made with other pairs"]);
+}
+
+/// Pairs as lists of messages, for the chat template of the model.
+#[test]
+fn blades_for_chat() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = |role: &str, content: &str| serde_json::json!([{"role": role, "content": content}]);
+    let row = |i: usize| {
+        let prompt = message("user", &format!("Question {i}?"));
+        let (chosen, rejected) = (message("assistant", "I say gladly."), message("assistant", "so what"));
+        serde_json::json!({"prompt": prompt, "chosen": chosen, "rejected": rejected}).to_string() + "\n"
+    };
+    fs::write(folder.path().join("pairs.jsonl"), (0..64).map(row).collect::<String>()).unwrap();
+    let trained = |name: &str, framing: &[&str]| {
+        let text = stdout(&blades_with(folder.path(), &[&format!("{name}=pairs.jsonl")], framing));
+        (text, fs::read(folder.path().join("blades").join(name).join("adapter_model.safetensors")).unwrap())
+    };
+    let (plain, chat) = (trained("plain", &[]), trained("chat", &["--framing", "chat"]));
+    assert!(chat.0.contains("--framing chat") && !plain.0.contains("--framing"), "{} {}", chat.0, plain.0);
+    assert!(plain.1 != chat.1, "another framing, another adapter");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sk_core::TokenId;
 
-use crate::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, encode_turns, plain_prompt};
+use crate::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, encode_turns, plain_prompt, turns};
 use crate::train::data::END_OF_TURN;
 
 /// The framing of a dialogue as a text for the model.
@@ -104,24 +104,6 @@ pub fn instructed(system: Option<&str>, instruction: &str) -> String {
     system.map_or_else(|| instruction.to_owned(), |system| format!("{system}\n\n{instruction}"))
 }
 
-/// Returns the turns of a dialogue, without the open assistant turn. Text before the first turn
-/// belongs to the user.
-fn turns(dialogue: &str) -> Vec<Message> {
-    let body = dialogue.strip_suffix(ASSISTANT).unwrap_or(dialogue);
-    let (mut turns, mut role, mut rest) = (Vec::new(), Role::User, body);
-    loop {
-        let human = rest.find(HUMAN).map(|at| (at, HUMAN, Role::User));
-        let assistant = rest.find(ASSISTANT).map(|at| (at, ASSISTANT, Role::Assistant));
-        let next = [human, assistant].into_iter().flatten().min_by_key(|(at, ..)| *at);
-        let content = rest[..next.map_or(rest.len(), |(at, ..)| at)].trim();
-        if !content.is_empty() {
-            turns.push(Message::new(role, content));
-        }
-        let Some((at, mark, speaker)) = next else { return turns };
-        (role, rest) = (speaker, &rest[at + mark.len()..]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -149,6 +131,19 @@ mod tests {
     }
 
     #[test]
+    fn a_chat_is_encoded_as_in_training() {
+        let folder = Path::new(TOKENIZER).parent().unwrap();
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let trained = Encoder::load_chat(folder).unwrap();
+        let framing = Framing::Chat(Arc::new(ChatTemplate::from_directory(folder).unwrap()));
+        for system in [None, Some("Be brief.")] {
+            let sound = tokens(&framing, system, &tokenizer, DIALOGUE).unwrap();
+            assert_eq!(sound, trained.prompt(&(system.unwrap_or_default().to_owned() + DIALOGUE)).unwrap());
+        }
+        assert_eq!(trained.answer(" Yes.").unwrap(), [tokenizer.encode("Yes.").unwrap(), vec![trained.end_of_turn]].concat());
+    }
+
+    #[test]
     fn a_response_ends_before_a_label_of_either_speaker() {
         use crate::dialogue::reply_text::ReplyText;
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
@@ -165,14 +160,5 @@ mod tests {
         }
         let words = " The Assistant: a play.\n\nAssistants: two.";
         assert_eq!(shown(Framing::Hh { stop: true }, words), words.trim_start());
-    }
-
-    #[test]
-    fn a_template_gets_the_turns() {
-        let turns = |text| -> Vec<(Role, String)> { turns(text).into_iter().map(|m| (m.role, m.content)).collect() };
-        let (user, assistant) = (Role::User, Role::Assistant);
-        let expected = [(user, "Hi"), (assistant, "Hello."), (user, "Bye"), (assistant, "Farewell."), (user, "Hm?")];
-        assert_eq!(turns(DIALOGUE), expected.map(|(role, text)| (role, text.to_owned())));
-        assert_eq!(turns("Hi"), [(user, "Hi".to_owned())]);
     }
 }

@@ -51,12 +51,35 @@ impl Message {
 /// ```
 #[must_use]
 pub fn plain_prompt(messages: &[Message]) -> String {
+    plain_dialogue(messages) + ASSISTANT
+}
+
+/// As [`plain_prompt`], without an open assistant turn at the end.
+pub(crate) fn plain_dialogue(messages: &[Message]) -> String {
     let turn = |Message { role, content }: &Message| match role {
         Role::System => content.clone(),
         Role::User => format!("{HUMAN} {content}"),
         Role::Assistant => format!("{ASSISTANT} {content}"),
     };
-    messages.iter().map(turn).collect::<String>() + ASSISTANT
+    messages.iter().map(turn).collect()
+}
+
+/// Returns the turns of a dialogue, without the open assistant turn. Text before the first turn
+/// belongs to the user.
+pub(crate) fn turns(dialogue: &str) -> Vec<Message> {
+    let body = dialogue.strip_suffix(ASSISTANT).unwrap_or(dialogue);
+    let (mut turns, mut role, mut rest) = (Vec::new(), Role::User, body);
+    loop {
+        let human = rest.find(HUMAN).map(|at| (at, HUMAN, Role::User));
+        let assistant = rest.find(ASSISTANT).map(|at| (at, ASSISTANT, Role::Assistant));
+        let next = [human, assistant].into_iter().flatten().min_by_key(|(at, ..)| *at);
+        let content = rest[..next.map_or(rest.len(), |(at, ..)| at)].trim();
+        if !content.is_empty() {
+            turns.push(Message::new(role, content));
+        }
+        let Some((at, mark, speaker)) = next else { return turns };
+        (role, rest) = (speaker, &rest[at + mark.len()..]);
+    }
 }
 
 /// Encodes a text in the framing of HH-RLHF with `encode`. Each assistant turn that a human turn
@@ -78,6 +101,16 @@ pub(crate) fn encode_turns<E>(text: &str, end_of_turn: u32, encode: impl Fn(&str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dialogue_is_taken_apart_into_turns() {
+        let dialogue = "\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Bye\n\nAssistant: Farewell.\n\nHuman: Hm?\n\nAssistant:";
+        let turns = |text| -> Vec<(Role, String)> { turns(text).into_iter().map(|m| (m.role, m.content)).collect() };
+        let (user, assistant) = (Role::User, Role::Assistant);
+        let expected = [(user, "Hi"), (assistant, "Hello."), (user, "Bye"), (assistant, "Farewell."), (user, "Hm?")];
+        assert_eq!(turns(dialogue), expected.map(|(role, text)| (role, text.to_owned())));
+        assert_eq!(turns("Hi"), [(user, "Hi".to_owned())]);
+    }
 
     #[test]
     fn turns_alternate_as_in_the_data() {

@@ -11,6 +11,6 @@ pub(crate) mod tokenizer;
 pub use chat::{ChatOptions, ChatTemplate};
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
-pub(crate) use framing::encode_turns;
 pub use framing::{ASSISTANT, HUMAN, Message, Role, plain_prompt};
+pub(crate) use framing::{encode_turns, plain_dialogue, turns};
 pub use tokenizer::Tokenizer;

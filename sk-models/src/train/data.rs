@@ -31,12 +31,15 @@ use std::{
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{encoder::Encoder, error::TrainError};
 pub use crate::text::{ASSISTANT, HUMAN};
-use crate::{files, json, text::tokenizer::MOST_BYTES};
+use crate::{
+    files, json,
+    text::{Message, Role, plain_dialogue, plain_prompt, tokenizer::MOST_BYTES},
+};
 
 /// The token that ends an assistant turn.
 pub const END_OF_TURN: &str = "<|im_end|>";
@@ -125,48 +128,83 @@ pub enum Row {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawRow {
-    #[serde(deserialize_with = "text")]
-    text: Option<String>,
-    #[serde(deserialize_with = "text")]
-    prompt: Option<String>,
-    #[serde(deserialize_with = "text")]
-    response: Option<String>,
-    #[serde(deserialize_with = "text")]
-    chosen: Option<String>,
-    #[serde(deserialize_with = "text")]
-    rejected: Option<String>,
+    text: Option<Value>,
+    messages: Option<Value>,
+    prompt: Option<Value>,
+    response: Option<Value>,
+    chosen: Option<Value>,
+    rejected: Option<Value>,
 }
 
-/// Reads a text or null. A list of messages, as other programs write, has an error of its own.
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    match Value::deserialize(deserializer)? {
-        Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text)),
-        Value::Array(_) => {
-            let framed = format!("{HUMAN} …{ASSISTANT} …");
-            Err(D::Error::custom(format!("found a list of messages, expected text; write a dialogue as {framed:?}")))
+/// A field of a row: a text, or messages in the form of chat templates.
+enum Field {
+    Text(String),
+    Messages(Vec<Message>),
+}
+
+impl Field {
+    /// Reads the field called `name`.
+    fn read(name: &str, value: Value) -> Result<Self, String> {
+        match value {
+            Value::String(text) => Ok(Self::Text(text)),
+            Value::Array(_) => serde_json::from_value(value).map(Self::Messages).map_err(|error| format!("`{name}`: {error}")),
+            other => Err(format!("`{name}`: found {other}, expected text or a list of messages")),
         }
-        other => Err(D::Error::custom(format!("found {other}, expected text"))),
+    }
+
+    /// Returns whether this is a whole dialogue, not an answer alone.
+    fn is_dialogue(&self) -> bool {
+        match self {
+            Self::Text(text) => text.starts_with(HUMAN) && text.contains(ASSISTANT),
+            Self::Messages(messages) => messages.iter().any(|message| message.role == Role::User),
+        }
+    }
+
+    /// Returns a dialogue or a plain text. Messages are framed.
+    fn into_document(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Messages(messages) => plain_dialogue(&messages),
+        }
+    }
+
+    /// Returns a prompt, framed if it is a list of messages.
+    fn into_prompt(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Messages(messages) => plain_prompt(&messages),
+        }
+    }
+
+    /// Returns an answer, without framing.
+    fn into_answer(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Messages(messages) => messages.into_iter().map(|message| message.content).collect(),
+        }
     }
 }
 
 /// Frames a bare prompt as one human turn, followed by an open assistant turn. A framed prompt
-/// stays as it is.
+/// keeps its turns.
 #[must_use]
 pub fn frame(prompt: &str) -> String {
     let prompt = prompt.trim();
-    if is_framed(prompt) { format!("\n\n{prompt}") } else { format!("{HUMAN} {prompt}{ASSISTANT}") }
+    let turns = if !is_framed(prompt) {
+        format!("{HUMAN} {prompt}")
+    } else if prompt.starts_with(HUMAN.trim_start()) {
+        format!("\n\n{prompt}")
+    } else {
+        prompt.to_owned()
+    };
+    if turns.ends_with(ASSISTANT) { turns } else { turns + ASSISTANT }
 }
 
-/// Returns whether a prompt begins with a human turn and ends with an open assistant turn.
+/// Returns whether a prompt begins with a human turn, or has one after a system message and ends
+/// with an open assistant turn.
 fn is_framed(prompt: &str) -> bool {
     let prompt = prompt.trim();
-    prompt.starts_with(HUMAN.trim_start()) && prompt.ends_with(ASSISTANT)
-}
-
-/// Returns whether an answer is a whole dialogue.
-fn is_dialogue(answer: &str) -> bool {
-    answer.starts_with(HUMAN) && answer.contains(ASSISTANT)
+    prompt.starts_with(HUMAN.trim_start()) || prompt.contains(HUMAN) && prompt.ends_with(ASSISTANT)
 }
 
 impl Row {
@@ -180,27 +218,36 @@ impl Row {
     /// As [`parse`](Self::parse), but a missing answer is empty.
     fn question(raw: RawRow) -> Result<Option<Self>, String> {
         match raw {
-            RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => Ok(Some(Self::exchange(prompt, String::new()))),
+            RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
+                Ok(Some(Self::exchange(Field::read("prompt", prompt)?.into_prompt(), String::new())))
+            }
             raw => Self::parse(raw),
         }
     }
 
-    /// Returns the row, or `None` for two dialogues that differ before their last answers.
+    /// Returns the row, or `None` for two dialogues that differ before their last answers. Fields
+    /// that the row does not need are ignored.
     fn parse(raw: RawRow) -> Result<Option<Self>, String> {
-        match raw {
-            RawRow { prompt: Some(prompt), chosen: Some(chosen), rejected: Some(rejected), .. }
-                if !is_dialogue(&chosen) && !is_dialogue(&rejected) =>
-            {
-                Ok(Some(Self::Pair {
-                    prompt: frame(&prompt),
-                    chosen: format!(" {}", chosen.trim()),
-                    rejected: format!(" {}", rejected.trim()),
-                }))
+        let RawRow { text, messages, prompt, response, chosen, rejected } = raw;
+        if let (Some(chosen), Some(rejected)) = (chosen, rejected) {
+            let (chosen, rejected) = (Field::read("chosen", chosen)?, Field::read("rejected", rejected)?);
+            let Some(prompt) = prompt.filter(|_| !chosen.is_dialogue() && !rejected.is_dialogue()) else {
+                return split_dialogues(&chosen.into_document(), &rejected.into_document());
+            };
+            return Ok(Some(Self::Pair {
+                prompt: frame(&Field::read("prompt", prompt)?.into_prompt()),
+                chosen: format!(" {}", chosen.into_answer().trim()),
+                rejected: format!(" {}", rejected.into_answer().trim()),
+            }));
+        }
+        match (text, messages, prompt, response) {
+            (Some(text), ..) => Ok(Some(Self::Text(Field::read("text", text)?.into_document()))),
+            (None, Some(messages), ..) => Ok(Some(Self::Text(Field::read("messages", messages)?.into_document()))),
+            (None, None, Some(prompt), Some(response)) => {
+                let (prompt, response) = (Field::read("prompt", prompt)?, Field::read("response", response)?);
+                Ok(Some(Self::exchange(prompt.into_prompt(), response.into_answer())))
             }
-            RawRow { chosen: Some(chosen), rejected: Some(rejected), .. } => split_dialogues(&chosen, &rejected),
-            RawRow { text: Some(text), .. } => Ok(Some(Self::Text(text))),
-            RawRow { prompt: Some(prompt), response: Some(response), .. } => Ok(Some(Self::exchange(prompt, response))),
-            _ => Err("expected `text`, `prompt` with `response`, or `chosen` with `rejected`".into()),
+            _ => Err("expected `text`, `messages`, `prompt` with `response`, or `chosen` with `rejected`".into()),
         }
     }
 

@@ -54,6 +54,9 @@ pub struct DpoOptions {
     pub model: PathBuf,
     /// The directory or hub id of the backbone, as the adapter names it.
     pub base: String,
+    /// Whether prompts are framed with the chat template of the backbone, instead of the labels of
+    /// HH-RLHF.
+    pub chat: bool,
     /// Preference pairs.
     pub data: DataOptions,
     /// More files of pairs, on which the finished adapter is measured. They are neither trained on
@@ -212,6 +215,11 @@ impl Matrices {
 }
 
 impl DpoOptions {
+    /// Returns the encoder of the pairs.
+    fn encoder(&self) -> Result<Encoder, TrainError> {
+        if self.chat { Encoder::load_chat(&self.model) } else { Encoder::load(&self.model) }
+    }
+
     /// Returns the pairs of a step.
     fn pairs(&self) -> usize {
         self.batch * self.accumulate
@@ -246,6 +254,7 @@ impl DpoOptions {
             // Covered by the backbone's digest.
             model: _,
             base: _,
+            chat,
             data,
             output: _,
             targets,
@@ -292,6 +301,9 @@ impl DpoOptions {
         if *accumulate > 1 {
             recipe = recipe.value("accumulate", accumulate);
         }
+        if *chat {
+            recipe = recipe.value("framing", "chat");
+        }
         recipe.file("model's tokenizer", tokenizer)
     }
 }
@@ -315,7 +327,7 @@ pub fn train_dpo(
     check(options)?;
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
-    let encoder = Encoder::load(&options.model)?;
+    let encoder = options.encoder()?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();
     let mut tests = Vec::new();
@@ -429,7 +441,7 @@ pub fn train_dpo(
 /// If the tokenizer of the backbone or the pairs are unusable.
 pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
     check(options)?;
-    let encoder = Encoder::load(&options.model)?;
+    let encoder = options.encoder()?;
     let SplitPairs { train, held_out, .. } = SplitPairs::load(&options.data, options.length, &encoder)?;
     let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
     let mut order = Order::new(options.seed, &pairs);

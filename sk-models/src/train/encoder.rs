@@ -1,6 +1,7 @@
 //! Texts as token ids to train on.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokenizers::Tokenizer;
 
@@ -11,13 +12,15 @@ use super::{
 use crate::{
     files,
     hf::CheckpointError,
-    text::{ASSISTANT, HUMAN, encode_turns},
+    text::{self, ASSISTANT, ChatTemplate, HUMAN, Message, Role, encode_turns, turns},
 };
 
 /// A tokenizer, and the two tokens that the framing needs.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     tokenizer: Tokenizer,
+    /// Frames prompts instead of the labels of HH-RLHF.
+    chat: Option<Arc<Chat>>,
     /// One more than its largest id.
     vocab_size: usize,
     /// Its file.
@@ -26,6 +29,13 @@ pub struct Encoder {
     pub end_of_turn: u32,
     /// Ends a document.
     pub end_of_text: u32,
+}
+
+/// A chat template, and the tokenizer that reads its special tokens.
+#[derive(Debug)]
+struct Chat {
+    template: ChatTemplate,
+    tokenizer: text::Tokenizer,
 }
 
 impl Encoder {
@@ -40,7 +50,7 @@ impl Encoder {
         let path = directory.join("tokenizer.json");
         let refuse = |reason: String| TrainError::Tokenizer { path: path.display().to_string(), reason };
         let bytes = files::read(&path).map_err(|error| refuse(error.to_string()))?;
-        let checked = crate::text::Tokenizer::from_json(&path.display().to_string(), &bytes).map_err(CheckpointError::from)?;
+        let checked = text::Tokenizer::from_json(&path.display().to_string(), &bytes).map_err(CheckpointError::from)?;
         let vocab_size = checked.vocab_size();
         let mut tokenizer = checked.into_inner();
         tokenizer.set_encode_special_tokens(true);
@@ -49,7 +59,19 @@ impl Encoder {
             id.ok_or_else(|| refuse(format!("has no token {token}, which marks the end of a turn or text")))
         };
         let (end_of_turn, end_of_text) = (find(END_OF_TURN)?, find(END_OF_TEXT)?);
-        Ok(Self { tokenizer, vocab_size, path, end_of_turn, end_of_text })
+        Ok(Self { tokenizer, chat: None, vocab_size, path, end_of_turn, end_of_text })
+    }
+
+    /// As [`load`](Self::load), but prompts are framed with the chat template in the directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load), and if the directory has no usable template.
+    pub fn load_chat(directory: &Path) -> Result<Self, TrainError> {
+        let encoder = Self::load(directory)?;
+        let template = ChatTemplate::from_directory(directory).map_err(CheckpointError::from)?;
+        let tokenizer = text::Tokenizer::from_file(&encoder.path).map_err(CheckpointError::from)?;
+        Ok(Self { chat: Some(Arc::new(Chat { template, tokenizer })), ..encoder })
     }
 
     /// Returns one more than the largest id: the rows that an embedding needs.
@@ -92,13 +114,33 @@ impl Encoder {
         Ok(ids)
     }
 
-    /// Encodes a framed prompt, which ends with `Assistant:`; earlier assistant turns get their
-    /// end-of-turn token.
+    /// Encodes a framed prompt, which ends with `Assistant:`. Earlier assistant turns get their
+    /// end-of-turn token. With a chat template, the turns are framed anew, and text before the
+    /// first of them is the system message.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer or the template refuses the text.
+    pub fn prompt(&self, prompt: &str) -> Result<Vec<u32>, TrainError> {
+        let Some(Chat { template, tokenizer }) = self.chat.as_deref() else {
+            return encode_turns(prompt, self.end_of_turn, |text| self.text(text));
+        };
+        let (system, dialogue) = prompt.split_at(prompt.find(HUMAN).unwrap_or(0));
+        let system = Some(system.trim()).filter(|text| !text.is_empty()).map(|text| Message::new(Role::System, text));
+        let messages: Vec<Message> = system.into_iter().chain(turns(dialogue)).collect();
+        let ids = template.prompt(&messages).and_then(|text| tokenizer.encode(&text)).map_err(CheckpointError::from)?;
+        Ok(ids)
+    }
+
+    /// Encodes an answer after a prompt, with its end-of-turn token.
     ///
     /// # Errors
     ///
     /// If the tokenizer refuses the text.
-    pub fn prompt(&self, prompt: &str) -> Result<Vec<u32>, TrainError> {
-        encode_turns(prompt, self.end_of_turn, |text| self.text(text))
+    pub fn answer(&self, answer: &str) -> Result<Vec<u32>, TrainError> {
+        // A template ends with white space of its own, where the label `Assistant:` has none.
+        let mut ids = self.text(if self.chat.is_some() { answer.trim_start() } else { answer })?;
+        ids.push(self.end_of_turn);
+        Ok(ids)
     }
 }

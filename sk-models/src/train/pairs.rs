@@ -51,11 +51,7 @@ pub(super) fn read_pairs(
     for row in excluded.pairs(path, tally)? {
         let Row::Pair { prompt, chosen, rejected } = &row else { continue };
         let prompt = encoder.prompt(prompt)?;
-        let side = |text: &str| -> Result<Side, TrainError> {
-            let mut completion = encoder.text(text)?;
-            completion.push(encoder.end_of_turn);
-            Ok(Side::new(&prompt, &completion, length))
-        };
+        let side = |text: &str| Ok::<Side, TrainError>(Side::new(&prompt, &encoder.answer(text)?, length));
         let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
         // Completions that differ only beyond the length limit carry no preference.
         if pair.chosen == pair.rejected {

@@ -266,12 +266,14 @@ fn a_framed_prompt_is_not_framed_again() {
     let lines = [
         serde_json::json!({"prompt": framed, "chosen": " b", "rejected": " c"}),
         serde_json::json!({"prompt": framed.trim(), "chosen": "b", "rejected": "c"}),
+        // Ends with the human turn.
+        serde_json::json!({"prompt": "Human: A?\n", "chosen": "b", "rejected": "c"}),
         serde_json::json!({"prompt": "A?", "chosen": whole(" b"), "rejected": whole(" c")}),
         serde_json::json!({"prompt": "A?", "chosen": "b", "rejected": "c"}),
     ];
     let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
     let expected = Row::Pair { prompt: framed.into(), chosen: " b".into(), rejected: " c".into() };
-    assert_eq!(read_rows(&path).unwrap(), vec![expected; 4]);
+    assert_eq!(read_rows(&path).unwrap(), vec![expected; 5]);
 
     let lines = [serde_json::json!({"prompt": framed, "response": "b"}), serde_json::json!({"prompt": "A?", "response": "b"})];
     let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
@@ -282,9 +284,33 @@ fn a_framed_prompt_is_not_framed_again() {
     assert!(Excluded::load(&[path]).unwrap().contains(&rows[1]));
 }
 
+/// The forms of TRL: a preference with or without its prompt apart, and a dialogue.
+#[test]
+fn lists_of_messages_are_framed() {
+    let message = |role: &str, content: &str| serde_json::json!({"role": role, "content": content});
+    let (system, user) = (message("system", "Be brief."), message("user", "A?"));
+    let answer = |text: &str| message("assistant", text);
+    let lines = [
+        serde_json::json!({"prompt": [system, user], "chosen": [answer("b")], "rejected": [answer("c")]}),
+        serde_json::json!({"chosen": [system, user, answer("b")], "rejected": [system, user, answer("c")]}),
+        // Beside the dialogues, the prompt is superfluous.
+        serde_json::json!({"prompt": "A?", "chosen": [system, user, answer("b")], "rejected": [system, user, answer("c")]}),
+        serde_json::json!({"messages": [user, answer("b"), message("user", "D?"), answer("e")]}),
+        serde_json::json!({"prompt": [user], "response": [answer("b")]}),
+    ];
+    let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
+    let rows = read_rows(&path).unwrap();
+    let prompt = "Be brief.\n\nHuman: A?\n\nAssistant:";
+    let pair = Row::Pair { prompt: prompt.into(), chosen: " b".into(), rejected: " c".into() };
+    assert_eq!(rows[..3], vec![pair; 3]);
+    assert_eq!(rows[0].key(), "A?");
+    assert_eq!(rows[3], Row::Text("\n\nHuman: A?\n\nAssistant: b\n\nHuman: D?\n\nAssistant: e".into()));
+    assert_eq!(rows[4].document(), "\n\nHuman: A?\n\nAssistant: b");
+}
+
 #[test]
 fn a_row_with_two_answers_is_a_pair_whatever_else_it_has() {
-    let pair = serde_json::json!({"prompt": "A?", "chosen": "b", "rejected": "c", "response": "d", "text": "e"});
+    let pair = serde_json::json!({"prompt": "A?", "chosen": "b", "rejected": "c", "response": ["d"], "text": 5});
     let (_folder, path) = rows_file("rows.jsonl", pair.to_string());
     assert!(matches!(&read_rows(&path).unwrap()[..], [Row::Pair { .. }]));
 }
@@ -306,10 +332,10 @@ fn a_byte_order_mark_before_the_rows_is_skipped() {
 
 #[test]
 fn a_line_that_is_no_object_of_texts_is_refused_with_its_field() {
-    let message = "{\"chosen\": [{\"role\": \"user\", \"content\": \"A?\"}], \"rejected\": []}";
     for (line, parts) in [
-        (message, &["`chosen`", "a list of messages", "Human:"][..]),
-        ("{\"text\": 3}", &["`text`", "found 3, expected text"]),
+        ("{\"text\": 3}", &["`text`", "found 3, expected text or a list of messages"][..]),
+        ("{\"messages\": [{\"role\": \"tool\", \"content\": \"A?\"}]}", &["`messages`", "unknown variant `tool`", "`user`"]),
+        ("{\"messages\": [{\"role\": \"user\"}]}", &["`messages`", "missing field `content`"]),
         ("[\"some text\", null, null, null, null]", &["expected one JSON object per line"]),
         ("[", &["expected one JSON object per line"]),
         ("{", &["expected one JSON object per line"]),

@@ -124,6 +124,7 @@ impl Workspace {
         DpoOptions {
             model: self.root.path().join(model),
             base: "owner/model".to_owned(),
+            chat: false,
             data: data(&self.pairs),
             tests: Vec::new(),
             output: self.root.path().join(output),
