@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use auto_impl::auto_impl;
 
 use sk_core::{Aggregator, Batch, Divergence, ParameterError};
 
@@ -79,6 +79,7 @@ pub enum NoCertificate {
 }
 
 /// Operators with a bound on how far scores move their ratings, or a reason why there is none.
+#[auto_impl(&, Box, Arc)]
 pub trait Certify: Aggregator {
     /// Returns the modulus of the ratings at the dispersions of `batch`. It does not depend on the
     /// scores.
@@ -87,18 +88,6 @@ pub trait Certify: Aggregator {
     /// If no finite modulus exists or is known.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate>;
 }
-
-macro_rules! forward {
-    ($($pointer:ty),+) => {$(
-        impl<T: Certify + ?Sized> Certify for $pointer {
-            fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
-                (**self).modulus(batch)
-            }
-        }
-    )+};
-}
-
-forward!(&T, Box<T>, Arc<T>);
 
 impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
     /// Returns the modulus, with s_ij the spreads of the batch and

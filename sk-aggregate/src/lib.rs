@@ -1,21 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-/// Implements a trait for references, boxes and `Arc`s of its implementors.
-macro_rules! forward {
-    (@for $pointer:ty, $trait:ident $(fn $method:ident(&$self:ident $(, $arg:ident: $type:ty)*) $(-> $out:ty)?;)+) => {
-        impl<F: Real, T: $trait<F> + ?Sized> $trait<F> for $pointer {
-            $(fn $method(&$self $(, $arg: $type)*) $(-> $out)? {
-                (**$self).$method($($arg),*)
-            })+
-        }
-    };
-    ($trait:ident $($methods:tt)+) => {
-        forward!(@for &T, $trait $($methods)+);
-        forward!(@for Box<T>, $trait $($methods)+);
-        forward!(@for std::sync::Arc<T>, $trait $($methods)+);
-    };
-}
-
 #[cfg(feature = "axioms")]
 mod audit;
 #[cfg(feature = "axioms")]

@@ -1,3 +1,4 @@
+use auto_impl::auto_impl;
 use sk_core::{Aggregator, Batch, Real};
 
 use crate::lanes;
@@ -9,6 +10,7 @@ use crate::lanes;
 /// Unlike a [`Link`](crate::Link) over a [`Spread`](crate::Spread), a kernel may be any function.
 /// [`Pairwise`] guarantees A6 only; test the other axioms with the `axioms` feature. A candidate
 /// without dispersion may meet another one; the kernel defines the value.
+#[auto_impl(&, Box, Arc)]
 pub trait Kernel<F: Real = f64>: Send + Sync {
     /// Returns ψ(μ_i, σ_i; μ_j, σ_j), for finite scores and finite dispersions that are not
     /// negative.
@@ -16,10 +18,6 @@ pub trait Kernel<F: Real = f64>: Send + Sync {
 }
 
 const _: Option<&dyn Kernel<f64>> = None;
-
-forward! { Kernel
-    fn psi(&self, own: (F, F), rival: (F, F)) -> F;
-}
 
 /// The operator of a kernel: R_i = Σ_{j≠i} ψ(μ_i, σ_i; μ_j, σ_j) (A6).
 ///

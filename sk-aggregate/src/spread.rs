@@ -1,3 +1,4 @@
+use auto_impl::auto_impl;
 use sk_core::{ParameterError, Real};
 
 use crate::elementary;
@@ -11,6 +12,7 @@ use crate::lanes::{self, Function, LANES};
 /// Homogeneity implies s(0, 0) = 0; operators define their ratings there as the limit. Only one
 /// method is required; [`apply`](Self::apply) is for spreads that are faster on many values at
 /// once.
+#[auto_impl(&, Box, Arc)]
 pub trait Spread<F: Real = f64>: Send + Sync {
     /// Returns s(a, b), for finite a, b ≥ 0.
     fn s(&self, a: F, b: F) -> F;
@@ -27,11 +29,6 @@ pub trait Spread<F: Real = f64>: Send + Sync {
 }
 
 const _: Option<&dyn Spread<f64>> = None;
-
-forward! { Spread
-    fn s(&self, a: F, b: F) -> F;
-    fn apply(&self, a: &mut [F], b: &[F]);
-}
 
 /// A power of two by which scores and dispersions are multiplied if s overflows. s is homogeneous,
 /// and what small numbers lose beside such a spread is below rounding.

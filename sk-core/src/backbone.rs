@@ -1,4 +1,5 @@
 use crate::{BoxError, Candidates, Policy, Readings, TokenId, Traffic};
+use auto_impl::auto_impl;
 
 /// π_B: the frozen model that reads candidates, with or without an adapter, and with heads on its
 /// hidden states.
@@ -6,6 +7,7 @@ use crate::{BoxError, Candidates, Policy, Readings, TokenId, Traffic};
 /// # For implementors
 /// One call must serve all candidates under all policies, so that a fast implementation can use a
 /// single pass. A reading must not depend on the other candidates or policies in the call.
+#[auto_impl(&mut, Box)]
 pub trait Backbone: Send {
     /// Reads each candidate as a continuation of `context`, under each policy.
     ///

@@ -1,4 +1,5 @@
 use crate::{BoxError, Candidates, Policy, Readings, Score, TokenId};
+use auto_impl::auto_impl;
 
 /// The inputs of a blade in a step.
 #[derive(Clone, Copy)]
@@ -17,6 +18,7 @@ pub struct Observation<'a> {
 /// Return the policies to read from [`policies`](Self::policies). The backbone reads all of them in
 /// one pass, so that [`score`](Self::score) is arithmetic only and swapping a blade is O(1)
 /// (`prop:cost`). A score must not depend on the other candidates, which 𝓝 and 𝓐 compare.
+#[auto_impl(&, Box, Arc)]
 pub trait Blade: Send + Sync {
     /// Writes (μ, σ) of candidate i to `out[i]`.
     ///

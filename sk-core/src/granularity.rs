@@ -1,6 +1,8 @@
 use crate::TokenId;
+use auto_impl::auto_impl;
 
 /// ρ: the rule that terminates a candidate span (token, step or response).
+#[auto_impl(&, Box, Arc)]
 pub trait Granularity: Send + Sync {
     /// Returns whether `span` is complete. Called after each sampled token; `span` is never empty.
     fn completes(&self, span: &[TokenId]) -> bool;

@@ -12,7 +12,6 @@ mod delimited;
 mod divergence;
 mod engine;
 mod error;
-mod forward;
 mod granularity;
 mod normalizer;
 mod operating_point;

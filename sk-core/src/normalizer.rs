@@ -1,6 +1,8 @@
 use crate::{Composite, Real, ScoreTable, Simplex};
+use auto_impl::auto_impl;
 
 /// 𝓝: puts the blades of a batch on one scale and combines them with weights **w**.
+#[auto_impl(&, Box, Arc)]
 pub trait Normalizer<F: Real = f64>: Send + Sync {
     /// Combines K×N scores under K weights into N composites, such as
     ///

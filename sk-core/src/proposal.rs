@@ -1,3 +1,4 @@
+use auto_impl::auto_impl;
 use rand::Rng;
 
 use crate::{BoxError, Candidates, Granularity, TokenId};
@@ -14,6 +15,7 @@ pub struct DraftRequest<'a> {
 }
 
 /// Π_prop: proposes N candidate spans.
+#[auto_impl(&mut, Box)]
 pub trait Proposal: Send {
     /// Draws candidates for the next step. All randomness comes from `rng`.
     ///

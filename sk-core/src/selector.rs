@@ -1,3 +1,4 @@
+use auto_impl::auto_impl;
 use std::sync::Arc;
 
 use rand::{Rng, RngExt};
@@ -5,6 +6,7 @@ use rand::{Rng, RngExt};
 use crate::{Batch, Real};
 
 /// 𝓢: maps ratings to a distribution over candidates.
+#[auto_impl(&, Box, Arc)]
 pub trait Selector<F: Real = f64>: Send + Sync {
     /// Writes the probability of candidate i to `probabilities[i]`, overwriting its contents.
     /// Probabilities are not negative and sum to one up to rounding. A step fails if they do not.

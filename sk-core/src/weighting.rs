@@ -1,9 +1,11 @@
 use crate::ScoreTable;
+use auto_impl::auto_impl;
 
 /// The rule that derives the weights of a step from those of Ω, before 𝓝 combines the blades.
 ///
 /// [`Fixed`] is the paper's rule: the weights are the requested ones. Other rules use the scores of
 /// the step, such as one that favours the worst-served objective.
+#[auto_impl(&, Box, Arc)]
 pub trait Weighting: Send + Sync {
     /// Writes the weight of blade k in this step to `weights[k]`, overwriting its contents. Weights
     /// are finite and not negative, and at least one is positive, or the step fails. They need not

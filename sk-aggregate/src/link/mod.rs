@@ -31,6 +31,7 @@ mod bounded;
 mod slow;
 mod student_t;
 
+use auto_impl::auto_impl;
 use sk_core::Real;
 
 pub use bounded::{Laplace, Logistic, Probit, Tanh};
@@ -50,6 +51,7 @@ pub(crate) use bounded::normal_cdf;
 /// Theorem 1 requires more: g must be uniformly continuous, so that a rating changes little with a
 /// score wherever the score is. u + u³ is not, which A5′ of the axiom kit (feature `axioms`)
 /// detects.
+#[auto_impl(&, Box, Arc)]
 pub trait Link<F: Real = f64>: Send + Sync {
     /// Returns g(u), for finite u.
     fn g(&self, u: F) -> F;
@@ -70,9 +72,3 @@ pub trait Link<F: Real = f64>: Send + Sync {
 }
 
 const _: Option<&dyn Link<f64>> = None;
-
-forward! { Link
-    fn g(&self, u: F) -> F;
-    fn apply(&self, u: &mut [F]);
-    fn lipschitz(&self) -> Option<F>;
-}
