@@ -221,7 +221,7 @@ fn search() -> impl Strategy<Value = SearchSpec> {
     let share = || prop_oneof![1e-6..1.0, Just(1.0)];
     prop_oneof![
         Just(SearchSpec::Full),
-        (count(), count(), share()).prop_map(|(first, wave, probability)| SearchSpec::Waves { first, wave, probability }),
+        (2_usize..100, count(), share()).prop_map(|(first, wave, probability)| SearchSpec::Waves { first, wave, probability }),
         (count(), count(), -9.0..9.0).prop_map(|(first, wave, score)| SearchSpec::Accept { first, wave, score }),
         (count(), share()).prop_map(|(tokens, mass)| SearchSpec::Race { tokens, mass }),
     ]
