@@ -55,6 +55,12 @@ pub enum SchemeError {
          blades trains one), or a [blades] section"
     )]
     NoBlade,
+    /// The blades of the scheme have heads, and none of these is seated.
+    #[error(
+        "the blades of this scheme are of kind \"{kind}\", and none is seated; give a head with --head NAME=DIR, or [model.heads] of a \
+         plan (`swiss-knife train` makes one)"
+    )]
+    NoHead { kind: String },
     /// The blades or weights do not form an alignment specification Ω.
     #[error(transparent)]
     Spec(#[from] sk_core::SpecError),

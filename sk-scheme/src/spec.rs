@@ -252,9 +252,15 @@ impl SchemeSpec {
     /// Returns Ω: the seated blades with their weights, or with equal weights if none is given.
     ///
     /// # Errors
-    /// If there is no blade, if a number is out of range, if weights, correlations or gates name a
+    /// If there is no blade, if the template is a blade with a head and no such blade is seated, if a
+    /// number is out of range, if weights, correlations or gates name a
     /// missing blade, if two blades would read one lane, or if all weights are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
+        if let Some(kind) = self.template.as_ref().and_then(|template| template.rule.head_kind())
+            && self.blades.iter().all(|blade| blade.rule.head_kind() != Some(kind))
+        {
+            return Err(SchemeError::NoHead { kind: BladeRule::kind_of_head(kind) });
+        }
         if self.blades.is_empty() {
             return Err(SchemeError::NoBlade);
         }

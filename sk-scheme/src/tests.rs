@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use sk_core::{OperatingPoint, Simplex};
+use sk_core::{HeadKind, OperatingPoint, Simplex};
 
 use crate::*;
 
@@ -474,6 +474,16 @@ fn a_path_relative_to_a_directory_that_is_not_utf_8_is_refused() {
         assert_eq!(read(field).unwrap_err().to_string(), said);
     }
     assert!(read("adapter = \"/ad\"").is_ok() && read("on = \"drafter\"").is_ok());
+}
+
+#[test]
+fn a_scheme_of_heads_needs_one() {
+    let mut config = SHIPPED.iter().find(|scheme| scheme.name == "fudge").unwrap().spec().unwrap();
+    config.seat("calm");
+    config.seat_head("kind", HeadKind::Reward);
+    assert!(matches!(config.spec(), Err(SchemeError::NoHead { kind }) if kind == "discriminator"));
+    config.seat_head("safe", HeadKind::Discriminator);
+    assert!(config.spec().is_ok());
 }
 
 #[test]
