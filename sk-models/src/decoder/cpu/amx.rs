@@ -146,7 +146,9 @@ macro_rules! square {
 pub(super) fn exists() -> bool {
     // Bits of leaf 7: products of bf16, tiles.
     const BITS: u32 = 1 << 22 | 1 << 24;
-    __cpuid_count(7, 0).edx & BITS == BITS
+    // The instruction takes microseconds in a virtual machine.
+    static EXISTS: LazyLock<bool> = LazyLock::new(|| __cpuid_count(7, 0).edx & BITS == BITS);
+    *EXISTS
 }
 
 impl Tiles {
