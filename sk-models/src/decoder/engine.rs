@@ -40,8 +40,8 @@ pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
 /// An inference engine: a model whose weights are laid out for a device.
 ///
 /// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none.
-/// Every lane reads the same rows, each with its own keys and values. Results are bit-identical
-/// whether passes are joined or run one by one.
+/// Every lane reads the same rows, each with its own keys and values. On a CPU, results are
+/// bit-identical whether passes are joined or run one by one.
 pub(super) trait Engine: EngineProperties + Sized + 'static {
     /// Keys and values of a context, one sequence per lane.
     type Prefix: PrefixCache;

@@ -13,8 +13,9 @@
 //! request that was served the fewest positions is next, whatever the key of its pass. Jobs with
 //! the same key join its pass in the same order (start-time fair queueing: Goyal, Vin and Cheng,
 //! 1996). After every `BY_SERVICE` positions, the job that has waited longest is next, so that many
-//! short requests do not starve a long context. Rows are independent, so the results of a request
-//! are bit-identical to those that it gets alone.
+//! short requests do not starve a long context. On a CPU rows are independent, so the results of a
+//! request are bit-identical to those that it gets alone. On a GPU the number of rows selects the
+//! kernels, which round differently.
 
 use std::any::Any;
 use std::cell::RefCell;
