@@ -47,7 +47,10 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
         blades.truncate(most);
     }
     let name = (for_figures / blades.len().max(1)).saturating_sub(1).clamp(*NAME.start(), *NAME.end());
-    let headings: Vec<String> = blades.iter().map(|blade| prefix(&blade.name, name)).collect();
+    let starts: Vec<String> = blades.iter().map(|blade| fit(&blade.name, name)).collect();
+    let twins = |start: &String| starts.iter().filter(|other| *other == start).count() > 1;
+    let heading = |(blade, start): (&&ScoreTrace, &String)| if twins(start) { fit_end(&blade.name, name) } else { start.clone() };
+    let headings: Vec<String> = blades.iter().zip(&starts).map(heading).collect();
     let widths: Vec<usize> = headings.iter().map(|heading| heading.width().max(*NAME.start())).collect();
     let figures: Vec<Vec<f64>> = blades.iter().map(|blade| standardized(&blade.mu)).collect();
     let room = width.saturating_sub(LEFT + 2 + widths.iter().map(|width| width + 1).sum::<usize>()).max(1);
@@ -94,6 +97,10 @@ fn bar(share: f64) -> String {
 
 /// Returns distances from the mean in standard deviations; zeros if all values are equal.
 fn standardized(values: &[f64]) -> Vec<f64> {
+    // Their mean may be rounded.
+    if values.iter().all(|&value| value == values[0]) {
+        return vec![0.0; values.len()];
+    }
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
@@ -122,6 +129,12 @@ fn fit(text: &str, room: usize) -> String {
         return text.to_owned();
     }
     format!("{}…", prefix(text, room.saturating_sub(1)).trim_end())
+}
+
+/// As [`fit`], but keeps the end of a longer line.
+fn fit_end(text: &str, room: usize) -> String {
+    let backwards = |text: &str| text.chars().rev().collect::<String>();
+    backwards(&fit(&backwards(text), room))
 }
 
 /// Formats a step as a table. For each candidate it shows the text, each blade's μ ± σ, the fluency
@@ -255,6 +268,26 @@ mod tests {
         let eight = brief(&step(8), &tokenizer, false, 80);
         assert!(!eight.contains("more blade"), "{eight}");
         assert!(brief(&step(10), &tokenizer, false, 80).contains("… and 2 more blades; --explain=full"));
+    }
+
+    #[test]
+    fn equal_scores_are_at_their_mean() {
+        // The mean of these is rounded to another number.
+        for value in [-0.1, 0.3, -0.000_123_4] {
+            assert_eq!(standardized(&[value; 12]), [0.0; 12]);
+        }
+        assert_eq!(standardized(&[1.0, 3.0]), [-1.0, 1.0]);
+    }
+
+    #[test]
+    fn long_names_are_told_apart() {
+        let tokenizer = Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap();
+        let text = brief(&step(2), &tokenizer, false, 60);
+        assert!(text.contains(" …number-0 …number-1  candidate"), "{text}");
+        let mut other = step(2);
+        other.blades[1].name = "short".to_owned();
+        let text = brief(&other, &tokenizer, false, 60);
+        assert!(text.contains(" blade-nu… short  candidate"), "{text}");
     }
 
     #[test]

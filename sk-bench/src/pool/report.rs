@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sk_report::grid::Grid;
+use sk_report::grid::{Grid, wrap};
 
 use super::{PoolStep, Summary};
 use crate::plural::counted;
@@ -67,10 +67,8 @@ impl fmt::Display for Summary {
             };
             pairs.row([numbers[place].clone(), arm.name.clone()].into_iter().chain((0..self.arms.len()).map(cell)));
         }
-        write!(
-            f,
-            "\n\nmean total variation above the diagonal, share of the same choice below\n{}",
-            pairs.render(terminal::columns())
-        )
+        let width = terminal::columns();
+        let caption = wrap("mean total variation above the diagonal, share of the same choice below", width, 0);
+        write!(f, "\n\n{caption}\n{}", pairs.render(width))
     }
 }
