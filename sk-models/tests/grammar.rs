@@ -131,6 +131,10 @@ fn errors_name_the_fault() {
         OWN.replace("[\"{wrong}\"]", "[\"{wrong} {odd}\"]").replace("name = \"fruit\"", "name = \"fruit\"\nodd = [\"so.\"]");
     let apart = grammar(&[("own.toml", &apart)]).unwrap_err();
     assert!(apart.contains("manner `wrong` needs parts that no topic has"), "{apart}");
+    refused("name = \"wrong\"", "name = \"honest\"", &["manner `honest`", "twice"]);
+    let axis = &OWN[OWN.find("[[axes]]").unwrap()..];
+    let axes = grammar(&[("a.toml", OWN), ("b.toml", axis)]).unwrap_err();
+    assert!(axes.contains("axis `true`") && axes.contains("twice"), "{axes}");
     let twice = grammar(&[("a.toml", OWN), ("b.toml", "[lists]\nfruit = \"fig\"")]).unwrap_err();
     assert!(twice.contains("b.toml") && twice.contains("`fruit` is defined twice"), "{twice}");
     let unknown = grammar(&[("a.toml", "topic = []")]).unwrap_err();

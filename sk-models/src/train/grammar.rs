@@ -495,6 +495,9 @@ impl Grammar {
         }
         for MannerEntry { name, share, answers, instructions, elsewhere } in file.manners {
             let refused = |reason: String| format!("manner `{name}`: {reason}");
+            if self.manners.iter().any(|known| known.name == name) {
+                return Err(refused("is defined twice".to_owned()));
+            }
             if !(share.is_finite() && share > 0.0) {
                 return Err(refused("its share is not a positive number".to_owned()));
             }
@@ -572,6 +575,9 @@ impl Grammar {
             }
         }
         for AxisEntry { name, better, worse } in axes {
+            if self.axes.iter().any(|known| known.name == name) {
+                return Err(format!("axis `{name}` is defined twice"));
+            }
             let place = |manner: &String| {
                 let found = self.manners.iter().position(|known| known.name == *manner);
                 found.ok_or_else(|| format!("axis `{name}` names an unknown manner `{manner}`"))
