@@ -20,7 +20,7 @@ pub(super) struct RowDraw<'a> {
     pub(super) history: [&'a [TokenId]; 2],
     /// A uniform number in [0, 1).
     pub(super) uniform: f64,
-    /// The result; `None` if a logit is NaN or +∞.
+    /// The result; `None` if a logit is NaN or +∞, or if all are −∞.
     pub(super) drawn: Option<Drawn>,
 }
 
@@ -70,6 +70,7 @@ pub(super) fn draw(
         if let (Some(drawn), Some(Some(total))) = (&mut draw.drawn, total) {
             drawn.log_prob = row[drawn.token as usize] - total;
         }
+        draw.drawn = draw.drawn.filter(|drawn| drawn.log_prob.is_finite());
     });
     Ok(())
 }
@@ -194,6 +195,14 @@ mod tests {
             for far in [false, true] {
                 let drawn = case.draw(&[0.5; 3], far);
                 assert_eq!(drawn.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true], "{broken}, {far}");
+            }
+        }
+        let nothing = [f32::NEG_INFINITY; VOCABULARY];
+        for (temperature, forbidden) in [(0.0, &[][..]), (1.0, &[]), (1.0, &[3])] {
+            let sampling = Sampling::new(temperature, 1.0, 0, 1.0).unwrap();
+            let case = Case { logits: &nothing, sampling, forbidden, context: &[] };
+            for far in [false, true] {
+                assert_eq!(case.draw(&[0.5], far), [None], "{temperature}, {far}");
             }
         }
     }
