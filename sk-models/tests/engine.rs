@@ -434,6 +434,22 @@ fn an_end_of_text_is_kept_last_or_dropped_as_configured() {
     assert!(limited.iter().any(|c| c.end == SpanEnd::Limit && c.tokens.len() == 3));
 }
 
+/// The log-probabilities are those of the distribution over all tokens.
+#[test]
+fn tokens_beyond_a_smaller_vocabulary_are_not_drafted() {
+    let mut rng = ChaCha8Rng::seed_from_u64(10);
+    for keep_end_of_text in [true, false] {
+        let drafted = draft(&mut drafter(40, keep_end_of_text).with_vocab_size(50), &[1, 2], 20, &mut rng);
+        for candidate in &drafted {
+            assert!(candidate.tokens.iter().all(|&token| token < 50), "{:?}", candidate.tokens);
+            let reading = plainly(None, &[1, 2], &candidate.tokens);
+            for (a, b) in candidate.log_probs.iter().zip(&reading.log_probs) {
+                assert!((a - b).abs() <= TOLERANCE * (1.0 + a.abs()), "{a} against {b}");
+            }
+        }
+    }
+}
+
 #[test]
 fn frozen_decoding_is_a_drafter_of_one() {
     let mut context = vec![3, 2, 1];

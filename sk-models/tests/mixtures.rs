@@ -5,22 +5,25 @@
 
 mod common;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc};
 
 use common::{Turn, adapter, backbone, device, fixture};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use sk_core::{
-    AlignmentSpec, Backbone, Blade, BoxError, Candidate, Candidates, Divergence, DraftRequest, Merge, Observation, Policy,
-    Proposal, Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId, VocabularyHead,
+    AlignmentSpec, Backbone, Blade, BoxError, Candidate, Candidates, Divergence, DraftModel, DraftRequest, Drafting, Engine,
+    Merge, Observation, Policy, Proposal, Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId,
+    VocabularyHead,
 };
 use sk_models::{
     Qwen2Config,
     decoder::{Decoder, Precision},
+    device::DeviceName,
     engine::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Racks, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
     },
+    local::Models,
     lora::{LoraAdapter, LowRank, MergeError, Target, merge},
     model::Qwen2,
 };
@@ -303,6 +306,33 @@ impl Blade for Silent {
         out.fill(Score::new(0.0, 0.0)?);
         Ok(())
     }
+}
+
+/// A backbone that drafts beside a smaller drafter draws only tokens that both embed.
+#[test]
+fn candidates_are_of_the_smallest_vocabulary() {
+    let own = &Fixture::new().model.config;
+    let folder = tempfile::tempdir().unwrap();
+    let [large, small] = [own.vocab_size, own.vocab_size / 2].map(|vocab_size| {
+        let path = folder.path().join(format!("{vocab_size}.json"));
+        std::fs::write(&path, Qwen2Config { vocab_size, ..own.clone() }.to_json("float32")).unwrap();
+        path
+    });
+    let device = (DeviceName::Cpu, Precision::F32);
+    let (models, _) = Models::random((&large, Some(&small)), device, 1, &[4], [], &mut ()).unwrap();
+    let drafting = Drafting::Sampled {
+        model: DraftModel::Backbone,
+        candidates: NonZeroUsize::new(12).unwrap(),
+        sampling: Sampling::new(1.0, 1.0, 0, 1.0).unwrap(),
+        keep_end_of_text: true,
+        span_tokens: NonZeroUsize::new(8),
+    };
+    let seats = vec![Seat::new("silent", Arc::new(Silent))];
+    let spec = SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(1).unwrap()).unwrap());
+    let mut generation = models.engine(&AdapterRack::default(), &[]).start(&drafting, &spec).unwrap();
+    let request = DraftRequest { context: &[1, 2], granularity: &Response, limit: 8 };
+    let drafts = generation.proposal.propose(request, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    assert!(drafts.iter().flat_map(|draft| &draft.tokens).all(|&token| (token as usize) < own.vocab_size / 2), "{drafts:?}");
 }
 
 /// Drafts under a soup have the log-probabilities of that soup, before and after an edit of the

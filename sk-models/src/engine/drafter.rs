@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::Rng;
@@ -41,6 +42,8 @@ pub struct Drafter {
     adapter: Option<Arc<LoraAdapter>>,
     seats: Seats,
     config: DrafterConfig,
+    /// Tokens that are never drawn.
+    foreign: Range<TokenId>,
     follower: Follower,
     last: Option<(Suffix, Vec<Vec<TokenId>>)>,
 }
@@ -50,7 +53,15 @@ impl Drafter {
     #[must_use]
     pub fn new(model: Arc<Decoder>, config: DrafterConfig) -> Self {
         let (seats, follower) = (model.alone(), Follower::new(&model, 1));
-        Self { model, soup: None, adapter: None, seats, config, follower, last: None }
+        Self { model, soup: None, adapter: None, seats, config, foreign: 0..0, follower, last: None }
+    }
+
+    /// Returns the drafter with only the first `vocab_size` tokens. Models with one tokenizer may
+    /// embed different numbers of spare tokens, which others cannot read.
+    #[must_use]
+    pub fn with_vocab_size(self, vocab_size: usize) -> Self {
+        let all = self.model.config().vocab_size;
+        Self { foreign: vocab_size.min(all) as TokenId..all as TokenId, ..self }
     }
 
     /// Returns the drafter under the merged adapter of a soup.
@@ -101,7 +112,8 @@ impl Proposal for Drafter {
                 }
                 logits = Logits::Host(host);
             }
-            let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
+            let ends: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
+            let forbidden: Vec<TokenId> = ends.iter().copied().chain(self.foreign.clone()).collect();
             // Uniform numbers are drawn in the order of the rows, so the results do not depend on
             // threads.
             let mut draws: Vec<RowDraw<'_>> = spans
@@ -116,7 +128,7 @@ impl Proposal for Drafter {
                     drawn: None,
                 })
                 .collect();
-            draw(logits, &self.config.sampling, forbidden, &mut draws)?;
+            draw(logits, &self.config.sampling, &forbidden, &mut draws)?;
             let drawn: Vec<(usize, Option<Drawn>)> = draws.into_iter().map(|draw| (draw.row, draw.drawn)).collect();
             for (row, drawn) in drawn {
                 let Some(drawn) = drawn else {

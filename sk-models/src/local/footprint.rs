@@ -4,6 +4,9 @@ use super::{Models, SHARED};
 use crate::decoder::PANEL;
 use crate::device::{Shortage, check_room, free_memory, is_processor};
 
+/// Tokens of a lane that a pass reads of a long context.
+const READ: usize = 64;
+
 /// The sizes that determine the memory of a generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
@@ -23,13 +26,18 @@ pub struct Extent {
 
 impl Models {
     /// Returns the bytes that a generation takes at most besides the weights: keys and values of
-    /// the contexts and of the candidates, and the logits of a pass.
+    /// the contexts and of the candidates, the states of a pass, the logits and the probabilities.
     #[must_use]
     pub fn footprint(&self, extent: Extent) -> u64 {
         let Extent { lanes, drafter, context, candidates, span, ahead } = extent;
         let tokens = times(candidates, self.allocated(span)).saturating_add(context as u64);
         let config = self.backbone.config();
-        let kept = self.backbone.bytes_per_token();
+        let others = self.others.iter().map(|(.., model)| model.bytes_per_token());
+        let kept = others.fold(self.backbone.bytes_per_token(), usize::max);
+        // Each row of a pass has its states before and after the norms, q, k, v, the mixed values,
+        // and the inner activations.
+        let width = 4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size;
+        let rows = times(lanes, candidates.saturating_mul(span).max(READ));
         let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
         let logits = size_of::<f32>() * config.vocab_size;
         // A row that reads one token more adds its keys, its values and its state in each lane.
@@ -37,7 +45,8 @@ impl Models {
         times(lanes, kept)
             .saturating_add(drafted)
             .saturating_mul(tokens)
-            .saturating_add(times(candidates.max(lanes), logits))
+            .saturating_add(rows.saturating_mul(times(width, size_of::<f32>())))
+            .saturating_add(times(2 * candidates.max(lanes), logits))
             .saturating_add(row.saturating_mul(times(ahead, lanes)))
     }
 
@@ -59,8 +68,7 @@ impl Models {
     #[must_use]
     pub fn room(&self) -> Option<u64> {
         let free = free_memory().filter(|_| is_processor(&self.device))?;
-        let drafter = usize::from(!std::sync::Arc::ptr_eq(&self.backbone, &self.drafter));
-        Some(free.saturating_sub(times(1 + drafter + self.others.len(), SHARED)))
+        Some(free.saturating_sub(times(self.decoders().count(), SHARED)))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::engine::{
     AdapterRack, Drafter, DrafterConfig, Frozen, InstructionRack, Racks, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
 };
 use crate::head::Head;
-use crate::hf::{Checkpoint, CheckpointError, Progress, turn_ends};
+use crate::hf::{Checkpoint, CheckpointError, Progress};
 use crate::lora::LoraAdapter;
 use crate::text::{ChatTemplate, TextError, Tokenizer};
 
@@ -161,7 +161,6 @@ impl Models {
             same_tokens(&checkpoint, drafter)?;
             end_of_text.extend(drafter.end_of_text());
         }
-        end_of_text.extend(turn_ends(&tokenizer));
         end_of_text.sort_unstable();
         end_of_text.dedup();
 
@@ -274,9 +273,16 @@ impl Models {
         self.checkpoint.as_ref().ok_or(ModelError::NoCheckpoint { what })
     }
 
-    /// Returns the largest number of tokens that both models hold.
+    /// Returns the largest number of tokens that all models hold.
     pub fn context_limit(&self) -> usize {
-        self.backbone.config().max_position_embeddings.min(self.drafter.config().max_position_embeddings)
+        let limits = self.decoders().map(|model| model.config().max_position_embeddings);
+        limits.min().expect("there is a backbone")
+    }
+
+    /// Returns the distinct models: the backbone, the drafter, and those that blades read.
+    pub fn decoders(&self) -> impl Iterator<Item = &Arc<Decoder>> {
+        let drafter = Some(&self.drafter).filter(|drafter| !Arc::ptr_eq(&self.backbone, drafter));
+        std::iter::once(&self.backbone).chain(drafter).chain(self.others.iter().map(|(.., model)| model))
     }
 
     /// Returns the device of the models.
@@ -338,7 +344,9 @@ impl Engine for LocalEngine<'_> {
                 let room = self.models.check_room(self.models.footprint(extent));
                 room.map_err(|shortage| ModelError::Memory { candidates, shortage })?;
                 let config = DrafterConfig { candidates, sampling, end_of_text: end_of_text.clone(), keep_end_of_text };
-                let sampled = Drafter::new(Arc::clone(decoder), config);
+                let embedded = self.models.decoders().map(|model| model.config().vocab_size);
+                let vocab_size = embedded.fold(usize::MAX, usize::min);
+                let sampled = Drafter::new(Arc::clone(decoder), config).with_vocab_size(vocab_size);
                 match model {
                     DraftModel::Soup(merge) => {
                         Box::new(sampled.with_soup(Soup::new(self.racks.adapters.clone(), spec.clone(), merge)))
