@@ -44,6 +44,8 @@ struct State {
     requests: Mutex<Vec<Request>>,
     /// How many more responses are cut after half of the body.
     cuts: AtomicUsize,
+    /// How many more requests for the listing fail.
+    outages: AtomicUsize,
     /// Whether the content of a large file differs from its announced hash.
     corrupt: bool,
     /// Whether the content of a small file differs from its announced hash.
@@ -85,10 +87,16 @@ impl FakeHub {
                 return;
             }
             let announced = |hash: String| if state.capitals { hash.to_uppercase() } else { hash };
-            let listings = ["models", "datasets"].map(|kind| format!("/api/{kind}/{ID}/revision/main"));
+            let listings = ["models", "datasets"].map(|kind| format!("/api/{kind}/{ID}/revision/"));
+            let listed = |path: &str| {
+                let revision = listings.iter().find_map(|listing| path.strip_prefix(listing));
+                revision.is_some_and(|revision| ["main", "refs%2Fpr%2F1"].contains(&revision))
+            };
             let path = request.path.strip_prefix("/datasets").unwrap_or(&request.path);
             let file = path.strip_prefix(&format!("/{ID}/resolve/{COMMIT}/"));
-            if listings.contains(&request.path) {
+            if listed(&request.path) && uses(&state.outages) {
+                respond(stream, "503 Service Unavailable", &[], b"");
+            } else if listed(&request.path) {
                 let siblings: Vec<_> = state.files.keys().map(|name| serde_json::json!({"rfilename": name})).collect();
                 let body = " ".repeat(state.padding) + &serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
                 respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
@@ -170,6 +178,11 @@ fn respond(stream: &mut TcpStream, status: &str, headers: &[(&str, &str)], body:
     let _ = stream.write_all(format!("{head}\r\n").as_bytes()).and_then(|()| stream.write_all(body));
 }
 
+/// Returns whether a fault is left to inject, and uses it.
+fn uses(faults: &AtomicUsize) -> bool {
+    faults.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
 fn send_file(state: &State, name: &str, range: Option<usize>, stream: &mut TcpStream) {
     let mut bytes = state.files[name].clone();
     if state.corrupt {
@@ -182,14 +195,20 @@ fn send_file(state: &State, name: &str, range: Option<usize>, stream: &mut TcpSt
     }
     let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
     let body = &bytes[from..];
-    let cut = state.cuts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-    if cut {
+    if uses(&state.cuts) {
         let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body[..body.len() / 2]));
         return;
     }
     respond(stream, status, &[], body);
 }
+
+const CONFIG: &str = r#"{"model_type": "qwen2", "vocab_size": 1, "hidden_size": 8, "intermediate_size": 8,
+    "num_hidden_layers": 1, "num_attention_heads": 1}"#;
+
+const TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+    "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
+    "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#;
 
 /// A model in two shards, and files that a download must skip.
 fn sharded() -> HashMap<String, Vec<u8>> {
@@ -198,8 +217,8 @@ fn sharded() -> HashMap<String, Vec<u8>> {
     });
     let large = |seed: u8| (0..300_000_u32).map(|i| (i % 251) as u8 ^ seed).collect();
     HashMap::from([
-        ("config.json".to_owned(), b"{}".to_vec()),
-        ("tokenizer.json".to_owned(), b"{\"t\": 1}".to_vec()),
+        ("config.json".to_owned(), CONFIG.into()),
+        ("tokenizer.json".to_owned(), TOKENIZER.into()),
         ("model.safetensors.index.json".to_owned(), index.to_string().into_bytes()),
         ("model-00001-of-00002.safetensors".to_owned(), large(1)),
         ("model-00002-of-00002.safetensors".to_owned(), large(2)),
@@ -308,6 +327,23 @@ fn a_download_is_resumed_after_a_broken_connection() {
 }
 
 #[test]
+fn a_download_goes_on_while_it_makes_progress() {
+    // An attempt to continue meets two cuts, so more attempts fail than may fail without progress.
+    let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(16), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let name = "model-00001-of-00002.safetensors";
+    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
+}
+
+#[test]
+fn a_listing_is_requested_again_after_an_outage() {
+    let fake = FakeHub::start(State { files: sharded(), outages: AtomicUsize::new(2), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    assert!(fake.hub(cache.path()).resolve(ID, &mut ()).unwrap().join("config.json").exists());
+}
+
+#[test]
 fn contents_may_lie_at_a_host_named_without_a_scheme() {
     let fake = FakeHub::start(State { files: sharded(), without_scheme: true, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
@@ -328,10 +364,14 @@ fn a_server_without_ranges_is_read_from_the_beginning() {
 
 #[test]
 fn an_interrupted_download_leaves_nothing_under_the_final_name() {
-    let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(usize::MAX), ..State::default() });
+    let mut files = sharded();
+    // Few bytes, since an attempt that receives some is followed by others.
+    files.insert("model-00001-of-00002.safetensors".to_owned(), vec![1; 4]);
+    let fake = FakeHub::start(State { files, cuts: AtomicUsize::new(usize::MAX), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
     let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
-    assert!(matches!(error, HubError::Connection { .. }), "{error}");
+    assert!(matches!(error, HubError::Interrupted { .. }), "{error}");
+    assert!(error.to_string().contains("run again to continue"), "{error}");
     let repository = cache.path().join("models--owner--model");
     assert!(!repository.join(format!("snapshots/{COMMIT}/model-00001-of-00002.safetensors")).exists());
     assert!(!repository.join("refs/main").exists());
@@ -463,7 +503,7 @@ fn the_token_goes_to_the_hub_and_nowhere_else() {
     let cache = tempfile::tempdir().unwrap();
     let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Status { status: 401, .. }), "{error}");
-    assert!(error.to_string().contains("HF_TOKEN"), "{error}");
+    assert!(error.to_string().contains("check the id") && error.to_string().contains("HF_TOKEN"), "{error}");
 
     fake.hub(cache.path()).with_token(Some("secret".to_owned())).resolve(ID, &mut ()).unwrap();
     let storage: Vec<_> = fake.requests().into_iter().filter(|request| request.path.starts_with("/blob/")).collect();
@@ -484,6 +524,42 @@ fn unknown_models_and_missing_weights_are_named() {
     let fake = FakeHub::start(State { files, ..State::default() });
     let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::NoWeights { .. }), "{error}");
+}
+
+#[test]
+fn a_revision_may_have_slashes() {
+    let fake = FakeHub::start(State { files: sharded(), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let id = format!("{ID}@refs/pr/1");
+    let snapshot = fake.hub(cache.path()).resolve(&id, &mut ()).unwrap();
+    let reference = std::fs::read_to_string(cache.path().join("models--owner--model/refs/refs/pr/1")).unwrap();
+    assert_eq!(reference, COMMIT);
+    assert_eq!(fake.hub(cache.path()).with_offline(true).resolve(&id, &mut ()).unwrap(), snapshot);
+}
+
+#[test]
+fn weights_of_an_unsupported_model_or_adapter_are_not_downloaded() {
+    let refused = |files: HashMap<String, Vec<u8>>, file: &str, field: &str| {
+        let fake = FakeHub::start(State { files, ..State::default() });
+        let cache = tempfile::tempdir().unwrap();
+        let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+        assert!(matches!(error, HubError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains(file) && error.to_string().contains(field), "{error}");
+        assert!(fake.requests().iter().all(|request| !request.path.contains("/blob/")), "{field}");
+    };
+    let with = |name: &str, text: String| {
+        let mut files = sharded();
+        files.insert(name.to_owned(), text.into_bytes());
+        files
+    };
+    refused(with("config.json", CONFIG.replace("qwen2", "llama")), "config.json", "`model_type`");
+    let quantized = CONFIG.replace('{', r#"{"quantization_config": {"quant_method": "awq"}, "#);
+    refused(with("config.json", quantized), "config.json", "`quantization_config`");
+    refused(with("tokenizer.json", TOKENIZER.replace("BPE", "Unigram")), "tokenizer.json", "");
+    let adapter = r#"{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"], "use_dora": true}"#;
+    let files = [("adapter_config.json", adapter), ("adapter_model.safetensors", "weights")];
+    let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()));
+    refused(HashMap::from(files), "adapter_config.json", "`use_dora`");
 }
 
 #[test]

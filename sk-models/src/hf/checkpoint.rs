@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use serde::Deserialize;
 
 use super::{
     error::CheckpointError,
     head::load_head,
-    hub::{Hub, Progress},
-    peft::{CONFIG_FILE as ADAPTER_CONFIG, load_adapter},
-    read::read_json_or_default,
+    hub::{Hub, HubError, Progress},
+    peft::{AdapterConfig, CONFIG_FILE as ADAPTER_CONFIG, load_adapter},
     safetensors::TensorFiles,
+    text_files::TextFiles,
     weights::CheckpointParts,
 };
 use crate::{
@@ -20,7 +19,6 @@ use crate::{
     device::{check_room, free_memory, pause},
     files,
     head::Head,
-    json,
     lora::LoraAdapter,
     model::Qwen2,
     text::{ChatTemplate, TextError, Tokenizer},
@@ -34,22 +32,38 @@ pub(super) const CONFIG_FILE: &str = "config.json";
 /// The files stay open, so adapters can be checked against them at any time.
 #[derive(Debug)]
 pub struct Checkpoint {
-    directory: PathBuf,
     config: Qwen2Config,
-    end_of_text: Vec<u32>,
-    tokenizer: Tokenizer,
+    text: TextFiles,
     tensors: TensorFiles,
 }
 
-/// Returns the tokens that end a response by `generation_config.json`, if there is such a file.
-pub(super) fn generation_ends(directory: &Path) -> Result<Vec<u32>, CheckpointError> {
-    #[derive(Default, Deserialize)]
-    struct GenerationConfig {
-        #[serde(default, deserialize_with = "json::ids")]
-        eos_token_id: Vec<u32>,
+/// Reads the files of a model directory other than weights.
+fn settings(directory: &Path) -> Result<(Qwen2Config, TextFiles), CheckpointError> {
+    let config = directory.join(CONFIG_FILE);
+    if !files::is_file(&config) && files::is_file(&directory.join(ADAPTER_CONFIG)) {
+        return Err(CheckpointError::NotAModel { directory: directory.to_owned() });
     }
-    let config: GenerationConfig = read_json_or_default(&directory.join("generation_config.json"))?;
-    Ok(config.eos_token_id)
+    let config = Qwen2Config::from_file(&config)?;
+    let text = TextFiles::from_directory(directory)?;
+    if text.tokenizer.vocab_size() > config.vocab_size {
+        return Err(CheckpointError::Vocabulary {
+            directory: directory.to_owned(),
+            tokens: text.tokenizer.vocab_size(),
+            vocab_size: config.vocab_size,
+        });
+    }
+    Ok((config, text))
+}
+
+/// Checks the files of a model or an adapter other than weights. A directory with both
+/// configurations is not checked, since only its use decides which one matters.
+pub(super) fn check_settings(directory: &Path) -> Result<(), CheckpointError> {
+    let adapter = directory.join(ADAPTER_CONFIG);
+    match (files::is_file(&directory.join(CONFIG_FILE)), files::is_file(&adapter)) {
+        (true, true) => Ok(()),
+        (false, true) => AdapterConfig::from_file(&adapter).map(drop),
+        (_, false) => settings(directory).map(drop),
+    }
 }
 
 impl Checkpoint {
@@ -70,31 +84,14 @@ impl Checkpoint {
     ///
     /// If a file is missing, malformed or not supported.
     pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
-        let config = directory.join(CONFIG_FILE);
-        if !files::is_file(&config) && files::is_file(&directory.join(ADAPTER_CONFIG)) {
-            return Err(CheckpointError::NotAModel { directory: directory.to_owned() });
-        }
-        let config = Qwen2Config::from_file(&config)?;
-        let tensors = TensorFiles::open(directory)?;
-        let tokenizer = Tokenizer::from_file(&directory.join("tokenizer.json"))?;
-        if tokenizer.vocab_size() > config.vocab_size {
-            return Err(CheckpointError::Vocabulary {
-                directory: directory.to_owned(),
-                tokens: tokenizer.vocab_size(),
-                vocab_size: config.vocab_size,
-            });
-        }
-        let mut end_of_text = generation_ends(directory)?;
-        end_of_text.extend(&config.eos_token_ids);
-        end_of_text.sort_unstable();
-        end_of_text.dedup();
-        Ok(Self { directory: directory.to_owned(), config, end_of_text, tokenizer, tensors })
+        let (config, text) = settings(directory)?;
+        Ok(Self { config, text, tensors: TensorFiles::open(directory)? })
     }
 
     /// Returns the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        &self.directory
+        &self.text.directory
     }
 
     /// Returns the tensors on disk.
@@ -111,7 +108,7 @@ impl Checkpoint {
     /// Returns the tokenizer.
     #[must_use]
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        &self.text.tokenizer
     }
 
     /// Returns the chat template.
@@ -120,14 +117,14 @@ impl Checkpoint {
     ///
     /// If there is none, or it has a syntax error.
     pub fn chat_template(&self) -> Result<ChatTemplate, TextError> {
-        ChatTemplate::from_directory(&self.directory)
+        self.text.chat_template()
     }
 
     /// Returns the tokens that end a response: those of the generation settings and of the
-    /// configuration.
+    /// configuration, `<|im_end|>` and `<|endoftext|>`.
     #[must_use]
     pub fn end_of_text(&self) -> &[u32] {
-        &self.end_of_text
+        &self.text.end_of_text
     }
 
     /// Loads the model to a device, in the device's float type.
@@ -187,7 +184,7 @@ impl Checkpoint {
     /// Waits for the device, which reports a lack of memory only then.
     fn wait(&self, device: &Device) -> Result<(), CheckpointError> {
         device.sync().map_err(|error| CheckpointError::Device {
-            directory: self.directory.clone(),
+            directory: self.directory().to_owned(),
             message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
         })
     }
@@ -196,7 +193,7 @@ impl Checkpoint {
     /// the program.
     fn check_memory(&self, device: &Device, precision: Precision, free: Option<u64>) -> Result<(), CheckpointError> {
         check_room(device, precision.bytes(&self.config), free)
-            .map_err(|shortage| CheckpointError::Memory { directory: self.directory.clone(), shortage })
+            .map_err(|shortage| CheckpointError::Memory { directory: self.directory().to_owned(), shortage })
     }
 
     /// Loads an adapter for this model, given by directory or hub id, to a device.
@@ -243,8 +240,10 @@ pub fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, Che
 /// Returns the snapshot of a hub id. If there is none, the error also says that no such directory
 /// exists.
 fn ask(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
-    hub.resolve(source, progress).map_err(|error| {
-        if error.is_absence() { CheckpointError::Nowhere { name: source.to_owned(), source: error } } else { error.into() }
+    hub.resolve(source, progress).map_err(|error| match error {
+        HubError::Unsupported(error) => *error,
+        error if error.is_absence() => CheckpointError::Nowhere { name: source.to_owned(), source: error },
+        error => error.into(),
     })
 }
 
@@ -264,9 +263,13 @@ mod tests {
         let checkpoint = Checkpoint {
             config: Qwen2Config::from_file(&fixture.join("config.json")).unwrap(),
             tensors: TensorFiles::open(&fixture).unwrap(),
-            tokenizer: Tokenizer::bytes(),
-            end_of_text: Vec::new(),
-            directory: fixture,
+            text: TextFiles {
+                directory: fixture,
+                tokenizer: Tokenizer::bytes(),
+                end_of_text: Vec::new(),
+                vocab_size: 0,
+                context_limit: None,
+            },
         };
         let device = Device::flex();
         let needed = Precision::F32.bytes(checkpoint.config());

@@ -27,6 +27,5 @@ pub(crate) use read::read_json;
 pub use safetensors::TensorFiles;
 pub(crate) use safetensors::{INDEX_FILE, SINGLE_FILE};
 pub use text_files::TextFiles;
-pub(crate) use text_files::turn_ends;
 pub use weights::load_model;
 pub(crate) use write::{TensorBytes, pytorch, write_json, write_tensors};

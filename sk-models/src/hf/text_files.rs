@@ -5,11 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::Error;
 
-use super::{
-    checkpoint::{CONFIG_FILE, generation_ends},
-    error::CheckpointError,
-    read::read_json_or_default,
-};
+use super::{checkpoint::CONFIG_FILE, error::CheckpointError, read::read_json_or_default};
 use crate::{
     json,
     text::{ChatTemplate, TextError, Tokenizer, tokenizer::MOST_TOKENS},
@@ -20,7 +16,7 @@ use crate::{
 const TURN_ENDS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
 
 /// Returns the ids of the tokens that end a turn or a text in the vocabularies of Qwen2.
-pub(crate) fn turn_ends(tokenizer: &Tokenizer) -> impl Iterator<Item = u32> {
+fn turn_ends(tokenizer: &Tokenizer) -> impl Iterator<Item = u32> {
     TURN_ENDS.iter().filter_map(|token| tokenizer.id_of(token))
 }
 
@@ -28,7 +24,7 @@ pub(crate) fn turn_ends(tokenizer: &Tokenizer) -> impl Iterator<Item = u32> {
 /// directory needs neither weights nor an architecture that runs in this process.
 #[derive(Debug)]
 pub struct TextFiles {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     /// The tokenizer.
     pub tokenizer: Tokenizer,
     /// Tokens that end a response.
@@ -47,6 +43,17 @@ struct RawConfig {
     max_position_embeddings: Option<usize>,
     #[serde(deserialize_with = "json::ids")]
     eos_token_id: Vec<u32>,
+}
+
+/// Returns the tokens that end a response by `generation_config.json`, if there is such a file.
+fn generation_ends(directory: &Path) -> Result<Vec<u32>, CheckpointError> {
+    #[derive(Default, Deserialize)]
+    struct GenerationConfig {
+        #[serde(default, deserialize_with = "json::ids")]
+        eos_token_id: Vec<u32>,
+    }
+    let config: GenerationConfig = read_json_or_default(&directory.join("generation_config.json"))?;
+    Ok(config.eos_token_id)
 }
 
 impl TextFiles {

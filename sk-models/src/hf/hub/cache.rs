@@ -62,15 +62,17 @@ impl Repository {
     /// Creates the directories of a commit and returns its snapshot.
     pub(super) fn create(&self, commit: &str) -> Result<PathBuf, HubError> {
         let snapshot = self.snapshot(commit);
-        for directory in [&snapshot, &self.blobs(), &self.references()] {
+        for directory in [&snapshot, &self.blobs()] {
             fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
         }
         Ok(snapshot)
     }
 
-    /// Records the commit that a revision stands for.
+    /// Records the commit that a revision stands for. A revision with slashes is in a folder.
     pub(super) fn refer(&self, revision: &str, commit: &str) -> Result<(), HubError> {
         let reference = self.references().join(revision);
+        let folder = reference.parent().unwrap_or(&self.0);
+        fs::create_dir_all(folder).map_err(|source| io_error("create", folder, source))?;
         write_atomically(&reference, commit.as_bytes()).map_err(|source| io_error("write", &reference, source))
     }
 }

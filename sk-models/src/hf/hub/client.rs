@@ -87,13 +87,17 @@ impl Client {
 
     /// Returns the commit of a revision and its files.
     pub(super) fn listing(&self, kind: Kind, id: &ModelId) -> Result<Listing, HubError> {
-        let url = format!("{}/api/{}/{}/revision/{}", self.endpoint, kind.plural(), id.repository, id.revision);
+        let revision = id.revision.replace('/', "%2F");
+        let url = format!("{}/api/{}/{}/revision/{revision}", self.endpoint, kind.plural(), id.repository);
         let (_, mut response) = self.get(&url, None)?;
-        let body = response.body_mut().with_config().limit(LONGEST_LISTING).reader();
-        let listing: Listing =
-            serde_json::from_reader(body).map_err(|error| HubError::Answer { url: url.clone(), reason: error.to_string() })?;
+        let refused = |reason| HubError::Answer { url: url.clone(), reason };
+        let body = response.body_mut().with_config().limit(LONGEST_LISTING).read_to_vec().map_err(|error| match error {
+            ureq::Error::BodyExceedsLimit(_) => refused(error.to_string()),
+            source => HubError::Connection { url: url.clone(), source: Box::new(source) },
+        })?;
+        let listing: Listing = serde_json::from_slice(&body).map_err(|error| refused(error.to_string()))?;
         if !is_hash(&listing.sha) {
-            return Err(HubError::Answer { url, reason: format!("`{}` is not a commit", listing.sha) });
+            return Err(refused(format!("`{}` is not a commit", listing.sha)));
         }
         Ok(listing)
     }
@@ -152,7 +156,8 @@ fn redirected(from: &str, location: &str) -> Option<String> {
 
 fn hint(status: u16) -> &'static str {
     match status {
-        401 | 403 => "it needs a token with access: set HF_TOKEN",
+        401 => "check the id; a private or gated model needs a token: set HF_TOKEN",
+        403 => "it needs a token with access: set HF_TOKEN",
         404 => "check the id and the revision",
         408 | 429 | 500.. => "try again later",
         _ => "this is not expected",

@@ -17,9 +17,9 @@ use super::{
     progress::Progress,
 };
 
-/// Attempts to continue a broken download before giving up.
+/// Attempts before giving up, counted from the last one that made progress.
 const ATTEMPTS: u32 = 5;
-/// The first wait after a broken connection; it doubles each time.
+/// The first wait after a failed attempt; it doubles each time, and begins anew after progress.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes moved at a time.
 const BUFFER: usize = 1 << 16;
@@ -34,6 +34,27 @@ const SHA1_DIGITS: usize = 40;
 /// Hexadecimal digits of a SHA-256.
 const SHA256_DIGITS: usize = 64;
 
+/// Calls `work` until it succeeds, fails for good, or fails too often without progress. `work` sets
+/// its argument to the number of bytes that it has received so far.
+pub(super) fn retried<T>(mut work: impl FnMut(&mut u64) -> Result<T, HubError>) -> Result<T, HubError> {
+    let (mut attempt, mut pause, mut most) = (1, FIRST_PAUSE, 0);
+    loop {
+        let mut held = 0;
+        let outcome = work(&mut held);
+        if held > most {
+            (attempt, pause, most) = (1, FIRST_PAUSE, held);
+        }
+        match outcome {
+            Err(error) if attempt < ATTEMPTS && error.may_pass() => {
+                std::thread::sleep(pause);
+                pause *= 2;
+                attempt += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// A file that is being downloaded to the cache.
 pub(super) struct Download<'a> {
     pub(super) client: &'a Client,
@@ -47,21 +68,14 @@ pub(super) struct Download<'a> {
 impl Download<'_> {
     /// Downloads the file, resumes it if the connection breaks, and returns its blob.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
-        let mut pause = FIRST_PAUSE;
-        let mut attempt = 1;
-        loop {
-            match self.attempt(progress) {
-                Err(error) if attempt < ATTEMPTS && error.may_pass() => {
-                    std::thread::sleep(pause);
-                    pause *= 2;
-                    attempt += 1;
-                }
-                outcome => return outcome,
-            }
-        }
+        retried(|held| self.attempt(held, progress)).map_err(|error| match error {
+            HubError::Connection { url, source } => HubError::Interrupted { url, source },
+            error => error,
+        })
     }
 
-    fn attempt(&self, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+    /// Sets `held` to the length of the partial file after it received contents.
+    fn attempt(&self, held: &mut u64, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         let (announced, mut response) = self.client.get(self.url, None)?;
         let Some(hash) = announced.hash.filter(|hash| is_plain(hash)) else {
             return Err(HubError::Answer { url: self.url.to_owned(), reason: "has no etag".to_owned() });
@@ -112,7 +126,9 @@ impl Download<'_> {
         if !whole {
             // Read up to one byte more than expected, to detect a body that is too long.
             let most = length.unwrap_or(LONGEST_UNANNOUNCED).saturating_add(1).saturating_sub(present);
-            copy(response.body_mut().as_reader().take(most), &mut file, progress).map_err(|error| match error {
+            let copied = copy(response.body_mut().as_reader().take(most), &mut file, progress);
+            *held = file.metadata().map_err(|source| failed("read", source))?.len();
+            copied.map_err(|error| match error {
                 CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
                 CopyError::Write(source) => failed("write", source),
             })?;

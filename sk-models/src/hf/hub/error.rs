@@ -7,6 +7,8 @@ use std::{
 
 use thiserror::Error;
 
+use crate::hf::CheckpointError;
+
 /// A hub id that cannot be resolved.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -27,6 +29,9 @@ pub enum HubError {
     /// The connection fails.
     #[error("{url}: {source}")]
     Connection { url: String, source: Box<ureq::Error> },
+    /// The connection fails while a file is downloaded.
+    #[error("{url}: {source}; run again to continue")]
+    Interrupted { url: String, source: Box<ureq::Error> },
     /// The hub's answer is malformed.
     #[error("{url}: {reason}")]
     Answer { url: String, reason: String },
@@ -36,6 +41,9 @@ pub enum HubError {
     /// The repository has no weights in a supported format.
     #[error("{id} has neither model.safetensors nor adapter_model.safetensors")]
     NoWeights { id: String },
+    /// A model or an adapter that is not supported. Its weights are not downloaded.
+    #[error(transparent)]
+    Unsupported(Box<CheckpointError>),
     /// The data set does not have a file.
     #[error("data set {id} has no file {file}; give the pairs as a file")]
     NoFile { id: String, file: String },
@@ -64,4 +72,17 @@ impl HubError {
 /// Returns an I/O error with the file that it concerns.
 pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> HubError {
     HubError::Io { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_whose_download_breaks_off_is_not_absent() {
+        let (url, source) = ("u".to_owned(), Box::new(ureq::Error::ConnectionFailed));
+        assert!(HubError::Connection { url: url.clone(), source }.is_absence());
+        let source = Box::new(ureq::Error::ConnectionFailed);
+        assert!(!HubError::Interrupted { url, source }.is_absence());
+    }
 }

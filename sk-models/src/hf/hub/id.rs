@@ -69,7 +69,7 @@ impl FromStr for ModelId {
                 && !part.contains("..")
         };
         let parts: Vec<&str> = repository.split('/').collect();
-        if parts.len() > 2 || !parts.iter().all(|part| plain(part)) || !plain(revision) {
+        if parts.len() > 2 || !parts.iter().all(|part| plain(part)) || !revision.split('/').all(plain) {
             return Err(HubError::NotAnId(text.to_owned()));
         }
         Ok(Self { repository: repository.to_owned(), revision: revision.to_owned() })
@@ -82,10 +82,10 @@ mod tests {
 
     #[test]
     fn ids_are_distinguished_from_paths() {
-        for good in ["gpt2", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-0.5B@v1.0", "a_b/c.d@0123abcd"] {
+        for good in ["gpt2", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-0.5B@v1.0", "a_b/c.d@0123abcd", "a/b@refs/pr/1"] {
             assert_eq!(good.parse::<ModelId>().unwrap().to_string(), good);
         }
-        for bad in ["", "a/b/c", "../x", "/abs", "./model", "a//b", "a/b@", "a b", "a/.hidden", "a/b@../c", "a--b"] {
+        for bad in ["", "a/b/c", "../x", "/abs", "./model", "a//b", "a/b@", "a b", "a/.hidden", "a/b@../c", "a/b@c/", "a--b"] {
             let error = bad.parse::<ModelId>().unwrap_err();
             assert!(error.to_string().contains("neither a directory nor a hub id"), "{error}");
         }

@@ -29,12 +29,13 @@ use std::{
 
 use super::{
     ADAPTER_WEIGHTS,
+    checkpoint::check_settings,
     safetensors::{INDEX_FILE, SINGLE_FILE},
 };
 pub(in crate::hf) use cache::SMALL_FILES;
 use cache::{Repository, is_model, link, shards_of};
 use client::{Client, Listing};
-use download::Download;
+use download::{Download, retried};
 pub use error::HubError;
 use id::Kind;
 pub use id::ModelId;
@@ -63,16 +64,21 @@ impl Hub {
     ///
     /// If there is no place for the cache.
     pub fn from_env() -> Result<Self, HubError> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(value: impl Fn(&str) -> Option<String>) -> Result<Self, HubError> {
+        let variable = |name: &str| value(name).filter(|value| !value.is_empty());
         let path = |name: &str| variable(name).map(PathBuf::from);
         let home = path("HF_HOME").or_else(|| {
             let cache = path("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
             Some(cache.join("huggingface"))
         });
         let cache = path("HF_HUB_CACHE").or_else(|| home.as_ref().map(|home| home.join("hub")));
-        let token = variable("HF_TOKEN").or_else(|| {
+        let trimmed = |token: String| Some(token.trim().to_owned()).filter(|token| !token.is_empty());
+        let token = variable("HF_TOKEN").and_then(trimmed).or_else(|| {
             let file = path("HF_TOKEN_PATH").or_else(|| home.map(|home| home.join("token")))?;
-            Some(fs::read_to_string(file).ok()?.trim().to_owned()).filter(|token| !token.is_empty())
+            trimmed(fs::read_to_string(file).ok()?)
         });
         let offline = variable("HF_HUB_OFFLINE")
             .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"));
@@ -105,11 +111,12 @@ impl Hub {
     ///
     /// A complete snapshot in the cache is used without asking the hub, so that a model does not
     /// change between runs. Otherwise, missing files are downloaded, but only those that a model or
-    /// an adapter needs.
+    /// an adapter needs, and its weights only if its other files are supported.
     ///
     /// # Errors
     ///
-    /// If `source` is neither a directory nor an id, or the id cannot be resolved.
+    /// If `source` is neither a directory nor an id, the id cannot be resolved, or the model or
+    /// adapter is not supported.
     pub fn resolve(&self, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         let local = Path::new(source);
         if local.is_dir() {
@@ -153,7 +160,11 @@ impl Hub {
         if self.client.exposes_token() {
             progress.warn("the token for the hub is sent without encryption; use an address that begins with https://");
         }
-        let listing = self.client.listing(kind, id)?;
+        // A hub that cannot be reached is not asked again, since the id may be a misspelt directory.
+        let listing = retried(|_| match self.client.listing(kind, id) {
+            Err(error) if error.is_absence() => Ok(Err(error)),
+            outcome => outcome.map(Ok),
+        })??;
         let repository = Repository::new(&self.cache, kind, id);
         let snapshot = repository.create(&listing.sha)?;
         Ok(Opened { client: &self.client, kind, id, listing, repository, snapshot })
@@ -179,6 +190,7 @@ impl Hub {
         if weights.is_empty() {
             return Err(HubError::NoWeights { id: id.to_string() });
         }
+        check_settings(&opened.snapshot).map_err(|error| HubError::Unsupported(Box::new(error)))?;
         for name in &weights {
             opened.fetch(name, progress)?;
         }
@@ -212,5 +224,27 @@ impl Opened<'_> {
     fn close(self) -> Result<PathBuf, HubError> {
         self.repository.refer(&self.id.revision, &self.listing.sha)?;
         Ok(self.snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_no_blanks_around_it() {
+        let token = |variable: &str, file: &str| {
+            let home = tempfile::tempdir().unwrap();
+            fs::write(home.path().join("token"), file).unwrap();
+            let value = |name: &str| match name {
+                "HF_HOME" => Some(home.path().display().to_string()),
+                "HF_TOKEN" => Some(variable.to_owned()),
+                _ => None,
+            };
+            Hub::from_variables(value).unwrap().client.token
+        };
+        assert_eq!(token("hf_abc\n", "hf_file\n").as_deref(), Some("hf_abc"));
+        assert_eq!(token(" \n", "hf_file\n").as_deref(), Some("hf_file"));
+        assert_eq!(token("", "\n"), None);
     }
 }

@@ -140,7 +140,7 @@ impl Layers {
 
 /// The settings of an adapter that decide what it computes.
 #[derive(Debug)]
-pub(super) struct AdapterConfig {
+pub(in crate::hf) struct AdapterConfig {
     targets: ModuleRule,
     excluded: Option<ModuleRule>,
     layers: Option<Layers>,
@@ -192,7 +192,7 @@ impl AdapterConfig {
     /// # Errors
     ///
     /// If the file cannot be read or has a setting that is not supported, which is named.
-    pub(super) fn from_file(path: &Path) -> Result<Self, CheckpointError> {
+    pub(in crate::hf) fn from_file(path: &Path) -> Result<Self, CheckpointError> {
         Self::new(path, read_json(path)?)
     }
 

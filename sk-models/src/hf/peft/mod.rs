@@ -8,6 +8,7 @@ mod load;
 mod module;
 mod save;
 
+pub(super) use config::AdapterConfig;
 pub use config::target_modules;
 pub use load::load_adapter;
 pub use save::save_adapter;
