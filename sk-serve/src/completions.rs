@@ -37,12 +37,27 @@ struct Listener {
     _stop: StopOnDrop,
     prompt_tokens: usize,
     choices: usize,
+    /// The costs of the complete answers.
+    done: Vec<Summary>,
 }
 
 impl Listener {
-    /// Returns the next event. If the answers break off without one, this is an error.
+    /// Returns the next event. This is an error if the answers break off without one, or if the
+    /// time ended before any of them took a step.
     async fn next(&mut self) -> Event {
-        self.events.recv().await.unwrap_or_else(|| Event::Failed(ApiError::fault()))
+        let event = self.events.recv().await.unwrap_or_else(|| Event::Failed(ApiError::fault()));
+        if let Event::Done { summary, .. } = &event {
+            self.done.push(*summary);
+            if self.is_complete() && self.done.iter().all(Summary::is_unstarted) {
+                return Event::Failed(ApiError::out_of_time());
+            }
+        }
+        event
+    }
+
+    /// Returns whether all answers are complete.
+    fn is_complete(&self) -> bool {
+        self.done.len() == self.choices
     }
 }
 
@@ -61,8 +76,7 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
         return Ok(streamed(Arc::clone(service), listener, head));
     }
     let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
-    let mut left = listener.choices;
-    while left > 0 {
+    while !listener.is_complete() {
         match listener.next().await {
             Event::Started { .. } => {}
             Event::Span { choice, text, step } => {
@@ -72,13 +86,11 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
             Event::Done { choice, summary, scores } => {
                 choices[choice].summary = summary;
                 choices[choice].scores = scores;
-                left -= 1;
             }
             Event::Failed(error) => return Err(error),
         }
     }
-    let summaries: Vec<Summary> = choices.iter().map(|choice| choice.summary).collect();
-    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), service.parts.host.tokenizer())).into_response())
+    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &listener.done), service.parts.host.tokenizer())).into_response())
 }
 
 /// Queues a job. Its answers start when threads and memory are available.
@@ -123,17 +135,21 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let reach = (instructed + work.max_new_tokens).min(service.parts.host.context_limit());
     let bytes = service.bytes(&work.config, reach, work.max_new_tokens);
     let threads = service.threads(choices, bytes);
-    let ticket = service.queue(threads, bytes)?;
+    let field = work.job.max_new_tokens.map_or("max_tokens", |(field, _)| field);
+    let ticket = service.queue(threads, bytes, field)?;
     let (service, work) = (Arc::clone(service), Arc::new(work));
     tokio::spawn(async move {
         let admitted = tokio::select! {
-            admitted = ticket.admitted() => admitted,
+            admitted = tokio::time::timeout(work.time_left(&service), ticket.admitted()) => {
+                admitted.unwrap_or_else(|_| Err(ApiError::kept_waiting()))
+            }
             // The client disconnected while it waited.
             () = sender.closed() => return Outcome::HungUp.count(choices),
         };
         let admitted = match admitted {
             Ok(admitted) => Arc::new(admitted),
             Err(error) => {
+                Outcome::Failed.count(choices);
                 // The client may have disconnected.
                 let _ = sender.send(Event::Failed(error)).await;
                 return;
@@ -147,7 +163,7 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
             tokio::task::spawn_blocking(run.clone());
         }
     });
-    Ok(Listener { events, _stop: stop, prompt_tokens, choices })
+    Ok(Listener { events, _stop: stop, prompt_tokens, choices, done: Vec::new() })
 }
 
 /// Tokenizes a prompt with each instruction of the scheme and without, and appends the given prefix
@@ -199,7 +215,6 @@ struct Chunks {
     service: Arc<Service>,
     listener: Listener,
     head: Head,
-    done: Vec<Summary>,
     ended: bool,
 }
 
@@ -210,11 +225,10 @@ impl Chunks {
             Event::Started { choice } => self.head.opening(choice).into_iter().collect(),
             Event::Span { choice, text, step } => vec![self.head.span(choice, &text, step.as_deref())],
             Event::Done { choice, summary, scores } => {
-                self.done.push(summary);
-                self.ended = self.done.len() == self.listener.choices;
+                self.ended = self.listener.is_complete();
                 let closing = self.head.closing(choice, summary.ended, scores.as_ref(), self.service.parts.host.tokenizer());
                 let usage = (self.ended && self.head.include_usage)
-                    .then(|| self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.done)));
+                    .then(|| self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.listener.done)));
                 [closing].into_iter().chain(usage).collect()
             }
             Event::Failed(error) => {
@@ -228,7 +242,7 @@ impl Chunks {
 /// Returns a stream of chunks. Dropping it stops the answers.
 fn streamed(service: Arc<Service>, listener: Listener, head: Head) -> Response {
     let keep_alive = service.limits.keep_alive;
-    let chunks = Chunks { service, listener, head, done: Vec::new(), ended: false };
+    let chunks = Chunks { service, listener, head, ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         if chunks.ended {
             return None;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use serde_json::{Map, Value};
-use sk_scheme::{BladeRule, BladeSpec, NamedWeights, SchemeSpec};
+use sk_scheme::{BladeRule, BladeSpec, NamedWeights, SchemeError, SchemeSpec};
 
 use crate::ApiError;
 use crate::live::{Live, lock};
@@ -54,14 +54,21 @@ impl Live {
             if other {
                 return Err(taken_name(name, kind));
             }
+            let is_seated = config.blades.iter().any(|blade| blade.name == *name);
             if source == ADAPTER {
                 seat_adapter(&mut config, &seats.first, name, service)?;
                 adapters.push(name.as_str());
             } else {
                 let text = instruction_of("blades", name, source)?;
-                config.seat_instruction(name, text).map_err(wrong_blade)?;
+                config.seat_instruction(name, text).map_err(|error| match error {
+                    SchemeError::GivenTwice { .. } => taken_name(name, "another blade"),
+                    error => wrong_blade(error),
+                })?;
             }
-            added.push(name.as_str());
+            // A blade that is seated with this source keeps its seat.
+            if !is_seated {
+                added.push(name.as_str());
+            }
         }
         let removed: Vec<&str> =
             edit.blades.iter().filter(|(_, source)| source.is_none()).map(|(name, _)| name.as_str()).collect();
@@ -124,8 +131,8 @@ impl Live {
     }
 }
 
-/// Returns the error for a name under which the answer has read something else. A step in progress
-/// may still read it.
+/// Returns the error for a name under which the answer reads something else, or has read it. A step
+/// in progress may still read it.
 fn taken_name(name: &str, other: &str) -> ApiError {
     ApiError::invalid("blades", format!("\"{name}\" is the name of {other} of this answer; use another name"))
 }
@@ -146,11 +153,7 @@ fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, servic
         Some(blade) => config.blades.push(blade.clone()),
         None => config.seat(name),
     }
-    if config.adapters().any(|(lane, _)| lane == name) {
-        Ok(())
-    } else {
-        Err(ApiError::invalid("blades", format!("blade \"{name}\" has a seat, and reads with no adapter; unseat it first")))
-    }
+    if config.adapters().any(|(lane, _)| lane == name) { Ok(()) } else { Err(taken_name(name, "a blade without an adapter")) }
 }
 
 /// Returns whether a lane belongs to a blade: as its own lane, or as the lane that it is contrasted

@@ -8,6 +8,8 @@ use sk_models::engine::EngineError;
 use sk_remote::RemoteError;
 use sk_scheme::SchemeError;
 
+use crate::host::HostError;
+
 /// An error in the format of the OpenAI API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -105,6 +107,12 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
+    /// A request that waited for other answers until its time ended.
+    pub(crate) fn kept_waiting() -> Self {
+        let message = "the request waited for other answers until its time ended; try again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+    }
+
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         let message = error.to_string();
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message, param: None, code: None, cause: None }
@@ -112,13 +120,13 @@ impl ApiError {
 
     /// The model servers failed. Clients do not learn their addresses.
     fn upstream(error: &RemoteError) -> Self {
-        let message = "the model servers do not answer; the log of this server has the reason";
+        let message = "the model servers failed or refused the request; the log of this server has the reason";
         Self { cause: Some(error.to_string()), ..Self::new(StatusCode::BAD_GATEWAY, "bad_gateway", message) }
     }
 
-    /// The time of an answer ended before its first span.
+    /// The time of a request ended before the first span of its answers.
     pub(crate) fn out_of_time() -> Self {
-        let message = "the model servers chose no span in the time that this server gives an answer; try again";
+        let message = "no span was chosen in the time that this server gives an answer; try again";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout", message)
     }
 
@@ -142,6 +150,23 @@ impl ApiError {
             }
             _ => Self::internal(error),
         }
+    }
+
+    /// An adapter that was not loaded. It is a client error if the adapter or its name is at fault.
+    pub(crate) fn of_adapter(error: &HostError) -> Self {
+        let HostError::Remote(remote) = error else { return Self::invalid("adapter", error.to_string()) };
+        let (param, message) = match &**remote {
+            RemoteError::AdapterModule { .. } => ("adapter", error.to_string()),
+            RemoteError::AdapterKnown { adapter, .. } => {
+                ("name", format!("the model servers already have an adapter called \"{adapter}\"; use another name"))
+            }
+            RemoteError::SameAsBase { adapter, .. } => (
+                "adapter",
+                format!("the model servers score under adapter \"{adapter}\" as under the base model; give another one"),
+            ),
+            remote => return Self::upstream(remote),
+        };
+        Self { cause: Some(error.to_string()), ..Self::invalid(param, message) }
     }
 
     /// The error for a panic.

@@ -93,6 +93,11 @@ impl Work {
         self.asked.len() * self.job.choices
     }
 
+    /// Returns the time that is left for the answers.
+    pub(crate) fn time_left(&self, service: &Service) -> Duration {
+        service.limits.time.saturating_sub(self.arrived.elapsed())
+    }
+
     /// Generates answers on this thread until none is left.
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
@@ -115,7 +120,9 @@ impl Work {
             });
             match sent {
                 Ok(()) => {
-                    counted.outcome = Outcome::Complete;
+                    if !summary.is_unstarted() {
+                        counted.outcome = Outcome::Complete;
+                    }
                     continue;
                 }
                 Err(Failure::Failed(error)) if !self.stop.is_stopped() => {
@@ -147,6 +154,10 @@ impl Work {
             let text = service.parts.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
             send(Event::Span { choice, text, step: None })?;
         }
+        if self.time_left(service).is_zero() {
+            summary.ended = Some(Ended::Interrupted);
+            return Ok(None);
+        }
         let written = if self.max_new_tokens > 0 {
             self.steer(choice, asked, service, summary, send)?
         } else {
@@ -169,9 +180,8 @@ impl Work {
         let instructed = InstructionRack::default();
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
-        let deadline = self.arrived + service.limits.time;
-        let stop = self.stop.clone();
-        let left = move || if stop.is_stopped() { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+        let (stop, arrived, time) = (self.stop.clone(), self.arrived, service.limits.time);
+        let left = move || if stop.is_stopped() { Duration::ZERO } else { time.saturating_sub(arrived.elapsed()) };
         let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers(), Some(Arc::new(left)));
         let (engine, parts) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
         let scheme = self.config.build(&*engine)?;
@@ -225,14 +235,11 @@ impl Work {
                 drop(away);
             }
             spec = arm.spec.snapshot();
-            Ok(if Instant::now() < deadline { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            Ok(if self.time_left(service).is_zero() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
         let reply = match replied {
             // The time ended during a step on model servers. The spans before it are the answer.
-            Err(Failure::Gone) if !self.stop.is_stopped() && Instant::now() >= deadline => {
-                if summary.steps == 0 {
-                    return Err(Failure::Failed(ApiError::out_of_time()));
-                }
+            Err(Failure::Gone) if !self.stop.is_stopped() && self.time_left(service).is_zero() => {
                 summary.ended = Some(Ended::Interrupted);
                 return Ok(Vec::new());
             }

@@ -340,11 +340,8 @@ impl Host {
     }
 
     /// Returns the distinct models of this process.
-    fn decoders(&self) -> impl Iterator<Item = &Decoder> {
-        self.local().into_iter().flat_map(|Models { backbone, drafter, .. }| {
-            let other = (!Arc::ptr_eq(backbone, drafter)).then_some(drafter);
-            std::iter::once(backbone).chain(other).map(|model| &**model)
-        })
+    fn decoders(&self) -> impl Iterator<Item = &Arc<Decoder>> {
+        self.local().into_iter().flat_map(Models::decoders)
     }
 
     /// Returns the bytes of KV cache shared between contexts with a common prefix; 0 for models

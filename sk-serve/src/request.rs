@@ -120,8 +120,8 @@ impl SteeringBody {
     }
 }
 
-/// Returns the text of a blade source `instruction:TEXT`, which the field `param` holds.
-pub(crate) fn instruction_of<'a>(param: &str, name: &str, source: &'a str) -> Result<&'a str, ApiError> {
+/// Refuses the name of a blade, which the field `param` holds, if it cannot be used elsewhere.
+pub(crate) fn check_name(param: &str, name: &str) -> Result<(), ApiError> {
     if name.trim().is_empty() {
         return Err(ApiError::invalid(param, "a blade needs a name"));
     }
@@ -130,6 +130,12 @@ pub(crate) fn instruction_of<'a>(param: &str, name: &str, source: &'a str) -> Re
         let message = format!("\"{name}\" has a blank, a comma, a colon or an equals sign; give the blade a name without them");
         return Err(ApiError::invalid(param, message));
     }
+    Ok(())
+}
+
+/// Returns the text of a blade source `instruction:TEXT`, which the field `param` holds.
+pub(crate) fn instruction_of<'a>(param: &str, name: &str, source: &'a str) -> Result<&'a str, ApiError> {
+    check_name(param, name)?;
     let text = source.strip_prefix("instruction:").map(str::trim).filter(|text| !text.is_empty());
     text.ok_or_else(|| ApiError::invalid(param, format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }

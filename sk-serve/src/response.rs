@@ -147,6 +147,13 @@ pub(crate) struct Summary {
     pub(crate) seconds: Seconds,
 }
 
+impl Summary {
+    /// Returns whether the time ended before the first step.
+    pub(crate) fn is_unstarted(&self) -> bool {
+        self.steps == 0 && self.ended == Some(Ended::Interrupted)
+    }
+}
+
 /// Tokens with the scores that the frozen backbone gives them. The first token of a text has no
 /// score.
 pub(crate) type Scores = Vec<(TokenId, Option<TokenScore>)>;

@@ -311,7 +311,11 @@ async fn blades(State(app): State<App>) -> Json<Value> {
     Json(json!({"object": "list", "data": app.service.blades()}))
 }
 
-async fn load(State(app): State<App>, Body(body): Body<Map<String, Value>>) -> Result<Response, ApiError> {
+async fn load(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    Body(body): Body<Map<String, Value>>,
+) -> Result<Response, ApiError> {
     let mut fields = Fields::new("", body);
     let (name, adapter): (String, String) = (fields.require("name")?, fields.require("adapter")?);
     fields.end()?;
@@ -319,7 +323,7 @@ async fn load(State(app): State<App>, Body(body): Body<Map<String, Value>>) -> R
     let turn = Arc::clone(&app.service.loading).lock_owned().await;
     let loaded = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        service.load(&name, &adapter)
+        service.load(&id, &name, &adapter)
     });
     loaded.await.map_err(ApiError::internal)??;
     Ok((StatusCode::CREATED, Json(json!({"name": blade, "kind": "adapter"}))).into_response())

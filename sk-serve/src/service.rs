@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -20,8 +21,9 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
 use crate::host::{Adapters, Host};
+use crate::id::RequestId;
 use crate::live::Lives;
-use crate::request::{Asked, Job, Prompt, instruction_of};
+use crate::request::{Asked, Job, Prompt, check_name, instruction_of};
 
 /// The limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +42,8 @@ pub struct Limits {
     /// Maximum number of blades of an answer.
     pub blades: usize,
     /// Maximum time from the arrival of a request to the end of its answers. An answer that takes
-    /// longer ends with the text generated so far.
+    /// longer ends with the text generated so far, after the step in progress. A request that still
+    /// waits then is refused.
     pub time: Duration,
     /// Maximum number of tokens of a prompt.
     pub prompt_tokens: usize,
@@ -89,6 +92,8 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
+    /// The names of those that were loaded at the start, which clients cannot unload.
+    given: Vec<String>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
     pub(crate) loading: Arc<Mutex<()>>,
     permits: Arc<Semaphore>,
@@ -165,6 +170,7 @@ impl Service {
             waiting: Arc::default(),
             draining: AtomicBool::new(false),
             lives: Lives::default(),
+            given: adapters.clone(),
             adapters: RwLock::new(adapters),
             loading: Arc::default(),
             parts,
@@ -225,28 +231,24 @@ impl Service {
         for (field, name, value) in [("temperature", "draft_temperature", job.temperature), ("top_p", "top_p", job.top_p)] {
             let Some(value) = value else { continue };
             let parameter = Parameter::named(name).ok_or_else(|| ApiError::unsupported(field))?;
-            parameter.set(&mut config, value).map_err(|error| match error {
+            parameter.set(&mut config, value).or_else(|error| match error {
+                // At 1, both leave the distribution unchanged.
+                SchemeError::Inapplicable { .. } if value == 1.0 => Ok(()),
                 SchemeError::Inapplicable { slot, kind, .. } => {
-                    ApiError::invalid(field, format!("`{field}` does not apply: the {slot} is \"{kind}\"; leave it out"))
+                    let message = format!("`{field}` does not apply: the {slot} is \"{kind}\"; leave it out");
+                    Err(ApiError::invalid(field, message))
                 }
-                error => ApiError::invalid(field, error.to_string()),
+                error => Err(ApiError::invalid(field, error.to_string())),
             })?;
         }
         config.check().map_err(wrong_set)?;
         self.seat(&mut config, &asked.blades)?;
-        if asked.weights.is_none()
-            && let Some(name) = not_seated(&config)
-        {
-            if !is_named {
-                let seated = config.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>().join(", ");
-                let message =
-                    format!("the weights of this server name blade \"{name}\", which is not loaded; give `weights` of {seated}");
-                return Err(ApiError::invalid("swiss_knife.weights", message));
-            }
+        let is_seated = |name: &str| config.blades.iter().any(|blade| blade.name == name);
+        if is_named && asked.weights.is_none() && !config.weights.iter().flat_map(NamedWeights::names).all(is_seated) {
             config.weights = None;
         }
         config.spec().map_err(|error| match error {
-            SchemeError::NoBlade if reads_heads(&config).is_some() => {
+            SchemeError::NoHead { .. } => {
                 let message = "this scheme needs a head; start the server with --head NAME=DIR, or choose another scheme";
                 ApiError::invalid("swiss_knife.scheme", message)
             }
@@ -317,29 +319,35 @@ impl Service {
 
     /// Loads an adapter from a subfolder of the adapter folder, as a blade for later requests.
     /// Blocks while it reads the files. Callers hold `loading`.
-    pub(crate) fn load(&self, name: &str, folder: &str) -> Result<(), ApiError> {
+    pub(crate) fn load(&self, request: &RequestId, name: &str, folder: &str) -> Result<(), ApiError> {
         let path = self.folder(folder)?;
-        if name.trim().is_empty() {
-            return Err(ApiError::invalid("name", "a blade needs a name"));
-        }
+        check_name("name", name)?;
         if self.adapters().iter().any(|known| known == name) || self.parts.instructions.iter().any(|(known, _)| known == name) {
-            return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; unload it first")));
+            return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; use another name")));
         }
         let adapter = self.parts.host.adapter(name, &path, None, &mut ());
         let checked = adapter.and_then(|adapter| self.parts.host.check().map(|()| adapter));
         let adapter = checked.map_err(|error| {
             self.parts.host.forget_adapter(name);
-            ApiError::invalid("adapter", error.to_string())
+            let error = ApiError::of_adapter(&error);
+            tracing::warn!(request = %request.0, blade = name, error = error.cause(), "adapter not loaded");
+            error
         })?;
         self.parts.rack.insert(name, adapter);
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
     }
 
-    /// Unloads the adapter of a blade. Answers in progress that use it keep it.
+    /// Unloads the adapter of a blade that a client has loaded. Answers in progress that use it keep
+    /// it.
     pub(crate) fn unload(&self, name: &str) -> Result<(), ApiError> {
         if self.parts.adapter_folder.is_none() {
             return Err(ApiError::forbidden("this server does not let clients unload blades; start it with --adapters DIR"));
+        }
+        if self.given.iter().any(|given| given == name) {
+            let message =
+                format!("blade \"{name}\" is one of the server's own; clients unload only those that clients have loaded");
+            return Err(ApiError::forbidden(&message));
         }
         let mut adapters = self.adapters.write().unwrap_or_else(PoisonError::into_inner);
         let place = adapters.iter().position(|known| known == name);
@@ -424,7 +432,8 @@ impl Service {
     }
 
     /// Queues a request that is answered on `threads` threads, each of which needs at most `bytes`.
-    pub(crate) fn queue(&self, threads: usize, bytes: u64) -> Result<Ticket, ApiError> {
+    /// `field` is the field of the request that limits the tokens of an answer.
+    pub(crate) fn queue(&self, threads: usize, bytes: u64, field: &str) -> Result<Ticket, ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
@@ -432,10 +441,11 @@ impl Service {
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         if u64::from(mebibytes) * MEBIBYTE > self.limits.memory {
             let message = format!(
-                "the answer may need {mebibytes} MiB and this server gives all answers {} MiB; shorten the prompt or `max_tokens`",
+                "the answer may need {mebibytes} MiB and this server gives all answers {} MiB; shorten the prompt, or ask for fewer \
+                 tokens with `{field}`",
                 self.limits.memory / MEBIBYTE
             );
-            return Err(ApiError::invalid("max_tokens", message));
+            return Err(ApiError::invalid(field, message));
         }
         let (permits, memory, threads) = (Arc::clone(&self.permits), Arc::clone(&self.memory), threads as u32);
         // Nobody overtakes a request that waits.
@@ -487,11 +497,14 @@ impl Service {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns the shipped schemes, without those that need a head that is not loaded.
+    /// Returns the shipped schemes, without those that need a head that is not loaded and, behind
+    /// servers, those that draft by a soup.
     pub(crate) fn schemes(&self) -> impl Iterator<Item = (&'static str, SchemeSpec)> {
+        let is_local = self.parts.host.local().is_some();
         let has = |kind| self.parts.host.heads().iter().any(|(_, head)| head.kind == kind);
         let shipped = SHIPPED.iter().filter_map(|shipped| Some((shipped.name, shipped.spec().ok()?)));
-        shipped.filter(move |(_, scheme)| reads_heads(scheme).is_none_or(has))
+        let drafts = move |scheme: &SchemeSpec| is_local || !matches!(scheme.proposal, ProposalSpec::Soup(_));
+        shipped.filter(move |(_, scheme)| drafts(scheme) && reads_heads(scheme).is_none_or(has))
     }
 
     /// Returns the default scheme of requests with its weights, if it is complete.
@@ -546,43 +559,24 @@ fn reads_heads(config: &SchemeSpec) -> Option<HeadKind> {
 }
 
 /// Sets the fields that the scheme has, and leaves out the others.
-fn set_known(fields: Vec<FieldEdit>, config: &mut SchemeSpec) {
+fn set_known(mut fields: Vec<FieldEdit>, config: &mut SchemeSpec) {
     let unset = config.clone();
-    let mut set = |fields: &BTreeMap<usize, FieldEdit>| {
-        let fields: Vec<FieldEdit> = fields.values().cloned().collect();
+    let mut set = |fields: &[FieldEdit]| {
         let mut tried = unset.clone();
-        let is_valid = FieldEdit::apply(&fields, &mut tried, "--set").and_then(|()| tried.check()).is_ok();
+        let is_valid = FieldEdit::apply(fields, &mut tried, "--set").and_then(|()| tried.check()).is_ok();
         if is_valid {
             *config = tried;
         }
         is_valid
     };
-    let all: BTreeMap<usize, FieldEdit> = fields.into_iter().enumerate().collect();
-    if set(&all) {
+    if set(&fields) {
         return;
     }
-    let mut known = BTreeMap::new();
-    loop {
-        let before = known.len();
-        for (place, field) in &all {
-            if known.contains_key(place) {
-                continue;
-            }
-            known.insert(*place, field.clone());
-            if !set(&known) {
-                known.remove(place);
-            }
-        }
-        // A field may need a later one, such as the kind of its slot.
-        if known.len() == before {
-            return;
-        }
+    let mut known = Vec::new();
+    // A field may need a later one, such as the kind of its slot.
+    while let Some(place) = fields.iter().position(|field| set(&[&known[..], slice::from_ref(field)].concat())) {
+        known.push(fields.remove(place));
     }
-}
-
-/// Returns the first blade that the weights name and that is not seated.
-fn not_seated(config: &SchemeSpec) -> Option<&str> {
-    config.weights.as_ref()?.names().find(|name| !config.blades.iter().any(|blade| blade.name == *name))
 }
 
 /// A request that waits for its permits.

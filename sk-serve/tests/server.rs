@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::{Value, json};
@@ -277,9 +278,13 @@ fn a_request_overrides_the_options_of_the_server() {
     // What a scheme of the request does not have is left out.
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "model": "lab/random:greedy"});
     assert_eq!(ask(&url, &asked).0, 200);
+    // So is what changes nothing.
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "model": "lab/random:greedy",
+        "temperature": 1, "top_p": 1});
+    assert_eq!(ask(&url, &asked).0, 200);
     // A field that does not apply is named as the client wrote it.
     for (scheme, fields, param, told) in [
-        ("greedy", json!({"temperature": 1}), "temperature", "`temperature` does not apply"),
+        ("greedy", json!({"temperature": 0.5}), "temperature", "`temperature` does not apply"),
         ("greedy", json!({"top_p": 0.5}), "top_p", "`top_p` does not apply"),
         ("swiss-knife", json!({"swiss_knife": {"set": ["selector.heat=1"]}}), "swiss_knife.set", "selector.heat=1"),
     ] {
@@ -326,11 +331,11 @@ fn options_of_the_server_that_a_scheme_does_not_have_are_left_out() {
     let step = &serde_json::from_str::<Value>(&body).unwrap()["choices"][0]["swiss_knife"]["steps"][0];
     assert_eq!(step["candidates"].as_array().unwrap().len(), 2, "{body}");
     // The default scheme does not lose the weights of the server silently.
-    assert_eq!(agent().delete(format!("{url}/swiss-knife/blades/helpful")).call().unwrap().status(), 204);
+    let (server, url, _runtime) = listening();
+    server.open(steered(Steering { weights: vec!["kind=1".parse().unwrap()], ..Steering::default() }), adapters());
     let (status, body) = ask(&url, &asked("", json!({})));
     let error = &serde_json::from_str::<Value>(&body).unwrap()["error"];
     assert_eq!((status, error["param"].as_str()), (400, Some("swiss_knife.weights")), "{body}");
-    assert!(error["message"].as_str().unwrap().contains("the weights of this server"), "{body}");
     assert_eq!(ask(&url, &asked("", json!({"weights": {"honest": 1}}))).0, 200);
     assert_eq!(ask(&url, &asked(":best-of-n", json!({}))).0, 200);
 }
@@ -434,6 +439,15 @@ fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
 }
 
 #[test]
+fn answers_may_take_any_time() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { time: Duration::MAX, ..Limits::default() });
+    server.open(parts(), adapters());
+    let (status, body) = ask(&url, &json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}));
+    assert_eq!(status, 200, "{body}");
+}
+
+#[test]
 fn a_request_for_which_there_is_no_memory_waits_only_where_requests_may() {
     let _answering = answering();
     let (server, url, _runtime) =
@@ -478,13 +492,31 @@ fn the_error_of_an_edit_names_the_field_at_fault() {
         (json!({"blades": {"kind": null}}), "blades"),
         (json!({"blades": {" ": "instruction:Be kind."}}), "blades"),
         (json!({"blades": {"calm": "instruction:Be rude."}}), "blades"),
-        (json!({"blades": {"calm": "instruction:Be calm."}, "weights": {"calm": 1}}), "blades"),
-        (json!({"blades": {"helpful": "adapter"}}), "blades"),
+        (json!({"blades": {"calm": "adapter"}}), "blades"),
         (json!({"blades": {"kind": "/etc"}}), "blades"),
         (json!({"blades": {"brief": "instruction:Be brief."}}), "blades"),
     ] {
         let (status, body) = edit(&path, &asked);
         assert_eq!((status, body["error"]["param"].as_str()), (400, Some(param)), "{asked}: {body}");
+    }
+}
+
+#[test]
+fn an_edit_that_seats_may_be_sent_again() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 3, ..Limits::default() });
+    server.open(parts(), adapters());
+    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
+    let asked = json!({"blades": {"calm": "instruction:Be calm.", "helpful": "adapter"}, "weights": {"calm": 1, "helpful": 3}});
+    for _ in 0..2 {
+        let (status, body) = edit(&path, &asked);
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(body["weights"], json!({"calm": 0.25, "helpful": 0.75, "honest": 0.0}));
+    }
+    // A name with another source is not taken again.
+    for (name, source) in [("calm", "instruction:Be rude."), ("calm", "adapter"), ("helpful", "instruction:Be kind.")] {
+        let (status, body) = edit(&path, &json!({"blades": {name: source}}));
+        assert!(status == 400 && body["error"]["message"].as_str().unwrap().contains("use another name"), "{name}: {body}");
     }
 }
 

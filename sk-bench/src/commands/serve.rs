@@ -19,6 +19,7 @@ use sk_serve::host::Adapters;
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server};
 
 use crate::args::{Sources, SteeringArgs, choice, positive};
+use crate::judge::key_from_env;
 use crate::progress::Loading;
 use crate::{DialogueFraming, Error, interrupt, message, models};
 
@@ -86,8 +87,8 @@ pub struct ServeArgs {
     /// Maximum number of blades of an answer.
     #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive)]
     max_blades: usize,
-    /// Seconds from a request to the end of its answer; an unfinished answer is cut off after the
-    /// step in progress.
+    /// Seconds from a request to the end of its answers; an unfinished answer is cut off after the
+    /// step in progress, and a request that still waits is refused.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs())]
     timeout: u64,
     /// Seconds that a client may take to send the head or the body of a request, or may read
@@ -258,7 +259,7 @@ impl ServeArgs {
                 let key = Key::new(text).ok_or_else(|| refused(unfit))?;
                 Some(key.as_str().to_owned())
             }
-            None => std::env::var(KEY).ok().filter(|key| !key.is_empty()),
+            None => key_from_env(KEY)?.map(|key| key.as_str().to_owned()),
         };
         if key.is_none() && !self.host.is_loopback() {
             message::warning(&format!(

@@ -327,6 +327,17 @@ fn a_server_steers_models_of_other_servers() {
         "swiss_knife": {"weights": {"honest": 1}, "set": ["proposal.candidates=3"], "explain": true}});
     let answer = server.chat(&body).json();
     assert!(answer["usage"]["completion_tokens"].as_u64() > Some(0), "{answer}");
+    // Steps have fields of their own, which the description has too.
+    let mut over_vocabulary = body.clone();
+    (over_vocabulary["model"], over_vocabulary["swiss_knife"]["set"]) = (json!("swiss-knife:args"), json!([]));
+    let step = server.chat(&over_vocabulary).json()["choices"][0]["swiss_knife"]["steps"][0].clone();
+    assert!(step["head"].is_u64() && step["traffic"]["round_trips"].is_u64(), "{step}");
+    let description = server.ask("GET", "/openapi.json", "", &Value::Null).json();
+    let described = description["components"]["schemas"]["Step"]["properties"].as_object().unwrap();
+    assert!(step.as_object().unwrap().keys().all(|field| described.contains_key(field)), "{step}");
+    // Schemes that servers cannot run are not offered.
+    let models = server.ask("GET", "/v1/models", "", &Value::Null).2;
+    assert!(models.contains("\"swiss-knife:best-of-n\"") && !models.contains("rewarded-soups"), "{models}");
     // The server refuses `logprobs`, which it cannot request from the backbone's server.
     let scored = json!({"messages": [{"role": "user", "content": "Hello"}], "logprobs": true});
     let refused = server.chat(&scored);
@@ -344,10 +355,36 @@ fn a_server_keeps_the_failures_of_model_servers_to_its_log() {
     upstream.behave(|_, _| Act::Status(400, None, "CUDA error"));
     let answer = server.chat(&json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12}));
     assert!(answer.0 == 502 && !answer.2.contains("CUDA") && !answer.2.contains(&upstream.url), "{}", answer.2);
+    assert!(answer.2.contains("failed or refused"), "{}", answer.2);
     server.until(|server| server.log.lock().unwrap().contains("CUDA error"));
     let log = server.log.lock().unwrap().clone();
     let line = log.lines().find(|line| line.contains("CUDA error")).unwrap();
     assert!(line.contains("WARN") && line.contains("request=") && line.contains(&upstream.url), "{line}");
+}
+
+#[test]
+fn an_adapter_that_model_servers_do_not_load_is_the_fault_of_the_one_that_is_to_blame() {
+    let upstream = start(Kind::Vllm);
+    let folder = models().join("blades").display().to_string();
+    let options = ["serve", "--port", "0", "--adapters", &folder];
+    let server = Server::of(program().args(options).args(remote_args(&upstream)));
+    let load = |name: &str| server.ask("POST", "/swiss-knife/blades", "", &json!({"name": name, "adapter": "helpful"}));
+    upstream.behave(|seen, _| match seen.path.as_str() {
+        "/v1/load_lora_adapter" => Act::Status(400, None, "CUDA error"),
+        _ => Act::Serve,
+    });
+    let failed = load("more");
+    assert!(failed.0 == 502 && !failed.2.contains("CUDA") && !failed.2.contains(&upstream.url), "{}", failed.2);
+    server.until(|server| server.log.lock().unwrap().contains("CUDA error"));
+    let log = server.log.lock().unwrap().clone();
+    let line = log.lines().find(|line| line.contains("CUDA error")).unwrap();
+    assert!(line.contains("WARN") && line.contains("request=") && line.contains(&upstream.url), "{line}");
+    // The name of an adapter that the servers have is the client's choice.
+    upstream.behave(|_, _| Act::Serve);
+    let known = load("lora-helpful");
+    assert_eq!((known.0, known.json()["error"]["param"].as_str()), (400, Some("name")), "{}", known.2);
+    assert!(known.2.contains("lora-helpful") && !known.2.contains(&upstream.url), "{}", known.2);
+    assert_eq!(load("more").0, 201);
 }
 
 #[test]
@@ -362,6 +399,53 @@ fn an_answer_waits_for_a_model_server_no_longer_than_its_time() {
     upstream.behave(|_, _| Act::Serve);
     assert_eq!(server.chat(&body).0, 200);
     assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+/// Serves the drafts of the first step of three candidates, and nothing later.
+fn hang_after_a_step(upstream: &Fake) {
+    let mut drafts = 0;
+    upstream.behave(move |seen, _| {
+        drafts += usize::from(seen.drafts() && seen.body["n"] == 3);
+        if drafts > 1 { Act::Hang(Duration::from_secs(300)) } else { Act::Serve }
+    });
+}
+
+#[test]
+fn an_answer_without_a_step_leaves_the_others_of_its_request() {
+    let upstream = start(Kind::Vllm);
+    let options = ["serve", "--port", "0", "--timeout", "3", "--concurrent", "1"];
+    let server = Server::of(program().args(options).args(remote_args(&upstream)));
+    hang_after_a_step(&upstream);
+    // An answer of one token has one step.
+    let body = json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "n": 2, "seed": 1,
+        "swiss_knife": {"set": ["proposal.candidates=3"]}});
+    let reply = server.chat(&body);
+    assert_eq!(reply.0, 200, "{}", reply.2);
+    let answer = reply.json();
+    assert_eq!((&answer["usage"]["swiss_knife"]["steps"], &answer["usage"]["completion_tokens"]), (&json!(1), &json!(1)));
+    let empty = &answer["choices"][1];
+    assert_eq!((&empty["message"]["content"], &empty["finish_reason"]), (&json!(""), &json!("length")), "{answer}");
+}
+
+#[test]
+fn an_answer_that_the_time_cuts_off_has_the_text_of_its_steps() {
+    let upstream = start(Kind::Vllm);
+    let options = ["serve", "--port", "0", "--timeout", "3", "--span-tokens", "6"];
+    let server = Server::of(program().args(options).args(remote_args(&upstream)));
+    let complete = |tokens: usize, stop: &str| {
+        let body = json!({"prompt": "Hello", "max_tokens": tokens, "seed": 1, "stop": stop,
+            "swiss_knife": {"set": ["proposal.candidates=3"]}});
+        let reply = server.ask("POST", "/v1/completions", "", &body);
+        assert_eq!(reply.0, 200, "{}", reply.2);
+        reply.json()
+    };
+    let whole = complete(6, "none");
+    let text = whole["choices"][0]["text"].as_str().unwrap();
+    hang_after_a_step(&upstream);
+    // The last character of the step is held back, because the stop text may follow.
+    let cut = complete(12, &format!("{}none", text.chars().last().unwrap()));
+    assert_eq!((&cut["choices"][0]["text"], &cut["choices"][0]["finish_reason"]), (&json!(text), &json!("length")));
+    assert_eq!(cut["usage"]["completion_tokens"], whole["usage"]["completion_tokens"]);
 }
 
 #[test]

@@ -221,7 +221,8 @@ impl<'m> Session<'m> {
     /// `stop`.
     ///
     /// `on_step` receives each step and the text that can be shown after it, and returns whether to
-    /// continue. The last call receives no step, and the text that was held back.
+    /// continue. The last call receives no step, and the text that was held back. It is also made if
+    /// a step after the first one fails.
     ///
     /// # Errors
     /// If the prompt is empty or too long, a step fails, or `on_step` does.
@@ -266,13 +267,14 @@ impl<'m> Session<'m> {
             };
             go_on && !text.is_stopped()
         });
-        let ended = generated.map_err(SessionError::from)?;
         if let Some(error) = failure {
             return Err(error);
         }
-        let rest = text.finish();
-        let _ = on_step(None, &rest)?;
-        let ended = match ended {
+        if steps > 0 || generated.is_ok() {
+            let rest = text.finish();
+            let _ = on_step(None, &rest)?;
+        }
+        let ended = match generated.map_err(SessionError::from)? {
             _ if text.is_stopped() => Ended::StopText,
             Ended::Limit if limit < max_new_tokens => Ended::ContextFull,
             other => other,

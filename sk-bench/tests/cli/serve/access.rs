@@ -1,6 +1,8 @@
 //! Who may use the server, what it describes and what it refuses by name.
 
 use std::collections::BTreeSet;
+#[cfg(unix)]
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use serde_json::{Value, json};
 
@@ -61,6 +63,23 @@ fn a_key_is_required() {
     }
     assert_eq!(server.ask("GET", "/v1/models", "Authorization: Bearer secret\r\n", &Value::Null).0, 200);
     assert_eq!(server.ask("GET", "/health", "", &Value::Null).0, 200);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_key_in_the_environment_is_one_that_clients_can_send() {
+    let serve = |key: &[u8]| {
+        let mut command = program();
+        command.env("SWISS_KNIFE_SERVE_KEY", OsStr::from_bytes(key)).args(["serve", "--port", "0"]).args(model_args());
+        command
+    };
+    // As from a file with the line ends of Windows.
+    let server = Server::of(&mut serve(b"secret\r"));
+    assert_eq!(server.ask("GET", "/v1/models", "", &Value::Null).0, 401);
+    assert_eq!(server.ask("GET", "/v1/models", "Authorization: Bearer secret\r\n", &Value::Null).0, 200);
+    for key in [&b"\xff"[..], b"two words"] {
+        assert_refused(&serve(key).output().unwrap(), &["SWISS_KNIFE_SERVE_KEY", "a key cannot have"]);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{LONG_ANSWERS, PATIENCE, Reply, Server, hello, text};
+use super::{LONG_ANSWERS, PATIENCE, Reply, Server, chunks, hello, text, unchunked};
 use crate::common::{copy_of, edit_json, models};
 
 #[cfg(target_os = "linux")]
@@ -113,10 +113,44 @@ fn too_many_requests_are_refused_with_retry_after() {
     assert!(refused[0].1.contains("retry-after: 1") && refused[0].json()["error"]["type"] == "rate_limit_error");
     // A request that can never fit is refused with 400, not with 429.
     let small = Server::start(&["--memory", "0"]);
-    assert_eq!(small.chat(&hello(&json!({}))).0, 400);
-    // An answer that exceeds the time-out ends with the step it has reached.
-    let hasty = Server::start(&["--timeout", "0", "--span-tokens", "4"]).chat(&hello(&json!({}))).json();
-    assert_eq!((&hasty["choices"][0]["finish_reason"], &hasty["usage"]["swiss_knife"]["steps"]), (&json!("length"), &json!(1)));
+    for (fields, param) in [
+        (json!({}), "max_tokens"),
+        (json!({"max_tokens": null}), "max_tokens"),
+        (json!({"max_tokens": null, "max_completion_tokens": 40}), "max_completion_tokens"),
+    ] {
+        let refused = small.chat(&hello(&fields));
+        assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some(param)), "{}", refused.2);
+    }
+}
+
+#[test]
+fn no_request_outlasts_its_time_by_more_than_a_step() {
+    let server = Server::start(&["--timeout", "0"]);
+    for more in [json!({}), json!({"n": 2, "logprobs": true})] {
+        let late = server.chat(&hello(&more));
+        assert_eq!((late.0, late.json()["error"]["code"].as_str()), (504, Some("timeout")), "{}", late.2);
+    }
+    assert_eq!(server.metric("swiss_knife_steps_total"), 0.0);
+    // The chunks exceed the socket buffers, so the first answer waits for its reader.
+    let server = Server::start(&[&LONG_ANSWERS[..], &["--concurrent", "1", "--timeout", "5"]].concat());
+    let body = hello(&json!({"stream": true, "n": 2, "max_tokens": 440, "swiss_knife":
+        {"explain": true, "set": ["proposal.candidates=300"]}}));
+    let mut stream = server.send("POST", "/v1/chat/completions", "", &body.to_string());
+    server.until(|server| server.metric("swiss_knife_answers_under_way") > 0.0);
+    // No slot becomes free for another request.
+    let waited = server.chat(&hello(&json!({})));
+    assert_eq!((waited.0, waited.json()["error"]["code"].as_str()), (503, Some("unavailable")), "{}", waited.2);
+    assert!(waited.1.contains("retry-after: 1"), "{}", waited.1);
+    // The first answer ends with the steps before its time is over; the second takes none.
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let chunks = chunks(&unchunked(text.split_once("\r\n\r\n").unwrap().1));
+    let of = |choice: usize| chunks.iter().filter(move |chunk| chunk["choices"][0]["index"] == choice);
+    let steps = |choice| of(choice).filter(|chunk| chunk["swiss_knife"]["step"].is_object()).count();
+    assert!((1..110).contains(&steps(0)) && steps(1) == 0, "{} and {} steps", steps(0), steps(1));
+    for choice in 0..2 {
+        assert_eq!(of(choice).next_back().unwrap()["choices"][0]["finish_reason"], "length");
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Server {
         stream
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> Reply {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> Reply {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut text = String::new();
         self.send(method, path, headers, &body).read_to_string(&mut text).unwrap();

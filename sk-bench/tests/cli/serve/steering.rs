@@ -120,6 +120,10 @@ fn adapters_come_and_go_if_the_operator_allows_it() {
     }
     assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": "nowhere"})).0, 404);
     assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "helpful", "adapter": "helpful"})).0, 400);
+    for name in ["", "very calm", "a,b", "a=b", "x:y"] {
+        let refused = server.ask("POST", "/swiss-knife/blades", "", &json!({"name": name, "adapter": "helpful"}));
+        assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some("name")), "{name:?}: {}", refused.2);
+    }
     let before = text(&server.chat(&hello(&json!({"swiss_knife": {"weights": {"helpful": 1}}}))));
     let loaded = server.ask("POST", "/swiss-knife/blades", "", &load);
     assert_eq!(loaded.0, 201, "{}", loaded.2);
@@ -129,6 +133,10 @@ fn adapters_come_and_go_if_the_operator_allows_it() {
     assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 204);
     assert_eq!(server.chat(&hello(&weights)).0, 400);
     assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 404);
+    // The blades that the server was started with stay.
+    let own = server.ask("DELETE", "/swiss-knife/blades/helpful", "", &Value::Null);
+    assert!(own.0 == 403 && own.2.contains("helpful"), "{}", own.2);
+    assert_eq!(text(&server.chat(&hello(&json!({"swiss_knife": {"weights": {"helpful": 1}}})))), before);
     // Of several requests that load one name, one succeeds.
     let statuses: Vec<u16> = thread::scope(|scope| {
         let ask = || server.ask("POST", "/swiss-knife/blades", "", &load).0;
