@@ -1,25 +1,27 @@
 //! Sessions of schemes on loaded models.
 
 use sk_core::{InstructionRack, StepTrace, TokenId};
-use sk_models::dialogue::{Conversation, Reply, Session};
+use sk_models::dialogue::{Conversation, Framing, Reply, Session};
 use sk_models::head::Head;
 use sk_serve::host::{Adapters, Host};
 
 use crate::scheme::SchemeSpec;
 use crate::{Error, interrupt};
 
-/// Opens a session of the scheme `config` on the models of `host`, with heads and adapters. `seed`
-/// determines all random draws.
+/// Opens a session of the scheme `config` on the models of `host`, with heads and adapters, for
+/// dialogues in `framing`. `seed` determines all random draws.
 pub(crate) fn open<'m>(
     host: &'m Host,
     config: &SchemeSpec,
+    framing: &Framing,
     heads: &[(String, Head)],
     adapters: &Adapters,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
     let (engine, parts) = host.engine(adapters, heads, &InstructionRack::default(), config.readers(), None)?;
     let scheme = config.build(&*engine)?;
-    Ok(Session::new(parts, scheme, config.instructions(), seed)?)
+    let session = Session::new(parts, scheme, config.instructions(), seed)?;
+    Ok(if matches!(framing, Framing::Bare) { session.continuing() } else { session })
 }
 
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator

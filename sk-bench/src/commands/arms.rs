@@ -137,7 +137,7 @@ impl ArmsArgs {
         let mut names = BTreeSet::from([name.to_owned()]);
         let mut arms = Vec::with_capacity(self.arms.len());
         for arm in &self.arms {
-            let arm = arm.plan(&self.steering.steering(), &self.models, Path::new(""))?;
+            let arm = arm.plan(&self.steering.steering(), &self.models)?;
             same_candidates(name, config, &arm)?;
             if !names.insert(arm.name.clone()) {
                 let name = arm.name;
@@ -162,29 +162,35 @@ impl ArmsArgs {
         let mut loading = Loading::new(self.quiet);
         let (host, adapters) = models::load_pool(&self.models, config, arms, &mut loading)?;
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
-        let mut session =
-            session::open(&host, config, host.heads(), &Adapters::from_iter(adapters), self.generation.seed)?.with_arms(built);
+        let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;
+        let (framing, adapters) = (conversation.framing(), Adapters::from_iter(adapters));
+        let session = session::open(&host, config, framing, host.heads(), &adapters, self.generation.seed)?;
+        let mut session = session.with_arms(built);
         for arm in &*arms {
             session.add_instructions(arm.config.instructions())?;
         }
         drop(loading);
-        let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;
         let tokens = conversation.begin(host.tokenizer(), &prompt)?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
         let certificates = Certificates::new(config, TOLERANCE);
 
         interrupt::listen();
+        let mut begun = false;
         let on_step = |step: Option<&StepTrace>, _: &str| {
             let Some(step) = step else { return Ok(()) };
+            begun = true;
             if let Some(trace) = &mut trace {
                 trace.write(&StepRecord::new(0, step, certificates.of(step), host.tokenizer()))?;
             }
             let (step, distributions) = PoolStep::new(0, name, step, host.tokenizer());
             steps.take(step, &distributions)
         };
-        let reply = session::reply(&mut session, &host, &conversation, &tokens, self.generation.max_new_tokens, on_step)?;
-        trace.map_or(Ok(()), TraceFile::finish)?;
-        Ok(reply.text)
+        let reply = session::reply(&mut session, &host, &conversation, &tokens, self.generation.max_new_tokens, on_step);
+        // The steps before an error are kept; a trace without any does not replace an earlier one.
+        if begun || reply.is_ok() {
+            trace.map_or(Ok(()), TraceFile::finish)?;
+        }
+        Ok(reply?.text)
     }
 }
 

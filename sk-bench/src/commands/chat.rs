@@ -80,7 +80,8 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
     let (host, adapters) = models::load(&args.models, &mut config, &mut loading)?;
     let seed = args.generation.seed;
     let adapters = Adapters::from_iter(adapters);
-    let session = session::open(&host, &config, host.heads(), &adapters, seed)?;
+    let conversation = generate::conversation(&host, &args.generation, args.steering.operating.convention)?;
+    let session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
         host: &host,
@@ -88,47 +89,21 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
         screen: Screen::new(host.tokenizer(), &args.output, &config, true)?,
         config,
         session,
-        conversation: generate::conversation(&host, &args.generation, args.steering.operating.convention)?,
+        conversation,
         max_new_tokens: args.generation.max_new_tokens,
         seed,
         quiet,
     };
     interrupt::listen();
     let mut lines = Lines::new();
-    let mut failed = 0;
     let is_interactive = lines.is_terminal();
     if is_interactive && !quiet {
         message::aside("/help lists the commands, /quit leaves");
     }
-    while let Some(line) = lines.next(|| chat.completions())? {
-        if is_interactive {
-            interrupt::clear();
-        }
-        let done = line.and_then(|line| match line.trim() {
-            "" => Ok(true),
-            trimmed => match trimmed.strip_prefix('/') {
-                Some(command) => chat.execute(command),
-                None => chat.answer(&line).map(|()| true),
-            },
-        });
-        match done {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error @ Error::Output(_)) => return Err(error),
-            Err(error) => {
-                chat.screen.end_line()?;
-                message::error(&error.to_string());
-                failed += 1;
-            }
-        }
-        // On a terminal, Ctrl-C ends the answer. Otherwise, it ends the chat.
-        if is_interactive {
-            interrupt::clear();
-        } else if interrupt::requested() {
-            break;
-        }
-    }
+    let failed = chat.converse(&mut lines);
+    // The steps before an error are kept.
     chat.screen.finish()?;
+    let failed = failed?;
     // An interactive user has seen the errors; a script needs an exit status.
     if failed > 0 && !is_interactive && !interrupt::requested() {
         return Err(Error::Input(format!("{} failed; see the messages above", counted(failed, "line"))));
@@ -137,6 +112,41 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
 }
 
 impl Chat<'_> {
+    /// Executes and answers lines until the dialogue ends. Returns the number of lines that failed.
+    fn converse(&mut self, lines: &mut Lines) -> Result<usize, Error> {
+        let is_interactive = lines.is_terminal();
+        let mut failed = 0;
+        while let Some(line) = lines.next(|| self.completions())? {
+            if is_interactive {
+                interrupt::clear();
+            }
+            let done = line.and_then(|line| match line.trim() {
+                "" => Ok(true),
+                trimmed => match trimmed.strip_prefix('/') {
+                    Some(command) => self.execute(command),
+                    None => self.answer(&line).map(|()| true),
+                },
+            });
+            match done {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error @ Error::Output(_)) => return Err(error),
+                Err(error) => {
+                    self.screen.end_line()?;
+                    message::error(&error.to_string());
+                    failed += 1;
+                }
+            }
+            // On a terminal, Ctrl-C ends the answer. Otherwise, it ends the chat.
+            if is_interactive {
+                interrupt::clear();
+            } else if interrupt::requested() {
+                break;
+            }
+        }
+        Ok(failed)
+    }
+
     fn answer(&mut self, line: &str) -> Result<(), Error> {
         let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
         let on_step = |step: Option<&StepTrace>, text: &str| self.screen.step(step, text);

@@ -12,7 +12,7 @@ use crate::scheme::Convention;
 use crate::screen::Screen;
 use crate::{Error, interrupt, models, output, session};
 use sk_core::{Ended, Seconds, StepTrace};
-use sk_models::dialogue::{Conversation, Framing, Reply, Session};
+use sk_models::dialogue::{Conversation, Reply, Session};
 use sk_serve::host::{Adapters, Host};
 
 const EXAMPLES: &str = "\
@@ -77,14 +77,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Error> {
     let (host, adapters) = models::load(&args.models, &mut config, &mut loading)?;
     args.steering.steering().check_effect(&config)?;
     let seed = args.generation.seed;
-    let mut session = session::open(&host, &config, host.heads(), &Adapters::from_iter(adapters), seed)?;
+    let mut conversation = conversation(&host, &args.generation, args.steering.operating.convention)?;
+    let adapters = Adapters::from_iter(adapters);
+    let mut session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed)?;
     drop(loading);
     let mut screen = Screen::new(host.tokenizer(), &args.output, &config, !args.json)?;
-    let mut conversation = conversation(&host, &args.generation, args.steering.operating.convention)?;
     let tokens = conversation.begin(host.tokenizer(), &prompt)?;
-    if matches!(conversation.framing(), Framing::Bare) {
-        session = session.continuing();
-    }
 
     interrupt::listen();
     let mut begun = false;
@@ -93,12 +91,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Error> {
         screen.step(step, text)
     };
     let reply = session::reply(&mut session, &host, &conversation, &tokens, args.generation.max_new_tokens, on_step);
-    if reply.is_err() {
-        screen.end_line()?;
-    }
     // The steps before an error are kept; a trace without any does not replace an earlier one.
     if begun || reply.is_ok() {
         screen.finish()?;
+    }
+    if reply.is_err() {
+        screen.end_line()?;
     }
     let reply = reply?;
     if args.json {

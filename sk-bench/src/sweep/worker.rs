@@ -106,10 +106,11 @@ impl<'g> Worker<'g> {
             Some((name.clone(), adapters.get(&key)?.clone()))
         };
         let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
-        let mut session = session::open(host, &config, &heads[cell.arm], &own, cell.draws())?;
+        let framing = &self.framings[cell.arm];
+        let mut session = session::open(host, &config, framing, &heads[cell.arm], &own, cell.draws())?;
         let certificates = Certificates::new(&config, TOLERANCE);
         let mut steps = Vec::new();
-        let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stops());
+        let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, framing.stops());
         session.instruct(|instruction| -> Result<_, Error> {
             let system = dialogue::instructed(grid.plan.generation.system.as_deref(), instruction);
             Ok(Instruction::new(tokens.len(), self.tokens_under(cell.arm, cell.prompt, Some(&system))?))

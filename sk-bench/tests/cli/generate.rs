@@ -5,7 +5,8 @@ use std::io::Read;
 use std::process::Stdio;
 
 use crate::common::{
-    BLADES, CONTEXT, assert_refused, model_args, models, program, run, run_on_models, run_with_input, stderr, stdout,
+    BLADES, CONTEXT, assert_refused, copy_of, edit_json, model_args, models, program, run, run_on_models, run_with_input, stderr,
+    stdout,
 };
 use serde_json::Value;
 
@@ -375,6 +376,23 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(!stderr(&output).contains("panic") && !stderr(&output).contains("error"), "{}", stderr(&output));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_trace_outlives_an_output_that_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (prompt, trace) = (folder.path().join("prompt"), folder.path().join("steps.jsonl"));
+    fs::write(&prompt, "Hello\n").unwrap();
+    for command in ["generate", "chat", "arms"] {
+        let mut program = program();
+        program.arg(command).args(model_args()).args(["--max-new-tokens", "40", "--span-tokens", "10", "--trace"]).arg(&trace);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = program.stdin(fs::File::open(&prompt).unwrap()).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}: {}", stderr(&output));
+        assert!(!records(&trace).is_empty(), "{command}");
+        fs::remove_file(&trace).unwrap();
+    }
+}
+
 #[test]
 fn help_is_there_for_every_command_and_fits_the_screen() {
     for command in [
@@ -415,6 +433,22 @@ fn the_model_that_ships_needs_no_path() {
     assert!(text.split_whitespace().count() >= 3, "{text:?}");
     assert_eq!(text, stdout(&speak()));
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[cfg(feature = "embedded-model")]
+#[test]
+fn without_a_frame_every_command_keeps_the_white_space_that_an_answer_begins_with() {
+    let prompt = "You can clean your bicycle with";
+    let options = ["--framing", "none", "--max-new-tokens", "8", "--quiet", "--device", "cpu"];
+    let generated = stdout(&run([&["generate", prompt], &options[..]].concat()));
+    assert!(generated.starts_with(' '), "{generated:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines");
+    fs::write(&lines, prompt).unwrap();
+    let chat = program().arg("chat").args(options).stdin(fs::File::open(&lines).unwrap()).output().unwrap();
+    assert_eq!(stdout(&chat), generated);
+    let arms = stdout(&run([&["arms", prompt, "--arm", "elo", "--json"], &options[..]].concat()));
+    assert_eq!(serde_json::from_str::<Value>(&arms).unwrap()["text"], generated.trim_end_matches('\n'));
 }
 
 #[cfg(feature = "embedded-model")]
@@ -466,4 +500,18 @@ fn a_trace_goes_through_links_and_pipes() {
         let text = fs::read_to_string(path("target.jsonl")).unwrap();
         text.lines().map(candidates).collect::<Vec<_>>()
     });
+}
+
+/// The context must fit into each model that a blade reads, too.
+#[test]
+fn a_prompt_is_at_most_as_long_as_the_shortest_context_of_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = copy_of("drafter", folder.path());
+    edit_json(&small.join("config.json"), |config| config["max_position_embeddings"] = 24.into());
+    let scheme = folder.path().join("small.toml");
+    fs::write(&scheme, format!("[blades.small]\nkind = \"likelihood\"\non = '{}'\n", small.display())).unwrap();
+    let generate = |prompt: &str| run_on_models("generate", &[prompt, "--scheme", scheme.to_str().unwrap(), "--framing", "none"]);
+    assert_refused(&generate(&"long ".repeat(6)), &["the prompt has 30 tokens and the model holds 24"]);
+    // The response ends where that context is full.
+    assert!(generate("short").status.success());
 }

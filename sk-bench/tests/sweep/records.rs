@@ -86,6 +86,26 @@ fn a_cell_is_what_generate_writes_with_its_seed() {
     assert_eq!(cells.count(), 4);
 }
 
+/// Uses the model that ships, whose answer after "Assistant:" begins with a space.
+#[cfg(feature = "embedded-model")]
+#[test]
+fn a_cell_without_a_frame_is_what_generate_writes_with_its_seed() {
+    let bench = Bench::new("");
+    let prompts = "[prompts]\nsources = [\"prompts.jsonl\"]\n[generation]\nmax_new_tokens = 8\nframing = \"none\"\n";
+    let weights = "[weights]\nkind = \"listed\"\nlist = [{ helpful = 1 }]\n";
+    let model = "[model]\ndevice = \"cpu\"\n[schemes.swiss-knife]\n";
+    fs::write(bench.path("plan.toml"), format!("{model}{weights}{prompts}")).unwrap();
+    bench.finish();
+    for record in bench.records() {
+        let (prompt, seed) = (record["prompt"].as_str().unwrap(), record["draws"].to_string());
+        let args = ["generate", prompt, "--framing", "none", "--max-new-tokens", "8", "-w", "helpful=1", "--seed", &seed];
+        let report = stdout(&run([&args[..], &["--json", "--quiet", "--device", "cpu"]].concat()));
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["text"], record["response"]);
+        assert!(report["text"].as_str().unwrap().starts_with(' '), "{report}");
+    }
+}
+
 #[test]
 fn the_order_of_a_plan_changes_no_answer() {
     let (bench, other) = (Bench::new(PLAN), Bench::new(""));
