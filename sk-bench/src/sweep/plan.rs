@@ -254,10 +254,10 @@ fn scheme(mut section: Section<'_>, models: &Sources, folder: &Path) -> Result<P
         return Err(section.fault("a scheme's name is part of its records' ids: it is not empty and has no \"/\""));
     }
     let steering = steering(&mut section, &name, folder)?;
-    let config = steering.spec(models.are_shipped()).map_err(|error| section.fault(error))?;
     let at_every_weight = section.flag("at_every_weight")?.unwrap_or(false);
+    let config = steering.spec(models.are_shipped()).map_err(|error| section.fault(error));
     section.finish()?;
-    Ok(PlannedScheme { name, config, convention: steering.convention, at_every_weight })
+    Ok(PlannedScheme { name, config: config?, convention: steering.convention, at_every_weight })
 }
 
 /// Reads the fields that define a scheme. If they do not name a scheme, it is `default`.
@@ -321,6 +321,9 @@ fn vectors(blades: &[String], count: f64, points: impl Fn(usize) -> Vec<Vec<f64>
     if blades.is_empty() {
         return Err("name the blades to weigh, such as blades = [\"calm\", \"safe\"]".to_owned());
     }
+    if blades.iter().collect::<BTreeSet<_>>().len() < blades.len() {
+        return Err("a blade is named twice".to_owned());
+    }
     bound(count, blades)?;
     let weights = |point: Vec<f64>| Weights::normalized(blades.iter().cloned().zip(point));
     points(blades.len()).into_iter().map(|point| weights(point).map_err(|error| error.to_string())).collect()
@@ -333,21 +336,18 @@ fn paper_vectors(blades: &[String]) -> Result<Vec<Weights>, String> {
 /// Reads a `[weights]` section.
 pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<Weights>, SchemeError> {
     let kind = section.choice("kind", "kind of weights", POINTS)?.unwrap_or(Points::Paper);
-    let weights: Vec<Weights> = match kind {
-        Points::Paper | Points::Lattice => {
+    let weights: Result<Vec<Weights>, String> = match kind {
+        Points::Paper => {
             let blades = section.strings("blades")?.unwrap_or_else(|| blades_of(models));
-            if blades.iter().collect::<BTreeSet<_>>().len() < blades.len() {
-                return Err(section.fault("a blade is named twice"));
-            }
-            if matches!(kind, Points::Paper) {
-                paper_vectors(&blades)
+            paper_vectors(&blades)
+        }
+        Points::Lattice => {
+            let blades = section.strings("blades")?.unwrap_or_else(|| blades_of(models));
+            let density = section.count("density")?.unwrap_or(0);
+            let size = lattice_size(blades.len(), density);
+            if density == 0 || size > MOST_POINTS {
+                Err(format!("a lattice needs a density of at least 1, and has at most {MOST_POINTS} points"))
             } else {
-                let density = section.count("density")?.unwrap_or(0);
-                let size = lattice_size(blades.len(), density);
-                if density == 0 || size > MOST_POINTS {
-                    let reason = format!("a lattice needs a density of at least 1, and has at most {MOST_POINTS} points");
-                    return Err(section.fault(reason));
-                }
                 vectors(&blades, size, |k| lattice(k, density))
             }
         }
@@ -367,27 +367,37 @@ pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<
             };
             bound(list.len() as f64, names.iter().copied()).and_then(|()| list.iter().enumerate().map(whole).collect())
         }
-    }
-    .map_err(|reason| section.fault(reason))?;
-    let mut names = BTreeSet::new();
-    // A table of judgements names a weight vector by its first four decimals.
-    let name = |weights: &Weights| weights.by_name().values().map(|weight| format!("{weight:.4}")).collect::<Vec<_>>();
-    if let Some(twice) = weights.iter().find(|weights| !names.insert(name(weights))) {
-        return Err(section.fault(format!("the weights {twice} are there twice, to four decimals")));
-    }
-    if weights.is_empty() {
-        return Err(section.fault("list at least one weight vector, such as list = [{ helpful = 1, honest = 2 }]"));
-    }
+    };
+    let checked = |weights: Vec<Weights>| {
+        if weights.is_empty() {
+            return Err("list at least one weight vector, such as list = [{ helpful = 1, honest = 2 }]".to_owned());
+        }
+        check_distinct(&weights).map(|()| weights)
+    };
+    // A misspelt field is reported first: it may be why a value is missing.
+    let weights = weights.and_then(checked).map_err(|reason| section.fault(reason));
     section.finish()?;
-    Ok(weights)
+    weights
+}
+
+/// Checks that no weight vector is there twice. The error is the reason.
+pub(crate) fn check_distinct(weights: &[Weights]) -> Result<(), String> {
+    let mut names = BTreeSet::new();
+    // A table of judgements names a weight vector by its first four decimals. A blade that is not
+    // named has the weight zero.
+    let name = |weights: &Weights| {
+        let rounded = weights.by_name().iter().map(|(blade, weight)| (blade.clone(), format!("{weight:.4}")));
+        rounded.filter(|(_, weight)| weight != "0.0000").collect::<Vec<_>>()
+    };
+    match weights.iter().find(|weights| !names.insert(name(weights))) {
+        Some(twice) => Err(format!("the weights {twice} are there twice, to four decimals")),
+        None => Ok(()),
+    }
 }
 
 /// Reads a section with prompts.
 pub(crate) fn questions(mut section: Section<'_>, folder: &Path) -> Result<Questions, SchemeError> {
     let sources = section.strings("sources")?.unwrap_or_default();
-    if sources.is_empty() {
-        return Err(section.fault("sources names at least one file or set"));
-    }
     let located = |source: String| match PaperSet::named(&source) {
         Some(_) => source,
         None => folder.join(source).to_string_lossy().into_owned(),
@@ -396,9 +406,11 @@ pub(crate) fn questions(mut section: Section<'_>, folder: &Path) -> Result<Quest
     let allocation = section.choice("allocation", "allocation", Allocation::by_name())?;
     let seed = section.count("seed")?;
     let of_samples = [("by", by.is_some()), ("allocation", allocation.is_some()), ("seed", seed.is_some())];
-    if let (None, Some((field, _))) = (count, of_samples.iter().find(|(_, given)| *given)) {
-        return Err(section.fault(format!("{field} is for a sample; add a count of prompts to draw")));
-    }
+    let fault = match (count, of_samples.iter().find(|(_, given)| *given)) {
+        _ if sources.is_empty() => Some(section.fault("sources names at least one file or set")),
+        (None, Some((field, _))) => Some(section.fault(format!("{field} is for a sample; add a count of prompts to draw"))),
+        _ => None,
+    };
     let questions = Questions {
         sources: sources.into_iter().map(located).collect(),
         format: section.choice("format", "format", PromptFormat::by_name())?,
@@ -409,7 +421,7 @@ pub(crate) fn questions(mut section: Section<'_>, folder: &Path) -> Result<Quest
         seed: seed.unwrap_or(SEED),
     };
     section.finish()?;
-    Ok(questions)
+    fault.map_or(Ok(questions), Err)
 }
 
 /// Reads a `[generation]` section.

@@ -155,6 +155,7 @@ fn errors_of_a_plan_name_the_line() {
     let scheme = |text: &str, parts: &[&str]| refused(&format!("[schemes.a]\n{text}\n"), parts);
     scheme("", &["plan.toml:1:", "[schemes.a]", "unknown scheme \"a\""]);
     scheme("scheme = \"modd\"", &["unknown scheme \"modd\"", "did you mean \"mod\"?"]);
+    scheme("schem = \"s.toml\"", &["plan.toml:2:", "unknown field of [schemes.a] \"schem\"", "\"scheme\""]);
     scheme("scheme = \"none.toml\"", &["[schemes.a]", "none.toml"]);
     scheme("scheme = 3", &["plan.toml:2:", "schemes.a.scheme", "a string"]);
     scheme("scheme = \"mod\"\nset = [\"selector.heat=1\"]", &["[schemes.a]", "unknown field of [selector] \"heat\""]);
@@ -166,7 +167,10 @@ fn errors_of_a_plan_name_the_line() {
     let weights = |text: &str, parts: &[&str]| refused(&format!("[schemes.mod]\n[weights]\n{text}\n"), parts);
     weights("kind = \"latice\"", &["plan.toml:3:", "unknown kind of weights", "\"lattice\""]);
     weights("kind = \"lattice\"", &["plan.toml:2:", "density"]);
+    weights("kind = \"lattice\"\ndensty = 4", &["plan.toml:4:", "unknown field of [weights] \"densty\"", "\"density\""]);
     weights("kind = \"lattice\"\ndensity = 100000", &["plan.toml:2:", "10000 points"]);
+    let misspelt = "kind = \"listed\"\nlists = [{ helpful = 1 }]";
+    weights(misspelt, &["plan.toml:4:", "unknown field of [weights] \"lists\"", "\"list\""]);
     weights("kind = \"listed\"", &["plan.toml:2:", "at least one weight vector"]);
     weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "entry 1 of list", "\"helpful\" is -1"]);
     weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list", "found a string"]);
@@ -175,6 +179,8 @@ fn errors_of_a_plan_name_the_line() {
     let close = "kind = \"listed\"\nlist = [{ helpful = 1, honest = 3 }, { helpful = 0.1, honest = 0.3 }]";
     weights(close, &["plan.toml:2:", "are there twice"]);
     let rest = "[schemes.swiss-knife]\n[prompts]\n";
+    let misspelt = format!("{rest}source = [\"prompts.jsonl\"]\n");
+    refused(&misspelt, &["plan.toml:3:", "unknown field of [prompts] \"source\"", "\"sources\""]);
     refused(&format!("{rest}sources = []\n"), &["plan.toml:2:", "at least one file"]);
     refused(&format!("{rest}sources = [\"missing.jsonl\"]\n"), &["missing.jsonl"]);
     for field in ["by = \"axis\"", "seed = 3", "allocation = \"balanced\""] {

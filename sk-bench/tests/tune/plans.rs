@@ -101,6 +101,11 @@ fn mistakes_are_named() {
         "[objectives.x]\nblade = \"harmless\"\nweights = [{ helpful = 1 }]\n",
         &["blade \"harmless\" has no positive weight in helpful=1"],
     );
+    refused(
+        "[objectives.helpful]\nweights = [{ helpful = 1 }, { helpful = 2, honest = 0 }]\n",
+        &["p.toml:5:", "are there twice"],
+    );
+    assert!(parse("[objectives.helpful]\nweights = [{ helpful = 1 }, { helpful = 1, honest = 1 }]\n").is_ok());
     refused("[model.blades]\n\"../out\" = \"adapters/out\"\n", &["blade \"../out\"", "part of a file name"]);
     refused("[objectives.harmless]\naxis = \"safety\"\n", &["[judge]"]);
     refused("[judge]\n", &["name an endpoint", "offline = true"]);

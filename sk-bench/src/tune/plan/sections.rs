@@ -10,7 +10,7 @@ use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{self, Objectives, Retry};
 use crate::scheme::SchemeError;
 use crate::sweep::Weights;
-use crate::sweep::plan::{output, seeds};
+use crate::sweep::plan::{check_distinct, output, seeds};
 use crate::tune::{Dimension, Space};
 
 /// The name of the search for all objectives together.
@@ -163,7 +163,8 @@ pub(super) fn objectives(section: Section<'_>, scoring: &ScoreSource) -> Result<
         };
         let weights = section.vectors("weights")?.map(|list| {
             let list: Result<Vec<Weights>, _> = list.into_iter().map(Weights::normalized).collect();
-            list.map_err(|error| error.to_string())
+            let list = list.map_err(|error| error.to_string())?;
+            check_distinct(&list).map(|()| list)
         });
         let weights = weights.transpose().map_err(|reason| section.fault(reason))?;
         if weights.as_ref().is_some_and(Vec::is_empty) {
