@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use sk_report::grid::Grid;
+use sk_report::grid::{Grid, wrap};
 
 use super::generate::conversation;
 use crate::args::{GenerationArgs, OperatingArgs, PromptArgs, Sources};
@@ -44,6 +44,9 @@ pub struct CompareArgs {
     #[arg(short, long, value_name = "NAME=W,…", help_heading = "Steering")]
     weights: Vec<NamedWeights>,
     /// A scheme, by name or file; may be repeated. Each has a column for each weighting.
+    ///
+    /// Weights that name only blades of other schemes do not apply to it. If no others are given, it
+    /// has one column, with its own weights.
     #[arg(long = "scheme", value_name = "NAME|FILE", help_heading = "Steering")]
     schemes: Vec<PathBuf>,
     #[command(flatten)]
@@ -85,8 +88,12 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
         models::seat_heads(&args.models, &mut config)?;
         arms.push(PlannedArm { name, config });
     }
-    // The reference scheme scores every answer with every blade.
-    let mut reader = args.operating.steering(Vec::new(), None).spec(args.models.are_shipped())?;
+    // The reference scheme scores every answer with every blade. Only the options of blades apply
+    // to it.
+    let mut steering = args.operating.steering(Vec::new(), None);
+    steering.set.retain(|edit| edit.to_string().starts_with("blades."));
+    steering.numbers.retain(|(parameter, _)| parameter.section == "blades");
+    let mut reader = steering.spec(args.models.are_shipped())?;
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.quiet);
     let loaded = models::load_pool(&args.models, &mut reader, &mut arms, &mut loading);
@@ -96,8 +103,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     })?;
 
     let mut plans: Vec<(Option<PathBuf>, NamedWeights, SchemeSpec)> = Vec::new();
-    for (scheme, PlannedArm { name, config }) in schemes.iter().zip(arms) {
-        for weights in args.weightings(&config) {
+    for (scheme, PlannedArm { name, config }) in schemes.iter().zip(&arms) {
+        for weights in args.weightings(config, &arms)? {
             let config = SchemeSpec { weights: Some(weights.clone()), ..config.clone() };
             config.spec().map_err(|error| Error::Input(format!("scheme \"{name}\": {error}")))?;
             plans.push((scheme.clone(), weights, config));
@@ -107,7 +114,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     let tokens = dialogue.begin(host.tokenizer(), &prompt)?;
     interrupt::listen();
     let adapters = Adapters::from_iter(adapters);
-    let open = |config| session::open(&host, config, host.heads(), &adapters, args.generation.seed);
+    let open = |config| session::open(&host, config, dialogue.framing(), host.heads(), &adapters, args.generation.seed);
     let (mut replies, mut answers) = (Vec::new(), Vec::new());
     for (place, (_, _, config)) in plans.iter().enumerate() {
         loading.show(&format!("answer {} of {}", place + 1, plans.len()));
@@ -142,14 +149,25 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
 }
 
 impl CompareArgs {
-    /// Returns the weightings of a scheme's columns.
-    fn weightings(&self, config: &SchemeSpec) -> Vec<NamedWeights> {
+    /// Returns the weightings of a scheme's columns. Weights that name none of its blades, but one
+    /// of another of the `arms`, are left out. If all are, the scheme has its own weights.
+    fn weightings(&self, config: &SchemeSpec, arms: &[PlannedArm]) -> Result<Vec<NamedWeights>, SchemeError> {
         let corner = |name: &str| NamedWeights::from_iter([(name.to_owned(), 1.0)]);
-        match (&self.weights[..], &config.weights) {
+        let is_named = |config: &SchemeSpec, weights: &NamedWeights| {
+            weights.names().any(|name| config.blades.iter().any(|blade| blade.name == name))
+        };
+        let is_foreign =
+            |weights: &NamedWeights| !is_named(config, weights) && arms.iter().any(|arm| is_named(&arm.config, weights));
+        Ok(match (&self.weights[..], &config.weights) {
             ([], Some(weights)) => vec![weights.clone()],
             ([], None) => config.blades.iter().map(|blade| corner(&blade.name)).collect(),
-            (given, _) => given.to_vec(),
-        }
+            (given, _) if given.iter().all(is_foreign) => {
+                let spec = config.spec()?;
+                let own = spec.active().map(|(seat, weight)| (seat.name().to_string(), weight));
+                vec![own.collect()]
+            }
+            (given, _) => given.iter().filter(|weights| !is_foreign(weights)).cloned().collect(),
+        })
     }
 }
 
@@ -187,5 +205,6 @@ fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
         grid.row(line(name, &|column| score(column, place)));
     }
     let star = if columns.len() > 1 { "; * the highest of a row" } else { "" };
-    format!("{}\n\nμ of each blade over the whole answer{star}", grid.render(width))
+    let caption = wrap(&format!("μ of each blade over the whole answer{star}"), width, 0);
+    format!("{}\n\n{caption}", grid.render(width))
 }

@@ -1,6 +1,6 @@
 //! `swiss-knife compare` on a tiny random model.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{BLADES, assert_refused, models, run, run_on_models, stderr, stdout};
 
@@ -16,7 +16,7 @@ fn every_blade_has_a_column_with_all_the_weight() {
     let columns = columns(&[]);
     assert_eq!(columns.len(), BLADES.len());
     for (column, name) in columns.iter().zip(BLADES) {
-        assert_eq!(column["weights"], serde_json::json!({ name: 1.0 }));
+        assert_eq!(column["weights"], json!({ name: 1.0 }));
         let scored: Vec<&str> = column["scores"].as_array().unwrap().iter().map(|score| score[0].as_str().unwrap()).collect();
         assert_eq!(scored, BLADES);
         assert!(column["scores"].as_array().unwrap().iter().all(|score| score[1].as_f64().unwrap().is_finite()));
@@ -45,6 +45,24 @@ fn a_column_is_what_generate_writes() {
 }
 
 #[test]
+fn only_the_options_of_blades_apply_to_the_scores() {
+    // The reference scheme, which scores, does not search in waves.
+    columns(&["--scheme", "swiss-knife-waves", "-w", "helpful=1", "--set", "search.first=3"]);
+    // The scheme `drafter` ignores the scores, so the text does not depend on β.
+    let scores = |options: &[&str]| {
+        let column = columns(&[&["--scheme", "drafter", "-w", "helpful=1"], options].concat()).remove(0);
+        (column["text"].clone(), column["scores"][0][1].as_f64().unwrap())
+    };
+    let (text, once) = scores(&["--beta", "0.1"]);
+    for options in [["--beta", "0.2"], ["--set", "blades.*.beta=0.2"]] {
+        let (same, twice) = scores(&options);
+        assert_eq!(same, text);
+        // Scores are rounded to f32.
+        assert!((twice - 2.0 * once).abs() < 1e-6, "{once} {twice}");
+    }
+}
+
+#[test]
 fn schemes_and_weightings_are_crossed() {
     let options = ["--scheme", "swiss-knife", "--scheme", "softmax-mu", "-w", "helpful=1", "-w", "honest=1,helpful=1"];
     let columns = columns(&options);
@@ -54,6 +72,19 @@ fn schemes_and_weightings_are_crossed() {
         .collect();
     assert_eq!(found, [("swiss-knife", 1.0), ("swiss-knife", 1.0), ("softmax-mu", 1.0), ("softmax-mu", 1.0)]);
     assert!(columns[1]["weights"]["honest"] == 1.0 && columns[3]["weights"]["honest"] == 1.0);
+}
+
+#[test]
+fn weights_apply_to_the_schemes_with_their_blades() {
+    let schemes = ["--scheme", "swiss-knife", "--scheme", "base"];
+    let found = |weights: &[&str]| -> Vec<Value> {
+        let columns = columns(&[&schemes[..], weights].concat());
+        columns.iter().map(|column| json!([column["scheme"], column["weights"]])).collect()
+    };
+    let [helpful, honest] = ["helpful", "honest"].map(|name| json!(["swiss-knife", { name: 1.0 }]));
+    let base = json!(["base", { "backbone": 1.0 }]);
+    assert_eq!(found(&["-w", "helpful=1", "-w", "honest=1"]), [helpful.clone(), honest, base.clone()]);
+    assert_eq!(found(&["-w", "helpful=1", "-w", "backbone=1"]), [helpful, base]);
 }
 
 #[test]
@@ -85,7 +116,11 @@ fn invalid_comparisons_are_refused() {
     refused(&["Hi", "-w", "helpful=-1"], &["helpful"]);
     refused(&["  "], &["prompt is empty"]);
     let schemes = ["--scheme", "swiss-knife", "--scheme", "base"];
-    refused(&[&["Hi", "-w", "helpful=1"], &schemes[..]].concat(), &["scheme \"base\": no blade is called \"helpful\""]);
+    let misspelt = [&["Hi", "-w", "helpfull=1"], &schemes[..]].concat();
+    refused(&misspelt, &["scheme \"swiss-knife\": no blade is called \"helpfull\""]);
+    let mixed = [&["Hi", "-w", "helpful=1,backbone=1"], &schemes[..]].concat();
+    refused(&mixed, &["scheme \"swiss-knife\": no blade is called \"backbone\""]);
+    refused(&["Hi", "-w", "helpful=1", "--scheme", "base"], &["scheme \"base\": no blade is called \"helpful\""]);
     let backbone = models().join("backbone").display().to_string();
     for scheme in ["base", "swiss-knife"] {
         let output = run(["compare", "Hi", "--backbone", &backbone, "--scheme", scheme]);
