@@ -11,7 +11,7 @@ use sk_models::hf::{self, CheckpointError, Hub, ModelId};
 use sk_models::lora::Target;
 use sk_models::train::TrainError;
 use sk_models::train::data::{DataOptions, Source, read_rows};
-use sk_models::train::dpo::{DpoOptions, train_dpo};
+use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use sk_models::train::recipe::Recipe;
 
@@ -137,64 +137,53 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
             return Err(Error::Input(format!("--prefer gives \"{name}\" twice; give each objective a name of its own")));
         }
     }
-    let kept: Vec<_> = args.preferences.iter().map(|preference| args.finished(preference)).collect::<Result<_, _>>()?;
     let mut loading = Loading::new(false);
     loading.show("looking for the model");
     let model = hf::resolve(&args.model, &mut loading)?;
     let found = args.preferences.iter().map(|preference| files(&preference.source, &mut loading));
     let sources: Vec<_> = found.collect::<Result<_, _>>()?;
     drop(loading);
+    // Find what is wrong with any of the blades before one is trained.
+    let plan = |(preference, sources): (&PreferenceArg, _)| {
+        let options = args.options(&model, sources, &args.output.join(&preference.name))?;
+        let recipe = options.whole_recipe()?;
+        let kept = finished(&options, &recipe)?;
+        Ok((options, recipe, kept))
+    };
+    let plans: Vec<_> = args.preferences.iter().zip(sources).map(plan).collect::<Result<_, Error>>()?;
     let device = args.device.open()?;
 
     let mut records = Vec::new();
-    let all = args.preferences.iter().zip(sources).zip(kept).enumerate();
-    for (place, ((preference, sources), kept)) in all {
-        let PreferenceArg { name, source } = preference;
-        let folder = args.output.join(name);
-        let options = args.options(&model, sources, &folder)?;
-        let recipe = options.whole_recipe()?;
+    for (place, (PreferenceArg { name, source }, (options, recipe, kept))) in args.preferences.iter().zip(plans).enumerate() {
         if let Some(record) = kept {
-            if let Some(with) = recipe.difference(&record.recipe) {
-                let with = with.replace("another --data", "other pairs").replace("another --", "another ");
-                let cure = "repeat that, give another --output, or move it away";
-                return Err(Error::Input(format!("{} holds a blade that was made with {with}; {cure}", folder.display())));
-            }
             message::note(&format!("blade {name} ({} of {}): kept", place + 1, args.preferences.len()));
             records.push(record);
             continue;
         }
         message::note(&format!("blade {name} ({} of {}), from {source}", place + 1, args.preferences.len()));
+        let record = |PreferenceReport { pairs, accuracy, interval, .. }| {
+            let (model, source, recipe) = (args.model.clone(), source.clone(), recipe.clone());
+            BladeRecord { model, source, recipe, pairs, accuracy, interval }
+        };
+        let mut written = Ok(());
         let mut progress = Bar::new("step", args.steps);
-        let report = train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
+        let report = train_dpo(&options, &device, &mut |event| {
+            // The run still has its checkpoint: if it is interrupted, it measures again.
+            if let DpoEvent::HeldOut { step, report } = event
+                && step == options.steps
+            {
+                written = output::pretty_json(&record(report)).and_then(|text| output::write(&options.output.join(RECORD), text));
+            }
+            progress.dpo(event);
+        })?;
         drop(progress);
-        let PreferenceReport { pairs, accuracy, interval, .. } = report;
-        let record = BladeRecord { model: args.model.clone(), source: source.clone(), recipe, pairs, accuracy, interval };
-        let path = folder.join(RECORD);
-        output::write(&path, output::pretty_json(&record)?)?;
-        records.push(record);
+        written?;
+        records.push(record(report));
     }
     output::print(format_args!("{}\n\nTry them:\n{}", args.table(&records).render(terminal::columns()), args.command()))
 }
 
 impl BladesArgs {
-    /// Returns the record of the blade of an objective, if it is finished.
-    fn finished(&self, PreferenceArg { name, source }: &PreferenceArg) -> Result<Option<BladeRecord>, Error> {
-        let path = self.output.join(name).join(RECORD);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(Error::Read { path, source }),
-        };
-        let record: BladeRecord =
-            serde_json::from_str(&text).map_err(|error| Error::reading(&path)(std::io::Error::other(error)))?;
-        if (&record.model, &record.source) != (&self.model, source) {
-            let (folder, BladeRecord { model, source: pairs, .. }) = (self.output.join(name), record);
-            let cure = "give another --output, or move it away";
-            return Err(Error::Input(format!("{} holds a blade of {model}, from {pairs}; {cure}", folder.display())));
-        }
-        Ok(Some(record))
-    }
-
     fn options(&self, model: &Path, files: Vec<PathBuf>, folder: &Path) -> Result<DpoOptions, TrainError> {
         let pairs: usize = files.iter().map(|file| Ok(read_rows(file)?.len())).sum::<Result<_, TrainError>>()?;
         Ok(DpoOptions {
@@ -256,6 +245,27 @@ impl BladesArgs {
         }
         command
     }
+}
+
+/// Returns the record of the blade that a run makes, if it is finished.
+fn finished(options: &DpoOptions, recipe: &Recipe) -> Result<Option<BladeRecord>, Error> {
+    if options.checkpoint().exists() {
+        return Ok(None);
+    }
+    let path = options.output.join(RECORD);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::Read { path, source }),
+    };
+    let record: BladeRecord = serde_json::from_str(&text).map_err(|error| Error::reading(&path)(std::io::Error::other(error)))?;
+    if let Some(with) = recipe.difference(&record.recipe) {
+        let with = with.replace("another --data", "other pairs").replace("another --", "another ");
+        let (folder, BladeRecord { model, source, .. }) = (options.output.display(), record);
+        let cure = "repeat that, give another --output, or move it away";
+        return Err(Error::Input(format!("{folder} holds a blade of {model}, from {source}, that was made with {with}; {cure}")));
+    }
+    Ok(Some(record))
 }
 
 /// Returns the files of preference pairs of a source.

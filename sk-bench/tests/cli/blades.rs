@@ -83,18 +83,48 @@ fn a_finished_blade_of_other_options_or_pairs_is_refused() {
     assert_eq!(config["base_model_name_or_path"], models().join("backbone").display().to_string());
 
     let model = models().join("backbone").display().to_string();
-    let again = |option: &str, value: &str| {
-        let args = ["blades", &model, "-o", "blades", "--device", "cpu", "--length", "64", "--batch", "2", "--accumulate", "2"];
+    let run_as = |model: &str, preference: &str, option: &str, value: &str| {
+        let args = ["blades", model, "-o", "blades", "--device", "cpu", "--length", "64", "--batch", "2", "--accumulate", "2"];
         let options = [("--steps", "3"), ("--rank", "2")].map(|(name, usual)| [name, if name == option { value } else { usual }]);
-        let args = args.into_iter().chain(options.concat()).chain(["--prefer", "kind=kind.jsonl"]);
+        let args = args.into_iter().chain(options.concat()).chain(["--prefer", preference]);
         program().current_dir(folder.path()).args(args).output().unwrap()
     };
+    let again = |option: &str, value: &str| run_as(&model, "kind=kind.jsonl", option, value);
     assert!(stderr(&again("", "")).contains("kept"));
-    assert_refused(&again("--steps", "4"), &["kind holds a blade that was made with --steps 3, not 4", "another --output"]);
+    // Another spelling names the same files.
+    assert!(stderr(&run_as(&format!("{model}/."), "kind=./kind.jsonl", "", "")).contains("kept"));
+    let says = ["kind holds a blade of", "from kind.jsonl, that was made with --steps 3, not 4", "another --output"];
+    assert_refused(&again("--steps", "4"), &says);
     assert_refused(&again("--rank", "3"), &["--rank 2, not 3"]);
-    assert_refused(&again("--framing", "chat"), &["was made with --framing the default, not chat"]);
+    assert_refused(&again("--framing", "chat"), &["was made with --framing hh, not chat"]);
     fs::write(&file, pairs("kindly")).unwrap();
     assert_refused(&again("", ""), &["was made with other pairs"]);
+}
+
+#[test]
+fn an_adapter_that_could_not_be_written_is_written_by_the_next_run() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("kind.jsonl"), pairs("gladly")).unwrap();
+    let path = |name: &str| folder.path().join("blades/kind").join(name);
+    // A folder has the name of a file of the adapter.
+    fs::create_dir_all(path("adapter_config.json")).unwrap();
+    assert!(!blades(folder.path(), &["kind=kind.jsonl"]).status.success());
+    assert!(path("held_out.json").exists(), "the record is there before the checkpoint is removed");
+    assert!(path("checkpoint.safetensors").exists());
+    fs::remove_dir(path("adapter_config.json")).unwrap();
+    let output = blades(folder.path(), &["kind=kind.jsonl"]);
+    assert!(stdout(&output).contains("kind"));
+    assert!(stderr(&output).contains("3 steps, 3 done") && !stderr(&output).contains("kept"), "{}", stderr(&output));
+    assert!(path("adapter_config.json").is_file() && !path("checkpoint.safetensors").exists());
+}
+
+#[test]
+fn no_blade_is_trained_if_the_pairs_of_a_later_one_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("kind.jsonl"), pairs("gladly")).unwrap();
+    fs::write(folder.path().join("torn.jsonl"), pairs("safely") + "{\"prompt\"").unwrap();
+    assert_refused(&blades(folder.path(), &["kind=kind.jsonl", "careful=torn.jsonl"]), &["torn.jsonl, line 65"]);
+    assert!(!folder.path().join("blades").exists());
 }
 
 /// Pairs as lists of messages, for the chat template of the model.

@@ -215,6 +215,12 @@ impl Matrices {
 }
 
 impl DpoOptions {
+    /// Returns the file of the checkpoint, which the run removes when the adapter is written.
+    #[must_use]
+    pub fn checkpoint(&self) -> PathBuf {
+        self.output.join(CHECKPOINT)
+    }
+
     /// Returns the encoder of the pairs.
     fn encoder(&self) -> Result<Encoder, TrainError> {
         if self.chat { Encoder::load_chat(&self.model) } else { Encoder::load(&self.model) }
@@ -325,7 +331,7 @@ pub fn train_dpo(
     report: &mut dyn FnMut(DpoEvent),
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
-    let path = options.output.join(CHECKPOINT);
+    let path = options.checkpoint();
     let _output = OutputFolder::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
     let encoder = options.encoder()?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;

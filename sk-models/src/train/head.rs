@@ -222,7 +222,6 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
     };
     let weight = fit.weight.iter().map(|&w| w as f32).collect();
     let head = Head { kind: options.kind, attribute: options.attribute.clone(), weight, bias: bias as f32 };
-    save_head(&head, &options.output)?;
 
     let seen = 2 * train.len();
     let mut values = vec![Vec::new(); 2 * held_out.len()];
@@ -234,6 +233,7 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
         HeadKind::Discriminator => judge_discriminator(&values),
         HeadKind::Reward => judge_reward(&values),
     };
+    save_head(&head, &options.output)?;
     let (iterations, training_loss) = (fit.end.iteration, fit.end.value);
     Ok(HeadReport { pairs: held_out.len(), loss, accuracy, calibration, iterations, training_loss })
 }

@@ -67,9 +67,8 @@ impl Recipe {
     pub fn difference(&self, kept: &Self) -> Option<String> {
         let of = |entries: &[(String, String)], option: &str| {
             let entry = entries.iter().find(|(name, _)| name == option);
-            entry.map_or_else(|| "the default".to_owned(), |(_, value)| value.clone())
+            entry.map_or_else(|| unrecorded(option).to_owned(), |(_, value)| value.clone())
         };
-        // An option that is not recorded has its default.
         let differing = |own: &[(String, String)], kept: &[(String, String)]| {
             let mut values = own.iter().chain(kept).map(|(option, _)| (option.clone(), of(own, option), of(kept, option)));
             values.find(|(_, value, before)| value != before)
@@ -87,6 +86,16 @@ impl Recipe {
         let Some(with) = self.difference(kept) else { return Ok(()) };
         let reason = format!("was made with {with}: repeat that, delete the checkpoint or choose another --output");
         Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
+    }
+}
+
+/// Returns the value of an option of `train dpo` in a recipe that does not record it.
+fn unrecorded(option: &str) -> &'static str {
+    match option {
+        "accumulate" => "1",
+        "precision" => "f32",
+        "framing" => "hh",
+        _ => "the default",
     }
 }
 

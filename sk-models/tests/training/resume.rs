@@ -8,7 +8,7 @@ use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::train::TrainError;
 use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo};
-use sk_models::train::head::train_head;
+use sk_models::train::head::{HeadEvent, train_head};
 use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
 use sk_models::train::optimizer::Rule;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
@@ -74,6 +74,22 @@ fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
     assert_eq!(workspace.bytes(&format!("whole/{file}")), workspace.bytes(&format!("parts/{file}")));
 }
 
+#[test]
+fn a_head_that_was_not_measured_is_trained_again() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let options = workspace.head(HeadKind::Reward, "model", "head");
+    // The last hidden states are those of held-out pairs.
+    interrupted(|stop| {
+        let _ = train_head(&options, &device, &mut |event| {
+            stop(matches!(event, HeadEvent::Features { done, total } if done == total));
+        });
+    });
+    train_head(&options, &device, &mut |_| {}).unwrap();
+}
+
 /// A change of an option, and a part of the error when the checkpoint is refused.
 type Change<O> = (fn(&mut O), &'static str);
 
@@ -118,9 +134,10 @@ fn a_preference_run_does_not_resume_another() {
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
     train_lm(&LmOptions { seed: 8, ..workspace.lm("other") }, &device, &mut |_| {}).unwrap();
     interrupted_dpo(&workspace.dpo("model", "run"), &device);
-    let changes: [Change<DpoOptions>; 7] = [
+    let changes: [Change<DpoOptions>; 8] = [
         (|o| (o.batch, o.accumulate) = (2, 2), "--batch 4, not 2"),
-        (|o| o.precision = Precision::Bf16, "--precision the default, not bf16"),
+        (|o| o.precision = Precision::Bf16, "--precision f32, not bf16"),
+        (|o| o.accumulate = 2, "--accumulate 1, not 2"),
         (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
         (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
         (|o| o.loss.label_smoothing = 0.1, "--label-smoothing 0, not 0.1"),
