@@ -75,7 +75,8 @@ pub struct TextArgs {
     pairs: usize,
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Directory to write dialogues.jsonl.gz and pairs-AXIS.jsonl.gz to
+    /// Directory to write dialogues.jsonl.gz and pairs-AXIS.jsonl.gz to; a finished text is not
+    /// overwritten
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
 }
@@ -336,15 +337,19 @@ fn text(args: &TextArgs) -> Result<(), Error> {
     let grammar = Grammar::read(&args.grammar)?;
     let folder = args.output.display().to_string();
     std::fs::create_dir_all(&args.output).map_err(|source| TrainError::Io { path: folder, source })?;
-    let path = args.output.join("dialogues.jsonl.gz");
-    let count = write_rows(&path, grammar.dialogues(args.seed).take(args.dialogues))?;
-    output::print(format_args!("{} in {}", counted(count, "dialogue"), path.display()))?;
+    let dialogues = args.output.join("dialogues.jsonl.gz");
+    if dialogues.exists() {
+        let dialogues = dialogues.display();
+        return Err(Error::Input(format!("{dialogues} already exists; give another --output, or move the file")));
+    }
     for axis in grammar.axes() {
         let path = args.output.join(format!("pairs-{axis}.jsonl.gz"));
         let count = write_rows(&path, grammar.pairs(axis, args.seed)?.take(args.pairs))?;
         output::print(format_args!("{} in {}", counted(count, "pair"), path.display()))?;
     }
-    Ok(())
+    // The last file: an interrupted run can be repeated.
+    let count = write_rows(&dialogues, grammar.dialogues(args.seed).take(args.dialogues))?;
+    output::print(format_args!("{} in {}", counted(count, "dialogue"), dialogues.display()))
 }
 
 fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {
@@ -441,7 +446,8 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         save_every: args.save_every,
     };
     if let Some(path) = args.unseen {
-        spare(options.data.sources.iter().map(|source| &source.path).chain(&options.data.exclude), &path)?;
+        let DataOptions { sources, exclude, .. } = &options.data;
+        spare(sources.iter().map(|source| &source.path).chain(exclude).chain(&options.tests), &path)?;
         let count = write_rows(&path, unseen_pairs(&options)?)?;
         return output::print(format_args!("{} in {}", counted(count, "pair"), path.display()));
     }

@@ -1,8 +1,8 @@
-//! `swiss-knife train text`.
+//! `swiss-knife train text`, and the files that `train` does not overwrite.
 
 use std::fs;
 
-use crate::common::{run, stdout};
+use crate::common::{assert_refused, models, run, stdout};
 
 /// Both manners give the same answer.
 const ALIKE: &str = r#"
@@ -35,6 +35,30 @@ fn the_pairs_that_a_grammar_gave_are_counted() {
     fs::write(folder.path().join("alike.toml"), ALIKE).unwrap();
     let grammar = folder.path().display().to_string();
     let output = folder.path().join("text").display().to_string();
-    let text = stdout(&run(["train", "text", "--grammar", &grammar, "--dialogues", "2", "--pairs", "3", "-o", &output]));
+    let draw = |seed: &str| {
+        let args = ["train", "text", "--grammar", &grammar, "--dialogues", "2", "--pairs", "3", "--seed", seed, "-o", &output];
+        run(args)
+    };
+    let text = stdout(&draw("0"));
     assert!(text.contains("2 dialogues in") && text.contains("0 pairs in"), "{text}");
+    // A finished text is not overwritten.
+    assert_refused(&draw("1"), &["dialogues.jsonl.gz already exists", "another --output"]);
+}
+
+#[test]
+fn the_pairs_that_a_run_does_not_use_overwrite_no_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let row = |i: usize| format!("{{\"prompt\": \"Question {i}?\", \"chosen\": \"Yes.\", \"rejected\": \"No.\"}}\n");
+    let pairs: String = (0..64).map(row).collect();
+    let model = models().join("backbone").display().to_string();
+    for name in ["data.jsonl", "test.jsonl"] {
+        fs::write(path(name), &pairs).unwrap();
+    }
+    for name in ["data.jsonl", "test.jsonl"] {
+        let (data, test, unseen) = (path("data.jsonl"), path("test.jsonl"), path(name));
+        let args = ["train", "dpo", "--data", &data, "--test", &test, "--model", &model, "-o", "blade", "--steps", "1"];
+        assert_refused(&run([&args[..], &["--unseen", &unseen]].concat()), &[name, "would be overwritten"]);
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), pairs);
+    }
 }
