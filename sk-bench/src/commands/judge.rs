@@ -13,7 +13,9 @@ use clap::{Args, Subcommand};
 
 use crate::judge::candidates::{informativeness, read_candidates};
 use crate::judge::run::{Outcome, Panel, judge_all};
-use crate::judge::{Cached, Journal, Judge, JudgeError, Objectives, frontier_csv, read_judged, read_responses, retest};
+use crate::judge::{
+    Cached, Journal, Judge, JudgeError, Objectives, check_axes, frontier_csv, read_judged, read_responses, retest,
+};
 use crate::record_file::same_file;
 use crate::{Error, interrupt, output};
 
@@ -207,15 +209,25 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
 /// Writes judgements as a table.
 fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u64>) -> Result<(), Error> {
     let chosen = read_objectives(objectives, Objectives::hhh())?;
-    let table = frontier_csv(&chosen, &read_judged(judged)?, seed)?;
+    let records = read_judged(judged)?;
+    if objectives.is_none() {
+        check_axes(&chosen, &records)?;
+    }
+    let table = frontier_csv(&chosen, &records, seed)?;
     std::fs::create_dir_all(folder).map_err(Error::writing(folder))?;
-    // Always written, since a file of an earlier table would not fit this one.
     let copy = match objectives {
         Some(file) => std::fs::read(file).map_err(Error::reading(file))?,
         None => toml::to_string(&chosen).map_err(|error| Error::Output(std::io::Error::other(error)))?.into_bytes(),
     };
-    output::write(&folder.join("objectives.toml"), copy)?;
-    output::write(&folder.join("judged_frontier.csv"), table)
+    let (own, cells) = (folder.join("objectives.toml"), folder.join("judged_frontier.csv"));
+    // The objectives of an earlier table would not fit this one. Without a table, they are the
+    // user's.
+    if !cells.exists() && std::fs::read(&own).is_ok_and(|found| found != copy) {
+        let own = own.display();
+        return Err(Error::Input(format!("{own} holds other objectives and would be overwritten; give another --output")));
+    }
+    output::write(&own, copy)?;
+    output::write(&cells, table)
 }
 
 /// Returns the objectives of a file, or `otherwise`.

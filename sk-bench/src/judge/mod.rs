@@ -25,6 +25,8 @@ pub mod run;
 mod table;
 mod weighted;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 pub use cache::Cached;
@@ -36,7 +38,7 @@ pub use offline::OfflineJudge;
 pub use question::Question;
 pub use record::{Judged, Response, read_judged, read_responses};
 pub use retry::Retry;
-pub use table::frontier_csv;
+pub use table::{check_axes, frontier_csv};
 
 pub use sk_report::objectives::{FLUENCY, Objectives, Rubric, Scale};
 
@@ -69,6 +71,12 @@ pub struct Identity {
     pub scale: Option<Scale>,
     /// Everything else that can change a score.
     pub settings: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {})", self.model, self.scoring, self.settings)
+    }
 }
 
 /// Serialisation of a scale as two numbers, `[0, 10]`. Earlier records hold a text: `"0-10"`, or

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::interrupt;
 
-use super::{Journal, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
+use super::{Identity, Journal, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
 
 /// Number of consecutive unanswered questions after which judging stops.
 const OUTAGE: usize = 10;
@@ -81,7 +81,8 @@ impl Watch for () {
 /// questions, such as a wrong key.
 ///
 /// # Errors
-/// If the run stopped before all questions were asked. The journal holds the answers so far.
+/// If a response has changed since it was judged, or another judge has judged it, or if the run
+/// stopped before all questions were asked. The journal holds the answers so far.
 pub fn judge_all(
     panel: &Panel<'_>,
     judge: &dyn Judge,
@@ -91,7 +92,7 @@ pub fn judge_all(
 ) -> Result<Outcome, JudgeError> {
     let identity = judge.identity();
     let questions = questions(panel);
-    check_responses(panel, journal, &earlier)?;
+    check_earlier(panel, identity, journal, &earlier)?;
     // The place of each question, by response, rubric, its version, and pass.
     let places: HashMap<(&str, &str, u32, u32), usize> = questions
         .iter()
@@ -105,7 +106,7 @@ pub fn judge_all(
     for record in earlier {
         let place = places.get(&(record.id.as_str(), record.rubric.as_str(), record.rubric_version, record.pass));
         // A record without a score and without an abstention is not an answer.
-        let answers = record.judge == *identity && (record.score.is_some() || record.abstention.is_some());
+        let answers = record.score.is_some() || record.abstention.is_some();
         if let Some(&place) = place
             && answers
             && !std::mem::replace(&mut done[place], true)
@@ -188,8 +189,9 @@ fn questions<'a>(panel: &Panel<'a>) -> Vec<(&'a Response, Question<'a>)> {
     questions
 }
 
-/// Checks that the responses have not changed since they were judged.
-fn check_responses(panel: &Panel<'_>, journal: &Journal, earlier: &[Judged]) -> Result<(), JudgeError> {
+/// Checks that the responses have not changed since they were judged, and that no other judge has
+/// judged them.
+fn check_earlier(panel: &Panel<'_>, judge: &Identity, journal: &Journal, earlier: &[Judged]) -> Result<(), JudgeError> {
     let responses: HashMap<&str, (&Response, String)> =
         panel.responses.iter().map(|response| (response.id.as_str(), (response, response.digest()))).collect();
     for record in earlier {
@@ -203,6 +205,10 @@ fn check_responses(panel: &Panel<'_>, journal: &Journal, earlier: &[Judged]) -> 
         ];
         if let Some((what, _)) = changes.into_iter().find(|(_, changed)| *changed) {
             return Err(JudgeError::Changed { path: journal.path().to_owned(), id: record.id.clone(), what });
+        }
+        if record.judge != *judge {
+            let (path, id, judge) = (journal.path().to_owned(), record.id.clone(), record.judge.to_string());
+            return Err(JudgeError::AnotherJudge { path, id, judge });
         }
     }
     Ok(())

@@ -15,7 +15,8 @@ const PAPER: &str = "paper:";
 /// are `method`, `config`, a weight `w_NAME` for each blade, `frontier_id`, the rubrics, `fluency`
 /// if it was measured, and the response's id.
 ///
-/// The blades are those of `objectives`, followed by others with a weight, sorted by name.
+/// The blades are those that a response has a weight for: first those of `objectives`, then the
+/// others, sorted by name.
 ///
 /// If `seed` is given, only responses with that seed are included. The prompts of the paper's sets
 /// keep their numbers; others are numbered after them, sorted by name. Weights are scaled to sum to
@@ -38,16 +39,17 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     };
     let first = records.first().ok_or_else(|| unfit(nothing()))?;
     if let Some(other) = records.iter().find(|record| record.judge != first.judge) {
-        let name = |record: &Judged| format!("{} ({}, {})", record.judge.model, record.judge.scoring, record.judge.settings);
-        return Err(unfit(format!("it holds judgements of {} and of {}; judge into separate files", name(first), name(other))));
+        let (one, other) = (&first.judge, &other.judge);
+        return Err(unfit(format!("it holds judgements of {one} and of {other}; judge into separate files")));
     }
     if let Some(record) = records.iter().find(|record| objectives.rubric(&record.rubric).is_none() && record.rubric != FLUENCY) {
         let hint = crate::suggest::hint(&record.rubric, objectives.rubrics.iter().map(|rubric| rubric.name.as_str()));
         return Err(unfit(format!("rubric \"{}\" is not in the objectives; {hint}; see --objectives", record.rubric)));
     }
-    let mut blades: Vec<&str> = objectives.blades.iter().map(|blade| blade.name.as_str()).collect();
-    let others: BTreeSet<&str> = records.iter().flat_map(|record| record.weights.keys()).map(String::as_str).collect();
-    blades.extend(others.into_iter().filter(|name| !objectives.blades.iter().any(|blade| blade.is_called(name))));
+    let weighed: BTreeSet<&str> = records.iter().flat_map(|record| record.weights.keys()).map(String::as_str).collect();
+    let own = objectives.blades.iter().filter(|blade| weighed.iter().any(|name| blade.is_called(name)));
+    let mut blades: Vec<&str> = own.map(|blade| blade.name.as_str()).collect();
+    blades.extend(weighed.into_iter().filter(|name| !objectives.blades.iter().any(|blade| blade.is_called(name))));
     let mut rows: HashMap<&str, JudgedRow<'_>> = HashMap::new();
     let mut versions: HashMap<&str, u32> = HashMap::new();
     for record in records {
@@ -170,6 +172,23 @@ fn render(rows: &[JudgedRow<'_>], objectives: &Objectives, blades: &[&str]) -> R
     String::from_utf8(out.into_inner().map_err(unfit)?).map_err(unfit)
 }
 
+/// Checks that no judgement is for an axis that, in `objectives`, does not include its rubric.
+///
+/// # Errors
+/// If one is: it was made with other objectives.
+pub fn check_axes(objectives: &Objectives, records: &[Judged]) -> Result<(), JudgeError> {
+    for Judged { rubric, axis, .. } in records {
+        if let Some(axis) = axis
+            && objectives.of_rubric(rubric).all(|objective| objective.name != *axis)
+        {
+            let own = objectives.objective_of(rubric).map_or_else(|| "none".to_owned(), |own| format!("\"{}\"", own.name));
+            let cure = "give the --objectives that it was judged with, or those that the table shall have";
+            return Err(unfit(format!("{rubric} was judged for \"{axis}\", and in these objectives it is of {own}; {cure}")));
+        }
+    }
+    Ok(())
+}
+
 fn unfit(reason: impl Display) -> JudgeError {
     JudgeError::Invalid(format!("cannot make a table of the judgements: {reason}"))
 }
@@ -247,9 +266,41 @@ mod tests {
         let weights = [("calmness", 1.0), ("zeal", 2.0), ("brave", 1.0)];
         let records = [record("a", "p", &weights, "calm", Some(0.5)), record("a", "p", &weights, "wit", Some(0.25))];
         let table = frontier_csv(&objectives, &records, None).unwrap();
-        let expected = "method,config,w_calm,w_wit,w_brave,w_zeal,frontier_id,calm,wit,id\n\
-                        swiss,calm0.2500_wit0.0000_brav0.2500_zeal0.5000,0.25,0,0.25,0.5,0,0.5,0.25,a\n";
-        assert_eq!(table, expected);
+        let expected = "method,config,w_calm,w_brave,w_zeal,frontier_id,calm,wit,id\n\
+                        swiss,calm0.2500_brav0.2500_zeal0.5000,0.25,0.25,0.5,0,0.5,0.25,a\n";
+        assert_eq!(table, expected, "no response has a weight for wit");
+    }
+
+    #[test]
+    fn blades_without_a_weight_have_no_column() {
+        let records = [record("a", "p", &[("calm", 1.0), ("warm", 3.0)], "toxicity", Some(0.5))];
+        let table = hhh_csv(&records, None).unwrap();
+        assert!(table.starts_with("method,config,w_calm,w_warm,frontier_id,response_quality,"), "{table}");
+        assert!(table.contains("\nswiss,calm0.2500_warm0.7500,0.25,0.75,0,"), "{table}");
+        // A weight of zero is a weight.
+        let records = [record("a", "p", &[("harmless", 0.0), ("helpful", 1.0)], "toxicity", Some(0.5))];
+        let table = hhh_csv(&records, None).unwrap();
+        assert!(table.starts_with("method,config,w_helpfulness,w_harmlessness,frontier_id,"), "{table}");
+    }
+
+    #[test]
+    fn judgements_under_other_objectives_are_refused() {
+        let judged = |rubric: &str, axis: Option<&str>| {
+            let axis = axis.map(str::to_owned);
+            check_axes(Objectives::hhh(), &[Judged { axis, ..record("a", "p", &[("honesty", 1.0)], rubric, Some(0.5)) }])
+        };
+        for (rubric, axis) in [("helpfulness", "quality"), ("toxicity", "safety"), ("truthfulness", "honesty")] {
+            assert!(judged(rubric, Some(axis)).is_ok(), "{rubric}");
+        }
+        for rubric in ["helpfulness", "refusal", FLUENCY] {
+            assert!(judged(rubric, None).is_ok(), "{rubric}");
+        }
+        for (rubric, own) in [("helpfulness", "\"quality\""), ("refusal", "none")] {
+            let error = judged(rubric, Some("use")).unwrap_err().to_string();
+            let expected =
+                format!("{rubric} was judged for \"use\", and in these objectives it is of {own}; give the --objectives");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 
     #[test]

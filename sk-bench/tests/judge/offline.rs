@@ -230,19 +230,21 @@ fn from_responses_to_a_report() {
 }
 
 #[test]
-fn a_rubric_that_is_turned_around_is_judged_again() {
+fn a_rubric_that_is_turned_around_makes_another_judge() {
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path());
     let own = folder.path().join("own.toml").display().to_string();
-    let summary = |better: &str| {
+    let judged = |better: &str, output: &str| {
         let rubric = "criterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\nmodel = \"helpful\"\n";
         let text = format!("[[objectives]]\nname = \"kind\"\n[[rubrics]]\nname = \"kind\"\n{better}\n{rubric}");
         fs::write(&own, text).unwrap();
-        let told = stdout(&ask(folder.path(), "judged.jsonl", &["--objectives", &own, "--json"]));
-        serde_json::from_str::<Value>(&told).unwrap()
+        ask(folder.path(), output, &["--objectives", &own, "--json"])
     };
-    let (more, less) = (summary(""), summary("better = \"less\""));
-    assert_eq!((&less["resumed"], summary("")["resumed"].as_u64()), (&json!(0), more["judged"].as_u64()));
+    let summary = |output| serde_json::from_str::<Value>(&stdout(&output)).unwrap();
+    let more = summary(judged("", "more.jsonl"));
+    assert_refused(&judged("better = \"less\"", "more.jsonl"), &["more.jsonl", "was judged by offline", "into a new file"]);
+    let less = summary(judged("better = \"less\"", "less.jsonl"));
+    assert_eq!(summary(judged("", "more.jsonl"))["resumed"], more["judged"]);
     for (more, less) in more["schemes"].as_array().unwrap().iter().zip(less["schemes"].as_array().unwrap()) {
         assert!((more["kind"].as_f64().unwrap() - less["kind"].as_f64().unwrap()).abs() < 1e-9, "{more} {less}");
     }

@@ -275,11 +275,33 @@ fn judgements_become_a_table_for_the_report() {
     assert!(output.status.success(), "{}", stderr(&output));
     let table = fs::read_to_string(folder.path().join("results/judged_frontier.csv")).unwrap();
     assert_eq!(table.lines().count(), 4);
-    assert!(table.contains("swiss,help0.5000_hone0.0000_harm0.5000,0.5,0,0.5,"), "{table}");
+    assert!(table.contains("swiss,help0.5000_harm0.5000,0.5,0.5,"), "{table}");
     let output =
         program().current_dir(folder.path()).args(["judge", "table", "responses.jsonl", "-o", "results"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("responses.jsonl:1: it is not a judgement"), "{}", stderr(&output));
+}
+
+#[test]
+fn objectives_of_the_user_are_not_overwritten() {
+    let server = good_server(|_| Duration::ZERO);
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 1);
+    assert!(judge(folder.path(), &server, &["--no-cache"]).output().unwrap().status.success());
+    let table = || program().current_dir(folder.path()).args(["judge", "table", "judged.jsonl", "-o", "."]).output().unwrap();
+    let own = folder.path().join("objectives.toml");
+    fs::write(&own, "# mine\n").unwrap();
+    let refused = table();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("objectives.toml holds other objectives"), "{}", stderr(&refused));
+    assert_eq!(fs::read_to_string(&own).unwrap(), "# mine\n");
+    assert!(!folder.path().join("judged_frontier.csv").exists());
+    // Those of an earlier table are replaced.
+    fs::remove_file(&own).unwrap();
+    assert!(table().status.success());
+    fs::write(&own, "# of another table\n").unwrap();
+    assert!(table().status.success());
+    assert_ne!(fs::read_to_string(&own).unwrap(), "# of another table\n");
 }
 
 #[test]

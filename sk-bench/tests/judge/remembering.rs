@@ -119,6 +119,14 @@ fn files_that_do_not_fit_are_refused_by_name() {
         assert!(error.contains(&format!("\"r1\" was judged with another {field}; judge into a new file")), "{error}");
     }
 
+    // A file has the judgements of one judge.
+    let (asked, before) = (server.requests().len(), fs::read(&file).unwrap());
+    let other = judge_with(&server, ChatSettings { model: "other".to_owned(), ..settings(Scoring::Integer) }, TIMEOUT);
+    let error = run(&other, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap_err();
+    assert!(matches!(&error, JudgeError::AnotherJudge { id, .. } if id == "r0" || id == "r1"), "{error}");
+    assert!(error.to_string().contains("was judged by judge-model (integer, "), "{error}");
+    assert_eq!((server.requests().len(), fs::read(&file).unwrap()), (asked, before));
+
     let held = Journal::open(&file).unwrap();
     let error = run(&judge, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap_err();
     assert!(matches!(error, JudgeError::File(RecordFileError::Locked { .. })), "{error}");
