@@ -57,11 +57,11 @@ Examples:
   # In turns with another program, which prints a line such as {\"greedy\": 120.5} for each it reads
   swiss-knife bench --against 'python3 other.py'
 
-Spans have a fixed length unless --scheme is given. Nothing ends a response early, so every
-repetition generates the same number of tokens. Frozen and steered runs take turns, each with its
-own KV caches. Figures are medians with the range, beside the least time that the measured
-bandwidth and peak of the device allow. For models behind servers, bench measures the parts of a
-step, its requests and its bytes.";
+Spans have a fixed length unless --scheme or --set granularity.FIELD is given. Nothing ends a
+response early, so every repetition generates the same number of tokens. Frozen and steered runs
+take turns, each with its own KV caches. Figures are medians with the range, beside the least time
+that the measured bandwidth and peak of the device allow. For models behind servers, bench measures
+the parts of a step, its requests and its bytes.";
 
 /// Default number of tokens of a span.
 const SPAN: usize = 24;
@@ -141,10 +141,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
 }
 
 impl BenchArgs {
-    /// Returns the scheme. Spans have a fixed length unless `--scheme` is given.
+    /// Returns the scheme. Spans have a fixed length unless `--scheme` is given, or `--set` for the
+    /// granularity.
     fn scheme(&self, shipped: bool) -> Result<SchemeSpec, Error> {
         let mut config = self.steering.steering().spec(shipped)?;
-        if self.steering.scheme.is_none() && config.proposal.draft().is_some() {
+        let is_set = self.steering.operating.set.iter().any(|edit| edit.to_string().starts_with("granularity."));
+        if self.steering.scheme.is_none() && !is_set && config.proposal.draft().is_some() {
             let span_tokens = self.steering.operating.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
             config.granularity = GranularitySpec::FixedLength { span_tokens };
         }

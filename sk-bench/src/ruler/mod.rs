@@ -20,7 +20,7 @@ pub(crate) use footprint::Footprint;
 pub(crate) use frozen::{FrozenSeconds, frozen};
 pub(crate) use opponent::Opponent;
 pub(crate) use spread::Spread;
-pub(crate) use steered::Steered;
+pub(crate) use steered::{Steered, instructions};
 
 use sk_core::TokenId;
 

@@ -11,6 +11,7 @@ use sk_models::lora::LoraAdapter;
 use crate::Error;
 use crate::scheme::{SchemeError, SchemeSpec};
 use sk_models::local::Models;
+use sk_models::text::{TextError, Tokenizer};
 
 /// A scheme on loaded models, with its own KV caches and random generator. It works on tokens only,
 /// without text.
@@ -51,6 +52,15 @@ impl Timed {
     }
 }
 
+/// Returns the instructions of a scheme. Each comes before the prompt.
+pub(crate) fn instructions(config: &SchemeSpec, tokenizer: &Tokenizer) -> Result<InstructionRack, TextError> {
+    let rack = InstructionRack::default();
+    for (lane, text) in config.instructions() {
+        rack.insert(lane, Instruction::new(0, tokenizer.encode(text)?));
+    }
+    Ok(rack)
+}
+
 impl Steered {
     /// Returns the scheme `config` on `models` with `adapters`. `seed` determines all random draws.
     pub(crate) fn new(
@@ -64,11 +74,7 @@ impl Steered {
             rack.insert(name.as_str(), adapter.clone());
         }
         let refused = |error: sk_core::BoxError| SchemeError::Engine(error);
-        let instructions = InstructionRack::default();
-        for (lane, text) in config.instructions() {
-            let tokens = models.tokenizer.encode(text).map_err(|error| refused(error.into()))?;
-            instructions.insert(lane, Instruction::new(0, tokens));
-        }
+        let instructions = instructions(config, &models.tokenizer).map_err(|error| refused(error.into()))?;
         let engine = models.engine(&rack, &models.heads).with_instructions(&instructions).with_readers(config.readers());
         let scheme = config.build(&engine.map_err(|error| refused(error.into()))?)?;
         Ok(Self { scheme, rng: ChaCha8Rng::seed_from_u64(seed), context_limit: models.context_limit() })

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{assert_refused, edit_json, models, run, run_on_models, stdout};
+use crate::fake::{Fake, Setup};
 use serde_json::Value;
+use sk_remote::Kind;
 use tempfile::TempDir;
 
 /// A ratio of two f64 sums, printed and parsed.
@@ -68,6 +70,21 @@ fn a_bench_measures_both_sides() {
     }
     // One step of 24 tokens, cut to the eight requested, so there is no later step.
     assert!(!table.contains("after the first"), "{table}");
+}
+
+#[test]
+fn spans_are_those_that_are_set() {
+    assert_eq!(report(&[])["span_tokens"], 24);
+    assert_eq!(report(&["--set", "granularity.span_tokens=4"])["span_tokens"], 4);
+}
+
+#[test]
+fn instructions_are_measured_on_models_behind_servers() {
+    let server = Fake::start(Setup::new(Kind::Vllm, &[]));
+    let (address, tokenizer) = (format!("vllm+{}", server.url), models().join("backbone"));
+    let args = ["bench", "--backbone", &address, "--tokenizer", text(&tokenizer), "--blade", "calm=instruction:Be calm."];
+    let report: Value = serde_json::from_str(&stdout(&run([&args[..], &BRIEF, &["--n", "3", "--json"]].concat()))).unwrap();
+    assert!(number(&report["step_traffic"]["requests"]["median"]) > 0.0, "{report}");
 }
 
 #[test]

@@ -6,14 +6,14 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use sk_core::{Context, InstructionRack, Seconds, Traffic};
+use sk_core::{Context, Seconds, Traffic};
 use sk_report::grid::Grid;
 use sk_serve::host::Adapters;
 
 use super::BenchArgs;
 use crate::plural::counted;
 use crate::progress::Loading;
-use crate::ruler::{Spread, TEXT, prompt};
+use crate::ruler::{Spread, TEXT, instructions, prompt};
 use crate::{Error, models, output, terminal};
 
 /// The report of all measurements.
@@ -74,10 +74,11 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
     args.steering.steering().check_effect(&config)?;
     let (blades, adapters) = (adapters.len(), Adapters::from_iter(adapters));
     let prompt = prompt(&host.tokenizer().encode(TEXT)?, args.prompt_tokens, args.new_tokens, host.context_limit())?;
+    let instructions = instructions(&config, host.tokenizer())?;
     let (mut rates, mut steps) = (Vec::new(), Vec::new());
     for turn in 0..=args.repeat {
         loading.show(&format!("run {turn} of {}", args.repeat));
-        let (engine, _) = host.engine(&adapters, &[], &InstructionRack::default(), config.readers(), None)?;
+        let (engine, _) = host.engine(&adapters, &[], &instructions, config.readers(), None)?;
         let mut scheme = config.build(&*engine)?;
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
         let (start, mut measured) = (Instant::now(), Vec::new());
