@@ -66,19 +66,26 @@ impl<'g> Store<'g> {
     /// Opens the output of a plan, or creates it and its folder. Reads the existing records, and
     /// stores the settings of the plan's schemes beside them. An incomplete last line, left by a
     /// killed process, is removed.
+    ///
+    /// # Errors
+    /// If cells are open, and the file of traces that records refer to is missing.
     pub(crate) fn open(grid: &'g Grid) -> Result<Self, Error> {
         let path = grid.plan.output.clone();
         let file = open_to_append(&path)?;
-        let traces = match grid.plan.traces.then(|| grid.plan.traces_file()) {
-            Some(traces) => Some((traces.clone(), open_to_append(&traces)?)),
-            None => None,
-        };
         let mut claims = path.clone().into_os_string();
         claims.push(".claims");
-        let mut store =
-            Self { completion: Completion::new(grid), path, file, read: 0, traces, claims: claims.into(), own: BTreeSet::new() };
+        let mut store = Self {
+            completion: Completion::new(grid),
+            path,
+            file,
+            read: 0,
+            traces: None,
+            claims: claims.into(),
+            own: BTreeSet::new(),
+        };
         store.locked(|store| {
             store.refresh()?;
+            store.open_traces()?;
             store.keep_settings()
         })?;
         sync_folder(&store.path);
@@ -197,6 +204,21 @@ impl<'g> Store<'g> {
         self.completion.take(tail.whole())?;
         self.read += tail.whole().len() as u64;
         Ok(tail.cut::<SweepRecord>(path, &mut self.file, lines)?)
+    }
+
+    /// Opens the file of traces if there are steps to append.
+    fn open_traces(&mut self) -> Result<(), Error> {
+        let plan = &self.completion.grid.plan;
+        if !plan.traces || self.completion.open().next().is_none() {
+            return Ok(());
+        }
+        let path = plan.traces_file();
+        if self.completion.trace_end > 0 && !path.exists() {
+            return Err(Error::Input(format!("{} is missing; put it back, or start a new output", path.display())));
+        }
+        let file = open_to_append(&path)?;
+        self.traces = Some((path, file));
+        Ok(())
     }
 
     /// Writes the settings of schemes that are not stored yet. They are on disk before the first

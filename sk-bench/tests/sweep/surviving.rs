@@ -136,6 +136,19 @@ fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
     fs::write(bench.path("plan.jsonl"), &whole[..ends[3]]).unwrap();
     fs::write(bench.path("plan.traces.jsonl"), "").unwrap();
     assert_refused(&bench.run(&["--quiet"]), &["plan.traces.jsonl has 0 bytes"]);
+    fs::remove_file(bench.path("plan.traces.jsonl")).unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["plan.traces.jsonl is missing", "put it back, or start a new output"]);
+    assert!(!bench.path("plan.traces.jsonl").exists());
+}
+
+/// `report` refuses traces without the steps that records refer to.
+#[test]
+fn a_finished_sweep_does_not_need_its_traces() {
+    let bench = Bench::new(PLAN);
+    bench.finish();
+    fs::remove_file(bench.path("plan.traces.jsonl")).unwrap();
+    bench.finish();
+    assert!(!bench.path("plan.traces.jsonl").exists());
 }
 
 /// The output may grow to a length inside a line.
