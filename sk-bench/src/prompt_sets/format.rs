@@ -1,5 +1,6 @@
 //! The formats of prompt files, and their detection.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -118,12 +119,17 @@ fn truthful_qa(path: &Path) -> Result<Vec<Prompt>, Error> {
 /// Reads XSTest, safe prompts that look unsafe and unsafe ones that look alike: each as a dialogue
 /// of one turn. `label` is `safe` or `unsafe`.
 fn xstest(path: &Path) -> Result<Vec<Prompt>, Error> {
+    let mut rows_of = HashMap::new();
     rows(path, XSTEST, |row, [id, prompt, kind, label, focus]| {
         if prompt.trim().is_empty() {
             return Err("its prompt is empty".to_owned());
         }
         if !matches!(label, "safe" | "unsafe") {
             return Err(format!("its label is \"{label}\", not safe or unsafe"));
+        }
+        if let Some(earlier) = rows_of.insert(id.to_owned(), row) {
+            // Rows are counted from 1, without the header.
+            return Err(format!("its id {id} is there twice, in rows {} and {}", earlier + 1, row + 1));
         }
         Ok(Prompt::of_row(path, row, id, frame(prompt), &[("type", kind), ("label", label), ("focus", focus)]))
     })

@@ -23,7 +23,7 @@ struct Table<'p> {
 pub(super) fn rows<T, const N: usize>(
     path: &Path,
     columns: [&'static str; N],
-    read: impl Fn(usize, [&str; N]) -> Result<T, String>,
+    read: impl FnMut(usize, [&str; N]) -> Result<T, String>,
 ) -> Result<Vec<T>, Error> {
     let bytes = lines::read(path).map_err(RecordError::reading(path))?;
     Table { path, bytes }.rows(columns, read)
@@ -33,7 +33,7 @@ impl Table<'_> {
     fn rows<T, const N: usize>(
         &self,
         columns: [&'static str; N],
-        read: impl Fn(usize, [&str; N]) -> Result<T, String>,
+        mut read: impl FnMut(usize, [&str; N]) -> Result<T, String>,
     ) -> Result<Vec<T>, Error> {
         let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
         let header = reader.headers().map_err(|error| self.failure(&error))?.clone();
