@@ -9,6 +9,7 @@ use crate::args::{TableFormat, at_most};
 use crate::record_file::spare;
 use crate::{Error, output, terminal};
 use sk_report::report::{RawResults, Report, Resampling};
+use sk_report::settings::beside;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,8 +78,8 @@ pub struct ReportArgs {
 /// Reads the results, computes the tables, and prints or writes them.
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
     if let Some(html) = &args.html {
-        let traces = args.records.as_ref().map(|records| records.with_extension("traces.jsonl"));
-        spare(RawResults::files(&args.folder).chain(args.records.clone()).chain(traces), html)?;
+        let of_sweep = |records: &PathBuf| [records.clone(), records.with_extension("traces.jsonl"), beside(records)];
+        spare(RawResults::files(&args.folder).chain(args.records.iter().flat_map(of_sweep)), html)?;
     }
     let mut results = RawResults::read(&args.folder)?;
     if let Some(records) = &args.records {

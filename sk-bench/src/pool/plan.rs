@@ -53,10 +53,8 @@ impl ArmArg {
 
     /// Returns the arm. It takes the settings of candidates and scores from the scheme that
     /// `steering` describes, and all other settings from its own scheme.
-    pub(crate) fn plan(&self, steering: &Steering, models: &Sources, folder: &Path) -> Result<PlannedArm, Error> {
-        let beside = folder.join(&self.scheme);
-        let scheme = if beside.is_file() { beside } else { self.scheme.clone() };
-        planned(&self.name, &steering.of_arm(scheme, &self.set), models)
+    pub(crate) fn plan(&self, steering: &Steering, models: &Sources) -> Result<PlannedArm, Error> {
+        planned(&self.name, &steering.of_arm(self.scheme.clone(), &self.set), models)
     }
 }
 
@@ -78,18 +76,18 @@ pub(crate) fn companions(
 ) -> Result<Vec<PlannedArm>, Error> {
     let reads_heads =
         |config: &SchemeSpec| config.blades.iter().chain(&config.template).any(|blade| blade.rule.head_kind().is_some());
-    let fits = |arm: &PlannedArm| {
-        same_candidates(name, driver, arm).is_ok()
-            && (reads_heads(driver) || !reads_heads(&arm.config))
-            && (!replayed || same_scores(name, driver, arm).is_ok())
-    };
+    let fits =
+        |arm: &PlannedArm| same_candidates(name, driver, arm).is_ok() && (!replayed || same_scores(name, driver, arm).is_ok());
     let others = SHIPPED.iter().filter(|scheme| scheme.name != name);
-    let arms: Vec<PlannedArm> = others
+    let (arms, with_heads): (Vec<PlannedArm>, Vec<PlannedArm>) = others
         .filter_map(|scheme| planned(scheme.name, &steering.of_arm(scheme.name.into(), &[]), models).ok())
         .filter(fits)
-        .collect();
+        .partition(|arm| reads_heads(driver) || !reads_heads(&arm.config));
     if arms.is_empty() {
-        let cure = "name one with --arm, such as a scheme that reads heads";
+        let cure = match with_heads.first() {
+            Some(arm) => format!("name one that reads heads with --arm, such as {}", arm.name),
+            None => "give one with --arm: a file, or a scheme with changed fields".to_owned(),
+        };
         return Err(Error::Input(format!("no other scheme that ships can be compared with \"{name}\" by default; {cure}")));
     }
     Ok(arms)

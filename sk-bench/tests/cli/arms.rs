@@ -215,7 +215,11 @@ fn arms_that_cannot_share_are_refused_with_the_reason() {
     refused(&["--arm", "elo,aggregator.k_mx=3"], &["arm \"elo,aggregator.k_mx=3\"", "did you mean \"k_max\"?"]);
     refused(&["--arm", "=elo"], &["[NAME=]SCHEME"]);
     refused(&["--arm", "elo,temperature"], &["SLOT.FIELD=VALUE"]);
-    refused(&["--scheme", "rewarded-soups"], &["no other scheme that ships can be compared with \"rewarded-soups\""]);
+    refused(
+        &["--scheme", "rewarded-soups"],
+        &["no other scheme that ships can be compared with \"rewarded-soups\"", "give one with --arm", "changed fields"],
+    );
+    refused(&["--scheme", "args-greedy"], &["name one that reads heads with --arm, such as args-reward-head"]);
     let folder = tempfile::tempdir().unwrap();
     let scheme = folder.path().join("other.toml");
     let adapter = models().join("blades/honest").display().to_string();

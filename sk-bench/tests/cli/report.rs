@@ -124,6 +124,11 @@ fn a_page_that_cannot_be_written_leaves_the_one_before() {
     // An input is never overwritten. An earlier page is, whatever its name.
     let input = folder.path().join("judged_frontier.csv");
     assert_refused(&report(&["--html", input.to_str().unwrap()]), &["judged_frontier.csv", "would be overwritten"]);
+    let settings = folder.path().join("sweep.settings.jsonl");
+    fs::write(&settings, "").unwrap();
+    let records = folder.path().join("sweep.jsonl");
+    let beside = report(&["--records", records.to_str().unwrap(), "--html", settings.to_str().unwrap()]);
+    assert_refused(&beside, &["sweep.settings.jsonl", "would be overwritten"]);
     let other = folder.path().join("page.htm");
     for _ in 0..2 {
         stdout(&report(&["--reference", "ours", "--html", other.to_str().unwrap()]));
