@@ -60,8 +60,8 @@ Examples:
 Spans have a fixed length unless --scheme or --set granularity.FIELD is given. Nothing ends a
 response early, so every repetition generates the same number of tokens. Frozen and steered runs
 take turns, each with its own KV caches. Figures are medians with the range, beside the least time
-that the measured bandwidth and peak of the device allow. For models behind servers, bench measures
-the parts of a step, its requests and its bytes.";
+that the measured bandwidth and peak of the device allow. For models behind servers, bench
+measures the parts of a step, its requests and its bytes.";
 
 /// Default number of tokens of a span.
 const SPAN: usize = 24;

@@ -310,7 +310,7 @@ mod tests {
         let table = hhh_csv(&records, None).unwrap();
         records.reverse();
         assert_eq!(table, hhh_csv(&records, None).unwrap());
-        let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(5).unwrap()).collect();
+        let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(3).unwrap()).collect();
         assert_eq!(numbers, ["4", "5", "3", "6"], "o, p, paper:3 and q");
     }
 

@@ -208,7 +208,7 @@ fn arms_that_cannot_share_are_refused_with_the_reason() {
     refused(&["--arm", "swiss-knife-paper"], &["proposal.top_k is 50, not 0"]);
     refused(&["--arm", "elo,proposal.candidates=5"], &["proposal.candidates is 5, not 7"]);
     refused(&["--arm", "elo,granularity.span_tokens=5"], &["granularity.span_tokens is 5, not 32"]);
-    refused(&["--arm", "args-reward-head", "--scheme", "args-greedy"], &["\"args-reward-head\"", "no blade is seated"]);
+    refused(&["--arm", "args-reward-head", "--scheme", "args-greedy"], &["\"args-reward-head\"", "give a head with --head"]);
     refused(&["--arm", "elo", "--arm", "elo"], &["two arms are called \"elo\""]);
     refused(&["--arm", "swiss-knife"], &["two arms are called \"swiss-knife\""]);
     refused(&["--arm", "eloo"], &["arm \"eloo\"", "did you mean \"elo\"?"]);

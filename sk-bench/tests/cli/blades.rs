@@ -85,7 +85,8 @@ fn a_finished_blade_of_other_options_or_pairs_is_refused() {
     let model = models().join("backbone").display().to_string();
     let run_as = |model: &str, preference: &str, option: &str, value: &str| {
         let args = ["blades", model, "-o", "blades", "--device", "cpu", "--length", "64", "--batch", "2", "--accumulate", "2"];
-        let options = [("--steps", "3"), ("--rank", "2")].map(|(name, usual)| [name, if name == option { value } else { usual }]);
+        let options = [("--steps", "3"), ("--rank", "2"), ("--framing", "hh")]
+            .map(|(name, usual)| [name, if name == option { value } else { usual }]);
         let args = args.into_iter().chain(options.concat()).chain(["--prefer", preference]);
         program().current_dir(folder.path()).args(args).output().unwrap()
     };

@@ -16,7 +16,7 @@ fn a_measurement_has_every_scheme_that_the_models_can_run() {
         assert_eq!(measured["scheme"], listed["name"]);
         // The tiny model has no heads.
         if ["fudge", "args-reward-head"].contains(&measured["scheme"].as_str().unwrap()) {
-            assert!(measured["skipped"].as_str().unwrap().contains("no blade is seated"), "{measured}");
+            assert!(measured["skipped"].as_str().unwrap().contains("give a head with --head"), "{measured}");
             continue;
         }
         let rate = &measured["tokens_per_second"];
@@ -48,7 +48,7 @@ fn conflicting_options_are_refused() {
         assert_refused(&run([&["schemes"], &idle[..]].concat()), &["--measure"]);
     }
     let only = ["schemes", "fudge", "--measure"];
-    assert_refused(&run_on_models("schemes", &only[1..]), &["no blade is seated"]);
+    assert_refused(&run_on_models("schemes", &only[1..]), &["give a head with --head"]);
     let long = ["base", "--measure", "--prompt-tokens", "600"];
     assert_refused(&run_on_models("schemes", &long), &["600 prompt tokens", "512", "lower --prompt-tokens or --new-tokens"]);
 }

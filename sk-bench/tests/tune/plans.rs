@@ -109,6 +109,7 @@ fn mistakes_are_named() {
     refused("[model.blades]\n\"../out\" = \"adapters/out\"\n", &["blade \"../out\"", "part of a file name"]);
     refused("[objectives.harmless]\naxis = \"safety\"\n", &["[judge]"]);
     refused("[judge]\n", &["name an endpoint", "offline = true"]);
+    refused("[judge]\nendpint = \"http://localhost\"\n", &["endpint", "did you mean \"endpoint\"?"]);
     refused("[judge]\nendpoint = \"http://localhost:1/v1\"\nattempts = 0\n", &["attempts is 0", "at least 1"]);
     refused(
         "[judge]\nendpoint = \"http://localhost:1/v1\"\nconcurrency = 1000000\n",

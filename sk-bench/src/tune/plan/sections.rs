@@ -107,10 +107,12 @@ pub(super) fn judge_section(mut section: Section<'_>, folder: &Path) -> Result<S
     if models.is_some() {
         return Err(section.fault("models are those of an offline judge; add offline = true"));
     }
+    // A misspelt field is reported first.
     let endpoint = section.string("endpoint")?;
+    let endpoint =
+        endpoint.ok_or_else(|| section.fault("name an endpoint, such as \"http://localhost:8000/v1\", or offline = true"));
     let judge = ServerPlan {
-        endpoint: endpoint
-            .ok_or_else(|| section.fault("name an endpoint, such as \"http://localhost:8000/v1\", or offline = true"))?,
+        endpoint: String::new(),
         model: section.string("model")?,
         api_key_env: section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned()),
         scoring: section.choice("scoring", "scoring", judge::Scoring::by_name())?.unwrap_or(judge::Scoring::Integer),
@@ -122,6 +124,7 @@ pub(super) fn judge_section(mut section: Section<'_>, folder: &Path) -> Result<S
         return Err(section.fault(format!("concurrency is {}; it is at most {MOST_AT_ONCE}", judge.concurrency)));
     }
     section.finish()?;
+    let judge = ServerPlan { endpoint: endpoint?, ..judge };
     Ok(ScoreSource::Judge { judge: JudgePlan::Server(judge), objectives })
 }
 

@@ -131,9 +131,9 @@ fn no_request_outlasts_its_time_by_more_than_a_step() {
         assert_eq!((late.0, late.json()["error"]["code"].as_str()), (504, Some("timeout")), "{}", late.2);
     }
     assert_eq!(server.metric("swiss_knife_steps_total"), 0.0);
-    // The chunks exceed the socket buffers, so the first answer waits for its reader.
+    // The chunks of two answers exceed the socket buffers, so one of these waits for its reader.
     let server = Server::start(&[&LONG_ANSWERS[..], &["--concurrent", "1", "--timeout", "5"]].concat());
-    let body = hello(&json!({"stream": true, "n": 2, "max_tokens": 440, "swiss_knife":
+    let body = hello(&json!({"stream": true, "n": 4, "max_tokens": 440, "swiss_knife":
         {"explain": true, "set": ["proposal.candidates=300"]}}));
     let mut stream = server.send("POST", "/v1/chat/completions", "", &body.to_string());
     server.until(|server| server.metric("swiss_knife_answers_under_way") > 0.0);
@@ -141,16 +141,14 @@ fn no_request_outlasts_its_time_by_more_than_a_step() {
     let waited = server.chat(&hello(&json!({})));
     assert_eq!((waited.0, waited.json()["error"]["code"].as_str()), (503, Some("unavailable")), "{}", waited.2);
     assert!(waited.1.contains("retry-after: 1"), "{}", waited.1);
-    // The first answer ends with the steps before its time is over; the second takes none.
+    // An answer ends with the steps before its time is over; a later one takes none.
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let chunks = chunks(&unchunked(text.split_once("\r\n\r\n").unwrap().1));
     let of = |choice: usize| chunks.iter().filter(move |chunk| chunk["choices"][0]["index"] == choice);
     let steps = |choice| of(choice).filter(|chunk| chunk["swiss_knife"]["step"].is_object()).count();
-    assert!((1..110).contains(&steps(0)) && steps(1) == 0, "{} and {} steps", steps(0), steps(1));
-    for choice in 0..2 {
-        assert_eq!(of(choice).next_back().unwrap()["choices"][0]["finish_reason"], "length");
-    }
+    assert!(steps(0) > 0 && steps(3) == 0, "{} and {} steps", steps(0), steps(3));
+    assert_eq!(of(3).next_back().unwrap()["choices"][0]["finish_reason"], "length");
 }
 
 #[test]

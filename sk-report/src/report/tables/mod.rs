@@ -120,7 +120,7 @@ impl Report {
             ablations.push(rows);
         }
         let steering = steering::rows(&context, &mut ledger);
-        tables.push(steering::table(&context, &steering));
+        tables.extend((!steering.is_empty()).then(|| steering::table(&context, &steering)));
         let cut = results.recorded.as_ref().map_or(&[][..], |recorded| &recorded.cut);
         let mechanisms = Mechanism::by_arm(&results.steps);
         tables.extend(mechanism::tables(&mechanisms, cut, &mut ledger));
