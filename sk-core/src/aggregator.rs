@@ -1,5 +1,6 @@
-use crate::{Batch, Real};
 use auto_impl::auto_impl;
+
+use crate::{Batch, Real};
 
 /// 𝓐: rates the candidates of a batch, {(μ_i, σ_i)} ↦ **R** ∈ ℝ^N.
 ///

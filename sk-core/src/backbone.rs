@@ -1,5 +1,6 @@
-use crate::{BoxError, Candidates, Policy, Readings, TokenId, Traffic};
 use auto_impl::auto_impl;
+
+use crate::{BoxError, Candidates, Policy, Readings, TokenId, Traffic};
 
 /// π_B: the frozen model that reads candidates, with or without an adapter, and with heads on its
 /// hidden states.

@@ -1,5 +1,6 @@
-use crate::{BoxError, Candidates, Policy, Readings, Score, TokenId};
 use auto_impl::auto_impl;
+
+use crate::{BoxError, Candidates, Policy, Readings, Score, TokenId};
 
 /// The inputs of a blade in a step.
 #[derive(Clone, Copy)]

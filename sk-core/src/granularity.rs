@@ -1,5 +1,6 @@
-use crate::TokenId;
 use auto_impl::auto_impl;
+
+use crate::TokenId;
 
 /// ρ: the rule that terminates a candidate span (token, step or response).
 #[auto_impl(&, Box, Arc)]

@@ -1,5 +1,6 @@
-use crate::{Composite, Real, ScoreTable, Simplex};
 use auto_impl::auto_impl;
+
+use crate::{Composite, Real, ScoreTable, Simplex};
 
 /// 𝓝: puts the blades of a batch on one scale and combines them with weights **w**.
 #[auto_impl(&, Box, Arc)]

@@ -59,8 +59,8 @@ impl Waves {
     /// Creates waves of `first` candidates and then of `size`.
     ///
     /// # Errors
-    /// If the probability is not in (0, 1], the first wave has one candidate, whose probability is
-    /// one, or the score is NaN.
+    /// If the score is NaN, if the probability is not in (0, 1], or if a probability settles after a
+    /// first wave of one candidate, which is certain.
     pub fn new(first: NonZeroUsize, size: NonZeroUsize, settled: Settled) -> Result<Self, ParameterError> {
         match settled {
             Settled::Probability(p) => {

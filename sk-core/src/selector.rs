@@ -1,6 +1,6 @@
-use auto_impl::auto_impl;
 use std::sync::Arc;
 
+use auto_impl::auto_impl;
 use rand::{Rng, RngExt};
 
 use crate::{Batch, Real};

@@ -1,5 +1,6 @@
-use crate::ScoreTable;
 use auto_impl::auto_impl;
+
+use crate::ScoreTable;
 
 /// The rule that derives the weights of a step from those of Ω, before 𝓝 combines the blades.
 ///

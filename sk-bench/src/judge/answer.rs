@@ -2,44 +2,68 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::Scale;
 
 /// The tag that ends the thinking of a reasoning model.
 const THOUGHT: &str = "</think>";
+/// The name of the score field.
+const SCORE: &str = "score";
 
-/// The fields of a JSON object that count. A field that is missing is null.
-#[derive(Deserialize)]
-struct Scored {
-    #[serde(default)]
-    score: Value,
-    #[serde(default)]
-    reason: Value,
+/// The fields of a JSON object in order, including duplicates.
+struct JsonObject(Vec<(String, Value)>);
+
+impl JsonObject {
+    fn all(&self, name: &str) -> impl Iterator<Item = &Value> {
+        self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value)
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = JsonObject;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonObject, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(JsonObject(fields))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
 }
 
 /// Returns the score and the reason of an answer.
 ///
 /// The answer must contain a JSON object with a `score` that is a whole number on the scale.
-/// Several objects must agree. Text or a code fence around the object is ignored, and so is
-/// everything before `</think>`; an object with two `score` fields is text. Without an object with
-/// a score, the answer may be just the number, `7`, or the number out of the highest score, `7/10`.
-/// Nothing is guessed: a number within a sentence, a number as a JSON string, a decimal fraction and
-/// a number off the scale are errors.
+/// Several objects, or several `score` fields of one object, must agree. Text or a code fence
+/// around the object is ignored, and so is everything before `</think>`. Without such an object,
+/// the answer may be just the number, `7`, or the number out of the highest score, `7/10`. Nothing
+/// is guessed: a number within a sentence, a number as a JSON string, a decimal fraction and a
+/// number off the scale are errors.
 ///
 /// # Errors
 /// If the answer has no valid score. The error is the reason.
 pub(super) fn score(text: &str, scale: Scale) -> Result<(u64, Option<String>), String> {
     let text = after_thoughts(text);
     let mut found: Option<(u64, Option<String>)> = None;
-    for Scored { score: given, reason } in objects(text).into_iter().filter(|object| !object.score.is_null()) {
+    for (object, given) in objects(text).iter().flat_map(|object| object.all(SCORE).map(move |given| (object, given))) {
         let score = given.as_u64().filter(|&score| scale.contains(score));
-        let score = score.ok_or_else(|| off(&given, scale))?;
+        let score = score.ok_or_else(|| off(given, scale))?;
         if found.as_ref().is_some_and(|(earlier, _)| *earlier != score) {
             return Err("it gives two different scores".to_owned());
         }
-        found.get_or_insert((score, reason.as_str().map(str::to_owned)));
+        found.get_or_insert((score, object.all("reason").find_map(Value::as_str).map(str::to_owned)));
     }
     match found {
         Some(found) => Ok(found),
@@ -75,14 +99,14 @@ fn after_thoughts(text: &str) -> &str {
 }
 
 /// Returns the outermost JSON objects of a text.
-fn objects(text: &str) -> Vec<Scored> {
+fn objects(text: &str) -> Vec<JsonObject> {
     let (mut objects, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find('{') {
         rest = &rest[start..];
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Scored>();
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<JsonObject>();
         rest = match values.next() {
-            Some(Ok(object)) => {
-                objects.push(object);
+            Some(Ok(fields)) => {
+                objects.push(fields);
                 &rest[values.byte_offset()..]
             }
             _ => &rest[1..],
@@ -105,6 +129,7 @@ mod tests {
         assert_eq!(score("Sure! Here {it} is:\n```json\n{\"score\": 0}\n```\nAnything else?"), Ok(0));
         assert_eq!(score(r#"<think>maybe {"score": 3}</think>{"score": 10}"#), Ok(10));
         assert_eq!(score(r#"{"note": {"score": 1}} {"score": 4}"#), Ok(4));
+        assert_eq!(score(r#"{"score": 4, "score": 4}"#), Ok(4));
         assert_eq!(score(r#"{"score": 4} and again {"score": 4}"#), Ok(4));
     }
 
@@ -167,7 +192,6 @@ mod tests {
             r#"{"Score": 7}"#,
             r#"[7]"#,
             r#"{"score": 3} or {"score": 4}"#,
-            r#"{"score": 4, "score": 4}"#,
             r#"{"score": 5, "score": 9}"#,
             r#"{"score": 9, "score": "9"}"#,
             r#"{"score": 1e400}"#,
