@@ -337,6 +337,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
     let fitting: Vec<Source> = fitting.collect::<Result<_, Error>>()?;
     let mut heads = heads::sources(config, &fitting, &args.blades, embedded)?;
     let mut adapters = adapter_sources(args, config)?;
+    config.check_heads()?;
     config.spec()?;
     for PlannedArm { name, config } in &mut *arms {
         let mut resolve = || {
@@ -344,6 +345,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
             join(&mut heads, own.heads)?;
             join(&mut adapters, own.adapters)?;
             config.forget_foreign_weights();
+            config.check_heads()?;
             config.spec()?;
             Ok(())
         };
@@ -364,6 +366,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
 pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     let mut config = config.clone();
     sources_of(args, &mut config)?;
+    config.check_heads()?;
     config.spec()?;
     Ok(())
 }

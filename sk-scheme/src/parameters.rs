@@ -225,7 +225,7 @@ pub static ALL: [Parameter; 39] = [
         .name("selector_top_p"),
     number("granularity", "entropy", NOT_NEGATIVE, "Entropy of the next token, in nats, that ends a span.")
         .default(|_, _| Some(3.0)),
-    number("search", "first", Range::count(1.0), "Candidates of the first wave.").default(|_, _| Some(4.0)),
+    number("search", "first", Range::count(1.0), "Candidates of the first wave; for waves at least 2.").default(|_, _| Some(4.0)),
     number("search", "wave", Range::count(1.0), "Candidates of each wave after it.").default(|_, _| Some(4.0)),
     number("search", "probability", MASS, "Selection probability of a candidate that settles the choice.")
         .default(|_, _| Some(0.9)),

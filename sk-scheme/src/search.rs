@@ -15,7 +15,7 @@ pub enum SearchSpec {
     Full,
     /// Candidates are scored in waves until one of them is likely enough to be chosen.
     Waves {
-        /// Candidates of the first wave.
+        /// Candidates of the first wave, at least two.
         first: usize,
         /// Candidates of each wave after it.
         wave: usize,

@@ -249,18 +249,25 @@ impl SchemeSpec {
         lanes.len() + 1 + usize::from(drafts) + usize::from(falls_back)
     }
 
+    /// Checks that a scheme of heads has one. Later edits may replace it by other blades.
+    ///
+    /// # Errors
+    /// If the template is a blade with a head, and no blade with such a head is seated.
+    pub fn check_heads(&self) -> Result<(), SchemeError> {
+        match self.template.as_ref().and_then(|template| template.rule.head_kind()) {
+            Some(kind) if self.blades.iter().all(|blade| blade.rule.head_kind() != Some(kind)) => {
+                Err(SchemeError::NoHead { kind: BladeRule::kind_of_head(kind) })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns Ω: the seated blades with their weights, or with equal weights if none is given.
     ///
     /// # Errors
-    /// If there is no blade, if the template is a blade with a head and no such blade is seated, if a
-    /// number is out of range, if weights, correlations or gates name a
+    /// If there is no blade, if a number is out of range, if weights, correlations or gates name a
     /// missing blade, if two blades would read one lane, or if all weights are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
-        if let Some(kind) = self.template.as_ref().and_then(|template| template.rule.head_kind())
-            && self.blades.iter().all(|blade| blade.rule.head_kind() != Some(kind))
-        {
-            return Err(SchemeError::NoHead { kind: BladeRule::kind_of_head(kind) });
-        }
         if self.blades.is_empty() {
             return Err(SchemeError::NoBlade);
         }

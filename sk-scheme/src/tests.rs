@@ -481,9 +481,9 @@ fn a_scheme_of_heads_needs_one() {
     let mut config = SHIPPED.iter().find(|scheme| scheme.name == "fudge").unwrap().spec().unwrap();
     config.seat("calm");
     config.seat_head("kind", HeadKind::Reward);
-    assert!(matches!(config.spec(), Err(SchemeError::NoHead { kind }) if kind == "discriminator"));
+    assert!(matches!(config.check_heads(), Err(SchemeError::NoHead { kind }) if kind == "discriminator"));
     config.seat_head("safe", HeadKind::Discriminator);
-    assert!(config.spec().is_ok());
+    assert!(config.check_heads().is_ok() && config.spec().is_ok());
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl Service {
         if is_named && asked.weights.is_none() && !config.weights.iter().flat_map(NamedWeights::names).all(is_seated) {
             config.weights = None;
         }
-        config.spec().map_err(|error| match error {
+        config.check_heads().and_then(|()| config.spec()).map_err(|error| match error {
             SchemeError::NoHead { .. } => {
                 let message = "this scheme needs a head; start the server with --head NAME=DIR, or choose another scheme";
                 ApiError::invalid("swiss_knife.scheme", message)
@@ -511,6 +511,7 @@ impl Service {
     fn default_scheme(&self) -> Option<(SchemeSpec, AlignmentSpec)> {
         let mut config = self.parts.steering.spec(self.parts.shipped).ok()?;
         self.seat(&mut config, &BTreeMap::new()).ok()?;
+        config.check_heads().ok()?;
         let spec = config.spec().ok()?;
         Some((config, spec))
     }

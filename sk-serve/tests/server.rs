@@ -13,6 +13,7 @@ use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
+use sk_models::head::{Head, HeadKind};
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
 use sk_scheme::{Parameter, SHIPPED, Steering};
@@ -63,6 +64,10 @@ fn adapters() -> Vec<String> {
 }
 
 fn steered(steering: Steering) -> Parts {
+    with_heads(Vec::new(), steering)
+}
+
+fn with_heads(heads: Vec<(String, Head)>, steering: Steering) -> Parts {
     let folder = tempfile::tempdir().unwrap();
     let shape = folder.path().join("config.json");
     let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
@@ -70,7 +75,8 @@ fn steered(steering: Steering) -> Parts {
         "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true});
     std::fs::write(&shape, config.to_string()).unwrap();
     let device = (DeviceName::Cpu, Precision::F32);
-    let (models, loaded) = Models::random((&shape, Some(&shape)), device, 1, &[4], adapters(), &mut ()).unwrap();
+    let (mut models, loaded) = Models::random((&shape, Some(&shape)), device, 1, &[4], adapters(), &mut ()).unwrap();
+    models.heads = heads;
     let rack = AdapterRack::default();
     loaded.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
     Parts {
@@ -423,6 +429,20 @@ fn an_edit_may_exchange_the_blades_of_a_full_answer() {
     let asked = json!({"blades": {"helpful": null, "calm": "instruction:Be calm."}, "weights": {"calm": 1}});
     let (status, body) = edit(&path, &asked);
     assert_eq!(status, 200, "{body}");
+}
+
+#[test]
+fn an_answer_goes_on_without_the_head_that_it_began_with() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { candidates: 200, ..Limits::default() });
+    let head = Head { kind: HeadKind::Discriminator, attribute: "calm".to_owned(), weight: vec![0.5; 16], bias: 0.0 };
+    server.open(with_heads(vec![("calm".to_owned(), head)], Steering::default()), adapters());
+    let (path, _lines) = begin(&url, &json!({"scheme": "fudge", "explain": true}));
+    let exchange = json!({"blades": {"calm": null, "helpful": "adapter"}, "weights": {"helpful": 1}});
+    for asked in [exchange, json!({"weights": {"helpful": 1}})] {
+        let (status, body) = edit(&path, &asked);
+        assert_eq!((status, &body["weights"]), (200, &json!({"helpful": 1.0})), "{body}");
+    }
 }
 
 #[test]
