@@ -124,9 +124,9 @@ impl ApiError {
         Self { cause: Some(error.to_string()), ..Self::new(StatusCode::BAD_GATEWAY, "bad_gateway", message) }
     }
 
-    /// The time of a request ended before the first span of its answers.
+    /// The time of a request ended before it was answered.
     pub(crate) fn out_of_time() -> Self {
-        let message = "no span was chosen in the time that this server gives an answer; try again";
+        let message = "the time that this server gives a request ended before it was answered; try again, or ask for less";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout", message)
     }
 

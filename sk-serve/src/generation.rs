@@ -155,6 +155,10 @@ impl Work {
             send(Event::Span { choice, text, step: None })?;
         }
         if self.time_left(service).is_zero() {
+            // The response would lack the log-probabilities of the prompt.
+            if self.job.echo && self.job.log_probs.is_some() {
+                return Err(Failure::Failed(ApiError::out_of_time()));
+            }
             summary.ended = Some(Ended::Interrupted);
             return Ok(None);
         }
@@ -208,6 +212,7 @@ impl Work {
         // Ω as the next step reads it, unless it is edited in the meantime.
         let mut spec = arm.spec.snapshot();
         let request = host.scheduler().enter(&self.stop);
+        let mut unread = false;
         let replied = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 summary.steps += 1;
@@ -231,7 +236,7 @@ impl Work {
                 // Leave the scheduler while sending, so that a slow client does not delay other
                 // requests.
                 let away = request.away();
-                send(Event::Span { choice, text: text.to_owned(), step })?;
+                send(Event::Span { choice, text: text.to_owned(), step }).inspect_err(|_| unread = true)?;
                 drop(away);
             }
             spec = arm.spec.snapshot();
@@ -239,7 +244,7 @@ impl Work {
         });
         let reply = match replied {
             // The time ended during a step on model servers. The spans before it are the answer.
-            Err(Failure::Gone) if !self.stop.is_stopped() && self.time_left(service).is_zero() => {
+            Err(Failure::Gone) if !unread && !self.stop.is_stopped() && self.time_left(service).is_zero() => {
                 summary.ended = Some(Ended::Interrupted);
                 return Ok(Vec::new());
             }

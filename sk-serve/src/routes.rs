@@ -272,11 +272,15 @@ async fn about(State(app): State<App>) -> Json<Value> {
 }
 
 async fn models(State(app): State<App>) -> Json<Value> {
-    let name = &app.service.parts.name;
-    let schemes = app.service.schemes().map(|(scheme, _)| format!("{name}:{scheme}"));
-    let names = std::iter::once(name.clone()).chain(schemes);
-    let data: Vec<Value> = names.map(|id| model_body(&id)).collect();
+    let data: Vec<Value> = model_ids(&app.service).map(|id| model_body(&id)).collect();
     Json(json!({"object": "list", "data": data}))
+}
+
+/// Returns the names under which clients can use the model.
+fn model_ids(service: &Service) -> impl Iterator<Item = String> {
+    let name = &service.parts.name;
+    let schemes = service.schemes().map(move |(scheme, _)| format!("{name}:{scheme}"));
+    std::iter::once(name.clone()).chain(schemes)
 }
 
 fn model_body(id: &str) -> Value {
@@ -285,6 +289,10 @@ fn model_body(id: &str) -> Value {
 
 async fn model(State(app): State<App>, PathText(id): PathText) -> Result<Json<Value>, ApiError> {
     app.service.check_model(Some(&id))?;
+    if !model_ids(&app.service).any(|known| known == id) {
+        let message = format!("the models of this server cannot run the scheme of \"{id}\"; /v1/models lists what they can run");
+        return Err(ApiError::not_found(message));
+    }
     Ok(Json(model_body(&id)))
 }
 

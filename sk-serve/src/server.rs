@@ -87,7 +87,7 @@ impl Server {
     }
 
     /// Starts to answer requests with loaded models. `adapters` are the names of the loaded
-    /// adapters. Does nothing if the server is open already.
+    /// adapters. Clients cannot unload these. Does nothing if the server is open already.
     pub fn open(&self, parts: Parts, adapters: Vec<String>) {
         let open = || {
             let service = Arc::new(Service::new(parts, adapters, self.limits.clone()));

@@ -259,7 +259,13 @@ impl ServeArgs {
                 let key = Key::new(text).ok_or_else(|| refused(unfit))?;
                 Some(key.as_str().to_owned())
             }
-            None => key_from_env(KEY)?.map(|key| key.as_str().to_owned()),
+            None => {
+                let key = key_from_env(KEY)?;
+                if key.is_none() && std::env::var_os(KEY).is_some_and(|value| !value.is_empty()) {
+                    return Err(Error::Input(format!("{KEY} holds no key, only white space; set it to a key, or unset it")));
+                }
+                key.map(|key| key.as_str().to_owned())
+            }
         };
         if key.is_none() && !self.host.is_loopback() {
             message::warning(&format!(

@@ -36,6 +36,9 @@ fn bad_requests_are_refused_in_openais_format() {
     assert_eq!(server.ask("GET", "/v1/models/swiss-knife:best-of-n", "", &Value::Null).0, 200);
     let bogus = server.ask("GET", "/v1/models/swiss-knife:bogus", "", &Value::Null);
     assert!(bogus.0 == 404 && bogus.2.contains("best-of-n") && !bogus.2.contains("fudge"), "{}", bogus.2);
+    // It reads heads, and the server has none.
+    let fudge = server.ask("GET", "/v1/models/swiss-knife:fudge", "", &Value::Null);
+    assert!(fudge.0 == 404 && fudge.2.contains("cannot run"), "{}", fudge.2);
     assert_eq!(server.chat(&hello(&json!({"model": "swiss-knife:bogus"}))).0, 404);
     assert_eq!(server.ask("GET", "/v2", "", &Value::Null).0, 404);
     let long = server.ask("POST", "/v1/chat/completions", "", &json!("x".repeat(2 << 20)));
@@ -80,6 +83,9 @@ fn a_key_in_the_environment_is_one_that_clients_can_send() {
     for key in [&b"\xff"[..], b"two words"] {
         assert_refused(&serve(key).output().unwrap(), &["SWISS_KNIFE_SERVE_KEY", "a key cannot have"]);
     }
+    assert_refused(&serve(b" \n").output().unwrap(), &["SWISS_KNIFE_SERVE_KEY", "no key"]);
+    // A variable that is set to nothing is as one that is not set.
+    assert_eq!(Server::of(&mut serve(b"")).ask("GET", "/v1/models", "", &Value::Null).0, 200);
 }
 
 #[test]

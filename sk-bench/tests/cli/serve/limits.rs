@@ -130,13 +130,28 @@ fn no_request_outlasts_its_time_by_more_than_a_step() {
         let late = server.chat(&hello(&more));
         assert_eq!((late.0, late.json()["error"]["code"].as_str()), (504, Some("timeout")), "{}", late.2);
     }
+    // The response to a text that was not scored would lack its log-probabilities.
+    for tokens in [0, 1] {
+        let scored = json!({"prompt": ["Hello", "there"], "max_tokens": tokens, "echo": true, "logprobs": 1});
+        let late = server.ask("POST", "/v1/completions", "", &scored);
+        assert_eq!((late.0, late.json()["error"]["code"].as_str()), (504, Some("timeout")), "{}", late.2);
+        let mut streamed = scored;
+        streamed["stream"] = true.into();
+        let chunks = chunks(&server.ask("POST", "/v1/completions", "", &streamed).2);
+        assert_eq!(chunks[chunks.len() - 1]["error"]["code"], "timeout", "{chunks:?}");
+        assert!(chunks.iter().all(|chunk| chunk["choices"][0]["finish_reason"].is_null()), "{chunks:?}");
+    }
     assert_eq!(server.metric("swiss_knife_steps_total"), 0.0);
-    // The chunks of two answers exceed the socket buffers, so one of these waits for its reader.
-    let server = Server::start(&[&LONG_ANSWERS[..], &["--concurrent", "1", "--timeout", "5"]].concat());
+    // The chunks of three answers exceed the socket buffers, so one of these waits for its reader.
+    let server = Server::start(&["--span-tokens", "1", "--max-candidates", "300", "--concurrent", "1", "--timeout", "10"]);
     let body = hello(&json!({"stream": true, "n": 4, "max_tokens": 440, "swiss_knife":
         {"explain": true, "set": ["proposal.candidates=300"]}}));
     let mut stream = server.send("POST", "/v1/chat/completions", "", &body.to_string());
-    server.until(|server| server.metric("swiss_knife_answers_under_way") > 0.0);
+    server.until(|server| {
+        let spans = server.metric("swiss_knife_span_seconds_count");
+        thread::sleep(Duration::from_millis(500));
+        spans > 0.0 && server.metric("swiss_knife_span_seconds_count") == spans
+    });
     // No slot becomes free for another request.
     let waited = server.chat(&hello(&json!({})));
     assert_eq!((waited.0, waited.json()["error"]["code"].as_str()), (503, Some("unavailable")), "{}", waited.2);
