@@ -156,7 +156,9 @@ impl Field {
     fn is_dialogue(&self) -> bool {
         match self {
             Self::Text(text) => text.starts_with(HUMAN) && text.contains(ASSISTANT),
-            Self::Messages(messages) => messages.iter().any(|message| message.role == Role::User),
+            Self::Messages(messages) => {
+                messages.iter().find(|message| message.role != Role::System).is_some_and(|message| message.role == Role::User)
+            }
         }
     }
 
@@ -168,19 +170,43 @@ impl Field {
         }
     }
 
-    /// Returns a prompt, framed if it is a list of messages.
-    fn into_prompt(self) -> String {
+    /// Returns a prompt, which the field called `name` holds. Messages are framed.
+    fn into_prompt(self, name: &str) -> Result<String, String> {
         match self {
-            Self::Text(text) => text,
-            Self::Messages(messages) => plain_prompt(&messages),
+            Self::Text(text) => Ok(text),
+            Self::Messages(messages) => match messages.last() {
+                Some(message) if message.role == Role::User => Ok(plain_prompt(&messages)),
+                _ => Err(format!("`{name}`: the last message is not the user's")),
+            },
         }
     }
 
-    /// Returns an answer, without framing.
-    fn into_answer(self) -> String {
+    /// Returns an answer without framing, which the field called `name` holds.
+    fn into_answer(self, name: &str) -> Result<String, String> {
         match self {
-            Self::Text(text) => text,
-            Self::Messages(messages) => messages.into_iter().map(|message| message.content).collect(),
+            Self::Text(text) => Ok(text),
+            Self::Messages(messages) => match <[Message; 1]>::try_from(messages) {
+                Ok([Message { role: Role::Assistant, content }]) => Ok(content),
+                _ => Err(format!("`{name}`: is not one message of the assistant; give a whole dialogue")),
+            },
+        }
+    }
+
+    /// Splits a whole dialogue, which the field called `name` holds, into its prompt and its last
+    /// answer. Text after the answer is left out.
+    fn split(self, name: &str) -> Result<(String, String), String> {
+        match self {
+            Self::Text(text) => {
+                let start = text.rfind(ASSISTANT).ok_or_else(|| {
+                    format!("`{name}` has no {ASSISTANT:?}: write a whole dialogue, or put the question into `prompt`")
+                })?;
+                let (prompt, rest) = text.split_at(start + ASSISTANT.len());
+                Ok((prompt.to_owned(), rest.split(HUMAN).next().unwrap_or(rest).to_owned()))
+            }
+            Self::Messages(mut messages) => match messages.pop_if(|message| message.role == Role::Assistant) {
+                Some(answer) => Ok((Self::Messages(messages).into_prompt(name)?, answer.content)),
+                None => Err(format!("`{name}`: the last message is not the assistant's")),
+            },
         }
     }
 }
@@ -192,7 +218,7 @@ pub fn frame(prompt: &str) -> String {
     let prompt = prompt.trim();
     let turns = if !is_framed(prompt) {
         format!("{HUMAN} {prompt}")
-    } else if prompt.starts_with(HUMAN.trim_start()) {
+    } else if [HUMAN, ASSISTANT].iter().any(|label| prompt.starts_with(label.trim_start())) {
         format!("\n\n{prompt}")
     } else {
         prompt.to_owned()
@@ -200,8 +226,8 @@ pub fn frame(prompt: &str) -> String {
     if turns.ends_with(ASSISTANT) { turns } else { turns + ASSISTANT }
 }
 
-/// Returns whether a prompt begins with a human turn, or has one after a system message and ends
-/// with an open assistant turn.
+/// Returns whether a prompt begins with a human turn, or has one after other text and ends with an
+/// open assistant turn.
 fn is_framed(prompt: &str) -> bool {
     let prompt = prompt.trim();
     prompt.starts_with(HUMAN.trim_start()) || prompt.contains(HUMAN) && prompt.ends_with(ASSISTANT)
@@ -219,7 +245,7 @@ impl Row {
     fn question(raw: RawRow) -> Result<Option<Self>, String> {
         match raw {
             RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
-                Ok(Some(Self::exchange(Field::read("prompt", prompt)?.into_prompt(), String::new())))
+                Ok(Some(Self::exchange(Field::read("prompt", prompt)?.into_prompt("prompt")?, String::new())))
             }
             raw => Self::parse(raw),
         }
@@ -231,22 +257,29 @@ impl Row {
         let RawRow { text, messages, prompt, response, chosen, rejected } = raw;
         if let (Some(chosen), Some(rejected)) = (chosen, rejected) {
             let (chosen, rejected) = (Field::read("chosen", chosen)?, Field::read("rejected", rejected)?);
-            let Some(prompt) = prompt.filter(|_| !chosen.is_dialogue() && !rejected.is_dialogue()) else {
-                return split_dialogues(&chosen.into_document(), &rejected.into_document());
+            let ((prompt, chosen), rejected) = match prompt {
+                Some(prompt) if !chosen.is_dialogue() && !rejected.is_dialogue() => {
+                    let prompt = frame(&Field::read("prompt", prompt)?.into_prompt("prompt")?);
+                    ((prompt, chosen.into_answer("chosen")?), rejected.into_answer("rejected")?)
+                }
+                _ => {
+                    let (chosen, (prompt, rejected)) = (chosen.split("chosen")?, rejected.split("rejected")?);
+                    if chosen.0 != prompt {
+                        return Ok(None);
+                    }
+                    (chosen, rejected)
+                }
             };
-            return Ok(Some(Self::Pair {
-                prompt: frame(&Field::read("prompt", prompt)?.into_prompt()),
-                chosen: format!(" {}", chosen.into_answer().trim()),
-                rejected: format!(" {}", rejected.into_answer().trim()),
-            }));
+            let answer = |text: &str| format!(" {}", text.trim());
+            return Ok(Some(Self::Pair { prompt, chosen: answer(&chosen), rejected: answer(&rejected) }));
         }
         match (text, messages, prompt, response) {
             (Some(text), ..) => Ok(Some(Self::Text(Field::read("text", text)?.into_document()))),
-            (None, Some(messages), ..) => Ok(Some(Self::Text(Field::read("messages", messages)?.into_document()))),
-            (None, None, Some(prompt), Some(response)) => {
+            (None, _, Some(prompt), Some(response)) => {
                 let (prompt, response) = (Field::read("prompt", prompt)?, Field::read("response", response)?);
-                Ok(Some(Self::exchange(prompt.into_prompt(), response.into_answer())))
+                Ok(Some(Self::exchange(prompt.into_prompt("prompt")?, response.into_answer("response")?)))
             }
+            (None, Some(messages), ..) => Ok(Some(Self::Text(Field::read("messages", messages)?.into_document()))),
             _ => Err("expected `text`, `messages`, `prompt` with `response`, or `chosen` with `rejected`".into()),
         }
     }
@@ -336,24 +369,6 @@ pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<us
         files::write_atomically(path, &lines)
     };
     write().map(|()| count).map_err(|source| TrainError::io(path, source))
-}
-
-/// Splits two dialogues at their last assistant turns, which end at the next human turn. Returns
-/// `None` if they differ before them.
-fn split_dialogues(chosen: &str, rejected: &str) -> Result<Option<Row>, String> {
-    let cut = |field: &str, text: &str| {
-        let start = text.rfind(ASSISTANT).ok_or_else(|| {
-            format!("`{field}` has no {ASSISTANT:?}: write a whole dialogue, or put the question into `prompt`")
-        })?;
-        Ok::<usize, String>(start + ASSISTANT.len())
-    };
-    let answer = |text: &str| format!(" {}", text.split(HUMAN).next().unwrap_or(text).trim());
-    let (end, other) = (cut("chosen", chosen)?, cut("rejected", rejected)?);
-    Ok((chosen[..end] == rejected[..other]).then(|| Row::Pair {
-        prompt: chosen[..end].to_owned(),
-        chosen: answer(&chosen[end..]),
-        rejected: answer(&rejected[other..]),
-    }))
 }
 
 /// FNV-1a, which is stable across versions and machines, unlike the standard hasher.

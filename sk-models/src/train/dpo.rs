@@ -33,6 +33,7 @@ use crate::{
     assets,
     config::Qwen2Config,
     device::{check_room, free_memory, is_processor},
+    files,
     hf::{self, Checkpoint},
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
     model::Qwen2,
@@ -215,10 +216,11 @@ impl Matrices {
 }
 
 impl DpoOptions {
-    /// Returns the file of the checkpoint, which the run removes when the adapter is written.
+    /// Returns whether the adapter is written. A run then removes its checkpoint.
     #[must_use]
-    pub fn checkpoint(&self) -> PathBuf {
-        self.output.join(CHECKPOINT)
+    pub fn is_finished(&self) -> bool {
+        let has = |name| self.output.join(name).exists();
+        has(hf::ADAPTER_WEIGHTS) && !has(CHECKPOINT)
     }
 
     /// Returns the encoder of the pairs.
@@ -309,6 +311,12 @@ impl DpoOptions {
         }
         if *chat {
             recipe = recipe.value("framing", "chat");
+            for (what, name) in [("settings", "tokenizer_config.json"), ("chat template", "chat_template.jinja")] {
+                let path = self.model.join(name);
+                if files::is_file(&path) {
+                    recipe = recipe.file(&format!("model's {what}"), &path)?;
+                }
+            }
         }
         recipe.file("model's tokenizer", tokenizer)
     }
@@ -331,7 +339,7 @@ pub fn train_dpo(
     report: &mut dyn FnMut(DpoEvent),
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
-    let path = options.checkpoint();
+    let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
     let encoder = options.encoder()?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;

@@ -106,7 +106,7 @@ impl Encoder {
     /// If the tokenizer refuses the text.
     pub fn document(&self, text: &str) -> Result<Vec<u32>, TrainError> {
         let text = text.trim_end();
-        let mut ids = self.prompt(text)?;
+        let mut ids = encode_turns(text, self.end_of_turn, |text| self.text(text))?;
         if text.rfind(ASSISTANT) > text.rfind(HUMAN) {
             ids.push(self.end_of_turn);
         }
@@ -125,7 +125,8 @@ impl Encoder {
         let Some(Chat { template, tokenizer }) = self.chat.as_deref() else {
             return encode_turns(prompt, self.end_of_turn, |text| self.text(text));
         };
-        let (system, dialogue) = prompt.split_at(prompt.find(HUMAN).unwrap_or(0));
+        let first = [HUMAN, ASSISTANT].iter().filter_map(|label| prompt.find(label)).min();
+        let (system, dialogue) = prompt.split_at(first.unwrap_or(0));
         let system = Some(system.trim()).filter(|text| !text.is_empty()).map(|text| Message::new(Role::System, text));
         let messages: Vec<Message> = system.into_iter().chain(turns(dialogue)).collect();
         let ids = template.prompt(&messages).and_then(|text| tokenizer.encode(&text)).map_err(CheckpointError::from)?;

@@ -296,7 +296,9 @@ fn lists_of_messages_are_framed() {
         // Beside the dialogues, the prompt is superfluous.
         serde_json::json!({"prompt": "A?", "chosen": [system, user, answer("b")], "rejected": [system, user, answer("c")]}),
         serde_json::json!({"messages": [user, answer("b"), message("user", "D?"), answer("e")]}),
-        serde_json::json!({"prompt": [user], "response": [answer("b")]}),
+        serde_json::json!({"prompt": [user], "response": [answer("b")], "messages": [{"role": "tool"}]}),
+        serde_json::json!({"chosen": [answer("Hm."), user, answer("b")], "rejected": [answer("Hm."), user, answer("c")]}),
+        serde_json::json!({"prompt": [answer("Hm."), user], "chosen": "b", "rejected": [answer("c")]}),
     ];
     let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
     let rows = read_rows(&path).unwrap();
@@ -306,6 +308,22 @@ fn lists_of_messages_are_framed() {
     assert_eq!(rows[0].key(), "A?");
     assert_eq!(rows[3], Row::Text("\n\nHuman: A?\n\nAssistant: b\n\nHuman: D?\n\nAssistant: e".into()));
     assert_eq!(rows[4].document(), "\n\nHuman: A?\n\nAssistant: b");
+    let prompt = "\n\nAssistant: Hm.\n\nHuman: A?\n\nAssistant:";
+    let pair = Row::Pair { prompt: prompt.into(), chosen: " b".into(), rejected: " c".into() };
+    assert_eq!(rows[5..], vec![pair; 2]);
+    for (row, part) in [
+        (serde_json::json!({"chosen": [answer("b")], "rejected": [answer("c")]}), "`chosen`: the last message is not the user's"),
+        (serde_json::json!({"chosen": [user], "rejected": [user]}), "`chosen`: the last message is not the assistant's"),
+        (serde_json::json!({"prompt": [], "chosen": "b", "rejected": "c"}), "`prompt`: the last message is not the user's"),
+        (
+            serde_json::json!({"prompt": [user], "chosen": [answer("b"), user, answer("d")], "rejected": "c"}),
+            "`chosen`: is not one message of the assistant",
+        ),
+    ] {
+        let (_folder, path) = rows_file("rows.jsonl", row.to_string());
+        let message = read_rows(&path).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 #[test]
