@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use sk_core::{
     AlignmentSpec, Backbone, Blade, BoxError, Candidate, Candidates, Divergence, DraftModel, DraftRequest, Drafting, Engine,
-    Merge, Observation, Policy, Proposal, Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId,
+    Merge, Observation, Policy, Prior, Proposal, Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId,
     VocabularyHead,
 };
 use sk_models::{
@@ -315,11 +315,13 @@ fn candidates_are_of_the_smallest_vocabulary() {
     let folder = tempfile::tempdir().unwrap();
     let [large, small] = [own.vocab_size, own.vocab_size / 2].map(|vocab_size| {
         let path = folder.path().join(format!("{vocab_size}.json"));
-        std::fs::write(&path, Qwen2Config { vocab_size, ..own.clone() }.to_json("float32")).unwrap();
+        let config = Qwen2Config { vocab_size, max_position_embeddings: 2 * vocab_size, ..own.clone() };
+        std::fs::write(&path, config.to_json("float32")).unwrap();
         path
     });
     let device = (DeviceName::Cpu, Precision::F32);
     let (models, _) = Models::random((&large, Some(&small)), device, 1, &[4], [], &mut ()).unwrap();
+    assert_eq!(models.context_limit(), own.vocab_size / 2 * 2);
     let drafting = Drafting::Sampled {
         model: DraftModel::Backbone,
         candidates: NonZeroUsize::new(12).unwrap(),
@@ -333,6 +335,10 @@ fn candidates_are_of_the_smallest_vocabulary() {
     let request = DraftRequest { context: &[1, 2], granularity: &Response, limit: 8 };
     let drafts = generation.proposal.propose(request, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     assert!(drafts.iter().flat_map(|draft| &draft.tokens).all(|&token| (token as usize) < own.vocab_size / 2), "{drafts:?}");
+    let drafting = Drafting::Vocabulary { prior: Prior::Uniform, head: VocabularyHead::ALL };
+    let mut generation = models.engine(&AdapterRack::default(), &[]).start(&drafting, &spec).unwrap();
+    let tokens = generation.proposal.propose(request, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    assert_eq!(tokens.len(), own.vocab_size / 2);
 }
 
 /// Drafts under a soup have the log-probabilities of that soup, before and after an edit of the

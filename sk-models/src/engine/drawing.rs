@@ -52,14 +52,16 @@ pub(super) fn draw(
     // log Σ e^z of each original row, if tokens are forbidden; `None` for a row with NaN or +∞.
     let mut totals: Vec<Option<f32>> = Vec::new();
     if !forbidden.is_empty() {
-        for row in logits.rows_mut() {
-            totals.push(are_numbers(row).then(|| log_sum_exp(row)));
+        let mut rows: Vec<(&mut [f32], Option<f32>)> = logits.rows_mut().map(|row| (row, None)).collect();
+        for_each_mut(&mut rows, |_, (row, total)| {
+            *total = are_numbers(row).then(|| log_sum_exp(row));
             for &token in forbidden {
                 if let Some(logit) = row.get_mut(token as usize) {
                     *logit = f32::NEG_INFINITY;
                 }
             }
-        }
+        });
+        totals.extend(rows.into_iter().map(|(_, total)| total));
     }
     for_each_mut(draws, |_, draw| {
         let row = logits.row(draw.row);

@@ -10,7 +10,7 @@ use crate::device::is_processor;
 const CHUNK: usize = 256;
 
 /// Returns the number of tokens of a chunk on a CPU, which is a whole number of blocks.
-fn chunk(lanes: usize) -> usize {
+pub(crate) fn chunk(lanes: usize) -> usize {
     (CHUNK / lanes).max(1).next_multiple_of(NODE_TOKENS)
 }
 

@@ -21,6 +21,7 @@ mod vocabulary;
 
 pub use drafter::{Drafter, DrafterConfig};
 pub use error::EngineError;
+pub(crate) use follower::chunk;
 pub use frozen::{Frozen, TokenScore};
 pub use rack::{AdapterRack, HeadRack, Racks, ReaderRack};
 pub use shared::SharedVerifier;

@@ -41,7 +41,10 @@ pub struct Vocabulary {
     backbone: SharedVerifier,
     prior: TokenPrior,
     head: VocabularyHead,
+    /// Rows of the model.
     vocab_size: usize,
+    /// One more than the largest token that is proposed.
+    limit: usize,
     end_of_text: Vec<TokenId>,
 }
 
@@ -55,7 +58,15 @@ impl Vocabulary {
         head: VocabularyHead,
         end_of_text: Vec<TokenId>,
     ) -> Self {
-        Self { backbone, prior, head, vocab_size: model.config().vocab_size, end_of_text }
+        let vocab_size = model.config().vocab_size;
+        Self { backbone, prior, head, vocab_size, limit: vocab_size, end_of_text }
+    }
+
+    /// Returns the proposal with only the first `limit` tokens. Models with one tokenizer may embed
+    /// different numbers of spare tokens, which others cannot read.
+    #[must_use]
+    pub fn with_vocab_size(self, limit: usize) -> Self {
+        Self { limit: limit.min(self.vocab_size), ..self }
     }
 }
 
@@ -70,8 +81,7 @@ impl Proposal for Vocabulary {
             TokenPrior::Model(model) => Some(log_softmax(&model.next_logits(request.context)?)),
             TokenPrior::Uniform | TokenPrior::Backbone => None,
         };
-        // With a shared tokenizer, one model may have spare rows that the other lacks.
-        let rows = model.as_ref().map_or(self.vocab_size, |log_probs| log_probs.len().min(self.vocab_size));
+        let rows = model.as_ref().map_or(self.limit, |log_probs| log_probs.len().min(self.limit));
         let tokens = match &backbone {
             Some(log_probs) => kept(self.head, &log_probs[..rows.min(log_probs.len())]),
             None => (0..rows as TokenId).collect(),

@@ -1,11 +1,10 @@
 //! Estimates of the memory that a generation takes.
 
 use super::{Models, SHARED};
+use crate::Qwen2Config;
 use crate::decoder::PANEL;
 use crate::device::{Shortage, check_room, free_memory, is_processor};
-
-/// Tokens of a lane that a pass reads of a long context.
-const READ: usize = 64;
+use crate::engine::chunk;
 
 /// The sizes that determine the memory of a generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,23 +30,30 @@ impl Models {
     pub fn footprint(&self, extent: Extent) -> u64 {
         let Extent { lanes, drafter, context, candidates, span, ahead } = extent;
         let tokens = times(candidates, self.allocated(span)).saturating_add(context as u64);
-        let config = self.backbone.config();
         let others = self.others.iter().map(|(.., model)| model.bytes_per_token());
         let kept = others.fold(self.backbone.bytes_per_token(), usize::max);
+        let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
         // Each row of a pass has its states before and after the norms, q, k, v, the mixed values,
         // and the inner activations.
-        let width = 4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size;
-        let rows = times(lanes, candidates.saturating_mul(span).max(READ));
-        let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
-        let logits = size_of::<f32>() * config.vocab_size;
+        let width = self.most(|config| {
+            4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size
+        });
+        let read = lanes.max(usize::from(drafter));
+        let rows = times(read, candidates.saturating_mul(span).max(chunk(read.max(1))));
+        let logits = size_of::<f32>() * self.most(|config| config.vocab_size);
         // A row that reads one token more adds its keys, its values and its state in each lane.
-        let row = times(self.allocated(2), kept).saturating_add(times(size_of::<f32>(), config.hidden_size));
+        let row = times(self.allocated(2), kept).saturating_add(times(size_of::<f32>(), self.most(|config| config.hidden_size)));
         times(lanes, kept)
             .saturating_add(drafted)
             .saturating_mul(tokens)
             .saturating_add(rows.saturating_mul(times(width, size_of::<f32>())))
             .saturating_add(times(2 * candidates.max(lanes), logits))
             .saturating_add(row.saturating_mul(times(ahead, lanes)))
+    }
+
+    /// Returns the largest of a size over the models.
+    fn most(&self, size: fn(&Qwen2Config) -> usize) -> usize {
+        self.decoders().map(|model| size(model.config())).max().unwrap_or(0)
     }
 
     /// Returns the tokens for which the cache of a candidate of `tokens` tokens has memory. On a

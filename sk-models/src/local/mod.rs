@@ -10,6 +10,7 @@ use std::sync::Arc;
 use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, Prior, Proposal, SpecHandle, TokenId};
 
 use crate::ConfigError;
+use crate::Qwen2Config;
 use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
 use crate::device::{Device, DeviceError, DeviceName};
@@ -275,8 +276,16 @@ impl Models {
 
     /// Returns the largest number of tokens that all models hold.
     pub fn context_limit(&self) -> usize {
-        let limits = self.decoders().map(|model| model.config().max_position_embeddings);
-        limits.min().expect("there is a backbone")
+        self.least(|config| config.max_position_embeddings)
+    }
+
+    /// Returns the number of tokens that all models embed.
+    fn vocab_size(&self) -> usize {
+        self.least(|config| config.vocab_size)
+    }
+
+    fn least(&self, size: fn(&Qwen2Config) -> usize) -> usize {
+        self.decoders().map(|model| size(model.config())).min().expect("there is a backbone")
     }
 
     /// Returns the distinct models: the backbone, the drafter, and those that blades read.
@@ -344,9 +353,7 @@ impl Engine for LocalEngine<'_> {
                 let room = self.models.check_room(self.models.footprint(extent));
                 room.map_err(|shortage| ModelError::Memory { candidates, shortage })?;
                 let config = DrafterConfig { candidates, sampling, end_of_text: end_of_text.clone(), keep_end_of_text };
-                let embedded = self.models.decoders().map(|model| model.config().vocab_size);
-                let vocab_size = embedded.fold(usize::MAX, usize::min);
-                let sampled = Drafter::new(Arc::clone(decoder), config).with_vocab_size(vocab_size);
+                let sampled = Drafter::new(Arc::clone(decoder), config).with_vocab_size(self.models.vocab_size());
                 match model {
                     DraftModel::Soup(merge) => {
                         Box::new(sampled.with_soup(Soup::new(self.racks.adapters.clone(), spec.clone(), merge)))
@@ -360,7 +367,8 @@ impl Engine for LocalEngine<'_> {
                     Prior::Backbone => TokenPrior::Backbone,
                     Prior::Drafter => TokenPrior::Model(Box::new(Frozen::new(Arc::clone(drafter)))),
                 };
-                Box::new(Vocabulary::new(backbone, verifier.clone(), prior, head, end_of_text.clone()))
+                let vocabulary = Vocabulary::new(backbone, verifier.clone(), prior, head, end_of_text.clone());
+                Box::new(vocabulary.with_vocab_size(self.models.vocab_size()))
             }
         };
         Ok(Generation { backbone: Box::new(verifier), proposal })

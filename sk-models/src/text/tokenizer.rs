@@ -185,7 +185,7 @@ impl Tokenizer {
             }
         }
         // Some files carry the settings of the last training run; a prompt must never be cut or
-        // padded silently. A post-processor adds special tokens, which a prompt has already.
+        // padded silently. Nor must a post-processor drop or repeat a part of it.
         inner.with_post_processor(None::<PostProcessorWrapper>);
         inner.with_padding(None).with_truncation(None).map_err(|error| refuse(one_line(&*error)))?;
 
@@ -382,8 +382,7 @@ mod tests {
         assert!(Tokenizer::from_json("t.json", with("/normalizer", json!({"type": "NFC"})).as_bytes()).is_ok());
     }
 
-    /// The parts of Llama 3 and SmolLM2. A special token that a template adds is not part of a
-    /// prompt.
+    /// The parts of Llama 3 and SmolLM2. A template does not change a prompt.
     #[test]
     fn parts_of_related_families_are_read() {
         use serde_json::json;
@@ -402,7 +401,7 @@ mod tests {
         assert_eq!(ids("pre_tokenizer", split(llama), "1212"), [2, 0, 1]);
         assert_eq!(ids("pre_tokenizer", split(json!({"type": "Digits", "individual_digits": true})), "1212"), [0, 1, 0, 1]);
         let template = json!({
-            "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
             "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
             "special_tokens": {"<s>": {"id": "<s>", "ids": [6], "tokens": ["<s>"]}},
         });
