@@ -33,6 +33,8 @@ pub(crate) struct Screen<'t> {
     /// Whether the user was told that the scheme has no certificate.
     said_why_not: bool,
     turn: usize,
+    /// Whether there was a step.
+    begun: bool,
     /// The current line on standard output.
     line: Line,
 }
@@ -99,6 +101,7 @@ impl<'t> Screen<'t> {
             certify: options.tolerance.is_some(),
             said_why_not: false,
             turn: 0,
+            begun: false,
             line: Line::new(),
         })
     }
@@ -116,6 +119,7 @@ impl<'t> Screen<'t> {
     /// If the trace or standard output cannot be written to.
     pub(crate) fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
         if let Some(step) = step {
+            self.begun = true;
             let certificate = self.certificates.of(step);
             if let Some(detail) = self.explain {
                 self.table(step, detail, &certificate);
@@ -160,12 +164,14 @@ impl<'t> Screen<'t> {
         self.line.end().map_err(Error::Output)
     }
 
-    /// Completes the trace and moves it to its path.
+    /// Completes the trace and moves it to its path, with the steps before an error if the run was
+    /// not `complete`. Without a step, such a trace does not replace an earlier one.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn finish(&mut self) -> Result<(), Error> {
-        self.trace.take().map_or(Ok(()), TraceFile::finish)
+    pub(crate) fn finish(&mut self, complete: bool) -> Result<(), Error> {
+        let kept = self.trace.take().filter(|_| complete || self.begun);
+        kept.map_or(Ok(()), TraceFile::finish)
     }
 
     fn table(&mut self, step: &StepTrace, detail: Detail, certificate: &StepCertificate) {

@@ -25,8 +25,7 @@ pub(crate) fn open<'m>(
 }
 
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator
-/// continues.
-/// After an error, the session is unchanged.
+/// continues. After an error, the session is unchanged.
 pub(crate) fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
     let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers(), None)?;
     let scheme = config.build(&*engine)?;

@@ -100,7 +100,11 @@ fn errors_name_file_and_line() {
         ("e.csv", format!("{TRUTHFUL_QA}Adversarial,Law\r\n"), "e.csv:6: it has 2 fields where the header has 4"),
         ("f.csv", format!("{TRUTHFUL_QA}\r\nAdversarial,Law, ,No\r\n"), "f.csv:7: its Question is empty"),
         ("g.csv", format!("{XSTEST}3,Hm?,homonyms,maybe,kill,x\n"), "g.csv:4: its label is \"maybe\""),
-        ("x.csv", format!("{XSTEST}9,Hm?,homonyms,safe,kill,x\n"), "x.csv:4: its id 9 is there twice, in rows 2 and 3"),
+        (
+            "x.csv",
+            format!("{XSTEST}9,Hm?,homonyms,safe,kill,x\n"),
+            "x.csv:4: its id 9 is also that of row 2, counted without the header",
+        ),
         ("h.txt", "hello\n".to_owned(), "h.txt: cannot tell its format; give --format"),
         ("i.jsonl", "\n \n".to_owned(), "i.jsonl: it holds no prompt"),
     ];

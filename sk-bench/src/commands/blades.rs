@@ -25,14 +25,15 @@ use sk_report::grid::Grid;
 const EXAMPLES: &str = "\
 Examples:
   # Two blades for a Qwen from the hub, with preferences from the hub
-  swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --prefer helpful=hh-rlhf-helpful \\
-      --prefer harmless=hh-rlhf-harmless -o blades
+  swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --framing chat -o blades \\
+      --prefer helpful=hh-rlhf-helpful --prefer harmless=hh-rlhf-harmless
 
   # Your own pairs, on a CPU with little memory
-  swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --prefer brief=pairs.jsonl -o blades \\
-      --accumulate 8 --length 256 --steps 100
+  swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --framing chat -o blades \\
+      --prefer brief=pairs.jsonl --accumulate 8 --length 256 --steps 100
 
-A row of pairs is {\"prompt\", \"chosen\", \"rejected\"}, or two dialogues, \"chosen\" and \"rejected\".
+A row of pairs is {\"prompt\", \"chosen\", \"rejected\"}, or two dialogues, \"chosen\" and \"rejected\";
+each is text or a list of messages.
 After an interruption, the same command resumes; a finished blade is kept.";
 
 /// Named preference data on the hub: the name, and the folder of the data set.
@@ -86,7 +87,7 @@ pub struct BladesArgs {
     #[arg(long, default_value_t = 1e-4)]
     rate: f64,
     /// Framing of the prompts; use the blades with the same.
-    #[arg(long = "framing", action = ArgAction::Set, default_value = "hh", value_parser = choice(FRAMINGS))]
+    #[arg(long = "framing", value_name = "FRAMING", action = ArgAction::Set, default_value = "hh", value_parser = choice(FRAMINGS))]
     chat: bool,
     /// Frozen weights of the model: bf16, or f32, which takes twice the memory.
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::Bf16)]
@@ -165,6 +166,7 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
             let (model, source, recipe) = (args.model.clone(), source.clone(), recipe.clone());
             BladeRecord { model, source, recipe, pairs, accuracy, interval }
         };
+        let write = |report| output::write(&options.output.join(RECORD), output::pretty_json(&record(report))?);
         let mut written = Ok(());
         let mut progress = Bar::new("step", args.steps);
         let report = train_dpo(&options, &device, &mut |event| {
@@ -172,12 +174,13 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
             if let DpoEvent::HeldOut { step, report } = event
                 && step == options.steps
             {
-                written = output::pretty_json(&record(report)).and_then(|text| output::write(&options.output.join(RECORD), text));
+                written = write(report);
             }
             progress.dpo(event);
         })?;
         drop(progress);
-        written?;
+        // A disk that was full may have room now.
+        written.or_else(|_| write(report))?;
         records.push(record(report));
     }
     output::print(format_args!("{}\n\nTry them:\n{}", args.table(&records).render(terminal::columns()), args.command()))
@@ -249,7 +252,7 @@ impl BladesArgs {
 
 /// Returns the record of the blade that a run makes, if it is finished.
 fn finished(options: &DpoOptions, recipe: &Recipe) -> Result<Option<BladeRecord>, Error> {
-    if options.checkpoint().exists() {
+    if !options.is_finished() {
         return Ok(None);
     }
     let path = options.output.join(RECORD);

@@ -101,8 +101,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
         message::aside("/help lists the commands, /quit leaves");
     }
     let failed = chat.converse(&mut lines);
-    // The steps before an error are kept.
-    chat.screen.finish()?;
+    chat.screen.finish(failed.is_ok())?;
     let failed = failed?;
     // An interactive user has seen the errors; a script needs an exit status.
     if failed > 0 && !is_interactive && !interrupt::requested() {

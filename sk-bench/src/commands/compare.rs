@@ -12,6 +12,7 @@ use crate::args::{GenerationArgs, OperatingArgs, PromptArgs, Sources};
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{NamedWeights, SchemeError, SchemeSpec};
+use crate::sweep::plan::blades_of;
 use crate::{Error, interrupt, models, output, session, terminal};
 use sk_core::Ended;
 use sk_serve::host::Adapters;
@@ -88,10 +89,12 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
         models::seat_heads(&args.models, &mut config)?;
         arms.push(PlannedArm { name, config });
     }
-    // The reference scheme scores every answer with every blade. Only the options of blades apply
-    // to it.
+    // The reference scheme scores every answer with every blade. Only the options of these blades
+    // apply to it.
     let mut steering = args.operating.steering(Vec::new(), None);
-    steering.set.retain(|edit| edit.to_string().starts_with("blades."));
+    let blades: Vec<String> =
+        blades_of(&args.models).into_iter().chain(["*".to_owned()]).map(|blade| format!("blades.{blade}.")).collect();
+    steering.set.retain(|edit| blades.iter().any(|blade| edit.to_string().starts_with(blade)));
     steering.numbers.retain(|(parameter, _)| parameter.section == "blades");
     let mut reader = steering.spec(args.models.are_shipped())?;
     let prompt = args.prompt.read()?;
@@ -104,9 +107,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
 
     let mut plans: Vec<(Option<PathBuf>, NamedWeights, SchemeSpec)> = Vec::new();
     for (scheme, PlannedArm { name, config }) in schemes.iter().zip(&arms) {
-        for weights in args.weightings(config, &arms)? {
+        let named = |error: SchemeError| Error::Input(format!("scheme \"{name}\": {error}"));
+        for weights in args.weightings(config, &arms).map_err(named)? {
             let config = SchemeSpec { weights: Some(weights.clone()), ..config.clone() };
-            config.spec().map_err(|error| Error::Input(format!("scheme \"{name}\": {error}")))?;
+            config.spec().map_err(named)?;
             plans.push((scheme.clone(), weights, config));
         }
     }

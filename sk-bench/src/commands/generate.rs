@@ -85,16 +85,9 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Error> {
     let tokens = conversation.begin(host.tokenizer(), &prompt)?;
 
     interrupt::listen();
-    let mut begun = false;
-    let on_step = |step: Option<&StepTrace>, text: &str| {
-        begun |= step.is_some();
-        screen.step(step, text)
-    };
+    let on_step = |step: Option<&StepTrace>, text: &str| screen.step(step, text);
     let reply = session::reply(&mut session, &host, &conversation, &tokens, args.generation.max_new_tokens, on_step);
-    // The steps before an error are kept; a trace without any does not replace an earlier one.
-    if begun || reply.is_ok() {
-        screen.finish()?;
-    }
+    screen.finish(reply.is_ok())?;
     if reply.is_err() {
         screen.end_line()?;
     }

@@ -232,7 +232,7 @@ pub struct DpoArgs {
     #[arg(long, value_name = "DIR|ID")]
     model: String,
     /// Framing of the prompts; use the blade with the same
-    #[arg(long = "framing", action = ArgAction::Set, default_value = "hh", value_parser = choice(FRAMINGS))]
+    #[arg(long = "framing", value_name = "FRAMING", action = ArgAction::Set, default_value = "hh", value_parser = choice(FRAMINGS))]
     chat: bool,
     /// Frozen weights of the model: f32, or bf16, which takes half the memory
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]

@@ -75,7 +75,9 @@ pub struct Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}, {})", self.model, self.scoring, self.settings)
+        let Self { model, scoring, scale, settings } = self;
+        let scale = scale.map_or_else(String::new, |scale| format!("scale {scale}, "));
+        write!(f, "{model} ({scoring}, {scale}{settings})")
     }
 }
 

@@ -181,9 +181,10 @@ pub fn check_axes(objectives: &Objectives, records: &[Judged]) -> Result<(), Jud
         if let Some(axis) = axis
             && objectives.of_rubric(rubric).all(|objective| objective.name != *axis)
         {
-            let own = objectives.objective_of(rubric).map_or_else(|| "none".to_owned(), |own| format!("\"{}\"", own.name));
-            let cure = "give the --objectives that it was judged with, or those that the table shall have";
-            return Err(unfit(format!("{rubric} was judged for \"{axis}\", and in these objectives it is of {own}; {cure}")));
+            let own =
+                objectives.objective_of(rubric).map_or_else(|| "no objective".to_owned(), |own| format!("\"{}\"", own.name));
+            let cure = "give the objectives of the table with --objectives";
+            return Err(unfit(format!("rubric \"{rubric}\" was judged for \"{axis}\", and here it belongs to {own}; {cure}")));
         }
     }
     Ok(())
@@ -295,10 +296,10 @@ mod tests {
         for rubric in ["helpfulness", "refusal", FLUENCY] {
             assert!(judged(rubric, None).is_ok(), "{rubric}");
         }
-        for (rubric, own) in [("helpfulness", "\"quality\""), ("refusal", "none")] {
+        for (rubric, own) in [("helpfulness", "\"quality\""), ("refusal", "no objective")] {
             let error = judged(rubric, Some("use")).unwrap_err().to_string();
             let expected =
-                format!("{rubric} was judged for \"use\", and in these objectives it is of {own}; give the --objectives");
+                format!("rubric \"{rubric}\" was judged for \"use\", and here it belongs to {own}; give the objectives");
             assert!(error.contains(&expected), "{error}");
         }
     }

@@ -128,8 +128,7 @@ fn xstest(path: &Path) -> Result<Vec<Prompt>, Error> {
             return Err(format!("its label is \"{label}\", not safe or unsafe"));
         }
         if let Some(earlier) = rows_of.insert(id.to_owned(), row) {
-            // Rows are counted from 1, without the header.
-            return Err(format!("its id {id} is there twice, in rows {} and {}", earlier + 1, row + 1));
+            return Err(format!("its id {id} is also that of row {}, counted without the header", earlier + 1));
         }
         Ok(Prompt::of_row(path, row, id, frame(prompt), &[("type", kind), ("label", label), ("focus", focus)]))
     })

@@ -117,6 +117,10 @@ fn an_adapter_that_could_not_be_written_is_written_by_the_next_run() {
     assert!(stdout(&output).contains("kind"));
     assert!(stderr(&output).contains("3 steps, 3 done") && !stderr(&output).contains("kept"), "{}", stderr(&output));
     assert!(path("adapter_config.json").is_file() && !path("checkpoint.safetensors").exists());
+    // A record alone is no blade.
+    fs::remove_file(path("adapter_model.safetensors")).unwrap();
+    let output = blades(folder.path(), &["kind=kind.jsonl"]);
+    assert!(!stderr(&output).contains("kept") && path("adapter_model.safetensors").exists(), "{}", stderr(&output));
 }
 
 #[test]

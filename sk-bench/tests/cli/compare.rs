@@ -48,6 +48,8 @@ fn a_column_is_what_generate_writes() {
 fn only_the_options_of_blades_apply_to_the_scores() {
     // The reference scheme, which scores, does not search in waves.
     columns(&["--scheme", "swiss-knife-waves", "-w", "helpful=1", "--set", "search.first=3"]);
+    // Nor does it have the blade of a scheme without adapters.
+    columns(&["--scheme", "base", "--set", "blades.backbone.dispersion=\"zero\""]);
     // The scheme `drafter` ignores the scores, so the text does not depend on β.
     let scores = |options: &[&str]| {
         let column = columns(&[&["--scheme", "drafter", "-w", "helpful=1"], options].concat()).remove(0);

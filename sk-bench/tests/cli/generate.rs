@@ -391,6 +391,13 @@ fn a_trace_outlives_an_output_that_fails() {
         assert!(!records(&trace).is_empty(), "{command}");
         fs::remove_file(&trace).unwrap();
     }
+    // Without a step, the trace of an earlier run stays.
+    fs::write(&trace, "earlier").unwrap();
+    fs::write(&prompt, "/weights\n/help\n").unwrap();
+    let mut program = program();
+    program.arg("chat").args(model_args()).arg("--trace").arg(&trace).stdin(fs::File::open(&prompt).unwrap());
+    program.stdout(fs::File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+    assert_eq!(fs::read_to_string(&trace).unwrap(), "earlier");
 }
 
 #[test]

@@ -222,6 +222,15 @@ fn from_responses_to_a_report() {
         assert!(report.contains(&format!("{axis} = mean(")), "{report}");
     }
 
+    // Without `--objectives`, a table of judgements for other ones is refused.
+    let judged = fs::read_to_string(path("judged.jsonl")).unwrap();
+    fs::write(path("own.jsonl"), judged.replace("\"axis\":\"quality\"", "\"axis\":\"worth\"")).unwrap();
+    let table = |more: &[&str]| run([&["judge", "table", &path("own.jsonl"), "-o", &path("results")], more].concat());
+    let refused = table(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("was judged for \"worth\""), "{said}");
+    stdout(&table(&["--objectives", &path("own.toml")]));
+
     // A second run gives the same numbers, and asks nothing that the file holds.
     let text = stdout(&ask(folder.path(), "judged.jsonl", &[]));
     assert!(text.contains("48 judgements, 48 found in the file"), "{text}");

@@ -107,24 +107,19 @@ pub(super) fn judge_section(mut section: Section<'_>, folder: &Path) -> Result<S
     if models.is_some() {
         return Err(section.fault("models are those of an offline judge; add offline = true"));
     }
-    // A misspelt field is reported first.
-    let endpoint = section.string("endpoint")?;
-    let endpoint =
-        endpoint.ok_or_else(|| section.fault("name an endpoint, such as \"http://localhost:8000/v1\", or offline = true"));
-    let judge = ServerPlan {
-        endpoint: String::new(),
-        model: section.string("model")?,
-        api_key_env: section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned()),
-        scoring: section.choice("scoring", "scoring", judge::Scoring::by_name())?.unwrap_or(judge::Scoring::Integer),
-        concurrency: section.positive("concurrency")?.unwrap_or(CONCURRENCY),
-        timeout: Duration::from_secs(section.positive("timeout")?.unwrap_or(TIMEOUT) as u64),
-        attempts: section.positive("attempts")?.map_or(Retry::default().attempts, |n| n.try_into().unwrap_or(u32::MAX)),
-    };
-    if judge.concurrency > MOST_AT_ONCE {
-        return Err(section.fault(format!("concurrency is {}; it is at most {MOST_AT_ONCE}", judge.concurrency)));
+    let (endpoint, model) = (section.string("endpoint")?, section.string("model")?);
+    let api_key_env = section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned());
+    let scoring = section.choice("scoring", "scoring", judge::Scoring::by_name())?.unwrap_or(judge::Scoring::Integer);
+    let concurrency = section.positive("concurrency")?.unwrap_or(CONCURRENCY);
+    let timeout = Duration::from_secs(section.positive("timeout")?.unwrap_or(TIMEOUT) as u64);
+    let attempts = section.positive("attempts")?.map_or(Retry::default().attempts, |n| n.try_into().unwrap_or(u32::MAX));
+    if concurrency > MOST_AT_ONCE {
+        return Err(section.fault(format!("concurrency is {concurrency}; it is at most {MOST_AT_ONCE}")));
     }
+    let missing = section.fault("name an endpoint, such as \"http://localhost:8000/v1\", or offline = true");
     section.finish()?;
-    let judge = ServerPlan { endpoint: endpoint?, ..judge };
+    let endpoint = endpoint.ok_or(missing)?;
+    let judge = ServerPlan { endpoint, model, api_key_env, scoring, concurrency, timeout, attempts };
     Ok(ScoreSource::Judge { judge: JudgePlan::Server(judge), objectives })
 }
 
