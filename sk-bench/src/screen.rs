@@ -164,8 +164,8 @@ impl<'t> Screen<'t> {
         self.line.end().map_err(Error::Output)
     }
 
-    /// Completes the trace and moves it to its path, with the steps before an error if the run was
-    /// not `complete`. Without a step, such a trace does not replace an earlier one.
+    /// Completes the trace and moves it to its path, also after an error. A trace without a step does
+    /// not replace an earlier one, unless the run was `complete`.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -101,7 +101,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
         message::aside("/help lists the commands, /quit leaves");
     }
     let failed = chat.converse(&mut lines);
-    chat.screen.finish(failed.is_ok())?;
+    chat.screen.finish(false)?;
     let failed = failed?;
     // An interactive user has seen the errors; a script needs an exit status.
     if failed > 0 && !is_interactive && !interrupt::requested() {

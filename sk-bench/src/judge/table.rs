@@ -330,7 +330,8 @@ mod tests {
         assert!(says(Judged { rubric_version: 2, ..fine.clone() }).contains("versions 1 and 2"));
         let mut other = fine.clone();
         other.judge.model = "n".to_owned();
-        assert!(says(other).contains("of m (integer, ) and of n"));
+        let said = says(other);
+        assert!(said.contains("of m (integer, ") && said.contains("and of n (integer, "), "{said}");
         assert!(hhh_csv(&[], None).unwrap_err().to_string().contains("no judgement"));
     }
 

@@ -32,10 +32,11 @@ const HEAD_DIM: usize = 8;
 
 /// The directory with `backbone`, `drafter` and `blades/NAME`. Created once.
 pub(crate) fn models() -> &'static Path {
+    // It is never dropped, so its folder is one of those that `cargo clean` removes.
     static MODELS: OnceLock<TempDir> = OnceLock::new();
     MODELS
         .get_or_init(|| {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             write_model(&directory.path().join("backbone"), 1);
             write_model(&directory.path().join("drafter"), 2);
             for (seed, name) in (3..).zip(BLADES) {

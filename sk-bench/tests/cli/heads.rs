@@ -15,10 +15,11 @@ const ROUNDING: f64 = 1e-6;
 /// The directory with `heads/calm` (a discriminator), `heads/fit` (a reward) and their training
 /// pairs. Created once.
 fn heads() -> &'static Path {
+    // It is never dropped, so its folder is one of those that `cargo clean` removes.
     static HEADS: OnceLock<TempDir> = OnceLock::new();
     HEADS
         .get_or_init(|| {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             let pair = |i: usize| {
                 let prompt = format!("Question {i} of many?");
                 json!({"prompt": prompt, "chosen": format!("Yes, {i}."), "rejected": format!("No {i}!")}).to_string() + "\n"

@@ -18,10 +18,11 @@ const AXES: [(&str, &str, &str); 3] =
 
 /// A folder with a judge. Created once.
 fn judge() -> &'static Path {
+    // It is never dropped, so its folder is one of those that `cargo clean` removes.
     static JUDGE: OnceLock<TempDir> = OnceLock::new();
     JUDGE
         .get_or_init(|| {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             for (name, good, bad) in AXES {
                 let pair = |i: usize| {
                     let side = |word: &str| format!("I say {word} number {} here.", i % 7);

@@ -73,9 +73,12 @@ impl Recipe {
             let mut values = own.iter().chain(kept).map(|(option, _)| (option.clone(), of(own, option), of(kept, option)));
             values.find(|(_, value, before)| value != before)
         };
+        let lacks = |recipe: &Self, file: &str| recipe.contents.iter().all(|(name, _)| name != file);
         match (differing(&self.contents, &kept.contents), differing(&self.values, &kept.values)) {
-            (Some((option, ..)), _) => Some(format!("another --{option}")),
-            (None, Some((option, value, before))) => Some(format!("--{option} {before}, not {value}")),
+            // A file that one run alone reads is due to an option.
+            (Some((file, ..)), None) => Some(format!("another --{file}")),
+            (Some((file, ..)), _) if !lacks(self, &file) && !lacks(kept, &file) => Some(format!("another --{file}")),
+            (_, Some((option, value, before))) => Some(format!("--{option} {before}, not {value}")),
             (None, None) => None,
         }
     }
