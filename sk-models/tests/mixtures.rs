@@ -23,7 +23,7 @@ use sk_models::{
     engine::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Racks, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
     },
-    local::Models,
+    local::{Extent, Models},
     lora::{LoraAdapter, LowRank, MergeError, Target, merge},
     model::Qwen2,
 };
@@ -339,6 +339,20 @@ fn candidates_are_of_the_smallest_vocabulary() {
     let mut generation = models.engine(&AdapterRack::default(), &[]).start(&drafting, &spec).unwrap();
     let tokens = generation.proposal.propose(request, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     assert_eq!(tokens.len(), own.vocab_size / 2);
+}
+
+#[test]
+fn the_memory_of_an_answer_includes_the_states_of_a_pass() {
+    let config = &Fixture::new().model.config;
+    let folder = tempfile::tempdir().unwrap();
+    let shape = folder.path().join("config.json");
+    std::fs::write(&shape, config.to_json("float32")).unwrap();
+    let device = (DeviceName::Cpu, Precision::F32);
+    let (models, _) = Models::random((&shape, None), device, 1, &[4], [], &mut ()).unwrap();
+    let bytes = |span| models.footprint(Extent { lanes: 3, candidates: 5, span, ..Extent::default() });
+    let width = 4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size;
+    // The caches of candidates of 40 and of 64 tokens are equal: both have two panels.
+    assert_eq!(bytes(64) - bytes(40), (3 * 5 * (64 - 40) * width * size_of::<f32>()) as u64);
 }
 
 /// Drafts under a soup have the log-probabilities of that soup, before and after an edit of the
