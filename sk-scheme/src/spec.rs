@@ -309,7 +309,8 @@ impl SchemeSpec {
         })
     }
 
-    /// Builds the scheme on an engine.
+    /// Builds the scheme on an engine. Call [`check_heads`](Self::check_heads) first, if the scheme
+    /// starts here.
     ///
     /// # Errors
     /// As [`check`](Self::check) and [`spec`](Self::spec), or if the engine returns an error.

@@ -137,6 +137,12 @@ pub struct FieldEdit {
 }
 
 impl FieldEdit {
+    /// Returns the blade whose field is set, or `*` for all.
+    #[must_use]
+    pub fn blade(&self) -> Option<&str> {
+        self.blade.as_deref()
+    }
+
     /// Applies edits to a scheme in this order, those of one section together and those of
     /// `blades.*` first. Errors prefix each edit with `name`.
     ///

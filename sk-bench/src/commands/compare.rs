@@ -12,9 +12,9 @@ use crate::args::{GenerationArgs, OperatingArgs, PromptArgs, Sources};
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{NamedWeights, SchemeError, SchemeSpec};
-use crate::sweep::plan::blades_of;
 use crate::{Error, interrupt, models, output, session, terminal};
 use sk_core::Ended;
+use sk_models::assets;
 use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
@@ -92,9 +92,11 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     // The reference scheme scores every answer with every blade. Only the options of these blades
     // apply to it.
     let mut steering = args.operating.steering(Vec::new(), None);
-    let blades: Vec<String> =
-        blades_of(&args.models).into_iter().chain(["*".to_owned()]).map(|blade| format!("blades.{blade}.")).collect();
-    steering.set.retain(|edit| blades.iter().any(|blade| edit.to_string().starts_with(blade)));
+    let embedded = if args.models.backbone.is_none() { assets::embedded() } else { None };
+    let built_in = embedded.map(assets::Embedded::blades).unwrap_or_default();
+    let given = args.models.blades.iter().chain(&args.models.heads).map(|source| source.name.as_str());
+    let names: Vec<&str> = built_in.into_iter().chain(given).chain(["*"]).collect();
+    steering.set.retain(|edit| edit.blade().is_some_and(|blade| names.contains(&blade)));
     steering.numbers.retain(|(parameter, _)| parameter.section == "blades");
     let mut reader = steering.spec(args.models.are_shipped())?;
     let prompt = args.prompt.read()?;

@@ -50,6 +50,11 @@ fn only_the_options_of_blades_apply_to_the_scores() {
     columns(&["--scheme", "swiss-knife-waves", "-w", "helpful=1", "--set", "search.first=3"]);
     // Nor does it have the blade of a scheme without adapters.
     columns(&["--scheme", "base", "--set", "blades.backbone.dispersion=\"zero\""]);
+    let helpful = |options: &[&str]| {
+        let calm = ["--scheme", "drafter", "-w", "helpful=1", "--blade", "calm=instruction:Be calm."];
+        columns(&[&calm, options].concat()).remove(0)["scores"].clone()
+    };
+    assert_ne!(helpful(&[]), helpful(&["--set", "blades.helpful.beta=2"]));
     // The scheme `drafter` ignores the scores, so the text does not depend on β.
     let scores = |options: &[&str]| {
         let column = columns(&[&["--scheme", "drafter", "-w", "helpful=1"], options].concat()).remove(0);

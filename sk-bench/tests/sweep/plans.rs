@@ -247,7 +247,7 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
     assert_refused(&bench.run(&["--quiet"]), &["args-reward-head"]);
     // A scheme of reward heads ignores discriminators, so here it has no head.
     plan("helpful = \"calm\"\n");
-    assert_refused(&bench.run(&["--dry-run"]), &["args-reward-head"]);
+    assert_refused(&bench.run(&["--dry-run"]), &["args-reward-head", "kind \"reward-head\"", "[model.heads]"]);
     // And a scheme of heads has no seat for an adapter.
     write("[schemes.fudge]\n", "{ helpful = 1, harmless = 1 }", "helpful = \"calm\"\n");
     assert_refused(&bench.run(&["--dry-run"]), &["\"fudge\"", "\"harmless\"", "it has helpful"]);

@@ -187,7 +187,7 @@ impl Field {
             Self::Text(text) => Ok(text),
             Self::Messages(messages) => match <[Message; 1]>::try_from(messages) {
                 Ok([Message { role: Role::Assistant, content }]) => Ok(content),
-                _ => Err(format!("`{name}`: is not one message of the assistant; give a whole dialogue")),
+                _ => Err(format!("`{name}`: expected one message of the assistant; for a whole dialogue, leave out `prompt`")),
             },
         }
     }
@@ -203,10 +203,15 @@ impl Field {
                 let (prompt, rest) = text.split_at(start + ASSISTANT.len());
                 Ok((prompt.to_owned(), rest.split(HUMAN).next().unwrap_or(rest).to_owned()))
             }
-            Self::Messages(mut messages) => match messages.pop_if(|message| message.role == Role::Assistant) {
-                Some(answer) => Ok((Self::Messages(messages).into_prompt(name)?, answer.content)),
-                None => Err(format!("`{name}`: the last message is not the assistant's")),
-            },
+            Self::Messages(mut messages) => {
+                while messages.pop_if(|message| message.role != Role::Assistant).is_some() {}
+                match messages.pop() {
+                    Some(answer) if messages.last().is_some_and(|message| message.role == Role::User) => {
+                        Ok((plain_prompt(&messages), answer.content))
+                    }
+                    _ => Err(format!("`{name}`: expected a message of the user, and then one of the assistant")),
+                }
+            }
         }
     }
 }

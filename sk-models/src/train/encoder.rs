@@ -125,7 +125,7 @@ impl Encoder {
         let Some(Chat { template, tokenizer }) = self.chat.as_deref() else {
             return encode_turns(prompt, self.end_of_turn, |text| self.text(text));
         };
-        let first = [HUMAN, ASSISTANT].iter().filter_map(|label| prompt.find(label)).min();
+        let first = prompt.find(HUMAN).map(|human| prompt[..human].find(ASSISTANT).unwrap_or(human));
         let (system, dialogue) = prompt.split_at(first.unwrap_or(0));
         let system = Some(system.trim()).filter(|text| !text.is_empty()).map(|text| Message::new(Role::System, text));
         let messages: Vec<Message> = system.into_iter().chain(turns(dialogue)).collect();

@@ -297,7 +297,7 @@ fn lists_of_messages_are_framed() {
         serde_json::json!({"prompt": "A?", "chosen": [system, user, answer("b")], "rejected": [system, user, answer("c")]}),
         serde_json::json!({"messages": [user, answer("b"), message("user", "D?"), answer("e")]}),
         serde_json::json!({"prompt": [user], "response": [answer("b")], "messages": [{"role": "tool"}]}),
-        serde_json::json!({"chosen": [answer("Hm."), user, answer("b")], "rejected": [answer("Hm."), user, answer("c")]}),
+        serde_json::json!({"chosen": [answer("Hm."), user, answer("b")], "rejected": [answer("Hm."), user, answer("c"), user]}),
         serde_json::json!({"prompt": [answer("Hm."), user], "chosen": "b", "rejected": [answer("c")]}),
     ];
     let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
@@ -312,12 +312,15 @@ fn lists_of_messages_are_framed() {
     let pair = Row::Pair { prompt: prompt.into(), chosen: " b".into(), rejected: " c".into() };
     assert_eq!(rows[5..], vec![pair; 2]);
     for (row, part) in [
-        (serde_json::json!({"chosen": [answer("b")], "rejected": [answer("c")]}), "`chosen`: the last message is not the user's"),
-        (serde_json::json!({"chosen": [user], "rejected": [user]}), "`chosen`: the last message is not the assistant's"),
+        (
+            serde_json::json!({"chosen": [answer("b")], "rejected": [answer("c")]}),
+            "`chosen`: expected a message of the user, and",
+        ),
+        (serde_json::json!({"chosen": [user], "rejected": [user]}), "`chosen`: expected a message of the user, and"),
         (serde_json::json!({"prompt": [], "chosen": "b", "rejected": "c"}), "`prompt`: the last message is not the user's"),
         (
             serde_json::json!({"prompt": [user], "chosen": [answer("b"), user, answer("d")], "rejected": "c"}),
-            "`chosen`: is not one message of the assistant",
+            "`chosen`: expected one message of the assistant; for a whole dialogue, leave out `prompt`",
         ),
     ] {
         let (_folder, path) = rows_file("rows.jsonl", row.to_string());

@@ -143,14 +143,15 @@ fn no_request_outlasts_its_time_by_more_than_a_step() {
     }
     assert_eq!(server.metric("swiss_knife_steps_total"), 0.0);
     // The chunks of three answers exceed the socket buffers, so one of these waits for its reader.
-    let server = Server::start(&["--span-tokens", "1", "--max-candidates", "300", "--concurrent", "1", "--timeout", "10"]);
+    let server = Server::start(&["--span-tokens", "1", "--max-candidates", "300", "--concurrent", "1", "--timeout", "20"]);
     let body = hello(&json!({"stream": true, "n": 4, "max_tokens": 440, "swiss_knife":
         {"explain": true, "set": ["proposal.candidates=300"]}}));
     let mut stream = server.send("POST", "/v1/chat/completions", "", &body.to_string());
     server.until(|server| {
         let spans = server.metric("swiss_knife_span_seconds_count");
         thread::sleep(Duration::from_millis(500));
-        spans > 0.0 && server.metric("swiss_knife_span_seconds_count") == spans
+        let is_blocked = spans > 0.0 && server.metric("swiss_knife_span_seconds_count") == spans;
+        is_blocked && server.metric("swiss_knife_answers_under_way") > 0.0
     });
     // No slot becomes free for another request.
     let waited = server.chat(&hello(&json!({})));
