@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sk_core::{Reading, Sampling, TokenId};
 
 use crate::drafter;
-use crate::fleet::{Fleet, Request};
-use crate::reader::{Control, policy_name, request};
+use crate::fleet::{Control, Fleet, Request};
+use crate::reader::{policy_name, request};
 use crate::tolerance::{mean, mean_difference};
 use crate::wire::{DraftParams, Drafted, Prefix, Row, sglang, tokenize_answer, tokenize_body, vllm};
 use crate::{Kind, Meter, RemoteError};

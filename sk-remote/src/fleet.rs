@@ -5,12 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use sk_core::Rack;
+use sk_core::{Rack, TokenId};
 use ureq::Agent;
 
 use crate::http::{Failure, Server};
-use crate::reader::Control;
+use crate::wire::Prefix;
 use crate::{AddressError, Fault, Kind, Meter, RemoteError, Retry, Role, Tolerance, Traffic};
+
+/// A span with the log-probabilities of the check. It is read along with the candidates, so that
+/// changed weights are detected in the same step.
+pub(crate) struct Control {
+    pub(crate) prefix: Prefix,
+    pub(crate) span: Vec<TokenId>,
+    pub(crate) log_probs: Vec<f32>,
+}
 
 /// Servers of the same model.
 pub(crate) struct Fleet {

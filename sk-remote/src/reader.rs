@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sk_core::{Reading, TokenId};
 
 use crate::error::counted;
-use crate::fleet::{Fleet, Lease, Request};
+use crate::fleet::{Control, Fleet, Lease, Request};
 use crate::tolerance::mean;
 use crate::wire::{Prefix, Row, agree, sglang, vllm};
 use crate::{AnswerError, Fault, Kind, Meter, RemoteError, Tolerance};
@@ -30,14 +30,6 @@ impl Lane {
     pub(crate) fn policy(&self) -> String {
         if self.name.is_empty() { policy_name(None) } else { format!("policy \"{}\"", self.name) }
     }
-}
-
-/// A span with the log-probabilities of the check. It is read along with the candidates, so that
-/// changed weights are detected in the same step.
-pub(crate) struct Control {
-    pub(crate) prefix: Prefix,
-    pub(crate) span: Vec<TokenId>,
-    pub(crate) log_probs: Vec<f32>,
 }
 
 /// Reads for one generation. Each lane stays on its server.
