@@ -2,7 +2,8 @@ use burn::tensor::{DType, Int, Tensor};
 
 use super::GpuEngine;
 use super::group::join_lanes;
-use super::ops::{self, AttentionGroup, Changed, rotate};
+use super::operands::{AttentionGroup, Changed};
+use super::ops::{self, rotate};
 use crate::decoder::engine::Group;
 use crate::decoder::heads::Heads;
 use crate::lora::Lanes;

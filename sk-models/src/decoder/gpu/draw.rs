@@ -3,37 +3,9 @@
 use burn::tensor::{DType, Tensor, TensorData};
 use sk_core::{Sampling, TokenId};
 
+use super::operands::Selection;
 use super::ops;
 use crate::device::DeviceFailure;
-
-/// A selection of the most probable tokens of a row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Selection {
-    /// This many tokens.
-    Count,
-    /// The fewest whose mass is at least this share of the mass of all, at this rate.
-    Mass { rate: f32 },
-    /// The fewest whose mass is more than this share of the mass of all, at this rate.
-    Draw { rate: f32 },
-}
-
-impl Selection {
-    /// Returns r, of the weights e^{z·r}.
-    pub(super) fn rate(self) -> f32 {
-        match self {
-            Self::Count => 0.0,
-            Self::Mass { rate } | Self::Draw { rate } => rate,
-        }
-    }
-
-    pub(super) fn counts(self) -> bool {
-        matches!(self, Self::Count)
-    }
-
-    pub(super) fn is_strict(self) -> bool {
-        matches!(self, Self::Draw { .. })
-    }
-}
 
 /// The token to draw for a row of logits.
 pub(crate) struct DeviceDraw<'a> {

@@ -2,7 +2,8 @@ use burn::module::Param;
 use burn::tensor::Tensor;
 
 use super::attention::{PassInput, attend};
-use super::ops::{Changed, add_norm, gate, low_rank, multiply};
+use super::operands::Changed;
+use super::ops::{add_norm, gate, low_rank, multiply};
 use super::{GpuEngine, bytes};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::Group;

@@ -16,6 +16,7 @@ pub(crate) mod draw;
 mod engine;
 mod group;
 mod layer;
+mod operands;
 pub(crate) mod ops;
 mod recording;
 mod shape;

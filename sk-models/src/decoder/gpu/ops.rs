@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::cube;
-use super::draw::Selection;
+use super::operands::{AttentionGroup, Changed, Selection};
 use super::shape::Visibility;
 use crate::decoder::heads::Heads;
 use crate::kernels::{rms_norm, swiglu};
@@ -26,41 +26,6 @@ pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: u
     }
     let _ = (device, heads, lanes, places);
     false
-}
-
-/// The product with a frozen matrix, and the adapters' low-rank update in f32.
-#[derive(Debug, Clone)]
-pub(super) struct Changed {
-    pub(super) frozen: Tensor<2>,
-    pub(super) delta: Option<Tensor<2>>,
-}
-
-impl Changed {
-    /// Returns the sum in f32.
-    fn sum(self) -> Tensor<2> {
-        let frozen = self.frozen.cast(DType::F32);
-        match self.delta {
-            None => frozen,
-            Some(delta) => frozen + delta,
-        }
-    }
-}
-
-/// A group of a pass, whose queries attend to the keys of its cache.
-#[derive(Debug, Clone)]
-#[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "the processor has no other pass to serve"))]
-pub(super) struct AttentionGroup {
-    pub(super) heads: Heads,
-    pub(super) lanes: usize,
-    /// The group's first place in each lane of the pass.
-    pub(super) start: usize,
-    pub(super) visibility: Visibility,
-    /// [`Visibility::place`] in device memory, so that the same launches serve other passes: two of
-    /// these numbers, from `at` on.
-    pub(super) numbers: Tensor<1, Int>,
-    pub(super) at: usize,
-    /// The largest number of keys over all values of the two numbers.
-    pub(super) room: usize,
 }
 
 /// Computes `x·W`, on a GPU in f32 for few rows, else in the format of W. Tensor cores round x to the

@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 
 use super::kernels::attention::{chunk_kernel, combine_kernel};
 use super::{FEW, LINE, cubes, element, empty, floats, integers, launch, tensor, units, vector_of};
-use crate::decoder::gpu::ops::AttentionGroup;
+use crate::decoder::gpu::operands::AttentionGroup;
 use crate::decoder::gpu::shape::Visibility;
 use crate::decoder::heads::Heads;
 

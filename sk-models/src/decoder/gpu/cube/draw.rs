@@ -3,7 +3,7 @@ use burn_cubecl::kernel::into_contiguous;
 
 use super::kernels::draw::{BITS, DIGITS, PEAKS, STATE, digits_kernel, find_kernel, peaks_kernel, penalise_kernel};
 use super::{UNITS, cubes_of, empty, floats, integers, launch, tensor, units};
-use crate::decoder::gpu::draw::Selection;
+use crate::decoder::gpu::operands::Selection;
 
 /// Chunks of a row. A cube reads one of them, so that a few rows keep most of a GPU busy.
 const CHUNKS: usize = 32;

@@ -22,7 +22,7 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::ops::{AttentionGroup, Changed};
+use super::operands::{AttentionGroup, Changed};
 use super::shape::Visibility;
 use crate::decoder::heads::Heads;
 use crate::model::Norm;

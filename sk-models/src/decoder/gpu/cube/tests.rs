@@ -9,10 +9,10 @@ use std::time::Instant;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
-use super::super::draw::Selection;
+use super::super::operands::{AttentionGroup, Changed, Selection};
 use super::super::ops::{
-    AttentionGroup, Changed, add_norm, adopt, argmax, attend, by_place, gate, low_rank, multiply, multiply_whole, penalise,
-    product, read, refresh, rotate, select, softmax,
+    add_norm, adopt, argmax, attend, by_place, gate, low_rank, multiply, multiply_whole, penalise, product, read, refresh,
+    rotate, select, softmax,
 };
 use super::super::shape::Visibility;
 use crate::config::Qwen2Config;
