@@ -1,8 +1,7 @@
 //! A dialogue as token ids, to which each turn is appended.
 
 use crate::engine::Instruction;
-use crate::text::{Message, Role, TextError, Tokenizer};
-use crate::train::data::{END_OF_TEXT, END_OF_TURN};
+use crate::text::{END_OF_TEXT, END_OF_TURN, Message, Role, TextError, Tokenizer};
 use sk_core::TokenId;
 
 use super::framing::{self, Framing, is_framed};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use sk_core::TokenId;
 
-use crate::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, encode_turns, plain_prompt, turns};
-use crate::train::data::END_OF_TURN;
+use crate::text::{
+    ASSISTANT, ChatTemplate, END_OF_TURN, HUMAN, Message, Role, TextError, Tokenizer, encode_turns, plain_prompt, turns,
+};
 
 /// The framing of a dialogue as a text for the model.
 #[derive(Debug, Clone)]

@@ -7,10 +7,10 @@ use burn::tensor::Device;
 use super::{
     error::CheckpointError,
     head::load_head,
-    hub::{Hub, HubError, Progress},
+    hub::{Hub, Progress},
     peft::{AdapterConfig, CONFIG_FILE as ADAPTER_CONFIG, load_adapter},
     safetensors::TensorFiles,
-    text_files::TextFiles,
+    text_files::{CONFIG_FILE, TextFiles},
     weights::CheckpointParts,
 };
 use crate::{
@@ -23,9 +23,6 @@ use crate::{
     model::Qwen2,
     text::{ChatTemplate, TextError, Tokenizer},
 };
-
-/// The configuration of a model.
-pub(super) const CONFIG_FILE: &str = "config.json";
 
 /// A checkpoint that has been opened and checked. Its weights are still on disk.
 ///
@@ -57,7 +54,11 @@ fn settings(directory: &Path) -> Result<(Qwen2Config, TextFiles), CheckpointErro
 
 /// Checks the files of a model or an adapter other than weights. A directory with both
 /// configurations is not checked, since only its use decides which one matters.
-pub(super) fn check_settings(directory: &Path) -> Result<(), CheckpointError> {
+///
+/// # Errors
+///
+/// If a file is missing, malformed or not supported.
+pub fn check_settings(directory: &Path) -> Result<(), CheckpointError> {
     let adapter = directory.join(ADAPTER_CONFIG);
     match (files::is_file(&directory.join(CONFIG_FILE)), files::is_file(&adapter)) {
         (true, true) => Ok(()),
@@ -224,7 +225,8 @@ impl Checkpoint {
 ///
 /// # Errors
 ///
-/// If there is neither such a directory nor such an id, or it cannot be downloaded.
+/// If there is neither such a directory nor such an id, it cannot be downloaded, or a model or an
+/// adapter that is not here yet is not supported.
 pub fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
     if files::is_dir(local) {
@@ -240,10 +242,11 @@ pub fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, Che
 /// Returns the snapshot of a hub id. If there is none, the error also says that no such directory
 /// exists.
 fn ask(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
-    hub.resolve(source, progress).map_err(|error| match error {
-        HubError::Unsupported(error) => *error,
-        error if error.is_absence() => CheckpointError::Nowhere { name: source.to_owned(), source: error },
-        error => error.into(),
+    hub.resolve_checked(source, check_settings, progress).map_err(|error| match error {
+        CheckpointError::Hub(absence) if absence.is_absence() => {
+            CheckpointError::Nowhere { name: source.to_owned(), source: absence }
+        }
+        error => error,
     })
 }
 

@@ -13,7 +13,7 @@ mod text_files;
 mod weights;
 mod write;
 
-pub use checkpoint::{Checkpoint, resolve};
+pub use checkpoint::{Checkpoint, check_settings, resolve};
 pub use digest::digest;
 pub(crate) use error::io_error;
 pub use error::{CheckpointError, TensorFault};

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::Error;
 
-use super::{checkpoint::CONFIG_FILE, error::CheckpointError, read::read_json_or_default};
+use super::{error::CheckpointError, read::read_json_or_default};
 use crate::{
     json,
-    text::{ChatTemplate, TextError, Tokenizer, tokenizer::MOST_TOKENS},
+    text::{ChatTemplate, END_OF_TEXT, END_OF_TURN, TextError, Tokenizer, tokenizer::MOST_TOKENS},
 };
 
 /// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
 /// with them even if its backbone was never tuned and does not list them.
-const TURN_ENDS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
+const TURN_ENDS: [&str; 2] = [END_OF_TURN, END_OF_TEXT];
+
+/// The file with the shape of a model.
+pub(super) const CONFIG_FILE: &str = "config.json";
 
 /// Returns the ids of the tokens that end a turn or a text in the vocabularies of Qwen2.
 fn turn_ends(tokenizer: &Tokenizer) -> impl Iterator<Item = u32> {

@@ -7,6 +7,11 @@ pub const HUMAN: &str = "\n\nHuman:";
 /// Opens an assistant turn in the framing of HH-RLHF.
 pub const ASSISTANT: &str = "\n\nAssistant:";
 
+/// The token that ends an assistant turn in the vocabularies of Qwen2.
+pub const END_OF_TURN: &str = "<|im_end|>";
+/// The token that ends a document in the vocabularies of Qwen2.
+pub const END_OF_TEXT: &str = "<|endoftext|>";
+
 /// The speaker of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -35,16 +35,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{encoder::Encoder, error::TrainError};
-pub use crate::text::{ASSISTANT, HUMAN};
+pub use crate::text::{ASSISTANT, END_OF_TEXT, END_OF_TURN, HUMAN};
 use crate::{
     files, json,
     text::{Message, Role, plain_dialogue, plain_prompt, tokenizer::MOST_BYTES},
 };
-
-/// The token that ends an assistant turn.
-pub const END_OF_TURN: &str = "<|im_end|>";
-/// The token that ends a document.
-pub const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// The default share of held-out documents.
 pub const HELD_OUT: f64 = 0.05;

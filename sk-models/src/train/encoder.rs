@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use tokenizers::Tokenizer;
 
-use super::{
-    data::{END_OF_TEXT, END_OF_TURN},
-    error::TrainError,
-};
+use super::error::TrainError;
 use crate::{
     files,
     hf::CheckpointError,
-    text::{self, ASSISTANT, ChatTemplate, HUMAN, Message, Role, encode_turns, turns},
+    text::{self, ASSISTANT, ChatTemplate, END_OF_TEXT, END_OF_TURN, HUMAN, Message, Role, encode_turns, turns},
 };
 
 /// A tokenizer, and the two tokens that the framing needs.

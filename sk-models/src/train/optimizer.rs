@@ -12,8 +12,6 @@ use burn::{
     tensor::{Device, Tensor, TensorData},
 };
 
-use super::state::named_parameters;
-
 /// The rule for the matrices inside the layers. All other parameters use AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rule {
@@ -134,6 +132,31 @@ impl Optimizer {
         }
         Ok(())
     }
+}
+
+/// Returns every float parameter of a module by its path, in f32.
+pub(super) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
+    #[derive(Default)]
+    struct Collect {
+        path: Vec<String>,
+        found: BTreeMap<String, TensorData>,
+    }
+    impl ModuleVisitor for Collect {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            let value = if value.is_autodiff() { value.inner() } else { value };
+            self.found.insert(self.path.join("."), value.into_data());
+        }
+    }
+    let mut collect = Collect::default();
+    module.visit(&mut collect);
+    collect.found
 }
 
 /// Sums the squares of all gradients.

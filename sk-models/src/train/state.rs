@@ -7,7 +7,7 @@ use std::{
 };
 
 use burn::{
-    module::{Module, ModuleMapper, ModuleVisitor, Param},
+    module::{Module, ModuleMapper, Param},
     tensor::{Device, Tensor, TensorData},
 };
 use half::f16;
@@ -15,7 +15,12 @@ use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{data::Cursor, error::TrainError, optimizer::Optimizer, recipe::Recipe};
+use super::{
+    data::Cursor,
+    error::TrainError,
+    optimizer::{Optimizer, named_parameters},
+    recipe::Recipe,
+};
 use crate::{
     files,
     hf::{SINGLE_FILE, TensorBytes, pytorch, write_json, write_tensors},
@@ -53,31 +58,6 @@ impl WeightType {
             Self::F32 => TensorBytes::f32(shape, values),
         }
     }
-}
-
-/// Returns every float parameter of a module by its path, in f32.
-pub(super) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
-    #[derive(Default)]
-    struct Collect {
-        path: Vec<String>,
-        found: BTreeMap<String, TensorData>,
-    }
-    impl ModuleVisitor for Collect {
-        fn enter_module(&mut self, name: &str, _container: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let value = param.val();
-            let value = if value.is_autodiff() { value.inner() } else { value };
-            self.found.insert(self.path.join("."), value.into_data());
-        }
-    }
-    let mut collect = Collect::default();
-    module.visit(&mut collect);
-    collect.found
 }
 
 /// Replaces every float parameter of a module. The error names the first that is missing or of

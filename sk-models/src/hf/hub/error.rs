@@ -7,8 +7,6 @@ use std::{
 
 use thiserror::Error;
 
-use crate::hf::CheckpointError;
-
 /// A hub id that cannot be resolved.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -41,9 +39,6 @@ pub enum HubError {
     /// The repository has no weights in a supported format.
     #[error("{id} has neither model.safetensors nor adapter_model.safetensors")]
     NoWeights { id: String },
-    /// A model or an adapter that is not supported. Its weights are not downloaded.
-    #[error(transparent)]
-    Unsupported(Box<CheckpointError>),
     /// The data set does not have a file.
     #[error("data set {id} has no file {file}; give the pairs as a file")]
     NoFile { id: String, file: String },

@@ -29,7 +29,6 @@ use std::{
 
 use super::{
     ADAPTER_WEIGHTS,
-    checkpoint::check_settings,
     safetensors::{INDEX_FILE, SINGLE_FILE},
 };
 pub(in crate::hf) use cache::SMALL_FILES;
@@ -111,22 +110,36 @@ impl Hub {
     ///
     /// A complete snapshot in the cache is used without asking the hub, so that a model does not
     /// change between runs. Otherwise, missing files are downloaded, but only those that a model or
-    /// an adapter needs, and its weights only if its other files are supported.
+    /// an adapter needs.
     ///
     /// # Errors
     ///
-    /// If `source` is neither a directory nor an id, the id cannot be resolved, or the model or
-    /// adapter is not supported.
+    /// If `source` is neither a directory nor an id, or the id cannot be resolved.
     pub fn resolve(&self, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        self.resolve_checked(source, |_| Ok(()), progress)
+    }
+
+    /// As [`resolve`](Self::resolve), but before weights are downloaded, `check` gets the directory
+    /// with the other files.
+    ///
+    /// # Errors
+    ///
+    /// As for [`resolve`](Self::resolve), and that of `check`.
+    pub fn resolve_checked<E: From<HubError>>(
+        &self,
+        source: &str,
+        check: impl FnOnce(&Path) -> Result<(), E>,
+        progress: &mut dyn Progress,
+    ) -> Result<PathBuf, E> {
         let local = Path::new(source);
         if local.is_dir() {
             return Ok(local.to_owned());
         }
-        let id: ModelId = source.parse()?;
+        let id: ModelId = source.parse().map_err(E::from)?;
         if let Some(snapshot) = Repository::new(&self.cache, Kind::Model, &id).complete(&id.revision, is_model) {
             return Ok(snapshot);
         }
-        self.download(&id, progress)
+        self.download(&id, check, progress)
     }
 
     /// Returns the snapshot of a data set, with the given files of it.
@@ -171,7 +184,12 @@ impl Hub {
     }
 
     /// Downloads the missing files of a model or an adapter and returns its snapshot.
-    fn download(&self, id: &ModelId, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+    fn download<E: From<HubError>>(
+        &self,
+        id: &ModelId,
+        check: impl FnOnce(&Path) -> Result<(), E>,
+        progress: &mut dyn Progress,
+    ) -> Result<PathBuf, E> {
         let opened = self.open(Kind::Model, id, progress)?;
         let present: BTreeSet<&str> = opened.listing.files().collect();
         for name in SMALL_FILES.into_iter().filter(|name| present.contains(name)) {
@@ -188,13 +206,13 @@ impl Hub {
             weights.insert(ADAPTER_WEIGHTS.to_owned());
         }
         if weights.is_empty() {
-            return Err(HubError::NoWeights { id: id.to_string() });
+            return Err(HubError::NoWeights { id: id.to_string() }.into());
         }
-        check_settings(&opened.snapshot).map_err(|error| HubError::Unsupported(Box::new(error)))?;
+        check(&opened.snapshot)?;
         for name in &weights {
             opened.fetch(name, progress)?;
         }
-        opened.close()
+        Ok(opened.close()?)
     }
 }
 

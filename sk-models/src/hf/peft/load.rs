@@ -10,10 +10,10 @@ use crate::{
     device::settled,
     files,
     hf::{
-        checkpoint::CONFIG_FILE as MODEL_CONFIG,
         error::{CheckpointError, TensorFault},
         layout::{EMBEDDING, HEAD},
         safetensors::{ADAPTER_HINT, TensorFiles},
+        text_files::CONFIG_FILE as MODEL_CONFIG,
         weights::transposed,
     },
     lora::{LoraAdapter, LowRank},
