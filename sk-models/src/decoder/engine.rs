@@ -12,7 +12,7 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-use super::cpu::KvPiece;
+use super::cpu::piece::KvPiece;
 use super::logits::Logits;
 use super::scheduler::{Job, PassKey, Scheduler};
 use crate::config::Qwen2Config;

@@ -33,6 +33,7 @@ use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
 pub use cpu::instructions;
+pub(crate) use cpu::piece::NODE_TOKENS;
 pub(crate) use cpu::{FUSED, PANEL, products};
 pub use engine::Formats;
 pub(crate) use gpu::draw::{DeviceDraw, draw as draw_on_device};
@@ -41,7 +42,6 @@ pub use kv::{Prefix, Suffix};
 #[cfg(test)]
 pub(crate) use logits::HostLogits;
 pub(crate) use logits::Logits;
-pub(crate) use prefix_tree::NODE_TOKENS;
 pub(crate) use scheduler::check_stopped;
 pub use scheduler::{Away, PATIENCE, PassSize, Request, Scheduler, Stop, Stopped};
 

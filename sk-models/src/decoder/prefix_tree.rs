@@ -5,12 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sk_core::TokenId;
 
-use super::cpu::KvPiece;
+use super::cpu::piece::{KvPiece, NODE_TOKENS};
 use crate::lora::LoraAdapter;
-
-/// Tokens of a node: whole panels in the cache of every engine, and enough rows for a pass that is
-/// limited by arithmetic.
-pub(crate) const NODE_TOKENS: usize = 64;
 
 /// A prefix tree of contexts with a budget in bytes. A node holds the keys and values of
 /// [`NODE_TOKENS`] tokens of a context under one adapter.

@@ -8,8 +8,9 @@
 use std::cell::RefCell;
 
 use super::grid::Grid;
-use super::kv::{Block, Run};
+use super::kv::Block;
 use super::numbers::Numbers;
+use super::piece::Run;
 use super::plan::{Keys, Plan, RowSpan};
 use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 use crate::decoder::heads::Heads;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::numbers::Numbers;
-use super::tile::{Place, WIDTH};
+use super::piece::{KvPiece, NODE_TOKENS, Run};
+use super::tile::WIDTH;
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{PrefixCache, SuffixCache, of, of_box};
-use crate::decoder::prefix_tree::NODE_TOKENS;
 use crate::decoder::rope::Table;
 use crate::team::for_each_mut;
 
@@ -100,76 +100,6 @@ impl Block {
             }
             done += count;
         }
-    }
-}
-
-/// Keys and values of consecutive positions of one head of one sequence. The first begins a panel.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Run<'a> {
-    keys: &'a [f32],
-    values: &'a [f32],
-    /// The number of positions.
-    pub(crate) count: usize,
-    width: usize,
-}
-
-impl Run<'_> {
-    /// Returns the first `count` positions.
-    fn first(self, count: usize) -> Self {
-        let (panel, stride) = (self.width * WIDTH, self.width.next_multiple_of(WIDTH));
-        let (keys, values) = (&self.keys[..count.div_ceil(WIDTH) * panel], &self.values[..count * stride]);
-        Self { keys, values, count, ..self }
-    }
-
-    /// Returns panel `panel` of Kᵀ.
-    pub(crate) fn keys(&self, panel: usize) -> Place<*const f32> {
-        Place { start: self.keys[panel * self.width * WIDTH..].as_ptr(), stride: WIDTH }
-    }
-
-    /// Returns columns `column..` of V.
-    pub(crate) fn values(&self, column: usize) -> Place<*const f32> {
-        let start = self.values[column.min(self.values.len())..].as_ptr();
-        Place { start, stride: self.width.next_multiple_of(WIDTH) }
-    }
-}
-
-/// Keys and values of [`NODE_TOKENS`] consecutive tokens of one sequence. They are one allocation:
-/// many small ones that live long would fragment the memory between the short-lived ones of
-/// requests.
-#[derive(Debug)]
-pub(crate) struct KvPiece {
-    /// Per layer and head: keys, then values.
-    numbers: Numbers,
-    width: usize,
-}
-
-const _: () = assert!(NODE_TOKENS.is_multiple_of(WIDTH), "pieces are whole panels");
-
-impl KvPiece {
-    /// Returns the bytes in use.
-    pub(crate) fn bytes(&self) -> usize {
-        size_of_val::<[f32]>(&self.numbers)
-    }
-
-    /// Returns the keys and values of the `index`-th head, counted through all layers.
-    fn run(&self, index: usize) -> Run<'_> {
-        let sizes = [self.width, self.width.next_multiple_of(WIDTH)].map(|row| NODE_TOKENS * row);
-        let (keys, values) = self.numbers[index * (sizes[0] + sizes[1])..][..sizes[0] + sizes[1]].split_at(sizes[0]);
-        Run { keys, values, count: NODE_TOKENS, width: self.width }
-    }
-}
-
-#[cfg(test)]
-impl KvPiece {
-    /// Returns a piece of some numbers, for tests that do not read them as keys and values.
-    pub(crate) fn of_numbers(numbers: &[f32]) -> Self {
-        let mut piece = Self { numbers: Numbers::default(), width: 0 };
-        piece.numbers.append(numbers);
-        piece
-    }
-
-    pub(crate) fn numbers(&self) -> &[f32] {
-        &self.numbers
     }
 }
 

@@ -6,7 +6,8 @@ use sk_core::TokenId;
 
 use super::amx::SIDE;
 use super::grid::Grid;
-use super::matrix::{Input, Linear, lower};
+use super::linear::{Linear, lower};
+use super::matrix::Input;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::plan::{LaneRows, PackedSeats};
