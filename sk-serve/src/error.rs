@@ -152,7 +152,8 @@ impl ApiError {
         }
     }
 
-    /// An adapter that was not loaded. It is a client error if the adapter or its name is at fault.
+    /// The error for an adapter that cannot be loaded: 400 if the adapter or its name is at fault, 502
+    /// if the model servers are.
     pub(crate) fn of_adapter(error: &HostError) -> Self {
         let HostError::Remote(remote) = error else { return Self::invalid("adapter", error.to_string()) };
         let (param, message) = match &**remote {

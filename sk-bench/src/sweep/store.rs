@@ -68,7 +68,8 @@ impl<'g> Store<'g> {
     /// killed process, is removed.
     ///
     /// # Errors
-    /// If cells are open, and the file of traces that records refer to is missing.
+    /// If a file cannot be read or written, or if records refer to a file of traces that is missing
+    /// while cells are left to generate.
     pub(crate) fn open(grid: &'g Grid) -> Result<Self, Error> {
         let path = grid.plan.output.clone();
         let file = open_to_append(&path)?;

@@ -161,7 +161,8 @@ impl<'a> InputForm<'a> {
         Self::Terms(terms, tiles, [0, terms.blocks()])
     }
 
-    /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of [`SIDE`](super::amx::SIDE).
+    /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of
+    /// [`SIDE`](super::amx::SIDE).
     pub(crate) fn is_tiled(self) -> bool {
         matches!(self, Self::Terms(..))
     }

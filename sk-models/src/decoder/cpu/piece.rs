@@ -3,8 +3,8 @@
 use super::numbers::Numbers;
 use super::tile::{Place, WIDTH};
 
-/// Tokens of a piece, a node of the prefix tree: whole panels in the cache of every engine, and enough rows for a pass that is
-/// limited by arithmetic.
+/// Tokens of a piece, which is a node of the prefix tree: whole panels in the cache of every engine,
+/// and enough rows for a pass that is limited by arithmetic.
 pub(crate) const NODE_TOKENS: usize = 64;
 
 /// Keys and values of consecutive positions of one head of one sequence. The first begins a panel.

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Int, Tensor};
 use super::shape::Visibility;
 use crate::decoder::heads::Heads;
 
-/// The product with a frozen matrix, and the adapters' low-rank update in f32.
+/// A product with a frozen matrix, and the low-rank update that the adapters add to it, in f32.
 #[derive(Debug, Clone)]
 pub(super) struct Changed {
     pub(super) frozen: Tensor<2>,
@@ -45,9 +45,9 @@ pub(super) struct AttentionGroup {
 pub(crate) enum Selection {
     /// This many tokens.
     Count,
-    /// The fewest whose mass is at least this share of the mass of all, at this rate.
+    /// The fewest tokens that hold at least a given share of the sum of weights at this rate.
     Mass { rate: f32 },
-    /// The fewest whose mass is more than this share of the mass of all, at this rate.
+    /// The fewest tokens that hold more than a given share of the sum of weights at this rate.
     Draw { rate: f32 },
 }
 
