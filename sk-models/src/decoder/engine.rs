@@ -32,9 +32,6 @@ pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
     fn formats(&self) -> Formats;
     /// Returns the bytes of the weights in memory.
     fn bytes(&self) -> usize;
-    /// Returns whether the keys and values of a token depend neither on the number of tokens in its
-    /// pass nor on whether it is read into the prefix or into a suffix.
-    fn paces_agree(&self) -> bool;
 }
 
 /// An inference engine: a model whose weights are laid out for a device.
@@ -104,6 +101,11 @@ pub(super) trait PrefixCache: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
     /// Returns the number of lanes.
     fn lanes(&self) -> usize;
+    /// Returns whether the keys and values are known to be bit-identical to those of the same tokens
+    /// read into an empty prefix, in any passes without states.
+    fn is_canonical(&self) -> bool {
+        false
+    }
     /// Adds the tokens that a pass has appended to the length.
     fn advance(&mut self, tokens: usize);
     /// Keeps the first `length` tokens.

@@ -81,6 +81,12 @@ impl Prefix {
         self.cache.lanes()
     }
 
+    /// Returns whether the keys and values are known to be bit-identical to those of the same tokens
+    /// read by [`Decoder::prefill`](super::Decoder::prefill).
+    pub(crate) fn is_canonical(&self) -> bool {
+        self.cache.is_canonical()
+    }
+
     /// Keeps the first `length` tokens.
     ///
     /// # Panics

@@ -196,12 +196,6 @@ impl Decoder {
         }
     }
 
-    /// Returns whether the keys and values of a token are independent of the number of tokens in
-    /// its pass.
-    pub(crate) fn paces_agree(&self) -> bool {
-        self.engine.paces_agree()
-    }
-
     /// Returns the scheduler if the calling thread has entered it.
     fn scheduler(&self) -> Option<&Scheduler> {
         self.scheduler.as_ref().filter(|scheduler| scheduler.has_entered())

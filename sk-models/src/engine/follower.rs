@@ -69,19 +69,17 @@ impl Follower {
         let first = self.tokens.len();
         let whole = target.len() - target.len() % NODE_TOKENS;
         let block = first.next_multiple_of(NODE_TOKENS);
-        let shares = is_new || model.paces_agree();
         if block <= whole {
-            self.read(model, seats, &target[first..block], shares)?;
-            self.read(model, seats, &target[block..whole], shares)?;
+            self.read(model, seats, &target[first..block])?;
+            self.read(model, seats, &target[block..whole])?;
         }
         let rest = self.tokens.len();
-        self.read(model, seats, &target[rest..], shares)
+        self.read(model, seats, &target[rest..])
     }
 
     /// Appends tokens in passes of bounded memory. Other requests' passes can run in between. Whole
-    /// blocks are shared after each pass if `shares` is true, so that few tokens are held twice
-    /// while they are moved.
-    fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId], shares: bool) -> Result<(), EngineError> {
+    /// blocks are shared after each pass, so that few tokens are held twice while they are moved.
+    fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId]) -> Result<(), EngineError> {
         let is_processor = is_processor(&model.device());
         let rows = seats.count() * model.config().num_attention_heads;
         while !rest.is_empty() {
@@ -90,31 +88,27 @@ impl Follower {
             let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
-            if shares {
-                self.share(model, seats);
-            }
+            self.share(model, seats);
             rest = after;
         }
         Ok(())
     }
 
-    /// Adds the whole blocks that the prefix holds to the prefix tree.
+    /// Adds the whole blocks that the prefix holds to the prefix tree, if reading them gives the same
+    /// bits.
     fn share(&mut self, model: &Decoder, seats: &Seats) {
         let whole = self.tokens.len() - self.tokens.len() % NODE_TOKENS;
-        if self.shared < whole {
+        if self.shared < whole && self.prefix.is_canonical() {
             model.keep(&self.tokens[..whole], self.shared, seats, &mut self.prefix);
             self.shared = whole;
         }
     }
 
-    /// Appends row `row` of `suffix`, whose input was `inputs`. Its tokens are shared only if
-    /// reading them gives the same bits.
+    /// Appends row `row` of `suffix`, whose input was `inputs`.
     pub(super) fn adopt(&mut self, model: &Decoder, seats: &Seats, (suffix, row): (&Suffix, usize), inputs: &[TokenId]) {
         self.prefix.adopt(suffix, row, inputs.len());
         self.tokens.extend_from_slice(inputs);
-        if model.paces_agree() {
-            self.share(model, seats);
-        }
+        self.share(model, seats);
     }
 
     /// Reads one more token in every lane and returns the states after it.
@@ -159,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::Qwen2Config;
-    use crate::decoder::Precision;
+    use crate::decoder::{Precision, instructions};
 
     #[test]
     fn chunks_on_a_cpu_are_whole_blocks() {
@@ -167,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn adopted_tokens_are_shared_if_prefill_gives_the_same_bits() {
+    fn adopted_tokens_are_shared_if_reading_them_gives_the_same_bits() {
         let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([100, 64, 96, 2, 4, 2]) };
-        let text: Vec<TokenId> = (0..200).map(|at| at * 37 % 100).collect();
+        let text: Vec<TokenId> = (0..700).map(|at| at * 37 % 101 % 100).collect();
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
             let decoder = || Decoder::random(&config, 5, &Device::flex(), precision).unwrap();
             let logits = |model: &Decoder| {
@@ -179,18 +173,20 @@ mod tests {
                 model.logits(&hidden, &seats).unwrap()
             };
             let expected = logits(&decoder());
-            for at_a_time in [1, 90] {
-                let model = decoder().sharing_prefixes(1 << 20);
+            for at_a_time in [1, 590] {
+                let model = decoder().sharing_prefixes(1 << 22);
                 let (seats, mut follower) = (model.alone(), Follower::new(&model, 1));
                 follower.follow(&model, &seats, &text[..51]).unwrap();
                 let mut suffix = model.suffix(1, 2);
-                for tokens in text[50..140].chunks(at_a_time) {
+                for tokens in text[50..640].chunks(at_a_time) {
                     let rows = [&text[..tokens.len()], tokens];
                     let _ = model.extend(&rows, &seats, &mut follower.prefix, &mut suffix);
                 }
-                follower.adopt(&model, &seats, (&suffix, 1), &text[50..140]);
+                follower.adopt(&model, &seats, (&suffix, 1), &text[50..640]);
                 let shared = model.recall(&text, &seats, &mut model.prefix(1));
-                assert_eq!(shared, if model.paces_agree() { 128 } else { 0 }, "{precision:?}");
+                // Tiles add in another order than vectors, which passes of few tokens use.
+                let differs = at_a_time == 1 && instructions(precision).contains("AMX");
+                assert_eq!(shared, if differs { 0 } else { 640 }, "{precision:?}");
                 assert_eq!(logits(&model), expected, "{precision:?}, {at_a_time} at a time");
             }
         }

@@ -362,6 +362,33 @@ impl Tiles {
     }
 }
 
+impl Tiles {
+    /// Rounds at most [`SIDE`] rows of [`WIDTH`] columns that are `stride` apart to bf16:
+    /// `[16, 32]` pairs of rows, as [`two_by_one`](Configured::two_by_one) reads them. Zeros fill
+    /// the block.
+    pub(super) fn round_block(self, rows: &[f32], stride: usize, lines: &mut [Line]) {
+        #[target_feature(enable = "avx512f")]
+        fn round(rows: &[f32], stride: usize, lines: &mut [Line]) {
+            const ZERO: &[f32] = &[0.0; WIDTH];
+            let rows = |row: usize| rows.get(row * stride..row * stride + WIDTH);
+            for (pair, lines) in lines.chunks_exact_mut(WIDTH / HEIGHT).enumerate() {
+                let (first, second) = (rows(2 * pair).unwrap_or(ZERO), rows(2 * pair + 1).unwrap_or(ZERO));
+                for (half, line) in lines.iter_mut().enumerate() {
+                    // SAFETY: half a row is sixteen numbers, and a line is one 512-bit vector.
+                    unsafe {
+                        let mut first = _mm512_loadu_ps(first.as_ptr().add(half * HEIGHT));
+                        let mut second = _mm512_loadu_ps(second.as_ptr().add(half * HEIGHT));
+                        let both = _mm512_or_si512(_mm512_srli_epi32::<16>(take(&mut first)), take(&mut second));
+                        std::ptr::from_mut(line).cast::<__m512i>().write(both);
+                    }
+                }
+            }
+        }
+        // SAFETY: as above.
+        unsafe { round(rows, stride, lines) }
+    }
+}
+
 /// Asks Linux for permission to use tiles, which every process needs.
 #[cfg(target_os = "linux")]
 fn granted() -> bool {

@@ -7,20 +7,25 @@
 
 use std::cell::RefCell;
 
+use super::amx::{SIDE, Tiles};
+use super::context::{Context, Part, Room};
 use super::grid::Grid;
 use super::kv::Block;
 use super::numbers::Numbers;
-use super::piece::Run;
+use super::piece::{NODE_TOKENS, Run};
 use super::plan::{Keys, Plan, RowSpan};
-use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
+use super::tile::{ROWS, WIDTH};
 use crate::decoder::heads::Heads;
 use crate::decoder::rope::Table;
-use crate::kernels::simd::{LANES, exp, max, widened};
+use crate::kernels::simd::widened;
 use crate::team::{SharedSlice, Team, for_each_mut};
 
 /// Approximate number of queries in a task: enough to fill tiles, few enough that their scores stay
 /// in the cache.
 const QUERIES: usize = 8 * ROWS;
+
+/// Queries of a task in tiles, which round its keys and values once.
+const TILED_QUERIES: usize = 4 * QUERIES;
 
 impl Heads {
     /// Returns the columns at which keys and values begin in a row of the projections, after the
@@ -55,10 +60,10 @@ fn append_span(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, (span
 #[derive(Default)]
 struct Scratch {
     queries: Numbers,
-    scores: Numbers,
-    mixed: Numbers,
-    totals: Vec<f32>,
-    products: Vec<Product>,
+    visible: Vec<usize>,
+    /// In tiles, the tokens of each piece that follow whole blocks.
+    joined: Vec<Block>,
+    room: Room,
 }
 
 thread_local! {
@@ -87,8 +92,9 @@ struct Task {
 }
 
 /// Divides the spans: long ones into pieces, short ones of a lane into one task.
-fn divide(plan: &Plan, heads: Heads) -> (Vec<SpanPiece>, Vec<Task>) {
+fn divide(plan: &Plan, heads: Heads, tiled: bool) -> (Vec<SpanPiece>, Vec<Task>) {
     let most = (QUERIES / heads.queries_per_key()).max(1);
+    let few = if tiled { TILED_QUERIES } else { 2 * ROWS };
     let mut pieces: Vec<SpanPiece> = Vec::with_capacity(plan.spans.len());
     // Pieces of a task, and the tokens in them.
     let mut shares: Vec<(usize, usize, usize)> = Vec::new();
@@ -97,8 +103,8 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<SpanPiece>, Vec<Task>) {
             let piece = SpanPiece { span: index, steps: (step, (step + most).min(span.length)) };
             let joins = |&&mut (_, end, tokens): &&mut (usize, usize, usize)| {
                 let before = &plan.spans[pieces[end - 1].span];
-                let few = (tokens + piece.steps()) * heads.queries_per_key() <= 2 * ROWS;
-                few && (before.group, before.lane) == (span.group, span.lane)
+                let fits = (tokens + piece.steps()) * heads.queries_per_key() <= few;
+                fits && (before.group, before.lane) == (span.group, span.lane)
             };
             match shares.last_mut().filter(joins) {
                 Some((_, end, tokens)) => {
@@ -120,8 +126,18 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<SpanPiece>, Vec<Task>) {
 /// A token attends to the tokens that the rows of its lane share and, in its row's own block, to
 /// earlier tokens and to new tokens up to itself. One softmax covers both. The lengths of the
 /// caches must not include the tokens of the pass yet.
-pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
-    let (pieces, tasks) = divide(plan, heads);
+///
+/// With `tiles`, products run in AMX tiles, and keys and values are rounded to bf16.
+pub(crate) fn attend(
+    plan: &Plan,
+    heads: Heads,
+    projected: &Grid,
+    table: &Table,
+    keys: &mut [Keys<'_>],
+    tiles: Option<Tiles>,
+    out: &mut Grid,
+) {
+    let (pieces, tasks) = divide(plan, heads, tiles.is_some());
     // If each span is one piece, one task per head owns it and finds the appended keys in its
     // caches.
     let whole = pieces.iter().map(|piece| piece.span).eq(0..plan.spans.len());
@@ -131,7 +147,6 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     // What rows share, and the rows' own blocks.
     let keys: Vec<_> = keys.iter_mut().map(|keys| (keys.shared, SharedSlice::of(keys.own))).collect();
     let scale = (heads.width as f32).sqrt().recip();
-    let padded = heads.width.next_multiple_of(WIDTH);
     let stride = out.stride();
     let out = out.parts();
     Team::global().run(tasks.len(), &|task| {
@@ -140,8 +155,16 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         let (key_heads, queries_per_key, width) = (heads.keys, heads.queries_per_key(), heads.width);
         let lane = plan.spans[pieces[0].span];
         let (shared, own) = keys[lane.group];
-        let shared_runs = || shared.runs(lane.lane, head);
-        let shared_length = shared_runs().map(|run| run.count).sum::<usize>();
+        let mut runs: Vec<Run<'_>> = shared.runs(lane.lane, head).collect();
+        let shared_length = runs.iter().map(|run| run.count).sum::<usize>();
+        // Tiles add up the products of whole blocks. The tokens after the last shared one are joined
+        // to each row's own, so that blocks begin at the same tokens wherever a context is divided.
+        let mut tail = Run::default();
+        if let Some(last) = runs.pop_if(|last| tiles.is_some() && !last.count.is_multiple_of(NODE_TOKENS)) {
+            let whole = last.count - last.count % NODE_TOKENS;
+            tail = last.range(whole, last.count);
+            runs.extend((whole > 0).then(|| last.range(0, whole)));
+        }
         let index = |piece: &SpanPiece| plan.spans[piece.span].own * key_heads + head;
         if whole {
             for piece in pieces {
@@ -155,18 +178,16 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         let own_length = |piece: &SpanPiece| plan.spans[piece.span].earlier + piece.steps.1;
         // SAFETY: this task, or the loop before all tasks, has appended the new keys and values.
         let own_run = |piece: &SpanPiece| unsafe { &*own.at(index(piece)) }.run(own_length(piece), width);
-        // The scores of each run and of the own block follow those of the run before and overwrite
-        // the padding of its last panel. So the results of a row are bit-identical wherever its
-        // context is divided.
-        let longest = pieces.iter().map(own_length).max().unwrap_or(0);
-        let line = (shared_length + longest.next_multiple_of(WIDTH)).next_multiple_of(WIDTH);
         let column = |group: usize| (head * queries_per_key + group) * width;
-        let count = pieces.iter().map(|piece| piece.steps() * queries_per_key).sum::<usize>();
+        // In tiles, the queries of a piece begin a square.
+        let height = if tiles.is_some() { SIDE } else { 1 };
+        let queries_of = |piece: &SpanPiece| (piece.steps() * queries_per_key).next_multiple_of(height);
+        let count = pieces.iter().map(queries_of).sum::<usize>();
         // Each piece and the number of its first query.
         let numbered = || {
             pieces.iter().scan(0, |next, piece| {
                 let first = *next;
-                *next += piece.steps() * queries_per_key;
+                *next += queries_of(piece);
                 Some((piece, first))
             })
         };
@@ -180,98 +201,45 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             })
         };
 
-        SCRATCH.with_borrow_mut(|scratch| {
-            scratch.queries.reach(count * width);
-            scratch.scores.reach(count * line);
-            scratch.mixed.reach(count * padded);
-            scratch.totals.resize(scratch.totals.len().max(count), 0.0);
-            let queries = &mut scratch.queries[..count * width];
-            let scores = &mut scratch.scores[..count * line];
-            let mixed = &mut scratch.mixed[..count * padded];
-            let totals = &mut scratch.totals[..count];
-            let products = &mut scratch.products;
-
+        SCRATCH.with_borrow_mut(|Scratch { queries, visible, joined, room }| {
+            if tail.count > 0 {
+                joined.resize(joined.len().max(pieces.len()), Block::default());
+                joined.iter_mut().zip(pieces).for_each(|(block, piece)| block.join(tail, own_run(piece)));
+            }
+            queries.reach(count * width);
+            visible.clear();
+            visible.resize(count, 0);
             widened!({
                 for (index, span, step, group) in each() {
                     let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
                     table.rotate(span.position + step, x, scale, &mut queries[index * width..][..width]);
+                    visible[index] = shared_length + span.earlier + step + 1;
                 }
             });
-            let query = |first: usize| Place { start: queries[first * width..].as_ptr(), stride: width };
-            let score = scores.as_mut_ptr();
-            // SAFETY: queries, scores and outputs have `count` rows; a run has panels for its
-            // positions, and `line` columns hold whole panels of all runs.
-            unsafe {
-                let place = |first: usize, column: usize| Place { start: score.add(first * line + column), stride: line };
-                let score = |run: Run<'_>, rows: usize, first: usize, column: usize| {
-                    for panel in 0..run.count.div_ceil(WIDTH) {
-                        let place = place(first, column + panel * WIDTH);
-                        multiply([rows, width, 2], query(first), run.keys(panel), place, false);
-                    }
-                };
-                let mut column = 0;
-                for run in shared_runs() {
-                    score(run, count, 0, column);
-                    column += run.count;
-                }
-                for (piece, first) in numbered() {
-                    score(own_run(piece), piece.steps() * queries_per_key, first, column);
-                }
+            let mut parts: Vec<Part<'_>> = Vec::with_capacity(runs.len() + pieces.len());
+            let mut next = 0;
+            for run in runs {
+                parts.push(Part { queries: [0, count], column: next, run });
+                next += run.count;
             }
-            for (index, span, step, _) in each() {
-                let visible = shared_length + span.earlier + step + 1;
-                let scores = &mut scores[index * line..][..line];
-                // Mask the keys that fill the last vector but are not attended to.
-                scores[visible..visible.next_multiple_of(LANES)].fill(f32::NEG_INFINITY);
-                let (seen, _) = scores[..visible.next_multiple_of(LANES)].as_chunks_mut();
-                totals[index] = widened!(exponentiate(seen));
-                scores[visible..].fill(0.0);
+            parts.extend(numbered().enumerate().map(|(index, (piece, first))| {
+                let own = if tail.count > 0 { joined[index].run(tail.count + own_length(piece), width) } else { own_run(piece) };
+                Part { queries: [first, queries_of(piece)], column: next, run: own }
+            }));
+            let context = Context { queries, width, visible, parts: &parts };
+            match tiles {
+                Some(tiles) => context.attend_in_tiles(tiles, room),
+                None => context.attend(room),
             }
-            let weights = |first: usize, column: usize| Place { start: scores[first * line + column..].as_ptr(), stride: line };
-            let mix = mixed.as_mut_ptr();
-            // SAFETY: as above; V has a row for each weight.
-            unsafe {
-                for column in (0..padded).step_by(WIDTH) {
-                    let place = |first: usize| Place { start: mix.add(first * padded + column), stride: padded };
-                    products.clear();
-                    products.extend(shared_runs().scan(0, |from, run| {
-                        let a = weights(0, *from);
-                        *from += run.count;
-                        Some(Product { depth: run.count, a, b: run.values(column) })
-                    }));
-                    if !products.is_empty() {
-                        multiply_all([count, 2], products, place(0), false);
-                    }
-                    for (piece, first) in numbered() {
-                        let run = own_run(piece);
-                        let shape = [piece.steps() * queries_per_key, run.count, 2];
-                        multiply(shape, weights(first, shared_length), run.values(column), place(first), !products.is_empty());
-                    }
-                }
-            }
+            let padded = context.padded();
             for (index, span, step, group) in each() {
-                let scale = totals[index].recip();
+                let scale = room.totals[index].iter().sum::<f32>().recip();
                 // SAFETY: the tokens of a task and the columns of a head belong to this task alone.
                 let out = unsafe { out.slice(plan.grid_row(span, step) * stride + column(group), width) };
-                for (out, value) in out.iter_mut().zip(&mixed[index * padded..]) {
+                for (out, value) in out.iter_mut().zip(&room.mixed[index * padded..]) {
                     *out = value * scale;
                 }
             }
         });
     });
-}
-
-/// Replaces the scores of the keys that a query attends to by e^{s − max}, the numerators of their
-/// softmax. Returns the sum.
-#[inline(always)]
-fn exponentiate(seen: &mut [[f32; LANES]]) -> f32 {
-    let peak = max(seen.as_flattened());
-    let mut sums = [0.0_f32; LANES];
-    for scores in seen {
-        for (score, sum) in scores.iter_mut().zip(&mut sums) {
-            *score = exp(*score - peak);
-            *sum += *score;
-        }
-    }
-    sums.iter().sum()
 }

@@ -6,7 +6,6 @@ use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
 use super::adapter::PackedAdapter;
-use super::amx::Tiles;
 use super::grid::Grid;
 use super::kv::{KvCache, KvPrefix};
 use super::linear::{linear, lower};
@@ -56,11 +55,6 @@ impl EngineProperties for CpuEngine {
         let matrices = self.layers.iter().flat_map(|layer| &layer.matrices).chain([&self.head]);
         matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, EmbeddingTable::bytes)
     }
-
-    fn paces_agree(&self) -> bool {
-        // Tiles and vectors add in different orders, and weights in int8 use vectors alone.
-        self.precision == Precision::Int8 || Tiles::get().is_none()
-    }
 }
 
 impl Engine for CpuEngine {
@@ -85,7 +79,7 @@ impl Engine for CpuEngine {
     }
 
     fn forward_key(&self, group: &Group<'_, Self>, states: bool) -> PassKey {
-        let reads = group.pace() == Pace::Read;
+        let reads = group.pace(states) == Pace::Read;
         PassKey { seats: 0, kind: 2 * usize::from(reads) + usize::from(states) }
     }
 

@@ -20,6 +20,13 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Replaces the block by the positions of two runs.
+    pub(super) fn join(&mut self, first: Run<'_>, second: Run<'_>) {
+        self.truncate(0, second.width);
+        self.append(0, first);
+        self.append(first.count, second);
+    }
+
     /// Keeps the first `length` positions.
     fn truncate(&mut self, length: usize, width: usize) {
         self.keys.truncate(length.div_ceil(WIDTH) * width * WIDTH);
@@ -113,6 +120,8 @@ pub(crate) struct KvCache {
     sequences: usize,
     /// Tokens of each sequence.
     pub(super) length: usize,
+    /// See [`PrefixCache::is_canonical`].
+    pub(super) is_canonical: bool,
 }
 
 impl KvCache {
@@ -124,6 +133,7 @@ impl KvCache {
             width: config.head_dim,
             sequences,
             length: 0,
+            is_canonical: true,
         }
     }
 
@@ -142,6 +152,7 @@ impl KvCache {
             own.extend(new);
         }
         self.sequences += other.sequences;
+        self.is_canonical &= other.is_canonical;
     }
 
     /// Keeps the given sequences in the given order. Blocks are moved, and copied only if a
@@ -278,17 +289,22 @@ impl PrefixCache for KvPrefix {
         self.rest.length += tokens;
     }
 
+    fn is_canonical(&self) -> bool {
+        self.rest.is_canonical
+    }
+
     fn truncate(&mut self, length: usize) {
         assert!(length <= self.len(), "cannot truncate {} tokens to {length}", self.len());
         let kept = length.saturating_sub(self.in_pieces());
         if kept < self.rest.length {
             self.rest.truncate(kept);
         }
+        self.rest.is_canonical |= length == 0;
         let (whole, part) = (length / NODE_TOKENS, length % NODE_TOKENS);
         if whole < self.piece_count() {
             let cut: Vec<_> = self.pieces.iter_mut().flat_map(|pieces| pieces.drain(whole..).next()).collect();
             if part > 0 {
-                self.rest.append(part, |lane, head| cut[lane].run(head).first(part));
+                self.rest.append(part, |lane, head| cut[lane].run(head).range(0, part));
             }
         }
     }
@@ -301,6 +317,7 @@ impl PrefixCache for KvPrefix {
     fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize) {
         let suffix: &KvCache = of(suffix);
         let rows = suffix.sequences / self.rest.sequences;
+        self.rest.is_canonical &= suffix.is_canonical;
         self.rest.append(tokens, |lane, head| suffix.block(lane * rows + row, head).run(tokens, suffix.width));
     }
 
@@ -444,7 +461,7 @@ mod tests {
             let heads = lanes.iter().flat_map(|lane| [2 * lane, 2 * lane + 1]);
             heads.map(|head| tokens.block(8 * layer + head, &[8 * layer + head + length])).collect()
         };
-        KvCache { layers: vec![blocks(0), blocks(1)], heads: 2, width: D, sequences: lanes.len(), length }
+        KvCache { layers: vec![blocks(0), blocks(1)], heads: 2, width: D, sequences: lanes.len(), length, is_canonical: true }
     }
 
     fn prefix(rest: KvCache) -> KvPrefix {

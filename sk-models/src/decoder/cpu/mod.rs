@@ -9,6 +9,7 @@ mod adapter;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
 mod amx;
 mod attention;
+mod context;
 mod engine;
 pub(crate) mod grid;
 mod halves;
@@ -96,10 +97,11 @@ impl EmbeddingTable {
 #[must_use]
 pub fn instructions(precision: Precision) -> String {
     match precision {
-        Precision::Int8 if int8::has_vnni() => "AVX-512 VNNI".to_owned(),
         Precision::Bf16 if PairProducts::get().is_some() => "AVX-512 BF16".to_owned(),
-        Precision::F32 | Precision::Bf16 if Tiles::get().is_some() => format!("{} and AMX tiles", tile::instructions()),
-        _ => tile::instructions().to_owned(),
+        _ => {
+            let vectors = if precision == Precision::Int8 && int8::has_vnni() { "AVX-512 VNNI" } else { tile::instructions() };
+            if Tiles::get().is_some() { format!("{vectors} and AMX tiles") } else { vectors.to_owned() }
+        }
     }
 }
 

@@ -35,6 +35,10 @@ impl Tiles {
     pub(super) fn split_panel(self, _: &[f32], _: &mut [Line]) {
         match self.0 {}
     }
+
+    pub(super) fn round_block(self, _: &[f32], _: usize, _: &mut [Line]) {
+        match self.0 {}
+    }
 }
 
 // No value of this type exists, so no call is unsafe.

@@ -47,7 +47,7 @@ impl CpuEngine {
     /// Without `states`, the last layer stops after keys and values, and the states are empty.
     pub(super) fn run_pass(&self, groups: &mut [Group<'_, Self>], states: bool) -> Vec<StateGrid> {
         let config = &self.config;
-        let plan = Plan::new(groups);
+        let plan = Plan::new(groups, states);
         let lanes = &plan.lanes;
         let heads = Heads::new(config);
         let table = self.rotations.reach(plan.reach);
@@ -55,6 +55,12 @@ impl CpuEngine {
         let mut buffers = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let Buffers { normed, projected, mixed, inner, room } = &mut buffers;
         let pace = plan.pace;
+        // In f32, the six products for one would take as long in tiles as in vectors.
+        let tiles = if pace == Pace::Read && self.precision != Precision::F32 { Tiles::get() } else { None };
+        if pace == Pace::Step && Tiles::get().is_some() {
+            // Tiles and vectors add in different orders.
+            groups.iter_mut().for_each(|group| group.cache.mark());
+        }
         let total = plan.tokens.len();
         let [key_column, value_column, columns] = heads.columns();
         normed.reshape(total, config.hidden_size);
@@ -77,7 +83,7 @@ impl CpuEngine {
                 append(&plan, heads, projected, &table, &mut keys);
                 break;
             }
-            attend(&plan, heads, projected, &table, &mut keys, mixed);
+            attend(&plan, heads, projected, &table, &mut keys, tiles, mixed);
             let mut output = linear_of(Target::Output);
             let input = self.input(mixed, config.query_size(), pace, room);
             lower(&mut [&mut output], input, lanes);

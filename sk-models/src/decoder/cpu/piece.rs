@@ -8,7 +8,7 @@ use super::tile::{Place, WIDTH};
 pub(crate) const NODE_TOKENS: usize = 64;
 
 /// Keys and values of consecutive positions of one head of one sequence. The first begins a panel.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Run<'a> {
     pub(super) keys: &'a [f32],
     pub(super) values: &'a [f32],
@@ -17,17 +17,29 @@ pub(crate) struct Run<'a> {
     pub(super) width: usize,
 }
 
-impl Run<'_> {
-    /// Returns the first `count` positions.
-    pub(super) fn first(self, count: usize) -> Self {
+impl<'a> Run<'a> {
+    /// Returns positions `from..to`, which begin a panel.
+    pub(super) fn range(self, from: usize, to: usize) -> Self {
         let (panel, stride) = (self.width * WIDTH, self.width.next_multiple_of(WIDTH));
-        let (keys, values) = (&self.keys[..count.div_ceil(WIDTH) * panel], &self.values[..count * stride]);
-        Self { keys, values, count, ..self }
+        let keys = &self.keys[from / WIDTH * panel..to.div_ceil(WIDTH) * panel];
+        Self { keys, values: &self.values[from * stride..to * stride], count: to - from, ..self }
     }
 
     /// Returns panel `panel` of Kᵀ.
     pub(crate) fn keys(&self, panel: usize) -> Place<*const f32> {
         Place { start: self.keys[panel * self.width * WIDTH..].as_ptr(), stride: WIDTH }
+    }
+
+    /// Returns the rows of a panel of Kᵀ from dimension `from` on, [`WIDTH`] numbers each.
+    pub(super) fn key_rows(&self, panel: usize, from: usize) -> &'a [f32] {
+        &self.keys[panel * self.width * WIDTH..][from * WIDTH..self.width * WIDTH]
+    }
+
+    /// Returns the rows of V from position `from` on, beginning at `column`, and the distance between
+    /// them.
+    pub(super) fn value_rows(&self, from: usize, column: usize) -> (&'a [f32], usize) {
+        let stride = self.width.next_multiple_of(WIDTH);
+        (&self.values[from * stride + column..], stride)
     }
 
     /// Returns columns `column..` of V.

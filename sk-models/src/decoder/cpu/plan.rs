@@ -25,6 +25,14 @@ impl PackedCache<'_> {
         }
     }
 
+    /// Records that a pass appends other bits than a pass without states would.
+    pub(super) fn mark(&mut self) {
+        match &mut self.suffix {
+            None => self.prefix.rest.is_canonical = false,
+            Some(suffix) => suffix.is_canonical = false,
+        }
+    }
+
     pub(crate) fn layer_mut(&mut self, layer: usize) -> Keys<'_> {
         let (shared, own) = match &mut self.suffix {
             None => self.prefix.layer_mut(layer),
@@ -44,8 +52,11 @@ pub(crate) struct Keys<'a> {
 impl Group<'_, CpuEngine> {
     /// Returns the pace of the rows. All groups of a pass have the same pace, so that the results
     /// of a row do not depend on other rows.
-    pub(crate) fn pace(&self) -> Pace {
-        Pace::of_rows(&self.rows)
+    ///
+    /// A pass without states always has the same pace, so that the keys and values of a context do
+    /// not depend on how it was divided into passes.
+    pub(crate) fn pace(&self, states: bool) -> Pace {
+        if states { Pace::of_rows(&self.rows) } else { Pace::Read }
     }
 }
 
@@ -123,7 +134,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(groups: &[Group<'_, CpuEngine>]) -> Self {
+    /// Plans a pass with or without `states`.
+    pub(super) fn new(groups: &[Group<'_, CpuEngine>], states: bool) -> Self {
         let mut plan = Self {
             tokens: Vec::new(),
             lanes: LaneRows::default(),
@@ -131,9 +143,9 @@ impl Plan {
             spans: Vec::new(),
             places: Vec::new(),
             reach: 0,
-            pace: groups.first().map_or(Pace::Step, Group::pace),
+            pace: groups.first().map_or(Pace::Step, |group| group.pace(states)),
         };
-        debug_assert!(groups.iter().all(|group| group.pace() == plan.pace));
+        debug_assert!(groups.iter().all(|group| group.pace(states) == plan.pace));
         for (index, group) in groups.iter().enumerate() {
             let [shared, earlier] = group.cache.lengths();
             let position = shared + earlier;

@@ -53,15 +53,10 @@ pub(crate) struct Terms {
 impl Terms {
     /// Splits the first `width` columns of a grid into `terms` terms.
     pub(crate) fn fill(&mut self, tiles: Tiles, grid: &Grid, width: usize, terms: usize) {
-        let (rows, blocks) = (grid.rows(), width.div_ceil(DEPTH));
-        let square = blocks * terms * 2 * HEIGHT;
-        let squares = rows.div_ceil(SIDE);
-        if self.lines.len() < squares * square {
-            self.lines.resize(squares * square, Line::default());
-        }
-        *self = Self { lines: std::mem::take(&mut self.lines), rows, terms, blocks };
+        let rows = grid.rows();
+        let square = self.reshape([rows, width], terms);
         let lines = SharedSlice::of(&mut self.lines);
-        Team::global().run(squares, &|index| {
+        Team::global().run(rows.div_ceil(SIDE), &|index| {
             // SAFETY: each task owns one square.
             let lines = unsafe { lines.slice(index * square, square) };
             for (place, row) in (index * SIDE..rows.min((index + 1) * SIDE)).enumerate() {
@@ -72,6 +67,27 @@ impl Terms {
                 }
             }
         });
+    }
+
+    /// Splits rows of `width` columns into two terms, on the calling thread.
+    pub(super) fn fill_here<'a>(&mut self, tiles: Tiles, rows: impl ExactSizeIterator<Item = &'a [f32]>, width: usize) {
+        let square = self.reshape([rows.len(), width], TWO);
+        for (row, x) in rows.enumerate() {
+            tiles.split_row::<TWO>(x, &mut self.lines[row / SIDE * square + row % SIDE..]);
+        }
+    }
+
+    /// Makes room for `[rows, width]` numbers, whose values are unspecified. Returns the lines of a
+    /// square.
+    fn reshape(&mut self, [rows, width]: [usize; 2], terms: usize) -> usize {
+        let blocks = width.div_ceil(DEPTH);
+        let square = blocks * terms * 2 * HEIGHT;
+        let lines = rows.div_ceil(SIDE) * square;
+        if self.lines.len() < lines {
+            self.lines.resize(lines, Line::default());
+        }
+        (self.rows, self.terms, self.blocks) = (rows, terms, blocks);
+        square
     }
 
     /// Returns the bytes of a number.
@@ -245,6 +261,51 @@ impl Panel for Bf16Panel<'_> {
 
     fn ahead(&self, eighths: usize) -> *const u8 {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
+    }
+
+    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+        // SAFETY: the caller's promise.
+        unsafe { self.configured.two_by_one(places, blocks, c, add) }
+    }
+}
+
+/// A panel of f32 of a context, which is rounded to bf16 as it is needed.
+pub(super) struct RoundedPanel<'a, F> {
+    /// Returns the rows of a block, of which those after [`DEPTH`] are ignored and missing ones are
+    /// zero, and the distance between them.
+    rows: F,
+    blocks: usize,
+    tiles: Tiles,
+    configured: Configured,
+    lines: &'a mut [Line],
+}
+
+impl<'a, F: Fn(usize) -> (&'a [f32], usize)> RoundedPanel<'_, F> {
+    /// Calls `work` with a panel and this thread's buffer of 96 KiB.
+    pub(super) fn with<R>(tiles: Tiles, blocks: usize, rows: F, work: impl FnOnce(&mut RoundedPanel<'_, F>) -> R) -> R {
+        thread_local! {
+            static READY: RefCell<Vec<Line>> = RefCell::new(vec![Line::default(); BLOCKS * 2 * HEIGHT]);
+        }
+        READY.with_borrow_mut(|lines| work(&mut RoundedPanel { rows, blocks, tiles, configured: tiles.configure(), lines }))
+    }
+}
+
+impl<'a, F: Fn(usize) -> (&'a [f32], usize)> Panel for RoundedPanel<'_, F> {
+    fn shape(&self) -> (usize, usize) {
+        (self.blocks, TWO)
+    }
+
+    fn ready(&mut self, blocks: Range<usize>) -> *const u8 {
+        for (block, lines) in blocks.zip(self.lines.chunks_exact_mut(2 * HEIGHT)) {
+            let (rows, stride) = (self.rows)(block);
+            self.tiles.round_block(rows, stride, lines);
+        }
+        self.lines.as_ptr().cast()
+    }
+
+    /// Nothing is worth prefetching: the blocks are in the cache once they are rounded.
+    fn ahead(&self, _: usize) -> *const u8 {
+        self.lines.as_ptr().cast()
     }
 
     unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {

@@ -67,11 +67,6 @@ impl EngineProperties for GpuEngine {
         let layers: usize = self.layers.iter().map(FusedLayer::bytes).sum();
         bytes(&self.embedding) + layers + bytes(&self.norm.weight.val()) + self.head.as_ref().map_or(0, bytes)
     }
-
-    fn paces_agree(&self) -> bool {
-        // Kernels are chosen by the number of rows.
-        false
-    }
 }
 
 impl Engine for GpuEngine {
