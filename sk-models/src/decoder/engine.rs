@@ -101,10 +101,10 @@ pub(super) trait PrefixCache: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
     /// Returns the number of lanes.
     fn lanes(&self) -> usize;
-    /// Returns whether the keys and values are known to be bit-identical to those of the same tokens
-    /// read into an empty prefix, in any passes without states.
-    fn is_canonical(&self) -> bool {
-        false
+    /// Returns the number of leading tokens whose keys and values are canonical: bit-identical to
+    /// those of the same tokens read into an empty prefix, in any passes without states.
+    fn canonical_len(&self) -> usize {
+        0
     }
     /// Adds the tokens that a pass has appended to the length.
     fn advance(&mut self, tokens: usize);

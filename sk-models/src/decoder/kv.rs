@@ -81,10 +81,10 @@ impl Prefix {
         self.cache.lanes()
     }
 
-    /// Returns whether the keys and values are known to be bit-identical to those of the same tokens
-    /// read by [`Decoder::prefill`](super::Decoder::prefill).
-    pub(crate) fn is_canonical(&self) -> bool {
-        self.cache.is_canonical()
+    /// Returns the number of leading tokens whose keys and values are known to be bit-identical to
+    /// those that [`Decoder::prefill`](super::Decoder::prefill) computes.
+    pub(crate) fn canonical_len(&self) -> usize {
+        self.cache.canonical_len()
     }
 
     /// Keeps the first `length` tokens.

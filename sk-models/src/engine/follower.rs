@@ -47,9 +47,8 @@ impl Follower {
     /// rest is computed or, if the prefix was empty, taken from the prefix tree as far as
     /// possible.
     ///
-    /// Whole blocks are read separately from the tokens before and after them. So their keys and
-    /// values are bit-identical whether they are computed or shared, and for any number of blocks
-    /// in a pass.
+    /// The keys and values of a token are bit-identical for any division of the context into
+    /// passes.
     ///
     /// # Errors
     ///
@@ -66,15 +65,7 @@ impl Follower {
             self.tokens.extend_from_slice(&target[..recalled]);
             self.shared = recalled;
         }
-        let first = self.tokens.len();
-        let whole = target.len() - target.len() % NODE_TOKENS;
-        let block = first.next_multiple_of(NODE_TOKENS);
-        if block <= whole {
-            self.read(model, seats, &target[first..block])?;
-            self.read(model, seats, &target[block..whole])?;
-        }
-        let rest = self.tokens.len();
-        self.read(model, seats, &target[rest..])
+        self.read(model, seats, &target[self.tokens.len()..])
     }
 
     /// Appends tokens in passes of bounded memory. Other requests' passes can run in between. Whole
@@ -94,11 +85,11 @@ impl Follower {
         Ok(())
     }
 
-    /// Adds the whole blocks that the prefix holds to the prefix tree, if reading them gives the same
-    /// bits.
+    /// Adds to the prefix tree the whole blocks of the prefix that reading gives to the bit.
     fn share(&mut self, model: &Decoder, seats: &Seats) {
-        let whole = self.tokens.len() - self.tokens.len() % NODE_TOKENS;
-        if self.shared < whole && self.prefix.is_canonical() {
+        let canonical = self.prefix.canonical_len();
+        let whole = canonical - canonical % NODE_TOKENS;
+        if self.shared < whole {
             model.keep(&self.tokens[..whole], self.shared, seats, &mut self.prefix);
             self.shared = whole;
         }
@@ -189,6 +180,25 @@ mod tests {
                 assert_eq!(shared, if differs { 0 } else { 640 }, "{precision:?}");
                 assert_eq!(logits(&model), expected, "{precision:?}, {at_a_time} at a time");
             }
+        }
+    }
+
+    #[test]
+    fn a_context_may_be_read_in_any_passes() {
+        let config = Qwen2Config { tie_word_embeddings: true, ..Qwen2Config::small([100, 64, 96, 2, 4, 2]) };
+        let text: Vec<TokenId> = (0..700).map(|at| at * 37 % 101 % 100).collect();
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+            let model = Decoder::random(&config, 5, &Device::flex(), precision).unwrap().sharing_prefixes(1 << 22);
+            let seats = model.alone();
+            let logits = |ends: &[usize]| {
+                model.forget_prefixes();
+                let mut follower = Follower::new(&model, 1);
+                ends.iter().for_each(|&end| follower.follow(&model, &seats, &text[..end]).unwrap());
+                assert_eq!(model.recall(&text, &seats, &mut model.prefix(1)), 640, "{precision:?}");
+                let hidden = follower.advance(&model, &seats, text[text.len() - 1]);
+                model.logits(&hidden, &seats).unwrap()
+            };
+            assert_eq!(logits(&[1, 8, 9, 51, 64, 200, 333, 700]), logits(&[700]), "{precision:?}");
         }
     }
 

@@ -24,7 +24,7 @@ use crate::team::{SharedSlice, Team, for_each_mut};
 /// in the cache.
 const QUERIES: usize = 8 * ROWS;
 
-/// Queries of a task in tiles, which round its keys and values once.
+/// The largest number of queries in a task in AMX tiles, which round a task's keys and values once.
 const TILED_QUERIES: usize = 4 * QUERIES;
 
 impl Heads {
@@ -78,8 +78,9 @@ struct SpanPiece {
 }
 
 impl SpanPiece {
-    fn steps(self) -> usize {
-        self.steps.1 - self.steps.0
+    /// Returns the number of queries under one key head, rounded up to a multiple of `height`.
+    fn queries(self, heads: Heads, height: usize) -> usize {
+        ((self.steps.1 - self.steps.0) * heads.queries_per_key()).next_multiple_of(height)
     }
 }
 
@@ -91,27 +92,37 @@ struct Task {
     head: usize,
 }
 
-/// Divides the spans: long ones into pieces, short ones of a lane into one task.
-fn divide(plan: &Plan, heads: Heads, tiled: bool) -> (Vec<SpanPiece>, Vec<Task>) {
-    let most = (QUERIES / heads.queries_per_key()).max(1);
-    let few = if tiled { TILED_QUERIES } else { 2 * ROWS };
+/// Returns the largest number of queries of a piece, and of a task of several pieces.
+fn sizes(plan: &Plan, heads: Heads, tiled: bool) -> [usize; 2] {
+    if !tiled {
+        return [QUERIES, 2 * ROWS];
+    }
+    let queries = plan.tokens.len() * heads.queries;
+    let share = (queries / (2 * Team::global().threads())).clamp(QUERIES, TILED_QUERIES);
+    [share, share]
+}
+
+/// Divides the spans: long ones into pieces, short ones of a lane into one task. The number of
+/// queries of a piece is rounded up to a multiple of `height`.
+fn divide(plan: &Plan, heads: Heads, [largest, joined]: [usize; 2], height: usize) -> (Vec<SpanPiece>, Vec<Task>) {
+    let most = (largest / heads.queries_per_key()).max(1);
     let mut pieces: Vec<SpanPiece> = Vec::with_capacity(plan.spans.len());
-    // Pieces of a task, and the tokens in them.
+    // Pieces of a task, and the queries in them.
     let mut shares: Vec<(usize, usize, usize)> = Vec::new();
     for (index, span) in plan.spans.iter().enumerate() {
         for step in (span.known..span.length).step_by(most) {
             let piece = SpanPiece { span: index, steps: (step, (step + most).min(span.length)) };
-            let joins = |&&mut (_, end, tokens): &&mut (usize, usize, usize)| {
+            let new = piece.queries(heads, height);
+            let joins = |&&mut (_, end, queries): &&mut (usize, usize, usize)| {
                 let before = &plan.spans[pieces[end - 1].span];
-                let fits = (tokens + piece.steps()) * heads.queries_per_key() <= few;
-                fits && (before.group, before.lane) == (span.group, span.lane)
+                queries + new <= joined && (before.group, before.lane) == (span.group, span.lane)
             };
             match shares.last_mut().filter(joins) {
-                Some((_, end, tokens)) => {
+                Some((_, end, queries)) => {
                     *end += 1;
-                    *tokens += piece.steps();
+                    *queries += new;
                 }
-                None => shares.push((pieces.len(), pieces.len() + 1, piece.steps())),
+                None => shares.push((pieces.len(), pieces.len() + 1, new)),
             }
             pieces.push(piece);
         }
@@ -137,7 +148,9 @@ pub(crate) fn attend(
     tiles: Option<Tiles>,
     out: &mut Grid,
 ) {
-    let (pieces, tasks) = divide(plan, heads, tiles.is_some());
+    // In tiles, the queries of a piece begin a square.
+    let height = if tiles.is_some() { SIDE } else { 1 };
+    let (pieces, tasks) = divide(plan, heads, sizes(plan, heads, tiles.is_some()), height);
     // If each span is one piece, one task per head owns it and finds the appended keys in its
     // caches.
     let whole = pieces.iter().map(|piece| piece.span).eq(0..plan.spans.len());
@@ -157,8 +170,9 @@ pub(crate) fn attend(
         let (shared, own) = keys[lane.group];
         let mut runs: Vec<Run<'_>> = shared.runs(lane.lane, head).collect();
         let shared_length = runs.iter().map(|run| run.count).sum::<usize>();
-        // Tiles add up the products of whole blocks. The tokens after the last shared one are joined
-        // to each row's own, so that blocks begin at the same tokens wherever a context is divided.
+        // Tiles add up the products of whole blocks. The tokens after the last shared block are
+        // joined to each row's own, so that blocks begin at the same tokens wherever a context is
+        // divided.
         let mut tail = Run::default();
         if let Some(last) = runs.pop_if(|last| tiles.is_some() && !last.count.is_multiple_of(NODE_TOKENS)) {
             let whole = last.count - last.count % NODE_TOKENS;
@@ -179,15 +193,12 @@ pub(crate) fn attend(
         // SAFETY: this task, or the loop before all tasks, has appended the new keys and values.
         let own_run = |piece: &SpanPiece| unsafe { &*own.at(index(piece)) }.run(own_length(piece), width);
         let column = |group: usize| (head * queries_per_key + group) * width;
-        // In tiles, the queries of a piece begin a square.
-        let height = if tiles.is_some() { SIDE } else { 1 };
-        let queries_of = |piece: &SpanPiece| (piece.steps() * queries_per_key).next_multiple_of(height);
-        let count = pieces.iter().map(queries_of).sum::<usize>();
+        let count = pieces.iter().map(|piece| piece.queries(heads, height)).sum::<usize>();
         // Each piece and the number of its first query.
         let numbered = || {
             pieces.iter().scan(0, |next, piece| {
                 let first = *next;
-                *next += queries_of(piece);
+                *next += piece.queries(heads, height);
                 Some((piece, first))
             })
         };
@@ -224,7 +235,7 @@ pub(crate) fn attend(
             }
             parts.extend(numbered().enumerate().map(|(index, (piece, first))| {
                 let own = if tail.count > 0 { joined[index].run(tail.count + own_length(piece), width) } else { own_run(piece) };
-                Part { queries: [first, queries_of(piece)], column: next, run: own }
+                Part { queries: [first, piece.queries(heads, height)], column: next, run: own }
             }));
             let context = Context { queries, width, visible, parts: &parts };
             match tiles {

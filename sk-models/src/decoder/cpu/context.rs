@@ -10,7 +10,7 @@ use crate::kernels::simd::{LANES, exp, max, widened};
 /// Keys whose scores are in memory at a time, in tiles.
 const KEYS: usize = 256;
 
-const _: () = assert!(KEYS.is_multiple_of(NODE_TOKENS), "parts begin at any multiple of a block");
+const _: () = assert!(KEYS.is_multiple_of(NODE_TOKENS) && NODE_TOKENS.is_multiple_of(DEPTH), "no block of tiles is divided");
 
 /// Keys and values that consecutive queries attend to.
 #[derive(Clone, Copy)]
@@ -25,7 +25,8 @@ pub(super) struct Part<'a> {
 /// The queries of a task, `[N, D]`, and their context.
 ///
 /// The scores of a part follow those of the part before it and overwrite the padding of its last
-/// panel. So the results of a query are bit-identical wherever its context is divided.
+/// panel. So the results of a query are bit-identical wherever its context is divided: anywhere for
+/// products in vectors, and at multiples of [`NODE_TOKENS`] for those in tiles.
 pub(super) struct Context<'a> {
     pub(super) queries: &'a [f32],
     /// D.
@@ -39,8 +40,8 @@ pub(super) struct Context<'a> {
 /// Results and buffers of a thread.
 #[derive(Default)]
 pub(super) struct Room {
-    /// Per query, `Σ e^{s − m}·v` in whole panels of columns, for scores s, values v and the largest
-    /// score m.
+    /// Per query, `Σ e^{s − m}·v` in whole panels of columns, for scores s, values v and the
+    /// largest score m.
     pub(super) mixed: Numbers,
     /// Per query, `Σ e^{s − m}` in partial sums.
     pub(super) totals: Vec<[f32; LANES]>,
@@ -118,32 +119,34 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Attends with products in tiles. Each part begins at a whole block of the prefix tree and at a
-    /// square of queries.
+    /// Attends with products in tiles. Each part begins at a whole block of the prefix tree and at
+    /// a square of queries.
     ///
     /// Queries and weights are sums of two terms; keys and values are rounded to bf16.
     ///
-    /// Takes [`KEYS`] keys at a time. If their largest score exceeds the largest so far, the sums so
-    /// far are scaled.
+    /// Takes [`KEYS`] keys at a time. If their largest score exceeds the largest so far, the sums
+    /// so far are scaled.
     pub(super) fn attend_in_tiles(&self, tiles: Tiles, room: &mut Room) {
         let (line, width, padded, count) = (self.line(), self.width, self.padded(), self.count());
         let columns = line.min(KEYS);
+        assert!(self.parts.iter().all(|part| part.column.is_multiple_of(NODE_TOKENS)), "parts begin at whole blocks");
         self.prepare(columns, room);
         let Room { mixed, totals, scores, peaks, query_terms, weight_terms, .. } = room;
         peaks.clear();
         peaks.resize(count, f32::NEG_INFINITY);
+        let configured = tiles.configure();
         query_terms.fill_here(tiles, self.queries.chunks_exact(width).take(count), width);
         let depth = width.div_ceil(DEPTH);
         for from in (0..line).step_by(KEYS) {
             let to = line.min(from + KEYS);
-            let parts = || self.parts.iter().filter_map(|part| part.between(from, to));
-            for Part { queries, column, run } in parts() {
+            let parts: Vec<_> = self.parts.iter().filter_map(|part| part.between(from, to)).collect();
+            for &Part { queries, column, run } in &parts {
                 for panel in 0..run.count.div_ceil(WIDTH) {
                     let rows = |block: usize| (run.key_rows(panel, block * DEPTH), WIDTH);
                     let start = scores[queries[0] * columns + column - from + panel * WIDTH..].as_mut_ptr();
                     let c = Place { start, stride: columns };
                     // SAFETY: there are whole panels of scores.
-                    RoundedPanel::with(tiles, depth, rows, |keys| unsafe {
+                    RoundedPanel::with((tiles, &configured), depth, rows, |keys| unsafe {
                         query_terms.multiply(keys, queries, 0..depth, c, false);
                     });
                 }
@@ -167,12 +170,12 @@ impl<'a> Context<'a> {
             });
             weight_terms.fill_here(tiles, weights, to - from);
             for panel in (0..padded).step_by(WIDTH) {
-                for Part { queries, column, run } in parts() {
+                for &Part { queries, column, run } in &parts {
                     let rows = |block: usize| run.value_rows(block * DEPTH - (column - from), panel);
                     let sweep = (column - from) / DEPTH..(column - from + run.count).div_ceil(DEPTH);
                     let c = Place { start: mixed[queries[0] * padded + panel..].as_mut_ptr(), stride: padded };
                     // SAFETY: the outputs have the rows and columns.
-                    RoundedPanel::with(tiles, (to - from) / DEPTH, rows, |values| unsafe {
+                    RoundedPanel::with((tiles, &configured), (to - from) / DEPTH, rows, |values| unsafe {
                         weight_terms.multiply(values, queries, sweep, c, column > 0);
                     });
                 }
@@ -192,7 +195,7 @@ impl<'a> Part<'a> {
 /// Masks the scores after the first `visible`. Returns the vectors that hold visible ones.
 fn mask(scores: &mut [f32], visible: usize) -> &mut [[f32; LANES]] {
     let (seen, beyond) = scores.split_at_mut(visible.next_multiple_of(LANES));
-    // Their weights are zero.
+    // The weights of the last vector's other keys are at most e⁻⁸⁷ of the largest.
     seen[visible..].fill(f32::NEG_INFINITY);
     beyond.fill(0.0);
     seen.as_chunks_mut().0

@@ -120,8 +120,8 @@ pub(crate) struct KvCache {
     sequences: usize,
     /// Tokens of each sequence.
     pub(super) length: usize,
-    /// See [`PrefixCache::is_canonical`].
-    pub(super) is_canonical: bool,
+    /// Whether a pass appended other bits than reading the tokens into an empty prefix would.
+    pub(super) differs: bool,
 }
 
 impl KvCache {
@@ -133,7 +133,7 @@ impl KvCache {
             width: config.head_dim,
             sequences,
             length: 0,
-            is_canonical: true,
+            differs: false,
         }
     }
 
@@ -152,7 +152,6 @@ impl KvCache {
             own.extend(new);
         }
         self.sequences += other.sequences;
-        self.is_canonical &= other.is_canonical;
     }
 
     /// Keeps the given sequences in the given order. Blocks are moved, and copied only if a
@@ -235,11 +234,18 @@ pub(crate) struct KvPrefix {
     /// The pieces of each lane. All lanes have the same number of pieces.
     pieces: Vec<Vec<Arc<KvPiece>>>,
     pub(super) rest: KvCache,
+    /// The first token whose keys and values are not canonical.
+    differs_from: Option<usize>,
 }
 
 impl KvPrefix {
     pub(crate) fn new(config: &Qwen2Config, lanes: usize) -> Self {
-        Self { pieces: vec![Vec::new(); lanes], rest: KvCache::new(config, lanes) }
+        Self { pieces: vec![Vec::new(); lanes], rest: KvCache::new(config, lanes), differs_from: None }
+    }
+
+    /// Records that the next tokens are not canonical.
+    pub(super) fn mark(&mut self) {
+        self.differs_from.get_or_insert(self.len());
     }
 
     /// Returns the number of pieces of each lane.
@@ -289,8 +295,8 @@ impl PrefixCache for KvPrefix {
         self.rest.length += tokens;
     }
 
-    fn is_canonical(&self) -> bool {
-        self.rest.is_canonical
+    fn canonical_len(&self) -> usize {
+        self.differs_from.unwrap_or_else(|| self.len())
     }
 
     fn truncate(&mut self, length: usize) {
@@ -299,7 +305,7 @@ impl PrefixCache for KvPrefix {
         if kept < self.rest.length {
             self.rest.truncate(kept);
         }
-        self.rest.is_canonical |= length == 0;
+        self.differs_from = self.differs_from.filter(|&from| from < length);
         let (whole, part) = (length / NODE_TOKENS, length % NODE_TOKENS);
         if whole < self.piece_count() {
             let cut: Vec<_> = self.pieces.iter_mut().flat_map(|pieces| pieces.drain(whole..).next()).collect();
@@ -317,7 +323,9 @@ impl PrefixCache for KvPrefix {
     fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize) {
         let suffix: &KvCache = of(suffix);
         let rows = suffix.sequences / self.rest.sequences;
-        self.rest.is_canonical &= suffix.is_canonical;
+        if suffix.differs {
+            self.mark();
+        }
         self.rest.append(tokens, |lane, head| suffix.block(lane * rows + row, head).run(tokens, suffix.width));
     }
 
@@ -326,6 +334,7 @@ impl PrefixCache for KvPrefix {
         assert_eq!(self.len(), other.len(), "prefixes of different lengths cannot be joined");
         self.divide(other.piece_count());
         other.divide(self.piece_count());
+        self.differs_from = self.differs_from.into_iter().chain(other.differs_from).min();
         self.pieces.extend(other.pieces);
         self.rest.join(other.rest);
     }
@@ -461,11 +470,11 @@ mod tests {
             let heads = lanes.iter().flat_map(|lane| [2 * lane, 2 * lane + 1]);
             heads.map(|head| tokens.block(8 * layer + head, &[8 * layer + head + length])).collect()
         };
-        KvCache { layers: vec![blocks(0), blocks(1)], heads: 2, width: D, sequences: lanes.len(), length, is_canonical: true }
+        KvCache { layers: vec![blocks(0), blocks(1)], heads: 2, width: D, sequences: lanes.len(), length, differs: false }
     }
 
     fn prefix(rest: KvCache) -> KvPrefix {
-        KvPrefix { pieces: vec![Vec::new(); rest.sequences], rest }
+        KvPrefix { pieces: vec![Vec::new(); rest.sequences], rest, differs_from: None }
     }
 
     /// Checks that a prefix holds the tokens of [`cache`].

@@ -7,7 +7,7 @@ use sk_core::TokenId;
 pub(crate) enum Pace {
     /// Few rows: memory bandwidth limits the pass.
     Step,
-    /// Many rows: arithmetic limits the pass.
+    /// Many rows, so arithmetic limits the pass, or a pass that only fills the KV cache.
     Read,
 }
 

@@ -3,8 +3,8 @@
 use super::numbers::Numbers;
 use super::tile::{Place, WIDTH};
 
-/// Tokens of a piece, which is a node of the prefix tree: whole panels in the cache of every engine,
-/// and enough rows for a pass that is limited by arithmetic.
+/// Tokens of a piece, which is a node of the prefix tree: whole panels of keys, and whole blocks of
+/// products in tiles.
 pub(crate) const NODE_TOKENS: usize = 64;
 
 /// Keys and values of consecutive positions of one head of one sequence. The first begins a panel.
@@ -35,8 +35,8 @@ impl<'a> Run<'a> {
         &self.keys[panel * self.width * WIDTH..][from * WIDTH..self.width * WIDTH]
     }
 
-    /// Returns the rows of V from position `from` on, beginning at `column`, and the distance between
-    /// them.
+    /// Returns the rows of V from position `from` on, beginning at `column`, and the distance
+    /// between them.
     pub(super) fn value_rows(&self, from: usize, column: usize) -> (&'a [f32], usize) {
         let stride = self.width.next_multiple_of(WIDTH);
         (&self.values[from * stride + column..], stride)

@@ -28,8 +28,8 @@ impl PackedCache<'_> {
     /// Records that a pass appends other bits than a pass without states would.
     pub(super) fn mark(&mut self) {
         match &mut self.suffix {
-            None => self.prefix.rest.is_canonical = false,
-            Some(suffix) => suffix.is_canonical = false,
+            None => self.prefix.mark(),
+            Some(suffix) => suffix.differs = true,
         }
     }
 

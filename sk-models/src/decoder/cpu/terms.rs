@@ -276,17 +276,22 @@ pub(super) struct RoundedPanel<'a, F> {
     rows: F,
     blocks: usize,
     tiles: Tiles,
-    configured: Configured,
+    configured: &'a Configured,
     lines: &'a mut [Line],
 }
 
 impl<'a, F: Fn(usize) -> (&'a [f32], usize)> RoundedPanel<'_, F> {
     /// Calls `work` with a panel and this thread's buffer of 96 KiB.
-    pub(super) fn with<R>(tiles: Tiles, blocks: usize, rows: F, work: impl FnOnce(&mut RoundedPanel<'_, F>) -> R) -> R {
+    pub(super) fn with<R>(
+        (tiles, configured): (Tiles, &Configured),
+        blocks: usize,
+        rows: F,
+        work: impl FnOnce(&mut RoundedPanel<'_, F>) -> R,
+    ) -> R {
         thread_local! {
             static READY: RefCell<Vec<Line>> = RefCell::new(vec![Line::default(); BLOCKS * 2 * HEIGHT]);
         }
-        READY.with_borrow_mut(|lines| work(&mut RoundedPanel { rows, blocks, tiles, configured: tiles.configure(), lines }))
+        READY.with_borrow_mut(|lines| work(&mut RoundedPanel { rows, blocks, tiles, configured, lines }))
     }
 }
 
