@@ -190,9 +190,9 @@ const ROUNDS: usize = 1 << 18;
 
 /// Measures the operations per second in registers: two per multiply-add. If the processor has the
 /// instructions, weights of two bytes use pairs of bf16, and weights of one byte use products of
-/// bytes. All others use f32. If the processor has tiles and the weights use them, their rate is
-/// measured too, and the higher one is returned. A multiply-add in tiles counts once, whatever the
-/// number of products that it takes.
+/// bytes. All others use f32. If the processor has tiles, their rate is measured too, and the higher
+/// one is returned. A multiply-add in tiles counts once, whatever the number of products that it
+/// takes.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();

@@ -6,14 +6,17 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __cpuid_count, __m256i, __m512, __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps,
-    _mm512_cvtepi32_epi16, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_or_si512, _mm512_set1_epi32, _mm512_srli_epi32,
-    _mm512_sub_ps,
+    __cpuid_count, __m256i, __m512, __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512,
+    _mm512_castsi512_ps, _mm512_cvtepi32_epi16, _mm512_cvtepi32_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi32, _mm512_set1_ps, _mm512_srli_epi32,
+    _mm512_storeu_ps, _mm512_sub_ps,
 };
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::sync::LazyLock;
 
+use super::int8::{ByteGroup, ByteSquare};
 use super::tile::{Place, WIDTH};
 
 /// Rows and columns of the sums of one call: two tiles by two.
@@ -26,6 +29,17 @@ pub(super) const HEIGHT: usize = 16;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(super) struct Line([u32; HEIGHT]);
+
+impl Line {
+    pub(super) fn of_bytes(bytes: [i8; 4 * HEIGHT]) -> Self {
+        // SAFETY: both are 64 bytes without invalid values.
+        Self(unsafe { std::mem::transmute::<[i8; 4 * HEIGHT], [u32; HEIGHT]>(bytes) })
+    }
+}
+
+/// A square of sums.
+#[repr(align(64))]
+struct Sums<T>([[T; WIDTH]; SIDE]);
 
 /// Proof that this process may use tiles.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +111,14 @@ macro_rules! multiply {
     };
 }
 
+/// Multiplies the signed bytes of the rows in tiles 4 and 5 with the unsigned bytes of the columns
+/// in tiles 6 and 7.
+macro_rules! multiply_bytes {
+    () => {
+        lines!("tdpbsud tmm0, tmm4, tmm6" "tdpbsud tmm1, tmm4, tmm7" "tdpbsud tmm2, tmm5, tmm6" "tdpbsud tmm3, tmm5, tmm7")
+    };
+}
+
 /// Prefetches lines into the second-level cache.
 macro_rules! fetch {
     ($($at:literal)*) => { concat!($("prefetcht1 [{ahead} + ", $at, "]\n"),*) };
@@ -144,8 +166,8 @@ macro_rules! square {
 
 /// Returns whether the processor has tiles, even if the system does not grant their use.
 pub(super) fn exists() -> bool {
-    // Bits of leaf 7: products of bf16, tiles.
-    const BITS: u32 = 1 << 22 | 1 << 24;
+    // Bits of leaf 7: products of bf16, tiles, products of bytes.
+    const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
     // The instruction takes microseconds in a virtual machine.
     static EXISTS: LazyLock<bool> = LazyLock::new(|| __cpuid_count(7, 0).edx & BITS == BITS);
     *EXISTS
@@ -260,27 +282,111 @@ impl Configured {
     }
 }
 
-/// Multiply-adds in one round of [`Configured::products`].
+impl Configured {
+    /// Computes `C = A·B` or `C += A·B` for the first `rows` rows of a square of bytes.
+    ///
+    /// # Safety
+    ///
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
+    pub(super) unsafe fn bytes(&self, square: &ByteSquare<'_>, rows: usize, c: Place<*mut f32>, add: bool) {
+        let mut sums = Sums([[0.0_f32; WIDTH]; SIDE]);
+        let row = |row: usize| c.start.wrapping_add(row * c.stride).cast::<[f32; WIDTH]>();
+        if add {
+            // SAFETY: the caller's promise.
+            sums.0.iter_mut().take(rows).enumerate().for_each(|(at, sums)| *sums = unsafe { *row(at) });
+        }
+        // SAFETY: tiles are set up, and every processor with AMX has AVX-512 F.
+        unsafe { add_products(square, &mut sums) };
+        // SAFETY: the caller's promise.
+        sums.0.iter().take(rows).enumerate().for_each(|(at, sums)| unsafe { *row(at) = *sums });
+    }
+}
+
+/// Adds the scaled products of all groups of a square.
+///
+/// # Safety
+///
+/// Tiles are configured.
+#[target_feature(enable = "avx512f")]
+unsafe fn add_products(square: &ByteSquare<'_>, sums: &mut Sums<f32>) {
+    let mut whole = MaybeUninit::<Sums<i32>>::uninit();
+    for group in square.groups() {
+        // SAFETY: tiles are set up, a group has two tiles of rows and one panel, and the products
+        // are stored before they are read.
+        unsafe {
+            asm!(
+                lines!("tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"),
+                lines!("tileloadd tmm4, [{a} + {line}]" "tileloadd tmm6, [{b} + 2 * {line}]"),
+                lines!("tileloadd tmm7, [{b} + 2 * {line} + 64]" "tileloadd tmm5, [{a} + {line} + 1024]"),
+                multiply_bytes!(),
+                lines!("tilestored [{c} + 2 * {line}], tmm0" "tilestored [{c} + 2 * {line} + 64], tmm1"),
+                lines!("tilestored [{c} + 2 * {line} + 2048], tmm2" "tilestored [{c} + 2 * {line} + 2112], tmm3"),
+                a = in(reg) group.rows.as_ptr(),
+                b = in(reg) group.panel.as_ptr(),
+                c = in(reg) whole.as_mut_ptr(),
+                line = in(reg) size_of::<Line>(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags),
+            );
+            scale(&group, whole.assume_init_ref(), sums);
+        }
+    }
+}
+
+/// Adds the products of a group, scaled.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn scale(group: &ByteGroup<'_>, whole: &Sums<i32>, sums: &mut Sums<f32>) {
+    // SAFETY: a row is two vectors.
+    unsafe {
+        let scales: [_; 2] = std::array::from_fn(|vector| _mm512_loadu_ps(group.scales.as_ptr().add(vector * HEIGHT)));
+        for (at, (sums, whole)) in sums.0.iter_mut().zip(&whole.0).enumerate() {
+            // The next group.
+            _mm_prefetch::<_MM_HINT_T0>(group.panel.as_ptr().wrapping_add((SIDE + at) * size_of::<Line>()).cast());
+            _mm_prefetch::<_MM_HINT_T0>(group.rows.as_ptr().wrapping_add(SIDE + at).cast());
+            let (shift, row_scale) = (_mm512_set1_epi32(group.shifts[at]), _mm512_set1_ps(group.row_scales[at]));
+            for (vector, scale) in scales.into_iter().enumerate() {
+                let products = _mm512_loadu_si512(whole.as_ptr().add(vector * HEIGHT).cast());
+                let products = _mm512_cvtepi32_ps(_mm512_add_epi32(products, shift));
+                let sum = sums.as_mut_ptr().add(vector * HEIGHT);
+                _mm512_storeu_ps(sum, _mm512_fmadd_ps(products, _mm512_mul_ps(scale, row_scale), _mm512_loadu_ps(sum)));
+            }
+        }
+    }
+}
+
+/// Products of bf16 numbers in one round of [`Configured::products`].
 const ROUND: usize = 4 * 16 * 16 * 32;
 
 impl Configured {
-    /// Multiplies zeros in registers for at least one round. Other numbers would take the same
-    /// time. Returns the number of multiply-adds.
-    pub(super) fn products(&self, rounds: usize) -> usize {
+    /// Multiplies zeros in registers for at least one round, as bf16 numbers or as bytes. Other
+    /// numbers would take the same time. Returns the number of products.
+    pub(super) fn products(&self, rounds: usize, bytes: bool) -> usize {
         let rounds = rounds.max(1);
-        // SAFETY: tiles are set up, and no memory is touched.
-        unsafe {
-            asm!(
-                lines!("tilezero tmm4" "tilezero tmm5" "tilezero tmm6" "tilezero tmm7"),
-                lines!("tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3" "2:"),
-                multiply!(),
-                lines!("dec {rounds}" "jnz 2b"),
-                rounds = inout(reg) rounds => _,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack, nomem),
-            );
+        macro_rules! run {
+            ($multiply:expr) => {
+                // SAFETY: tiles are set up, and no memory is touched.
+                unsafe {
+                    asm!(
+                        lines!("tilezero tmm4" "tilezero tmm5" "tilezero tmm6" "tilezero tmm7"),
+                        lines!("tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3" "2:"),
+                        $multiply,
+                        lines!("dec {rounds}" "jnz 2b"),
+                        rounds = inout(reg) rounds => _,
+                        out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                        out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                        options(nostack, nomem),
+                    )
+                }
+            };
         }
+        if bytes {
+            run!(multiply_bytes!());
+            // A tile holds twice as many bytes.
+            return 2 * rounds * ROUND;
+        }
+        run!(multiply!());
         rounds * ROUND
     }
 }

@@ -5,13 +5,14 @@
 //! of a group sets its scale. Sums within a group are exact integers, and the groups are added in
 //! f32 in the order of k. So a number is off by at most 1/254 of the largest of its group.
 
+use super::amx::{HEIGHT, Line, SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::tile::{Place, WIDTH};
 #[cfg(target_arch = "x86_64")]
 use super::tile::{load_sums, of_height, store_sums};
 use crate::kernels::simd::widened;
 use crate::precision::INT8_GROUP as GROUP;
-use crate::team::for_each_mut;
+use crate::team::{SharedSlice, for_each_mut};
 
 /// Consecutive k whose bytes lie side by side: one instruction multiplies and adds them.
 const QUAD: usize = 4;
@@ -21,6 +22,8 @@ const ROWS: usize = 6;
 
 /// Bytes of a group of a panel.
 const PANEL: usize = GROUP * WIDTH;
+
+const _: () = assert!(GROUP == 4 * HEIGHT, "a group of a row is a line of a tile");
 
 /// Bytes of a group of a strip.
 const STRIP: usize = GROUP * ROWS;
@@ -117,6 +120,22 @@ impl Bytes {
     ) {
         assert!(x.groups == self.groups && first + rows <= x.rows);
         let (mut row, end) = (first, first + rows);
+        let bytes = &self.panels[panel * self.groups * PANEL..][..self.groups * PANEL];
+        let scales = &self.scales[panel * self.groups * WIDTH..][..self.groups * WIDTH];
+        if let Some(tiles) = x.tiles
+            && vectors == 2
+            && first.is_multiple_of(SIDE)
+        {
+            let configured = tiles.configure();
+            // Fewer rows take as long in vectors.
+            while end - row >= SIDE / 2 {
+                let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+                let height = SIDE.min(end - row);
+                // SAFETY: rows `row..row + height` of C.
+                unsafe { configured.bytes(&x.squares.get(row / SIDE, x.groups, bytes, scales), height, c, add) };
+                row += height;
+            }
+        }
         while row < end {
             // A tile is a strip, or the requested part of one.
             let (strip, from) = (row / ROWS, row % ROWS);
@@ -126,8 +145,8 @@ impl Bytes {
                 strip: &x.strips[strip * x.groups * STRIP..][..x.groups * STRIP],
                 row_scales: &x.scales[strip * x.groups * ROWS..][..x.groups * ROWS],
                 shifts: &x.shifts[strip * x.groups * ROWS..][..x.groups * ROWS],
-                bytes: &self.panels[panel * self.groups * PANEL..][..self.groups * PANEL],
-                scales: &self.scales[panel * self.groups * WIDTH..][..self.groups * WIDTH],
+                bytes,
+                scales,
             };
             let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
             // SAFETY: rows `row..row + height` of C.
@@ -149,11 +168,86 @@ pub(crate) struct Quantized {
     shifts: Vec<i32>,
     groups: usize,
     rows: usize,
+    /// The rows in squares as well, if products run in tiles.
+    squares: Squares,
+    tiles: Option<Tiles>,
+}
+
+/// Rows of rounded numbers in squares of [`SIDE`]. Unused memory may follow them.
+#[derive(Debug, Default)]
+struct Squares {
+    /// x, `[squares, groups, 2]` tiles.
+    lines: Vec<Line>,
+    /// s_x, `[squares, groups, SIDE]`.
+    scales: Vec<f32>,
+    /// As [`Quantized::shifts`], `[squares, groups, SIDE]`.
+    shifts: Vec<i32>,
+}
+
+impl Squares {
+    fn reshape(&mut self, count: usize) {
+        if self.lines.len() < count * SIDE {
+            self.lines.resize(count * SIDE, Line::default());
+            self.scales.resize(count * SIDE, 0.0);
+            self.shifts.resize(count * SIDE, 0);
+        }
+    }
+
+    /// Returns a square of rows and the panel that it is multiplied with.
+    fn get<'a>(&'a self, square: usize, groups: usize, bytes: &'a [u8], scales: &'a [f32]) -> ByteSquare<'a> {
+        let (first, count) = (square * groups * SIDE, groups * SIDE);
+        ByteSquare {
+            lines: &self.lines[first..][..count],
+            row_scales: &self.scales[first..][..count],
+            shifts: &self.shifts[first..][..count],
+            bytes,
+            scales,
+        }
+    }
+}
+
+/// A square of rows times one panel, in tiles.
+pub(super) struct ByteSquare<'a> {
+    lines: &'a [Line],
+    row_scales: &'a [f32],
+    shifts: &'a [i32],
+    bytes: &'a [u8],
+    scales: &'a [f32],
+}
+
+/// A group of a [`ByteSquare`].
+pub(super) struct ByteGroup<'a> {
+    /// x: two tiles of rows.
+    pub(super) rows: &'a [Line; SIDE],
+    pub(super) row_scales: &'a [f32; SIDE],
+    /// What is added to the sums of a row.
+    pub(super) shifts: &'a [i32; SIDE],
+    pub(super) panel: &'a [u8; PANEL],
+    pub(super) scales: &'a [f32; WIDTH],
+}
+
+impl ByteSquare<'_> {
+    pub(super) fn groups(&self) -> impl Iterator<Item = ByteGroup<'_>> {
+        let rows = self.lines.as_chunks().0.iter().zip(self.row_scales.as_chunks().0).zip(self.shifts.as_chunks().0);
+        let columns = self.bytes.as_chunks().0.iter().zip(self.scales.as_chunks().0);
+        rows.zip(columns).map(|(((rows, row_scales), shifts), (panel, scales))| ByteGroup {
+            rows,
+            row_scales,
+            shifts,
+            panel,
+            scales,
+        })
+    }
 }
 
 impl Quantized {
-    /// Rounds the first `width` columns of a grid.
-    pub(crate) fn fill(&mut self, grid: &Grid, width: usize) {
+    /// Returns whether products run in tiles.
+    pub(super) fn is_tiled(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    /// Rounds the first `width` columns of a grid, for products in vectors or in `tiles`.
+    pub(crate) fn fill(&mut self, grid: &Grid, width: usize, tiles: Option<Tiles>) {
         /// Strips of a task. Rounding a few rows takes less time than sharing them among threads.
         const PIECE: usize = 6;
         (self.rows, self.groups) = (grid.rows(), width.div_ceil(GROUP));
@@ -163,6 +257,12 @@ impl Quantized {
             self.scales.resize(groups * ROWS, 0.0);
             self.shifts.resize(groups * ROWS, 0);
         }
+        self.tiles = tiles;
+        if tiles.is_some() {
+            self.squares.reshape(self.rows.div_ceil(SIDE) * self.groups);
+        }
+        let Squares { lines, scales: square_scales, shifts: square_shifts } = &mut self.squares;
+        let squares = (SharedSlice::of(lines), SharedSlice::of(square_scales), SharedSlice::of(square_shifts));
         let piece = (PIECE * self.groups).max(1);
         let scales = self.scales[..groups * ROWS].chunks_mut(piece * ROWS);
         let shifts = self.shifts[..groups * ROWS].chunks_mut(piece * ROWS);
@@ -176,8 +276,19 @@ impl Quantized {
                 let groups = (strip * self.groups..).zip(whole.iter().chain((!rest.is_empty()).then_some(&last)));
                 widened!(for (group, x) in groups {
                     let mut rounded = [0; GROUP];
-                    scales[group * ROWS + place] = round(x, &mut rounded);
-                    shifts[group * ROWS + place] = -SHIFT * rounded.iter().map(|x| i32::from(*x)).sum::<i32>();
+                    let scale = round(x, &mut rounded);
+                    let shift = -SHIFT * rounded.iter().map(|x| i32::from(*x)).sum::<i32>();
+                    scales[group * ROWS + place] = scale;
+                    shifts[group * ROWS + place] = shift;
+                    if tiles.is_some() {
+                        let at = (row / SIDE * self.groups + group - strip * self.groups) * SIDE + row % SIDE;
+                        // SAFETY: each task has rows of its own.
+                        unsafe {
+                            squares.0.slice(at, 1)[0] = Line::of_bytes(rounded);
+                            squares.1.slice(at, 1)[0] = scale;
+                            squares.2.slice(at, 1)[0] = shift;
+                        }
+                    }
                     let quads = bytes[group * STRIP..][..STRIP].chunks_exact_mut(ROWS * QUAD);
                     for (quad, x) in quads.zip(rounded.as_chunks::<QUAD>().0) {
                         quad[place * QUAD..][..QUAD].copy_from_slice(x);
@@ -332,7 +443,7 @@ mod tests {
             let weight = Bytes::new([input, output], noise);
             let grid = grid(rows, input, |row, k| 3.0 * noise(k + 7, row + 100));
             let mut quantized = Quantized::default();
-            quantized.fill(&grid, input);
+            quantized.fill(&grid, input, None);
             for (panel, add) in [(0, false), (1, true)] {
                 let mut found = vec![0.5_f32; rows * WIDTH];
                 let c = Place { start: found.as_mut_ptr(), stride: WIDTH };
@@ -365,7 +476,7 @@ mod tests {
         let weight = Bytes::new([input, WIDTH], noise);
         let grid = grid(rows, input, |row, k| noise(k, row + 50));
         let mut x = Quantized::default();
-        x.fill(&grid, input);
+        x.fill(&grid, input, None);
         let product = |first: usize, rows: usize| {
             let mut c = vec![1.0_f32; rows * WIDTH];
             // SAFETY: the vector has the rows and columns.
@@ -399,13 +510,34 @@ mod tests {
     }
 
     #[test]
+    fn tiles_give_the_same_bits_as_vectors() {
+        let Some(tiles) = Tiles::get() else { return };
+        for (input, rows, first) in [(64, 32, 0), (70, 75, 0), (300, 75, 32), (1408, 21, 0)] {
+            let weight = Bytes::new([input, 2 * WIDTH], noise);
+            let grid = grid(rows, input, |row, k| noise(k, row + 50));
+            let [vectors, tiles] = [None, Some(tiles)].map(|tiles| {
+                let mut x = Quantized::default();
+                x.fill(&grid, input, tiles);
+                let mut c = vec![1.0_f32; (rows - first) * WIDTH];
+                for add in [false, true] {
+                    let c = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                    // SAFETY: the vector has the rows and columns.
+                    unsafe { weight.multiply(1, [first, rows - first, 2], &x, c, add) };
+                }
+                c
+            });
+            assert_eq!(vectors, tiles, "{rows} rows of {input}");
+        }
+    }
+
+    #[test]
     fn the_largest_numbers_do_not_wrap() {
         for sign in [1.0_f32, -1.0] {
             let weight = Bytes::new([3 * GROUP, 1], |_, _| sign);
             let mut grid = Grid::new(2, 3 * GROUP);
             grid.rows_mut().zip([1.0, -1.0]).for_each(|(line, x)| line.fill(x));
             let mut x = Quantized::default();
-            x.fill(&grid, 3 * GROUP);
+            x.fill(&grid, 3 * GROUP, None);
             let mut c = vec![0.0_f32; 2 * WIDTH];
             // SAFETY: the vector has the rows and columns.
             unsafe { weight.multiply(0, [0, 2, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
@@ -420,7 +552,7 @@ mod tests {
         let mut grid = Grid::new(3, 8);
         grid.rows_mut().zip([0.0, f32::NAN, f32::INFINITY]).for_each(|(line, x)| line[3] = x);
         let mut x = Quantized::default();
-        x.fill(&grid, 8);
+        x.fill(&grid, 8, None);
         let product = |weight: &Bytes| {
             let mut c = vec![0.0_f32; 3 * WIDTH];
             // SAFETY: as above.

@@ -147,14 +147,15 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
             share.div_ceil(parts).next_multiple_of(SIDE)
         }
         _ if rows <= 2 * ROWS => rows,
-        // Whole tiles, and whole strips of bytes.
+        // Whole tiles or squares, and whole strips of bytes.
         form => {
             let number = match form {
                 InputForm::Bytes(_) => size_of::<i8>(),
                 InputForm::Rounded(_) => size_of::<bf16>(),
                 _ => size_of::<f32>(),
             };
-            rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(ROWS)
+            let height = if form.is_tiled() { SIDE } else { ROWS };
+            rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(height)
         }
     };
     let blocks = rows.div_ceil(block.max(1));
@@ -269,7 +270,7 @@ mod tests {
         let weight = Matrix::new(&weights, [input, output], [output, 1], None, Precision::Int8);
         let grid = grid(rows, input, |row, k| noise(k, row));
         let mut rounded = Quantized::default();
-        rounded.fill(&grid, input);
+        rounded.fill(&grid, input, None);
         let [found, expected] = [InputForm::Numbers, InputForm::Bytes(&rounded)].map(|form| {
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));

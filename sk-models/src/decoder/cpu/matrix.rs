@@ -85,7 +85,7 @@ impl Matrix {
                 // If the rows were not converted for this weight, they are rounded here.
                 (Panels::Int8(bytes), _) => {
                     let mut rounded = Quantized::default();
-                    rounded.fill(x.grid, self.input);
+                    rounded.fill(x.grid, self.input, None);
                     bytes.multiply(panel, [first, rows, vectors], &rounded, c, add);
                 }
             }
@@ -164,7 +164,11 @@ impl<'a> InputForm<'a> {
     /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of
     /// [`SIDE`](super::amx::SIDE).
     pub(crate) fn is_tiled(self) -> bool {
-        matches!(self, Self::Terms(..))
+        match self {
+            Self::Terms(..) => true,
+            Self::Bytes(rows) => rows.is_tiled(),
+            Self::Numbers | Self::Rounded(_) => false,
+        }
     }
 
     /// Divides the depth of a product of `rows` rows into sweeps, each of which adds to the result of

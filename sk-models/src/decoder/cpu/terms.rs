@@ -28,15 +28,15 @@ pub(crate) const THREE: usize = 3;
 pub(crate) const TWO: usize = 2;
 
 /// Runs products of tiles in registers and returns the number of multiply-adds with weights of
-/// `bytes` bytes, or `None` without tiles or for weights that do not use them. Weights in f32 take
-/// six bf16 products, and weights in bf16 two.
+/// `bytes` bytes, or `None` without tiles. Weights in f32 take six bf16 products, weights in bf16
+/// two, and weights of one byte one product of bytes.
 pub(crate) fn products(bytes: usize, rounds: usize) -> Option<usize> {
     let each = match bytes {
+        1 => 1,
         2 => TWO,
-        4 => 2 * THREE,
-        _ => return None,
+        _ => 2 * THREE,
     };
-    Tiles::get().map(|tiles| tiles.configure().products(rounds) / each)
+    Tiles::get().map(|tiles| tiles.configure().products(rounds, bytes == 1) / each)
 }
 
 /// Rows of numbers as sums of bf16 numbers.
