@@ -47,8 +47,8 @@ impl Follower {
     /// rest is computed or, if the prefix was empty, taken from the prefix tree as far as
     /// possible.
     ///
-    /// The keys and values of a token are bit-identical for any division of the context into
-    /// passes.
+    /// On a CPU, the keys and values that are read here are bit-identical for any division of the
+    /// context into passes if those before them are canonical.
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ impl Line {
 }
 
 /// A square of sums.
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Sums<T>([[T; WIDTH]; SIDE]);
 
 /// Proof that this process may use tiles.

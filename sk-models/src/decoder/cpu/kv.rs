@@ -323,7 +323,7 @@ impl PrefixCache for KvPrefix {
     fn adopt(&mut self, suffix: &dyn SuffixCache, row: usize, tokens: usize) {
         let suffix: &KvCache = of(suffix);
         let rows = suffix.sequences / self.rest.sequences;
-        if suffix.differs {
+        if suffix.differs && tokens > 0 {
             self.mark();
         }
         self.rest.append(tokens, |lane, head| suffix.block(lane * rows + row, head).run(tokens, suffix.width));

@@ -154,8 +154,7 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
                 InputForm::Rounded(_) => size_of::<bf16>(),
                 _ => size_of::<f32>(),
             };
-            let height = if form.is_tiled() { SIDE } else { ROWS };
-            rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(height)
+            rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(form.height())
         }
     };
     let blocks = rows.div_ceil(block.max(1));
@@ -209,7 +208,7 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
     let (rows, panels) = (x.grid.rows(), gate.weight.count());
     let (block, group) = division(x, panels, gate.weight.input);
     // Tiles prepare a panel once per piece, so a piece is a whole block.
-    let piece = if x.form.is_tiled() { block } else { PIECE.min(block) };
+    let piece = if x.form.prepares_panels() { block } else { PIECE.min(block) };
     let groups = panels.div_ceil(group);
     let stride = out.stride();
     assert!(rows <= out.rows() && panels * WIDTH <= stride && up.weight.count() == panels);

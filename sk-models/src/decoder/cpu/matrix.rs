@@ -1,11 +1,11 @@
 //! Weights in panels and their products with many rows.
 
-use super::amx::Tiles;
+use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::halves::{Halves, Rounded};
 use super::int8::{Bytes, Quantized};
 use super::terms::Terms;
-use super::tile::{self, Place, WIDTH, multiply};
+use super::tile::{self, Place, ROWS, WIDTH, multiply};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
@@ -55,7 +55,7 @@ impl Matrix {
     }
 
     /// Computes `C = x·W` or `C += x·W` without the bias, for rows `first..first + rows` and the
-    /// first `vectors` vectors of 16 columns of a panel. The product does not run in tiles.
+    /// first `vectors` vectors of 16 columns of a panel. Only products of bytes run in tiles.
     ///
     /// # Safety
     ///
@@ -161,13 +161,18 @@ impl<'a> InputForm<'a> {
         Self::Terms(terms, tiles, [0, terms.blocks()])
     }
 
-    /// Returns whether products run in AMX tiles. Blocks of rows are then multiples of
-    /// [`SIDE`](super::amx::SIDE).
-    pub(crate) fn is_tiled(self) -> bool {
+    /// Returns whether each panel is prepared for products in AMX tiles, so that many rows should
+    /// share it.
+    pub(crate) fn prepares_panels(self) -> bool {
+        matches!(self, Self::Terms(..))
+    }
+
+    /// Returns the number of rows of which blocks should be multiples.
+    pub(super) fn height(self) -> usize {
         match self {
-            Self::Terms(..) => true,
-            Self::Bytes(rows) => rows.is_tiled(),
-            Self::Numbers | Self::Rounded(_) => false,
+            Self::Terms(..) => SIDE,
+            Self::Bytes(rows) if rows.is_tiled() => SIDE,
+            _ => ROWS,
         }
     }
 

@@ -96,8 +96,10 @@ impl CpuEngine {
         lower(&mut [&mut head], states, &lanes);
 
         let threads = Team::global().threads();
-        // Tiles prepare a panel once per piece, so a block is one piece.
-        let (most, height, piece) = if states.form.is_tiled() { (WIDE_BLOCK, SIDE, WIDE_BLOCK) } else { (BLOCK, ROWS, PIECE) };
+        let height = states.form.height();
+        let most = if height == SIDE { WIDE_BLOCK } else { BLOCK };
+        // If a panel is prepared once per piece, a block is one piece.
+        let piece = if states.form.prepares_panels() { most } else { PIECE.next_multiple_of(height) };
         let block = most.min(rows.div_ceil(threads).next_multiple_of(height));
         let piece = piece.min(block);
         let blocks = rows.div_ceil(block);
