@@ -85,7 +85,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Adds to the prefix tree the whole blocks of the prefix that reading gives to the bit.
+    /// Adds the whole blocks of canonical tokens to the prefix tree; see [`Prefix::canonical_len`].
     fn share(&mut self, model: &Decoder, seats: &Seats) {
         let canonical = self.prefix.canonical_len();
         let whole = canonical - canonical % NODE_TOKENS;

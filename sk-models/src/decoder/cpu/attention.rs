@@ -24,7 +24,8 @@ use crate::team::{SharedSlice, Team, for_each_mut};
 /// in the cache.
 const QUERIES: usize = 8 * ROWS;
 
-/// The largest number of queries in a task in AMX tiles, which round a task's keys and values once.
+/// The largest number of queries of a task in AMX tiles. The keys and values of a task are rounded
+/// once for all its queries.
 const TILED_QUERIES: usize = 4 * QUERIES;
 
 impl Heads {

@@ -7,7 +7,8 @@ use sk_core::TokenId;
 pub(crate) enum Pace {
     /// Few rows: memory bandwidth limits the pass.
     Step,
-    /// Many rows, so arithmetic limits the pass, or a pass that only fills the KV cache.
+    /// Many rows: arithmetic limits the pass. A pass that only fills the KV cache has this pace for
+    /// any number of rows.
     Read,
 }
 
