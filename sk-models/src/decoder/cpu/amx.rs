@@ -6,17 +6,14 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __cpuid_count, __m256i, __m512, __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512,
-    _mm512_castsi512_ps, _mm512_cvtepi32_epi16, _mm512_cvtepi32_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi32, _mm512_set1_ps, _mm512_srli_epi32,
-    _mm512_storeu_ps, _mm512_sub_ps,
+    __cpuid_count, __m256i, __m512, __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps,
+    _mm512_cvtepi32_epi16, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_or_si512, _mm512_set1_epi32, _mm512_srli_epi32,
+    _mm512_sub_ps,
 };
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::sync::LazyLock;
 
-use super::int8::{ByteGroup, ByteSquare};
 use super::tile::{Place, WIDTH};
 
 /// Rows and columns of the sums of one call: two tiles by two.
@@ -38,8 +35,9 @@ impl Line {
 }
 
 /// A square of sums.
+#[derive(Debug)]
 #[repr(C, align(64))]
-struct Sums<T>([[T; WIDTH]; SIDE]);
+pub(super) struct Sums<T>(pub(super) [[T; WIDTH]; SIDE]);
 
 /// Proof that this process may use tiles.
 #[derive(Debug, Clone, Copy)]
@@ -283,36 +281,12 @@ impl Configured {
 }
 
 impl Configured {
-    /// Computes `C = A·B` or `C += A·B` for the first `rows` rows of a square of bytes.
+    /// Computes `A·B` for [`SIDE`] rows of signed bytes and [`SIDE`] columns of unsigned ones.
     ///
-    /// # Safety
-    ///
-    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
-    pub(super) unsafe fn bytes(&self, square: &ByteSquare<'_>, rows: usize, c: Place<*mut f32>, add: bool) {
-        let mut sums = Sums([[0.0_f32; WIDTH]; SIDE]);
-        let row = |row: usize| c.start.wrapping_add(row * c.stride).cast::<[f32; WIDTH]>();
-        if add {
-            // SAFETY: the caller's promise.
-            sums.0.iter_mut().take(rows).enumerate().for_each(|(at, sums)| *sums = unsafe { *row(at) });
-        }
-        // SAFETY: tiles are set up, and every processor with AMX has AVX-512 F.
-        unsafe { add_products(square, &mut sums) };
-        // SAFETY: the caller's promise.
-        sums.0.iter().take(rows).enumerate().for_each(|(at, sums)| unsafe { *row(at) = *sums });
-    }
-}
-
-/// Adds the scaled products of all groups of a square.
-///
-/// # Safety
-///
-/// Tiles are configured.
-#[target_feature(enable = "avx512f")]
-unsafe fn add_products(square: &ByteSquare<'_>, sums: &mut Sums<f32>) {
-    let mut whole = MaybeUninit::<Sums<i32>>::uninit();
-    for group in square.groups() {
-        // SAFETY: tiles are set up, a group has two tiles of rows and one panel, and the products
-        // are stored before they are read.
+    /// A is two tiles of rows, and B is sixteen lines of the next four bytes of each column.
+    #[inline]
+    pub(super) fn byte_products(&self, a: &[Line; SIDE], b: &[u8; 4 * HEIGHT * WIDTH], sums: &mut Sums<i32>) {
+        // SAFETY: tiles are set up, and A, B and the sums have the lengths that are read and written.
         unsafe {
             asm!(
                 lines!("tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"),
@@ -321,37 +295,14 @@ unsafe fn add_products(square: &ByteSquare<'_>, sums: &mut Sums<f32>) {
                 multiply_bytes!(),
                 lines!("tilestored [{c} + 2 * {line}], tmm0" "tilestored [{c} + 2 * {line} + 64], tmm1"),
                 lines!("tilestored [{c} + 2 * {line} + 2048], tmm2" "tilestored [{c} + 2 * {line} + 2112], tmm3"),
-                a = in(reg) group.rows.as_ptr(),
-                b = in(reg) group.panel.as_ptr(),
-                c = in(reg) whole.as_mut_ptr(),
+                a = in(reg) a.as_ptr(),
+                b = in(reg) b.as_ptr(),
+                c = in(reg) std::ptr::from_mut(sums),
                 line = in(reg) size_of::<Line>(),
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack, preserves_flags),
             );
-            scale(&group, whole.assume_init_ref(), sums);
-        }
-    }
-}
-
-/// Adds the products of a group, scaled.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn scale(group: &ByteGroup<'_>, whole: &Sums<i32>, sums: &mut Sums<f32>) {
-    // SAFETY: a row is two vectors.
-    unsafe {
-        let scales: [_; 2] = std::array::from_fn(|vector| _mm512_loadu_ps(group.scales.as_ptr().add(vector * HEIGHT)));
-        for (at, (sums, whole)) in sums.0.iter_mut().zip(&whole.0).enumerate() {
-            // The next group.
-            _mm_prefetch::<_MM_HINT_T0>(group.panel.as_ptr().wrapping_add((SIDE + at) * size_of::<Line>()).cast());
-            _mm_prefetch::<_MM_HINT_T0>(group.rows.as_ptr().wrapping_add(SIDE + at).cast());
-            let (shift, row_scale) = (_mm512_set1_epi32(group.shifts[at]), _mm512_set1_ps(group.row_scales[at]));
-            for (vector, scale) in scales.into_iter().enumerate() {
-                let products = _mm512_loadu_si512(whole.as_ptr().add(vector * HEIGHT).cast());
-                let products = _mm512_cvtepi32_ps(_mm512_add_epi32(products, shift));
-                let sum = sums.as_mut_ptr().add(vector * HEIGHT);
-                _mm512_storeu_ps(sum, _mm512_fmadd_ps(products, _mm512_mul_ps(scale, row_scale), _mm512_loadu_ps(sum)));
-            }
         }
     }
 }

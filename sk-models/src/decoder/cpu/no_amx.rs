@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::num::NonZero;
 
-use super::int8::ByteSquare;
 use super::tile::Place;
 
 pub(super) const SIDE: usize = 32;
@@ -51,10 +50,6 @@ impl Tiles {
 // No value of this type exists, so no call is unsafe.
 impl Configured {
     pub(super) fn products(&self, _: usize, _: bool) -> usize {
-        match self.0 {}
-    }
-
-    pub(super) unsafe fn bytes(&self, _: &ByteSquare<'_>, _: usize, _: Place<*mut f32>, _: bool) {
         match self.0 {}
     }
 

@@ -5,11 +5,15 @@
 //! of a group sets its scale. Sums within a group are exact integers, and the groups are added in
 //! f32 in the order of k. So a number is off by at most 1/254 of the largest of its group.
 
+#[cfg(target_arch = "x86_64")]
+mod square;
+mod strip;
+
+use strip::Strip;
+
 use super::amx::{HEIGHT, Line, SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::tile::{Place, WIDTH};
-#[cfg(target_arch = "x86_64")]
-use super::tile::{load_sums, of_height, store_sums};
 use crate::kernels::simd::widened;
 use crate::precision::INT8_GROUP as GROUP;
 use crate::team::{SharedSlice, for_each_mut};
@@ -122,6 +126,7 @@ impl Bytes {
         let (mut row, end) = (first, first + rows);
         let bytes = &self.panels[panel * self.groups * PANEL..][..self.groups * PANEL];
         let scales = &self.scales[panel * self.groups * WIDTH..][..self.groups * WIDTH];
+        #[cfg(target_arch = "x86_64")]
         if let Some(tiles) = x.tiles
             && vectors == 2
             && first.is_multiple_of(SIDE)
@@ -129,28 +134,34 @@ impl Bytes {
             let configured = tiles.configure();
             // Fewer rows take as long in vectors.
             while end - row >= SIDE / 2 {
+                let (height, of_square) = (SIDE.min(end - row), row / SIDE * x.groups * SIDE);
+                let square = square::Square {
+                    lines: &x.squares.lines[of_square..][..x.groups * SIDE],
+                    row_scales: &x.squares.scales[of_square..][..x.groups * SIDE],
+                    shifts: &x.squares.shifts[of_square..][..x.groups * SIDE],
+                    bytes,
+                    scales,
+                };
                 let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
-                let height = SIDE.min(end - row);
                 // SAFETY: rows `row..row + height` of C.
-                unsafe { configured.bytes(&x.squares.get(row / SIDE, x.groups, bytes, scales), height, c, add) };
+                unsafe { square.multiply(&configured, height, c, add) };
                 row += height;
             }
         }
         while row < end {
-            // A tile is a strip, or the requested part of one.
-            let (strip, from) = (row / ROWS, row % ROWS);
+            let (from, of_strip) = (row % ROWS, row / ROWS * x.groups * ROWS);
             let height = (ROWS - from).min(end - row);
-            let tile = Tile {
+            let strip = Strip {
                 rows: [from, height],
-                strip: &x.strips[strip * x.groups * STRIP..][..x.groups * STRIP],
-                row_scales: &x.scales[strip * x.groups * ROWS..][..x.groups * ROWS],
-                shifts: &x.shifts[strip * x.groups * ROWS..][..x.groups * ROWS],
+                strip: &x.strips[of_strip * GROUP..][..x.groups * STRIP],
+                row_scales: &x.scales[of_strip..][..x.groups * ROWS],
+                shifts: &x.shifts[of_strip..][..x.groups * ROWS],
                 bytes,
                 scales,
             };
             let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
             // SAFETY: rows `row..row + height` of C.
-            unsafe { tile.multiply(vectors, c, add) };
+            unsafe { strip.multiply(vectors, c, add) };
             row += height;
         }
     }
@@ -191,55 +202,6 @@ impl Squares {
             self.scales.resize(count * SIDE, 0.0);
             self.shifts.resize(count * SIDE, 0);
         }
-    }
-
-    /// Returns a square of rows and the panel that it is multiplied with.
-    fn get<'a>(&'a self, square: usize, groups: usize, bytes: &'a [u8], scales: &'a [f32]) -> ByteSquare<'a> {
-        let (first, count) = (square * groups * SIDE, groups * SIDE);
-        ByteSquare {
-            lines: &self.lines[first..][..count],
-            row_scales: &self.scales[first..][..count],
-            shifts: &self.shifts[first..][..count],
-            bytes,
-            scales,
-        }
-    }
-}
-
-/// A square of rows times one panel, in tiles.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are no tiles"))]
-pub(super) struct ByteSquare<'a> {
-    lines: &'a [Line],
-    row_scales: &'a [f32],
-    shifts: &'a [i32],
-    bytes: &'a [u8],
-    scales: &'a [f32],
-}
-
-/// A group of a [`ByteSquare`].
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are no tiles"))]
-pub(super) struct ByteGroup<'a> {
-    /// x: two tiles of rows.
-    pub(super) rows: &'a [Line; SIDE],
-    pub(super) row_scales: &'a [f32; SIDE],
-    /// What is added to the sums of a row.
-    pub(super) shifts: &'a [i32; SIDE],
-    pub(super) panel: &'a [u8; PANEL],
-    pub(super) scales: &'a [f32; WIDTH],
-}
-
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are no tiles"))]
-impl ByteSquare<'_> {
-    pub(super) fn groups(&self) -> impl Iterator<Item = ByteGroup<'_>> {
-        let rows = self.lines.as_chunks().0.iter().zip(self.row_scales.as_chunks().0).zip(self.shifts.as_chunks().0);
-        let columns = self.bytes.as_chunks().0.iter().zip(self.scales.as_chunks().0);
-        rows.zip(columns).map(|(((rows, row_scales), shifts), (panel, scales))| ByteGroup {
-            rows,
-            row_scales,
-            shifts,
-            panel,
-            scales,
-        })
     }
 }
 
@@ -301,128 +263,6 @@ impl Quantized {
                 });
             }
         });
-    }
-}
-
-/// A few rows times one panel.
-struct Tile<'a> {
-    /// The first requested row of the strip, and the number of rows.
-    rows: [usize; 2],
-    strip: &'a [i8],
-    row_scales: &'a [f32],
-    shifts: &'a [i32],
-    bytes: &'a [u8],
-    scales: &'a [f32],
-}
-
-impl Tile<'_> {
-    /// # Safety
-    ///
-    /// C holds that many rows of `vectors` vectors, and nothing else uses it.
-    unsafe fn multiply(&self, vectors: usize, c: Place<*mut f32>, add: bool) {
-        let ([from, rows], groups) = (self.rows, self.strip.len() / STRIP);
-        assert!(from + rows <= ROWS && self.row_scales.len() == groups * ROWS && self.shifts.len() == groups * ROWS);
-        assert!(self.bytes.len() == groups * PANEL && self.scales.len() == groups * WIDTH);
-        #[cfg(target_arch = "x86_64")]
-        if has_vnni() {
-            // SAFETY: the processor has the instructions, the slices are long enough by the
-            // assertions, and C by the caller's promise.
-            return unsafe { self.vnni(vectors, c, add) };
-        }
-        widened!({
-            for row in 0..rows {
-                // SAFETY: the caller's promise.
-                let out = unsafe { std::slice::from_raw_parts_mut(c.start.add(row * c.stride), 16 * vectors) };
-                self.plain(row, out, add);
-            }
-        });
-    }
-
-    /// Computes one row on any processor.
-    #[inline(always)]
-    fn plain(&self, row: usize, out: &mut [f32], add: bool) {
-        let place = self.rows[0] + row;
-        if !add {
-            out.fill(0.0);
-        }
-        let groups = self.strip.chunks_exact(STRIP).zip(self.bytes.chunks_exact(PANEL)).zip(self.scales.chunks_exact(WIDTH));
-        for (group, ((strip, panel), scales)) in groups.enumerate() {
-            let mut sums = [self.shifts[group * ROWS + place]; WIDTH];
-            for (x, quad) in strip.chunks_exact(ROWS * QUAD).zip(panel.chunks_exact(QUAD * WIDTH)) {
-                let x = &x[place * QUAD..][..QUAD];
-                for (sum, weights) in sums.iter_mut().zip(quad.chunks_exact(QUAD)) {
-                    *sum += weights.iter().zip(x).map(|(weight, x)| i32::from(*weight) * i32::from(*x)).sum::<i32>();
-                }
-            }
-            let scale = self.row_scales[group * ROWS + place];
-            for ((out, sum), column) in out.iter_mut().zip(sums).zip(scales) {
-                *out += sum as f32 * (column * scale);
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// The processor has AVX-512 F and VNNI, the slices have the lengths that
-    /// [`multiply`](Self::multiply) checks, and C is as in [`multiply`](Self::multiply).
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512vnni")]
-    unsafe fn vnni(&self, vectors: usize, c: Place<*mut f32>, add: bool) {
-        // SAFETY: passed on.
-        unsafe {
-            match vectors {
-                1 => of_height!(self.rows[1], R => self.vnni_tile::<R, 1>(c, add), 1 2 3 4 5, ROWS),
-                _ => of_height!(self.rows[1], R => self.vnni_tile::<R, 2>(c, add), 1 2 3 4 5, ROWS),
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As [`vnni`](Self::vnni), with R rows and V vectors.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512vnni")]
-    #[inline]
-    unsafe fn vnni_tile<const R: usize, const V: usize>(&self, c: Place<*mut f32>, add: bool) {
-        use std::arch::x86_64::{
-            _MM_HINT_T0, _mm_prefetch, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
-            _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
-        };
-        /// Quads to prefetch ahead; see [`super::tile`].
-        const AHEAD: usize = 32;
-        let from = self.rows[0];
-        // SAFETY: the slices hold R rows of whole groups, C is valid by the caller's promise, and a
-        // prefetch may point anywhere.
-        unsafe {
-            let mut sums = load_sums!(R, V, c, add);
-            for group in 0..self.strip.len() / STRIP {
-                let x = self.strip.as_ptr().add(group * STRIP + from * QUAD);
-                let w = self.bytes.as_ptr().add(group * PANEL);
-                let rows = group * ROWS + from;
-                let mut whole: [_; R] = std::array::from_fn(|r| [_mm512_set1_epi32(*self.shifts.as_ptr().add(rows + r)); V]);
-                for quad in 0..GROUP / QUAD {
-                    let at = w.add(quad * QUAD * WIDTH);
-                    let columns: [_; V] = std::array::from_fn(|v| {
-                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH + 64 * v).cast());
-                        _mm512_loadu_si512(at.add(64 * v).cast())
-                    });
-                    for (r, whole) in whole.iter_mut().enumerate() {
-                        let x = _mm512_set1_epi32(x.add((quad * ROWS + r) * QUAD).cast::<i32>().read_unaligned());
-                        for (whole, column) in whole.iter_mut().zip(columns) {
-                            *whole = _mm512_dpbusd_epi32(*whole, column, x);
-                        }
-                    }
-                }
-                for v in 0..V {
-                    let scale = _mm512_loadu_ps(self.scales.as_ptr().add(group * WIDTH + 16 * v));
-                    for (r, (sums, whole)) in sums.iter_mut().zip(&whole).enumerate() {
-                        let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*self.row_scales.as_ptr().add(rows + r)));
-                        sums[v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[v]), scale, sums[v]);
-                    }
-                }
-            }
-            store_sums!(sums, c);
-        }
     }
 }
 
@@ -502,7 +342,7 @@ mod tests {
         // Any processor computes them, up to the rounding of a fused multiply-add.
         let mut plain = vec![1.0_f32; ROWS * WIDTH];
         let groups = x.groups;
-        let tile = Tile {
+        let strip = Strip {
             rows: [0, ROWS],
             strip: &x.strips[..groups * STRIP],
             row_scales: &x.scales[..groups * ROWS],
@@ -510,7 +350,7 @@ mod tests {
             bytes: &weight.panels,
             scales: &weight.scales,
         };
-        plain.chunks_exact_mut(WIDTH).enumerate().for_each(|(row, out)| tile.plain(row, out, true));
+        plain.chunks_exact_mut(WIDTH).enumerate().for_each(|(row, out)| strip.plain(row, out, true));
         assert!(whole.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
     }
 
