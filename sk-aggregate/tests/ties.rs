@@ -65,6 +65,22 @@ fn a_group_of_equals_ties_with_the_one_that_fluency_brings_level() {
 }
 
 #[test]
+fn equal_candidates_tie_in_a_batch_of_any_size() {
+    let noise = |i: usize, k: usize| (((i * 2_654_435_761 + k * 40_503) % 1_000_003) as f64 / 1_000_003.0).sqrt();
+    for n in [2, 7, 16, 17, 24, 64, 200, 300] {
+        for (name, aggregator) in aggregators() {
+            let (mut mu, mut sigma) =
+                ((0..n).map(|i| noise(i, 1)).collect::<Vec<_>>(), (0..n).map(|i| noise(i, 2)).collect::<Vec<_>>());
+            let equal = [n / 5, n / 2, n - 1];
+            equal.iter().for_each(|&i| (mu[i], sigma[i]) = (0.9, 0.3));
+            let mut ratings = vec![f64::NAN; n];
+            aggregator.rate(&Batch::new(&mu, &sigma).unwrap(), &mut ratings);
+            assert!(equal.iter().all(|&i| ratings[i] == ratings[equal[0]]), "{name}, N = {n}: {:?}", equal.map(|i| ratings[i]));
+        }
+    }
+}
+
+#[test]
 fn a_large_batch_in_single_precision_keeps_distinct_scores_apart() {
     // The scores 3u² − 1 are dense at u = 0, where the rounding of f32 ties about one in a hundred.
     let n = 20_000;

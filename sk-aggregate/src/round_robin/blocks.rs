@@ -9,7 +9,8 @@ use sk_core::Real;
 use smallvec::SmallVec;
 
 use super::pairs::{PAIRS, Pairs, Players};
-use crate::{Link, Spread, lanes};
+use crate::lanes::{self, Wide};
+use crate::{Link, Spread};
 
 /// The most blocks; half as many meetings run in parallel.
 const BLOCKS: usize = 64;
@@ -44,6 +45,14 @@ struct Block<'a, F> {
 impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
     /// Adds to each rating the terms from all other candidates.
     pub(super) fn all(&self, players: Players<'_, F>, ratings: &mut [F]) {
+        self.meet(players, ratings);
+        if players.len() > SOME {
+            // The terms of equal candidates are equal and were added in different orders.
+            lanes::widest(Share { players, ratings });
+        }
+    }
+
+    fn meet(&self, players: Players<'_, F>, ratings: &mut [F]) {
         let n = players.len();
         let length = SHORTEST.max(n.div_ceil(BLOCKS));
         if n <= length {
@@ -116,6 +125,32 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
             pairs.row(player, rivals);
             let again = || (0..rivals.len()).map(|j| [player, rivals.at(j)]);
             award(pairs.evaluate(self.link, self.spread, self.limit, again), own, ratings);
+        }
+    }
+}
+
+/// Gives candidates with equal scores and dispersions the rating of the first of them. O(N²)
+/// comparisons, which take far less time than the pairs.
+struct Share<'a, F> {
+    players: Players<'a, F>,
+    ratings: &'a mut [F],
+}
+
+impl<F: Real> Wide for Share<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let Players { mu, sigma } = self.players;
+        for i in 1..mu.len() {
+            let equals = |j: usize| (mu[j] == mu[i]) & (sigma[j] == sigma[i]);
+            let chunks = mu[..i].chunks(PAIRS).zip(sigma[..i].chunks(PAIRS));
+            let found = chunks.enumerate().find(|(_, (mus, sigmas))| {
+                // Without a branch per candidate, the loop runs in vectors.
+                let pairs = mus.iter().zip(*sigmas);
+                pairs.fold(false, |found, (&m, &s)| found | ((m == mu[i]) & (s == sigma[i])))
+            });
+            if let Some(first) = found.and_then(|(chunk, _)| (chunk * PAIRS..i).find(|&j| equals(j))) {
+                self.ratings[i] = self.ratings[first];
+            }
         }
     }
 }

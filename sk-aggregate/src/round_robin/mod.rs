@@ -17,8 +17,8 @@ use crate::{Asinh, Link, Logistic, PNorm, Probit, Spread};
 ///
 /// Costs N(N−1)/2 evaluations of g and s, with the widest vectors of the processor, and with all
 /// cores from 512 candidates on with the feature `parallel`. The ratings are bit-identical for any
-/// number of threads, and equal those of [`Link::g`] and [`Spread::s`], pair by pair, up to a few
-/// rounding errors per pair. No allocation.
+/// number of threads and equal for equal candidates. They are those of [`Link::g`] and
+/// [`Spread::s`], pair by pair, up to a few rounding errors per pair. No allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RoundRobin<L, S> {
     /// g.
