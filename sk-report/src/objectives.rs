@@ -53,8 +53,10 @@ pub(crate) fn is_column(name: &str) -> bool {
 }
 
 /// Headings of other columns and rows in the tables of a report.
-const HEADINGS: [&str; 12] =
-    ["", "all", "axis", "cells", "method", "n", "pooled", "prompt", "response", "rival", "weights", FLUENCY];
+const HEADINGS: [&str; 15] = [
+    "", "all", "arm", "axis", "case", "cells", "judged", "method", "n", "pooled", "prompt", "response", "rival", "weights",
+    FLUENCY,
+];
 
 /// Fields of a scheme in the summary of `judge`, beside the means of objectives and of rubrics
 /// without one.
@@ -334,6 +336,15 @@ impl Objectives {
         }
         if let Some(name) = by_itself.iter().find(|name| objectives.contains(name)) {
             return Err(format!("[[rubrics]] names \"{name}\", an objective that does not include it; choose another name"));
+        }
+        let columns = self.rubrics.iter().filter(|rubric| rubric.column);
+        if let Some(rubric) =
+            columns.clone().find(|rubric| rubric.label() != rubric.name && objectives.contains(&&*rubric.label()))
+        {
+            let (name, label) = (&rubric.name, rubric.label());
+            return Err(format!(
+                "[[rubrics]] \"{name}\" and the objective \"{label}\" have one heading in the report; choose another name"
+            ));
         }
         for objective in &self.objectives {
             for (i, name) in objective.rubrics.iter().enumerate() {

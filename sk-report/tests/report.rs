@@ -210,6 +210,20 @@ fn weights_that_are_close_have_labels_and_f1_of_their_own() {
 }
 
 #[test]
+fn a_prompt_without_a_judgement_leaves_every_interval_as_it_was() {
+    // As where the judge answered nothing that could be read.
+    let blank = |config: &str, weights: &str| format!("ours,{config},{weights},9,,,,,,,,,\n");
+    let more = small() + &blank("helpful", "1,0,0") + &blank("harmless", "0,0,1");
+    let [without, with] = [small(), more].map(|text| report(&text));
+    for id in ["steering", "axes"] {
+        let [without, with] = [&without, &with].map(|report| report.table(id).unwrap());
+        let intervals = without.rows.iter().flatten().filter(|value| matches!(value, Value::Interval(_)));
+        assert!(intervals.count() > 0, "{id}");
+        assert_eq!(format!("{:?}", without.rows), format!("{:?}", with.rows), "{id}");
+    }
+}
+
+#[test]
 fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
     // The table after `judge --rubrics helpfulness,harmfulness`: honesty was not judged.
     let blank = |line: &str| {

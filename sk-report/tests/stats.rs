@@ -530,6 +530,25 @@ fn steering_is_resampled_by_prompt() {
     assert!(Steering::bootstrap::<Vec<f64>>(&[], &[], 10, 1).is_empty());
 }
 
+#[test]
+fn hypervolume_of_many_axes_is_computed_in_reasonable_time() {
+    // Points on a sphere, none of which dominates another. Fifty of ten axes would take half a
+    // minute and more if volumes were cut into slabs.
+    let axes = 10;
+    let points: Vec<Vec<f64>> = (0..50_u64)
+        .map(|i| {
+            let of = |k: u64| 0.1 + ((i * 7919 + k * 104_729 + i * i * k * 31) % 1009) as f64 / 1009.0;
+            let point: Vec<f64> = (0..axes).map(of).collect();
+            let length = point.iter().map(|x| x * x).sum::<f64>().sqrt();
+            point.into_iter().map(|x| x / length).collect()
+        })
+        .collect();
+    let volume = hypervolume(&points, vec![0.0; axes as usize]);
+    let largest = points.iter().map(|point| point.iter().product::<f64>()).fold(0.0, f64::max);
+    let sum: f64 = points.iter().map(|point| point.iter().product::<f64>()).sum();
+    assert!(largest < volume && volume < sum, "{largest} < {volume} < {sum}");
+}
+
 proptest! {
     #[test]
     fn hypervolume_is_the_number_of_cells_below(points in lattice_points()) {

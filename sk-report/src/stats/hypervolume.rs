@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 /// Three dimensions use a sweep along the last axis (Beume, Fonseca, López-Ibáñez, Paquete and
 /// Vahrenhold 2009). Points are visited from the highest down, and the area dominated in the other
 /// two axes is a staircase in a search tree. Each step of it enters and leaves once: O(n log n).
-/// For D > 3, the volume is cut along the last axis into slabs of D − 1 dimensions: O(n^(D−2) log
-/// n).
+/// For D > 3, each point adds what the points above it in the last axis leave of its box, which is
+/// a volume of D − 1 dimensions (While, Bradstreet and Barone 2012). The number of operations grows
+/// exponentially with D in the worst case; fifty points of ten axes take some milliseconds.
 ///
 /// ```
 /// use sk_report::stats::hypervolume;
@@ -38,19 +39,28 @@ pub fn hypervolume<P: AsRef<[f64]>>(points: &[P], reference: impl AsRef<[f64]>) 
 fn volume(mut boxes: Vec<Vec<f64>>, axes: usize) -> f64 {
     let last = axes - 1;
     boxes.sort_unstable_by(|a, b| b[last].total_cmp(&a[last]));
-    let mut stairs = Staircase::default();
     let mut total = 0.0;
-    for (i, edges) in boxes.iter().enumerate() {
-        let height = edges[last] - boxes.get(i + 1).map_or(0.0, |next| next[last]);
-        let area = if last == 2 {
+    if axes == 3 {
+        let mut stairs = Staircase::default();
+        for (i, edges) in boxes.iter().enumerate() {
+            let height = edges[2] - boxes.get(i + 1).map_or(0.0, |next| next[2]);
             stairs.insert(edges[0], edges[1]);
-            stairs.area
-        } else if height > 0.0 {
-            volume(boxes[..=i].to_vec(), last)
-        } else {
-            0.0
-        };
-        total += area * height;
+            total += stairs.area * height;
+        }
+        return total;
+    }
+    for (i, edges) in boxes.iter().enumerate() {
+        // Boxes before this one are at least as high, so what they contain of it has its height.
+        let mut inside: Vec<Vec<f64>> = Vec::new();
+        for other in &boxes[..i] {
+            let common: Vec<f64> = edges.iter().zip(&other[..last]).map(|(a, b)| a.min(*b)).collect();
+            let contains = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| a >= b);
+            if !inside.iter().any(|own| contains(own, &common)) {
+                inside.retain(|own| !contains(&common, own));
+                inside.push(common);
+            }
+        }
+        total += edges[last] * (edges[..last].iter().product::<f64>() - volume(inside, last));
     }
     total
 }

@@ -12,16 +12,22 @@ impl Table {
              \\\\\n\\midrule\n",
             escape(format!("{}. {}", self.title, self.notes.join(" ")).trim()),
             self.id,
-            headings.join(" & "),
+            row(&headings),
         );
-        for row in &self.rows {
-            let cells: Vec<String> = self.columns.iter().zip(row).map(|(column, value)| typeset(column.kind, value)).collect();
+        for cells in &self.rows {
+            let cells: Vec<String> = self.columns.iter().zip(cells).map(|(column, value)| typeset(column.kind, value)).collect();
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{} \\\\", cells.join(" & "));
+            let _ = writeln!(text, "{} \\\\", row(&cells));
         }
         text.push_str("\\bottomrule\n\\end{tabular}\n\\end{table}\n");
         text
     }
+}
+
+/// Joins the cells of a row. The command before a row takes a bracket or an asterisk for its own.
+fn row(cells: &[String]) -> String {
+    let apart = if cells.first().is_some_and(|cell| cell.starts_with(['[', '*'])) { "{}" } else { "" };
+    format!("{apart}{}", cells.join(" & "))
 }
 
 fn typeset(kind: Kind, value: &Value) -> String {
@@ -63,4 +69,16 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_no_argument_of_the_command_before_it() {
+        let rows =
+            [["[sk]", "1"], ["*base", "2"], ["[", "]"], ["swiss-knife", "[3]"]].map(|cells| row(&cells.map(str::to_owned)));
+        assert_eq!(rows, ["{}[sk] & 1", "{}*base & 2", "{}[ & ]", "swiss-knife & [3]"]);
+    }
 }

@@ -35,7 +35,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
     let names = sweep.objectives.names();
     let mut rows: Vec<PointRow> = Vec::new();
     for method in &sweep.methods {
-        for (place, n, axes) in sweep.achieved(method) {
+        for ((place, n, axes), cells) in sweep.achieved(method).into_iter().zip(sweep.axes(method)) {
             let point = &sweep.points[place];
             let f1 = harmonic_mean(&axes, 0.0);
             let label = sweep.label(point);
@@ -43,7 +43,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
             ledger.note(&at, "n", n as f64);
             ledger.note(&at, "f1", f1);
             names.iter().zip(&axes).for_each(|(name, value)| ledger.note(&at, name, *value));
-            let (intervals, f1_interval) = intervals(context, method, place);
+            let (intervals, f1_interval) = intervals(context, &cells);
             let p = against_reference(context, method, place);
             rows.push(PointRow { method: method.name.clone(), point: point.clone(), n, axes, intervals, f1, f1_interval, p });
         }
@@ -53,10 +53,9 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
     rows
 }
 
-/// Bootstraps the mean objectives and their F1. A prompt has one cell per weight vector.
-fn intervals(context: &TableContext<'_>, method: &Method, place: usize) -> (Vec<Interval>, Interval) {
-    let cells: Vec<&[f64]> =
-        method.cells.iter().filter(|cell| cell.configuration == place).map(|cell| &cell.scores.objectives[..]).collect();
+/// Bootstraps the mean objectives and their F1 over the judged cells of a weight vector. A prompt
+/// has one.
+fn intervals(context: &TableContext<'_>, cells: &[&[f64]]) -> (Vec<Interval>, Interval) {
     let axes = context.sweep.objectives.objectives.len();
     let statistic = |drawn: &[usize], values: &mut [f64]| {
         let means = mean_axes(&drawn.iter().map(|&cell| cells[cell]).collect::<Vec<_>>());

@@ -89,6 +89,11 @@ fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], 
     let mut prompts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for cell in &method.cells {
         let Some(point) = judged.iter().position(|&place| place == cell.configuration) else { continue };
+        // A prompt without a score tells nothing. A sample of such prompts only would leave the
+        // coefficients undefined, and with them their intervals.
+        if places.iter().all(|&(objective, _)| cell.scores.objectives[objective].is_nan()) {
+            continue;
+        }
         let scores = prompts.entry(cell.prompt).or_insert_with(|| vec![f64::NAN; judged.len() * places.len()]);
         for (k, &(objective, _)) in places.iter().enumerate() {
             scores[point * places.len() + k] = cell.scores.objectives[objective];
