@@ -6,8 +6,15 @@ const ALIKE: f64 = 0.6;
 
 /// Returns the known name most similar to `name`, if one is similar enough.
 pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // The distance is at least the difference of the numbers of characters, which have one to four
+    // bytes each. This spares the distance to a text of any length.
+    let may_be_alike = |candidate: &&str| {
+        let (shorter, longer) = (name.len().min(candidate.len()), name.len().max(candidate.len()));
+        shorter as f64 >= ALIKE * longer as f64 / 4.0
+    };
     known
         .into_iter()
+        .filter(may_be_alike)
         .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .max_by(|a, b| a.0.total_cmp(&b.0))

@@ -22,7 +22,7 @@ use crate::generation::{Event, Outcome, StopOnDrop, Work};
 use crate::id::{RequestId, new_id};
 use crate::request::{Asked, Job, Prompt};
 use crate::response::{Choice, Head, Shape, Summary, now, usage};
-use crate::service::Service;
+use crate::service::{Admitted, Place, Service, Ticket};
 
 /// Number of events buffered for a slow client before generation waits for it.
 const BUFFERED: usize = 16;
@@ -109,9 +109,6 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let prompts = std::mem::take(&mut job.prompts);
     let asked = prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix, &config).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
-    let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
-    let instructed = asked.iter().map(|asked| asked.tokens.len() + asked.extra()).max().unwrap_or(0);
-    let room = service.parts.host.context_limit() - longest;
     let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
     let work = Work {
@@ -121,7 +118,7 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
         asked,
         adapters,
         config,
-        max_new_tokens: max_new_tokens.min(room),
+        max_new_tokens,
         seed: job.seed.unwrap_or_else(|| rand::rng().random()),
         tolerance: job.steering.tolerance.unwrap_or(TOLERANCE),
         job,
@@ -132,38 +129,76 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let (sender, events) = mpsc::channel(BUFFERED);
     let choices = work.answers();
     let prompt_tokens = work.asked.iter().map(|asked| asked.tokens.len()).sum();
-    let reach = (instructed + work.max_new_tokens).min(service.parts.host.context_limit());
-    let bytes = service.bytes(&work.config, reach, work.max_new_tokens);
-    let threads = service.threads(choices, bytes);
+    let of_answer = |asked: &Arc<Asked>| {
+        let new = work.limit(asked, service);
+        let reach = (asked.tokens.len() + asked.extra() + new).min(service.parts.host.context_limit());
+        service.bytes(&work.config, reach, new)
+    };
+    let bytes = work.asked.iter().map(of_answer).max().unwrap_or(0);
     let field = work.job.max_new_tokens.map_or("max_tokens", |(field, _)| field);
-    let ticket = service.queue(threads, bytes, field)?;
-    let (service, work) = (Arc::clone(service), Arc::new(work));
-    tokio::spawn(async move {
+    let ticket = service.queue(bytes, field)?;
+    let at_once = service.at_once(choices, bytes);
+    let answers = Answers { service: Arc::clone(service), work: Arc::new(work), sender };
+    tokio::spawn(answers.begin(ticket, at_once));
+    Ok(Listener { events, _stop: stop, prompt_tokens, choices, done: Vec::new() })
+}
+
+/// The answers of a request. Each has a slot of the server and memory of its own, and waits for them
+/// after the answers of other requests that wait already.
+#[derive(Clone)]
+struct Answers {
+    service: Arc<Service>,
+    work: Arc<Work>,
+    sender: mpsc::Sender<Event>,
+}
+
+impl Answers {
+    async fn begin(self, ticket: Ticket, at_once: usize) {
+        let place = ticket.place().clone();
         let admitted = tokio::select! {
-            admitted = tokio::time::timeout(work.time_left(&service), ticket.admitted()) => {
+            admitted = tokio::time::timeout(self.work.time_left(&self.service), ticket.admitted()) => {
                 admitted.unwrap_or_else(|_| Err(ApiError::kept_waiting()))
             }
             // The client disconnected while it waited.
-            () = sender.closed() => return Outcome::HungUp.count(choices),
+            () = self.sender.closed() => return self.work.abandon(Outcome::HungUp),
         };
-        let admitted = match admitted {
-            Ok(admitted) => Arc::new(admitted),
-            Err(error) => {
-                Outcome::Failed.count(choices);
-                // The client may have disconnected.
-                let _ = sender.send(Event::Failed(error)).await;
-                return;
+        match admitted {
+            Ok(admitted) => {
+                for _ in 1..at_once {
+                    tokio::spawn(self.clone().go_on(place.clone()));
+                }
+                self.write_one(Some(admitted)).await;
+                self.go_on(place).await;
             }
-        };
-        let run = move || {
-            let _admitted = &admitted;
-            work.run(&service, &sender);
-        };
-        for _ in 0..threads {
-            tokio::task::spawn_blocking(run.clone());
+            Err(error) => {
+                self.work.abandon(Outcome::Failed);
+                // The client may have disconnected.
+                let _ = self.sender.send(Event::Failed(error)).await;
+            }
         }
-    });
-    Ok(Listener { events, _stop: stop, prompt_tokens, choices, done: Vec::new() })
+    }
+
+    /// Writes answers one by one until all are begun.
+    async fn go_on(self, place: Place) {
+        while self.work.is_open() {
+            let admitted = tokio::select! {
+                admitted = tokio::time::timeout(self.work.time_left(&self.service), place.clone().admitted()) => admitted,
+                () = self.sender.closed() => return self.work.abandon(Outcome::HungUp),
+            };
+            // An answer that begins after the time has ended takes no step, and so needs no memory.
+            self.write_one(admitted.ok().and_then(Result::ok)).await;
+        }
+    }
+
+    async fn write_one(&self, admitted: Option<Admitted>) {
+        let Self { service, work, sender } = self.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            work.run(&service, &sender);
+            drop(admitted);
+        });
+        // `run` catches panics.
+        let _ = written.await;
+    }
 }
 
 /// Tokenizes a prompt with each instruction of the scheme and without, and appends the given prefix

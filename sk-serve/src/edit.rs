@@ -36,6 +36,8 @@ impl Edit {
 impl Live {
     /// Edits Ω.
     pub(crate) fn edit(&self, edit: Edit, service: &Service) -> Result<(), ApiError> {
+        // Before any work is done for them.
+        service.check_blades("blades", edit.blades.values().flatten().count())?;
         let mut seats = lock(&self.seats);
         let mut config = seats.config.clone();
         // The initial weights may name blades that are no longer seated.

@@ -1,5 +1,10 @@
+use std::borrow::Cow;
+
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use axum::http::{
+    HeaderValue, StatusCode,
+    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use sk_core::StepError;
@@ -184,8 +189,18 @@ impl ApiError {
             500.. => "server_error",
             _ => "invalid_request_error",
         };
-        json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
+        json!({"error": {"message": excerpt(&self.message), "type": kind, "param": self.param.as_deref().map(excerpt), "code": self.code}})
     }
+}
+
+/// Returns a text without its middle if it is long. It may hold what the client sent.
+fn excerpt(text: &str) -> Cow<'_, str> {
+    const SHOWN: usize = 1000;
+    if text.len() <= 2 * SHOWN {
+        return text.into();
+    }
+    let (head, tail) = (&text[..text.floor_char_boundary(SHOWN)], &text[text.ceil_char_boundary(text.len() - SHOWN)..]);
+    format!("{head} … {tail}").into()
 }
 
 impl IntoResponse for ApiError {
@@ -193,6 +208,9 @@ impl IntoResponse for ApiError {
         let mut response = (self.status, Json(self.body())).into_response();
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

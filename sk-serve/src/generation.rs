@@ -51,12 +51,13 @@ pub(crate) struct Work {
     /// among them.
     pub(crate) adapters: Adapters,
     pub(crate) config: SchemeSpec,
+    /// The maximum number of tokens of an answer, if its context has room for them.
     pub(crate) max_new_tokens: usize,
     pub(crate) seed: u64,
     /// τ of the certificates.
     pub(crate) tolerance: f64,
     pub(crate) stop: Stop,
-    /// The index of the next answer that no thread has started.
+    /// The index of the next answer that no thread has begun.
     pub(crate) next: AtomicUsize,
     /// Whether an answer failed. One failure fails the whole request.
     pub(crate) failed: AtomicBool,
@@ -98,47 +99,61 @@ impl Work {
         service.limits.time.saturating_sub(self.arrived.elapsed())
     }
 
-    /// Generates answers on this thread until none is left.
+    /// Returns the maximum number of tokens of an answer to a prompt: what the request asks for, or
+    /// what the context has room for.
+    pub(crate) fn limit(&self, asked: &Asked, service: &Service) -> usize {
+        self.max_new_tokens.min(service.parts.host.context_limit() - asked.tokens.len())
+    }
+
+    /// Returns whether there is an answer that no thread has begun.
+    pub(crate) fn is_open(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.answers()
+    }
+
+    /// Begins no further answer, and counts those that were not begun.
+    pub(crate) fn abandon(&self, outcome: Outcome) {
+        let begun = self.next.swap(self.answers(), Ordering::Relaxed);
+        outcome.count(self.answers().saturating_sub(begun));
+    }
+
+    /// Generates the next answer on this thread, if there is one.
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
         // A client that does not read in time is treated as disconnected.
         let send = |event| wait.block_on(events.send_timeout(event, service.limits.patience)).map_err(|_| Failure::Gone);
-        loop {
-            let choice = self.next.fetch_add(1, Ordering::Relaxed);
-            if choice >= self.answers() {
+        let choice = self.next.fetch_add(1, Ordering::Relaxed);
+        if choice >= self.answers() {
+            return;
+        }
+        let mut counted = UnderWay::begin(self, choice);
+        // A panic in one answer must not affect other requests.
+        let written = catch_unwind(AssertUnwindSafe(|| self.write(choice, service, &mut counted.summary, &send)));
+        let written = written.unwrap_or_else(|_| Err(Failure::Failed(ApiError::fault())));
+        let summary = counted.summary;
+        count(&summary);
+        let sent = written.and_then(|scores| {
+            metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
+            send(Event::Done { choice, summary, scores })
+        });
+        match sent {
+            Ok(()) => {
+                if !summary.is_unstarted() {
+                    counted.outcome = Outcome::Complete;
+                }
                 return;
             }
-            let mut counted = UnderWay::begin(self, choice);
-            // A panic in one answer must not affect other requests.
-            let written = catch_unwind(AssertUnwindSafe(|| self.write(choice, service, &mut counted.summary, &send)));
-            let written = written.unwrap_or_else(|_| Err(Failure::Failed(ApiError::fault())));
-            let summary = counted.summary;
-            count(&summary);
-            let sent = written.and_then(|scores| {
-                metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
-                send(Event::Done { choice, summary, scores })
-            });
-            match sent {
-                Ok(()) => {
-                    if !summary.is_unstarted() {
-                        counted.outcome = Outcome::Complete;
-                    }
-                    continue;
-                }
-                Err(Failure::Failed(error)) if !self.stop.is_stopped() => {
-                    self.failed.store(true, Ordering::Relaxed);
-                    tracing::warn!(request = %self.request.0, answer = self.id, choice, error = error.cause(), "answer failed");
-                    let _ = send(Event::Failed(error));
-                }
-                // Answers that were stopped because another one failed count as failed, too.
-                Err(_) if self.failed.load(Ordering::Relaxed) => {}
-                Err(_) => counted.outcome = Outcome::HungUp,
+            Err(Failure::Failed(error)) if !self.stop.is_stopped() => {
+                self.failed.store(true, Ordering::Relaxed);
+                tracing::warn!(request = %self.request.0, answer = self.id, choice, error = error.cause(), "answer failed");
+                let _ = send(Event::Failed(error));
             }
-            // The answers that no thread has started end in the same way.
-            let started = self.next.swap(self.answers(), Ordering::Relaxed);
-            counted.outcome.count(self.answers().saturating_sub(started));
-            return self.stop.stop();
+            // Answers that were stopped because another one failed count as failed, too.
+            Err(_) if self.failed.load(Ordering::Relaxed) => {}
+            Err(_) => counted.outcome = Outcome::HungUp,
         }
+        // The answers that no thread has begun end in the same way.
+        self.abandon(counted.outcome);
+        self.stop.stop();
     }
 
     /// Writes an answer. Its cost is added to `summary` as steps are chosen.
@@ -181,6 +196,7 @@ impl Work {
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<Vec<TokenId>, Failure> {
         let host = &service.parts.host;
+        let most = self.limit(asked, service);
         let instructed = InstructionRack::default();
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
@@ -201,7 +217,7 @@ impl Work {
         let arm = session.arm().clone();
         let stability = self.config.stability().ok().map(|stability| (stability, self.tolerance));
         let racks = (adapters, instructed);
-        let live = Live::new(session.spec().clone(), racks, self.config.clone(), Arc::clone(asked), self.max_new_tokens);
+        let live = Live::new(session.spec().clone(), racks, self.config.clone(), Arc::clone(asked), most);
         let progress = Arc::clone(&live.progress);
         let _listed = Listed::new(&service.lives, &self.id, choice, live);
         send(Event::Started { choice })?;
@@ -213,7 +229,7 @@ impl Work {
         let mut spec = arm.spec.snapshot();
         let request = host.scheduler().enter(&self.stop);
         let mut unread = false;
-        let replied = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
+        let replied = session.reply(&asked.tokens, &stops, most, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 summary.steps += 1;
                 summary.tokens += step.chosen().tokens.len();

@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sk_core::{Instruction, TokenId};
 use sk_models::text::{Message, Role};
 use sk_scheme::suggest;
@@ -246,7 +246,10 @@ impl Job {
             return Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs`"));
         }
         let log_probs = check_likely("top_logprobs", wanted.then(|| likely.unwrap_or(0)))?;
-        fields.refuse_unless("response_format", &[serde_json::json!({"type": "text"})])?;
+        fields.refuse_unless("response_format", &[json!({"type": "text"})])?;
+        fields.refuse_unless("tool_choice", &[json!("none"), json!("auto")])?;
+        fields.refuse_unless("parallel_tool_calls", &[json!(false), json!(true)])?;
+        fields.refuse_unless("modalities", &[json!(["text"])])?;
         let newest = fields.take("max_completion_tokens")?;
         let job = Self::rest(fields, vec![Prompt::Messages(messages)], newest, header)?;
         Self { log_probs, ..job }.checked()
@@ -267,8 +270,8 @@ impl Job {
         }
         let echo = fields.take("echo")?.unwrap_or(false);
         let log_probs = check_likely("logprobs", fields.take("logprobs")?)?;
-        fields.refuse_unless("best_of", &[Value::from(1)])?;
-        fields.refuse_unless("suffix", &[])?;
+        fields.refuse_unless("best_of", &[json!(1)])?;
+        fields.refuse_unless("suffix", &[json!("")])?;
         let job = Self::rest(fields, prompts, None, header)?;
         Self { echo, log_probs, ..job }.checked()
     }
@@ -348,11 +351,16 @@ impl Job {
             let _: Option<Value> = fields.take(label)?;
         }
         for penalty in ["frequency_penalty", "presence_penalty"] {
-            fields.refuse_unless(penalty, &[Value::from(0), Value::from(0.0)])?;
+            fields.refuse_unless(penalty, &[json!(0), json!(0.0)])?;
         }
         for empty in ["tools", "logit_bias"] {
-            fields.refuse_unless(empty, &[Value::Array(Vec::new()), Value::Object(Map::new())])?;
+            fields.refuse_unless(empty, &[json!([]), json!({})])?;
         }
+        // Fields of vLLM and SGLang, which their clients send with these values.
+        fields.refuse_unless("repetition_penalty", &[json!(1), json!(1.0)])?;
+        fields.refuse_unless("top_k", &[json!(-1), json!(0)])?;
+        fields.refuse_unless("min_p", &[json!(0), json!(0.0)])?;
+        fields.refuse_unless("ignore_eos", &[json!(false)])?;
         fields.end()?;
         Ok(job)
     }

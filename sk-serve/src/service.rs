@@ -23,7 +23,7 @@ use crate::ApiError;
 use crate::host::{Adapters, Host};
 use crate::id::RequestId;
 use crate::live::Lives;
-use crate::request::{Asked, Job, Prompt, check_name, instruction_of};
+use crate::request::{Asked, Job, Prompt, SteeringBody, check_name, instruction_of};
 
 /// The limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(crate) struct Service {
     given: Vec<String>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
     pub(crate) loading: Arc<Mutex<()>>,
-    permits: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     draining: AtomicBool,
@@ -126,32 +126,61 @@ pub struct Parts {
 /// The unit in which memory is reserved.
 const MEBIBYTE: u64 = 1 << 20;
 
-/// The permits of a request that runs. Dropping it releases them.
+/// The permits of an answer that runs. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    _permits: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
     _memory: OwnedSemaphorePermit,
+    place: Place,
 }
 
-/// A request that was admitted or waits for its permits.
+/// The first answer of a request, which was admitted or waits for its permits.
 #[derive(Debug)]
 pub(crate) enum Ticket {
     Admitted(Admitted),
-    Waiting { permits: Arc<Semaphore>, memory: Arc<Semaphore>, threads: u32, mebibytes: u32, waiting: Waiting },
+    Waiting(Place, Waiting),
 }
 
 impl Ticket {
-    /// Waits until the request may run. Requests are admitted in order of arrival.
+    /// Returns the place of the further answers of the request.
+    pub(crate) fn place(&self) -> &Place {
+        match self {
+            Self::Admitted(admitted) => &admitted.place,
+            Self::Waiting(place, _) => place,
+        }
+    }
+
+    /// Waits until the answer may run.
     pub(crate) async fn admitted(self) -> Result<Admitted, ApiError> {
-        let (permits, memory, threads, mebibytes, waiting) = match self {
-            Self::Admitted(admitted) => return Ok(admitted),
-            Self::Waiting { permits, memory, threads, mebibytes, waiting } => (permits, memory, threads, mebibytes, waiting),
-        };
+        match self {
+            Self::Admitted(admitted) => Ok(admitted),
+            Self::Waiting(place, _waiting) => place.admitted().await,
+        }
+    }
+}
+
+/// Where the answers of a request wait for one of the server's slots and for memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    slots: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
+    mebibytes: u32,
+}
+
+impl Place {
+    /// Waits until an answer may run. Answers are admitted in the order in which they began to wait.
+    pub(crate) async fn admitted(self) -> Result<Admitted, ApiError> {
         let closed = |_| ApiError::draining();
-        let permits = permits.acquire_many_owned(threads).await.map_err(closed)?;
-        let memory = memory.acquire_many_owned(mebibytes).await.map_err(closed)?;
-        drop(waiting);
-        Ok(Admitted { _permits: permits, _memory: memory })
+        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(closed)?;
+        let memory = Arc::clone(&self.memory).acquire_many_owned(self.mebibytes).await.map_err(closed)?;
+        Ok(Admitted { _slot: slot, _memory: memory, place: self })
+    }
+
+    /// Admits an answer if it need not wait.
+    fn immediately(&self) -> Option<Admitted> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        let memory = Arc::clone(&self.memory).try_acquire_many_owned(self.mebibytes).ok()?;
+        Some(Admitted { _slot: slot, _memory: memory, place: self.clone() })
     }
 }
 
@@ -165,7 +194,7 @@ impl Service {
         });
         let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
-            permits: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
+            slots: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             memory: Arc::new(Semaphore::new(mebibytes.clamp(1, u32::MAX as usize))),
             waiting: Arc::default(),
             draining: AtomicBool::new(false),
@@ -181,6 +210,9 @@ impl Service {
     /// Returns the scheme of a request.
     pub(crate) fn scheme(&self, job: &Job) -> Result<SchemeSpec, ApiError> {
         let asked = &job.steering;
+        // Before any work is done for them.
+        self.check_blades("swiss_knife.blades", asked.blades.len())?;
+        self.check_blades("swiss_knife.weights", asked.weights.as_ref().map_or(0, BTreeMap::len))?;
         let mut steering = self.parts.steering.clone();
         let mut is_named = false;
         let of_model = self.scheme_of(job.model.as_deref());
@@ -242,7 +274,7 @@ impl Service {
             })?;
         }
         config.check().map_err(wrong_set)?;
-        self.seat(&mut config, &asked.blades)?;
+        self.seat(&mut config, asked)?;
         let is_seated = |name: &str| config.blades.iter().any(|blade| blade.name == name);
         if is_named && asked.weights.is_none() && !config.weights.iter().flat_map(NamedWeights::names).all(is_seated) {
             config.weights = None;
@@ -276,15 +308,19 @@ impl Service {
         Ok(config)
     }
 
-    /// Seats the blades of the server and those of the request. A blade of the request replaces a
-    /// blade of the server with the same name.
-    fn seat(&self, config: &mut SchemeSpec, own: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    /// Seats the blades of the server and those of a request. A blade of the request replaces a blade
+    /// of the server with the same name. An adapter that a client has loaded is seated if the request
+    /// gives it a weight, so that it changes no other request.
+    fn seat(&self, config: &mut SchemeSpec, asked: &SteeringBody) -> Result<(), ApiError> {
+        let own = &asked.blades;
+        let is_weighed = |name: &String| asked.weights.as_ref().is_some_and(|weights| weights.contains_key(name));
         let adapters = self.adapters();
         if let Some(kind) = reads_heads(config) {
             let heads = self.parts.host.heads().iter().filter(|(_, head)| head.kind == kind);
             heads.for_each(|(name, _)| config.seat_head(name, kind));
         } else if config.template.is_some() {
-            adapters.iter().filter(|name| !own.contains_key(*name)).for_each(|name| config.seat(name));
+            let ours = adapters.iter().filter(|name| self.is_given(name) || is_weighed(name));
+            ours.filter(|name| !own.contains_key(*name)).for_each(|name| config.seat(name));
         }
         let seated = own.iter().map(|(name, source)| Ok((name, instruction_of("swiss_knife.blades", name, source)?)));
         let seated = seated.collect::<Result<Vec<(&String, &str)>, ApiError>>()?;
@@ -296,7 +332,9 @@ impl Service {
                 let _ = config.seat_instruction(name, text);
             }
             for (name, text) in seated {
-                config.seat_instruction(name, text).map_err(|error| ApiError::of_scheme(&error))?;
+                config
+                    .seat_instruction(name, text)
+                    .map_err(|error| ApiError::invalid("swiss_knife.blades", error.to_string()))?;
             }
         }
         let Some((name, _)) = config.adapters().find(|(name, _)| !adapters.contains(name)) else { return Ok(()) };
@@ -308,8 +346,13 @@ impl Service {
         if blades <= self.limits.blades {
             return Ok(());
         }
-        let message = format!("{blades} blades are seated, and an answer of this server has at most {}", self.limits.blades);
+        let message = format!("{blades} blades are asked for, and an answer of this server has at most {}", self.limits.blades);
         Err(ApiError::invalid(param, message))
+    }
+
+    /// Returns whether an adapter was loaded at the start.
+    fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given == name)
     }
 
     /// The names of the loaded adapters.
@@ -344,7 +387,7 @@ impl Service {
         if self.parts.adapter_folder.is_none() {
             return Err(ApiError::forbidden("this server does not let clients unload blades; start it with --adapters DIR"));
         }
-        if self.given.iter().any(|given| given == name) {
+        if self.is_given(name) {
             let message =
                 format!("blade \"{name}\" is one of the server's own; clients unload only those that clients have loaded");
             return Err(ApiError::forbidden(&message));
@@ -431,13 +474,12 @@ impl Service {
         self.parts.host.footprint(Extent { lanes, drafter, ahead, ..extent(config, reach, new) })
     }
 
-    /// Queues a request that is answered on `threads` threads, each of which needs at most `bytes`.
-    /// `field` is the field of the request that limits the tokens of an answer.
-    pub(crate) fn queue(&self, threads: usize, bytes: u64, field: &str) -> Result<Ticket, ApiError> {
+    /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
+    /// the field of the request that limits the tokens of an answer.
+    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<Ticket, ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
-        let bytes = bytes.saturating_mul(threads as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         if u64::from(mebibytes) * MEBIBYTE > self.limits.memory {
             let message = format!(
@@ -447,16 +489,14 @@ impl Service {
             );
             return Err(ApiError::invalid(field, message));
         }
-        let (permits, memory, threads) = (Arc::clone(&self.permits), Arc::clone(&self.memory), threads as u32);
+        let place = Place { slots: Arc::clone(&self.slots), memory: Arc::clone(&self.memory), mebibytes };
         // Nobody overtakes a request that waits.
         if self.waiting.load(Ordering::Relaxed) == 0
-            && let Ok(_permits) = Arc::clone(&permits).try_acquire_many_owned(threads)
-            && let Ok(_memory) = Arc::clone(&memory).try_acquire_many_owned(mebibytes)
+            && let Some(admitted) = place.immediately()
         {
-            return Ok(Ticket::Admitted(Admitted { _permits, _memory }));
+            return Ok(Ticket::Admitted(admitted));
         }
-        let waiting = Waiting::join(&self.waiting, self.limits.waiting)?;
-        Ok(Ticket::Waiting { permits, memory, threads, mebibytes, waiting })
+        Ok(Ticket::Waiting(place, Waiting::join(&self.waiting, self.limits.waiting)?))
     }
 
     /// Reserves memory for the lanes of one more blade of an answer, whose context has at most
@@ -474,9 +514,9 @@ impl Service {
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
     }
 
-    /// Returns the number of threads that generate the answers of a request, each of which needs at
-    /// most `bytes`.
-    pub(crate) fn threads(&self, answers: usize, bytes: u64) -> usize {
+    /// Returns how many of a request's answers run or wait at the same time, if each needs at most
+    /// `bytes`.
+    pub(crate) fn at_once(&self, answers: usize, bytes: u64) -> usize {
         let fit = usize::try_from(self.limits.memory / bytes.max(1)).unwrap_or(usize::MAX);
         answers.min(self.limits.concurrent).min(fit).max(1)
     }
@@ -510,7 +550,7 @@ impl Service {
     /// Returns the default scheme of requests with its weights, if it is complete.
     fn default_scheme(&self) -> Option<(SchemeSpec, AlignmentSpec)> {
         let mut config = self.parts.steering.spec(self.parts.shipped).ok()?;
-        self.seat(&mut config, &BTreeMap::new()).ok()?;
+        self.seat(&mut config, &SteeringBody::default()).ok()?;
         config.check_heads().ok()?;
         let spec = config.spec().ok()?;
         Some((config, spec))

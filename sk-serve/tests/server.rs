@@ -581,3 +581,91 @@ fn a_panic_of_one_request_harms_no_other() {
     let again: Vec<Value> = (0..4).map(|seed| text(&ask(&url, &asked(seed, false)).1)).collect();
     assert_eq!(again, alone);
 }
+
+#[test]
+fn a_prompt_of_a_batch_is_limited_by_its_own_length() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    // The context has 256 tokens, of which the longer prompt leaves six.
+    let answers = |prompts: &[Vec<u32>]| {
+        let asked = json!({"prompt": prompts, "max_tokens": 40, "seed": 1,
+            "swiss_knife": {"set": ["proposal.keep_end_of_text=false"]}});
+        let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+        let body: Value = serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap();
+        body["choices"].as_array().unwrap().iter().map(|choice| choice["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (short, long) = (vec![70; 8], vec![71; 250]);
+    let alone = [answers(std::slice::from_ref(&short)), answers(std::slice::from_ref(&long))].concat();
+    assert_eq!(answers(&[short, long]), alone);
+}
+
+#[test]
+fn a_batch_shares_its_slots_with_other_requests() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { concurrent: 2, ..Limits::default() });
+    server.open(parts(), adapters());
+    let batch = thread::spawn({
+        let url = url.clone();
+        move || {
+            let asked = json!({"prompt": vec!["Hi"; 128], "max_tokens": 200, "swiss_knife": {"set": ["proposal.keep_end_of_text=false"]}});
+            let response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+            response.status().as_u16()
+        }
+    });
+    // The batch takes seconds, and begins long before this has passed.
+    thread::sleep(Duration::from_millis(100));
+    let (status, body) = ask(&url, &json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}));
+    assert_eq!(status, 200, "{body}");
+    assert!(!batch.is_finished(), "the batch ended first");
+    assert_eq!(batch.join().unwrap(), 200);
+}
+
+#[test]
+fn fields_of_other_servers_may_have_their_idle_values() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    let mut asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
+    let idle = [
+        ("repetition_penalty", json!(1.0), json!(1.1)),
+        ("top_k", json!(-1), json!(40)),
+        ("min_p", json!(0), json!(0.1)),
+        ("ignore_eos", json!(false), json!(true)),
+        ("tool_choice", json!("none"), json!("required")),
+        ("modalities", json!(["text"]), json!(["audio"])),
+    ];
+    for (field, idle, active) in idle {
+        let mut other = asked.clone();
+        other[field] = active;
+        let (status, body) = ask(&url, &other);
+        assert!(status == 400 && body.contains(field), "{field}: {status} {body}");
+        asked[field] = idle;
+    }
+    let (status, body) = ask(&url, &asked);
+    assert_eq!(status, 200, "{body}");
+}
+
+#[test]
+fn too_much_is_refused_before_any_work_and_not_repeated() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { body: 4 << 20, ..Limits::default() });
+    server.open(parts(), adapters());
+    let names = || (0..50_000).map(|k| format!("b{k}"));
+    let blades: serde_json::Map<String, Value> = names().map(|name| (name, json!("instruction:Be calm."))).collect();
+    let weights: serde_json::Map<String, Value> = names().map(|name| (name, json!(1))).collect();
+    let long = "q".repeat(1 << 20);
+    for (steering, param) in [
+        (json!({"blades": blades}), "swiss_knife.blades"),
+        (json!({"weights": weights}), "swiss_knife.weights"),
+        (json!({"scheme": long}), "swiss_knife.scheme"),
+    ] {
+        let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "swiss_knife": steering});
+        let (status, text) = ask(&url, &asked);
+        let body: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((status, body["error"]["param"].as_str()), (400, Some(param)), "{}", &text[..300]);
+        assert!(text.len() < 5000, "{}", text.len());
+    }
+    let (status, text) = ask(&url, &json!({long: 1, "messages": [{"role": "user", "content": "Hi"}]}));
+    assert!(status == 400 && text.len() < 10_000, "{status} {}", text.len());
+}
