@@ -34,7 +34,7 @@ use sk_core::TokenId;
 
 pub use cpu::instructions;
 pub(crate) use cpu::piece::NODE_TOKENS;
-pub(crate) use cpu::{FUSED, PANEL, products};
+pub(crate) use cpu::{FUSED, PANEL, QUERIES, products};
 pub use engine::Formats;
 pub(crate) use gpu::draw::{DeviceDraw, draw as draw_on_device};
 pub(crate) use gpu::ops::multiply;
@@ -279,7 +279,14 @@ impl Decoder {
         self.continue_prefix(&[token], seats, prefix, true)
     }
 
+    /// Checks tokens before they join a pass, which other requests share.
+    fn check_tokens(&self, tokens: &[TokenId]) {
+        let vocab_size = self.config().vocab_size;
+        assert!(tokens.iter().all(|&token| (token as usize) < vocab_size), "a token is outside the vocabulary of {vocab_size}");
+    }
+
     fn continue_prefix(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix, states: bool) -> Hidden {
+        self.check_tokens(tokens);
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         prefix.change();
         let cache = Cache { prefix: &mut *prefix.cache, suffix: None };
@@ -304,6 +311,7 @@ impl Decoder {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         assert_eq!((seats.count(), rows.len()), (suffix.lanes(), suffix.rows()), "one place in the suffix per row and lane");
         let rows: Vec<&[TokenId]> = rows.iter().map(AsRef::as_ref).collect();
+        rows.iter().for_each(|row| self.check_tokens(row));
         let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
         prefix.continue_with(suffix);
         suffix.grow(rows.iter().all(|row| row.len() == width));

@@ -13,8 +13,8 @@ use crate::lora::LoraAdapter;
 ///
 /// There is one root for the backbone and one for each adapter. The tokens that an instruction adds
 /// to a context are treated like all others. Pieces are reference-counted: a piece that is evicted
-/// while contexts hold it is freed with the last of them. The least recently used leaf is evicted
-/// first.
+/// while contexts hold it is freed with the last of them. The nodes of adapters that were dropped
+/// are evicted first, then the least recently used leaf.
 #[derive(Debug)]
 pub(crate) struct PrefixTree {
     budget: usize,
@@ -37,6 +37,8 @@ struct Nodes {
 struct PrefixNode {
     key: (u64, Box<[TokenId]>),
     piece: Arc<KvPiece>,
+    /// The id of the root above it.
+    root: u64,
     children: usize,
     used: u64,
 }
@@ -105,11 +107,9 @@ impl PrefixTree {
 const ROOT: u64 = 1 << 63;
 
 impl Nodes {
-    /// Returns the id of a lane's root. The nodes of dropped adapters are not found again and are
-    /// evicted in time.
+    /// Returns the id of a lane's root.
     fn root(&mut self, lane: Option<&Weak<LoraAdapter>>) -> u64 {
         let Some(adapter) = lane else { return ROOT };
-        self.roots.retain(|(known, _)| known.strong_count() > 0);
         if let Some((_, id)) = self.roots.iter().find(|(known, _)| Weak::ptr_eq(known, adapter)) {
             return *id;
         }
@@ -164,7 +164,8 @@ impl Nodes {
             node.children += 1;
         }
         self.children.insert(key.clone(), id);
-        self.by_id.insert(id, PrefixNode { key, piece: Arc::clone(piece), children: 0, used: self.clock });
+        let root = self.root(lane);
+        self.by_id.insert(id, PrefixNode { key, piece: Arc::clone(piece), root, children: 0, used: self.clock });
         true
     }
 
@@ -175,9 +176,26 @@ impl Nodes {
         Some(Arc::clone(&node.piece))
     }
 
-    /// Drops the least recently used leaf, except those that the current operation uses. Returns
-    /// whether there was one.
+    /// Drops the nodes of adapters that were dropped, which are not found again. Returns whether
+    /// there were any.
+    fn forget(&mut self) -> bool {
+        self.roots.retain(|(known, _)| known.strong_count() > 0);
+        let (roots, before) = (&self.roots, self.bytes);
+        self.by_id.retain(|_, node| {
+            let is_known = node.root == ROOT || roots.iter().any(|(_, root)| *root == node.root);
+            self.bytes -= if is_known { 0 } else { node.piece.bytes() };
+            is_known
+        });
+        self.children.retain(|_, id| self.by_id.contains_key(id));
+        self.bytes < before
+    }
+
+    /// Drops the nodes of dropped adapters or else the least recently used leaf, except those that
+    /// the current operation uses. Returns whether there was one.
     fn evict(&mut self) -> bool {
+        if self.forget() {
+            return true;
+        }
         let leaves = self.by_id.iter().filter(|(_, node)| node.children == 0 && node.used < self.clock);
         let Some(id) = leaves.min_by_key(|(id, node)| (node.used, **id)).map(|(id, _)| *id) else { return false };
         let Some(node) = self.by_id.remove(&id) else { return false };
@@ -258,6 +276,19 @@ mod tests {
             |lanes: &[Option<Weak<LoraAdapter>>]| tree.find(lanes, &tokens(&[1, 2, 3])).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(count(&[None, Some(Arc::downgrade(&calm))]), [2, 2]);
         assert_eq!(count(&[None, Some(Arc::downgrade(&kind))]), [0, 0]);
+    }
+
+    #[test]
+    fn the_nodes_of_a_dropped_adapter_go_first() {
+        let tree = PrefixTree::new(4 * BYTES);
+        let config = crate::Qwen2Config::small([40, 32, 48, 1, 4, 4]);
+        let adapter = Arc::new(LoraAdapter::random(&config, 2, 1, &burn::tensor::Device::flex()));
+        add(&tree, None, &[1, 2]);
+        add(&tree, Some(&Arc::downgrade(&adapter)), &[7, 8]);
+        drop(adapter);
+        add(&tree, None, &[5, 6]);
+        assert_eq!([&[1, 2][..], &[5, 6]].map(|blocks| found(&tree, blocks)), [2, 2]);
+        assert_eq!(tree.bytes(), 4 * BYTES);
     }
 
     #[test]

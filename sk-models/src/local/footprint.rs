@@ -2,9 +2,10 @@
 
 use super::{Models, SHARED};
 use crate::Qwen2Config;
-use crate::decoder::PANEL;
+use crate::decoder::{PANEL, QUERIES};
 use crate::device::{Shortage, check_room, free_memory, is_processor};
 use crate::engine::chunk;
+use crate::team::Team;
 
 /// The sizes that determine the memory of a generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,8 +25,9 @@ pub struct Extent {
 }
 
 impl Models {
-    /// Returns the bytes that a generation takes at most besides the weights: keys and values of
-    /// the contexts and of the candidates, the states of a pass, the logits and the probabilities.
+    /// Returns an estimate from above of the bytes that a generation takes besides the weights: keys
+    /// and values of the contexts and of the candidates, the states of a pass, the scores of
+    /// attention, the logits and the probabilities. On a GPU, it leaves out what kernels keep.
     #[must_use]
     pub fn footprint(&self, extent: Extent) -> u64 {
         let Extent { lanes, drafter, context, candidates, span, ahead } = extent;
@@ -34,9 +36,10 @@ impl Models {
         let kept = others.fold(self.backbone.bytes_per_token(), usize::max);
         let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
         // Each row of a pass has its states before and after the norms, q, k, v, the mixed values,
-        // and the inner activations.
+        // the inner activations, and their terms for products in tiles.
         let width = self.most(|config| {
-            4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size
+            let terms = (TERM_BYTES * config.intermediate_size).div_ceil(size_of::<f32>());
+            4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size + terms
         });
         let read = lanes.max(usize::from(drafter));
         let rows = times(read, candidates.saturating_mul(span).max(chunk(read.max(1))));
@@ -49,6 +52,7 @@ impl Models {
             .saturating_add(rows.saturating_mul(times(width, size_of::<f32>())))
             .saturating_add(times(2 * candidates.max(lanes), logits))
             .saturating_add(row.saturating_mul(times(ahead, lanes)))
+            .saturating_add(if is_processor(&self.device) { scores(context.saturating_add(span)) } else { 0 })
     }
 
     /// Returns the largest of a size over the models.
@@ -76,6 +80,15 @@ impl Models {
         let free = free_memory().filter(|_| is_processor(&self.device))?;
         Some(free.saturating_sub(times(self.decoders().count(), SHARED)))
     }
+}
+
+/// Bytes of a number of a row as terms of a product, at most: three bf16 numbers.
+const TERM_BYTES: usize = 6;
+
+/// Returns the bytes of the scores that the threads of a pass hold for a context of `tokens`.
+fn scores(tokens: usize) -> u64 {
+    // The memory doubles to grow.
+    times(Team::global().threads() * QUERIES, 2 * size_of::<f32>()).saturating_mul(tokens as u64)
 }
 
 fn times(a: usize, b: usize) -> u64 {

@@ -80,7 +80,10 @@ impl fmt::Display for JudgeReport {
         {
             write!(f, "\n{name}: {pairs} pairs, accuracy {accuracy:.3} [{low:.3}, {high:.3}]")?;
             write!(f, ", with length {with_length:.3}, length alone {length_alone:.3}")?;
-            write!(f, ", {} pairs of about equal length {:.3}", equal_length.0, equal_length.1)?;
+            match equal_length {
+                (0, _) => write!(f, ", no pairs of about equal length")?,
+                (pairs, accuracy) => write!(f, ", {pairs} pairs of about equal length {accuracy:.3}")?,
+            }
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use crate::team::{SharedSlice, Team, for_each_mut};
 
 /// Approximate number of queries in a task: enough to fill tiles, few enough that their scores stay
 /// in the cache.
-const QUERIES: usize = 8 * ROWS;
+pub(crate) const QUERIES: usize = 8 * ROWS;
 
 /// The largest number of queries of a task in AMX tiles. The keys and values of a task are rounded
 /// once for all its queries.

@@ -94,7 +94,7 @@ impl<'a> Context<'a> {
         }
         for ((scores, &visible), total) in scores.chunks_exact_mut(line).zip(self.visible).zip(totals) {
             let seen = mask(scores, visible);
-            widened!(exponentiate(seen, max(seen.as_flattened()), total));
+            widened!(exponentiate(seen, visible, max(seen.as_flattened()), total));
         }
         let shared = self.parts.iter().take_while(|part| part.queries == [0, self.count()]).count();
         let (shared, own) = self.parts.split_at(shared);
@@ -154,7 +154,8 @@ impl<'a> Context<'a> {
             let states = self.visible.iter().zip(peaks.iter_mut().zip(totals.iter_mut()));
             let lines = scores.chunks_exact_mut(columns).zip(mixed.chunks_exact_mut(padded));
             let weights = lines.zip(states).map(|((scores, mixed), (&visible, (peak, total)))| {
-                let seen = mask(scores, visible.saturating_sub(from).min(to - from));
+                let visible = visible.saturating_sub(from).min(to - from);
+                let seen = mask(scores, visible);
                 if !seen.is_empty() {
                     widened!({
                         let highest = max(seen.as_flattened()).max(*peak);
@@ -162,7 +163,7 @@ impl<'a> Context<'a> {
                         if from > 0 && scale < 1.0 {
                             total.iter_mut().chain(mixed).for_each(|x| *x *= scale);
                         }
-                        exponentiate(seen, highest, total);
+                        exponentiate(seen, visible, highest, total);
                         *peak = highest;
                     });
                 }
@@ -195,23 +196,26 @@ impl<'a> Part<'a> {
 /// Masks the scores after the first `visible`. Returns the vectors that hold visible ones.
 fn mask(scores: &mut [f32], visible: usize) -> &mut [[f32; LANES]] {
     let (seen, beyond) = scores.split_at_mut(visible.next_multiple_of(LANES));
-    // The weights of the last vector's other keys are at most e⁻⁸⁷ of the largest.
     seen[visible..].fill(f32::NEG_INFINITY);
     beyond.fill(0.0);
     seen.as_chunks_mut().0
 }
 
-/// Replaces scores s by e^{s − peak} and adds them to the partial sums.
+/// Replaces scores s by e^{s − peak} and adds them to the partial sums. The weights of scores after
+/// the first `visible` become zero.
 #[inline(always)]
-fn exponentiate(seen: &mut [[f32; LANES]], peak: f32, totals: &mut [f32; LANES]) {
+fn exponentiate(seen: &mut [[f32; LANES]], visible: usize, peak: f32, totals: &mut [f32; LANES]) {
     let mut sums = *totals;
-    for scores in seen {
+    for scores in &mut *seen {
         for (score, sum) in scores.iter_mut().zip(&mut sums) {
             *score = exp(*score - peak);
             *sum += *score;
         }
     }
     *totals = sums;
+    // The exponential of −∞ is e⁻⁸⁷ here, which adds nothing to the sums, but would let a token see
+    // the values of later ones where its own are zero.
+    seen.as_flattened_mut()[visible..].fill(0.0);
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::team::for_each_mut;
 /// Keys and values of one head of one sequence.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Block {
-    /// Kᵀ `[D, T]` in panels of 32 positions, zero beyond the last one.
+    /// Kᵀ `[D, T]` in panels of 32 positions. The rest of the last panel may hold anything finite.
     keys: Numbers,
     /// `[T, D]`, rows padded to whole panels.
     values: Numbers,
@@ -87,9 +87,11 @@ impl Block {
         }
     }
 
-    /// Appends the positions of a run after the `length` positions of this block.
+    /// Appends the positions of a run after the first `length` positions of this block. A pass that
+    /// did not end may have left more.
     fn append(&mut self, length: usize, other: Run<'_>) {
         let Run { count: tokens, width, .. } = other;
+        self.truncate(length, width);
         self.values.append(other.values);
         // Panels that are whole in both blocks.
         let whole = if length.is_multiple_of(WIDTH) { tokens / WIDTH } else { 0 };

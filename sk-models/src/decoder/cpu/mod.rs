@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, Weak};
 use burn::tensor::Tensor;
 use half::bf16;
 
+pub(crate) use attention::QUERIES;
 pub(crate) use terms::products;
 pub(crate) use tile::{FUSED, WIDTH as PANEL};
 

@@ -20,6 +20,9 @@ use crate::lora::Target;
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
+/// The most numbers of the buffers of a pass that are kept for the next one: 256 MiB.
+const MOST_KEPT: usize = 64 << 20;
+
 impl CpuEngine {
     /// Converts rows to the form that the weights need; `room` holds the result.
     pub(super) fn input<'a>(&self, grid: &'a Grid, width: usize, pace: Pace, room: &'a mut Room) -> Input<'a> {
@@ -98,7 +101,9 @@ impl CpuEngine {
             lower(&mut [&mut down], input, lanes);
             linear(&[(&down, 0)], input, lanes, &mut x, true);
         }
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
+        if total * (config.hidden_size + columns + config.query_size() + config.intermediate_size) <= MOST_KEPT {
+            self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
+        }
         if !states {
             return groups.iter().map(|_| StateGrid::default()).collect();
         }
@@ -110,11 +115,6 @@ impl CpuEngine {
     }
 
     fn embed(&self, plan: &Plan) -> Grid {
-        let vocab_size = self.config.vocab_size;
-        assert!(
-            plan.tokens.iter().all(|&token| (token as usize) < vocab_size),
-            "a token is outside the vocabulary of {vocab_size}"
-        );
         let mut x = Grid::new(plan.tokens.len(), self.config.hidden_size);
         let mut rows: Vec<_> = x.rows_mut().collect();
         for_each_mut(&mut rows, |row, x| {
