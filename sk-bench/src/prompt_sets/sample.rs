@@ -24,8 +24,8 @@ named! {
 /// Draws `count` distinct prompts without replacement, stratum by stratum, in the order of the
 /// strata's names.
 ///
-/// Of prompts with the same text, only the first is used, because duplicates would be dependent
-/// observations. Each stratum is shuffled by its own generator, which is seeded with the seed and
+/// Of prompts with the same text, only the first by stratum and id is used, because duplicates would
+/// be dependent observations. Each stratum is shuffled by its own generator, which is seeded with the seed and
 /// the stratum's name, and gives the first of its prompts. A sample therefore does not depend on
 /// the order of the files or on other strata. With [`Allocation::Balanced`], a smaller sample is a
 /// subset of a larger one with the same seed.
@@ -43,6 +43,9 @@ pub fn sample(
 ) -> Result<Vec<Prompt>, Error> {
     let mut strata: BTreeMap<&str, Vec<&Prompt>> = BTreeMap::new();
     let mut seen = HashSet::new();
+    // Of equal texts, the same one stays for any order of the prompts.
+    let mut prompts: Vec<&Prompt> = prompts.iter().collect();
+    prompts.sort_by_key(|prompt| (label.and_then(|label| prompt.labels.get(label)), &prompt.id));
     for prompt in prompts {
         let stratum = match label {
             None => "",
@@ -182,6 +185,16 @@ mod tests {
         assert_eq!(sample(&all, 2, None, Allocation::Balanced, 1).unwrap().len(), 2);
         let error = sample(&all, 3, None, Allocation::Balanced, 1).unwrap_err().to_string();
         assert!(error.contains("the set has 2 different prompts and 3 are wanted"), "{error}");
+    }
+
+    #[test]
+    fn a_text_of_two_strata_is_of_the_first_for_any_order() {
+        let mut all = prompts(&[("a", 3), ("b", 3)]);
+        all[4].prompt = all[1].prompt.clone();
+        let draw = |all: &[Prompt]| sample(all, 4, Some("axis"), Allocation::Balanced, 1).unwrap();
+        let drawn = draw(&all);
+        all.reverse();
+        assert_eq!(drawn, draw(&all));
     }
 
     #[test]

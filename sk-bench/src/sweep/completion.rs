@@ -32,7 +32,7 @@ impl<'g> Completion<'g> {
     ///
     /// # Errors
     /// If a line is not a record, a cell occurs twice, a record was made with other settings than
-    /// those of the plan, or a record is for a different prompt, or one with another label `axis`,
+    /// the plan has for its scheme, or a record is for a different prompt, or one with another label `axis`,
     /// with the same id.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let path = &self.grid.plan.output;
@@ -40,6 +40,12 @@ impl<'g> Completion<'g> {
             let (line, record) = read?;
             let wrong = |reason: String| RecordError::line(path, line, reason);
             self.trace_end = self.trace_end.max(record.trace.map_or(0, |span| span.end()));
+            if let Some(arm) = self.grid.arms.iter().find(|arm| arm.name == record.scheme)
+                && arm.settings.settings != record.settings
+            {
+                let reason = format!("cell {} was made with other settings than the plan's; give another output", record.id);
+                return Err(wrong(reason).into());
+            }
             let Some(place) = self.grid.find(&record.id) else {
                 self.unplanned += 1;
                 continue;
@@ -47,10 +53,6 @@ impl<'g> Completion<'g> {
             let cell = &self.grid.cells[place];
             if self.done[place] {
                 return Err(wrong(format!("cell {} is there twice", record.id)).into());
-            }
-            if record.settings != self.grid.arms[cell.arm].settings.settings {
-                let reason = format!("cell {} was made with other settings than the plan's; give another output", record.id);
-                return Err(wrong(reason).into());
             }
             if record.prompt != self.grid.prompts[cell.prompt].prompt {
                 let reason = format!("prompt \"{}\" has another text than in the plan; give another output", record.prompt_id);

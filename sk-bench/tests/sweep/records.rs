@@ -170,6 +170,8 @@ fn a_plan_may_grow_but_not_change_what_was_made() {
         bench.plan(plan);
         assert_refused(&bench.run(&[]), parts);
     };
+    // Records of cells that the plan no longer lists count as well.
+    refused(&PLAN.replace("= 20", "= 21").replace("[1, 2]", "[3]"), &["plan.jsonl:1:", "other settings", "another output"]);
     refused(&PLAN.replace("= 20", "= 21"), &["plan.jsonl:1:", "other settings", "another output"]);
     refused(&PLAN.replace("=0.5", "=0.6"), &["plan.jsonl:", "cell cool/", "other settings"]);
     let prompts = crate::PROMPTS.replace("blue", "red");
