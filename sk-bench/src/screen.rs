@@ -177,11 +177,16 @@ impl<'t> Screen<'t> {
     fn table(&mut self, step: &StepTrace, detail: Detail, certificate: &StepCertificate) {
         let error = io::stderr();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
-        // If both streams share a terminal, the table must not start in the middle of a line of
-        // text.
+        // If both streams share a terminal or a file, the table must not start in the middle of a line
+        // of text, and the text before it must be complete.
         let breaks = match &mut self.line {
-            Line::Wrapped(wrap) => error.is_terminal() && wrap.restart_line(),
-            Line::Plain(_) => false,
+            Line::Wrapped(wrap) if error.is_terminal() => {
+                let mut out = io::stdout().lock();
+                let _ = out.write_all(wrap.finish(terminal::columns()).as_bytes()).and_then(|()| out.flush());
+                wrap.restart_line()
+            }
+            Line::Plain(open) => *open && !error.is_terminal(),
+            Line::Wrapped(_) => false,
         };
         let gap = if breaks { "\n" } else { "" };
         // A failure of standard error must not end a generation.

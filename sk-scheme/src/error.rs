@@ -29,8 +29,8 @@ pub enum SchemeError {
     /// A number does not apply to the scheme. `option` is its command-line option or its name.
     #[error("{option} does not apply: the {slot} is \"{kind}\"")]
     Inapplicable { option: String, slot: &'static str, kind: String },
-    /// An option gives two values for one name.
-    #[error("--{option} gives \"{name}\" twice; give each a name of its own")]
+    /// An option gives a name that is in use.
+    #[error("--{option}: \"{name}\" is the name of another {option}; give each a name of its own")]
     GivenTwice { option: &'static str, name: String },
     /// A gate refers to a blade that is not seated.
     #[error(

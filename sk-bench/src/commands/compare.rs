@@ -197,8 +197,15 @@ fn short(weight: f64) -> String {
 fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
     let score = |column: &Column, place: usize| {
         let Some(&(_, value)) = column.scores.get(place) else { return String::new() };
-        let best = columns.iter().all(|other| other.scores.get(place).is_none_or(|(_, score)| *score <= value));
-        format!("{value:+.3}{}", if best && columns.len() > 1 { " *" } else { "" })
+        let row = || columns.iter().filter_map(|other| Some(other.scores.get(place)?.1));
+        let best = row().all(|score| score <= value);
+        // Three significant digits of the largest, and at least three decimals.
+        let decimals = match row().map(f64::abs).fold(0.0, f64::max) {
+            largest if largest >= 0.1 => 3,
+            largest if largest >= 0.01 => 4,
+            _ => 5,
+        };
+        format!("{value:+.decimals$}{}", if best && columns.len() > 1 { " *" } else { "" })
     };
     let scored = columns.iter().find(|column| !column.scores.is_empty());
     let names = scored.iter().flat_map(|column| &column.scores).map(|(name, _)| name);

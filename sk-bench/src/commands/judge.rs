@@ -16,8 +16,9 @@ use crate::judge::run::{Outcome, Panel, judge_all};
 use crate::judge::{
     Cached, Journal, Judge, JudgeError, Objectives, check_axes, frontier_csv, read_judged, read_responses, retest,
 };
+use crate::plural::counted;
 use crate::record_file::same_file;
-use crate::{Error, interrupt, output};
+use crate::{Error, interrupt, message, output};
 
 pub(crate) use options::JudgeOptions;
 use progress::Progress;
@@ -213,7 +214,11 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
     if objectives.is_none() {
         check_axes(&chosen, &records)?;
     }
-    let table = frontier_csv(&chosen, &records, seed)?;
+    let (table, unweighed) = frontier_csv(&chosen, &records, seed)?;
+    if unweighed > 0 {
+        let cure = "a baseline of a sweep has weights if its plan sets at_every_weight = true";
+        message::aside(&format!("{} without weights left out; {cure}", counted(unweighed, "response")));
+    }
     std::fs::create_dir_all(folder).map_err(Error::writing(folder))?;
     let copy = match objectives {
         Some(file) => std::fs::read(file).map_err(Error::reading(file))?,

@@ -43,8 +43,8 @@ pub struct ReportArgs {
     /// The folder of judged results, as `judge table` writes it, or of the paper's raw results.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The method that the others are compared with; unless given, swiss, as the paper's results
-    /// call it, or swiss-knife.
+    /// The method that the others are compared with [default: swiss or swiss-knife, the first that
+    /// the results have].
     #[arg(long, value_name = "METHOD")]
     reference: Option<String>,
     /// Resamples of every bootstrap interval.
@@ -86,10 +86,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
         results = results.with_records(records)?;
     }
     let resampling = Resampling { resamples: args.resamples, seed: args.seed };
-    let reference = args.reference.as_deref().unwrap_or_else(|| {
-        let is_there = |name: &&str| results.sweep.methods.iter().any(|method| method.name == *name);
-        REFERENCES.into_iter().find(is_there).unwrap_or(REFERENCES[0])
-    });
+    let methods: Vec<&str> = results.sweep.methods.iter().map(|method| method.name.as_str()).collect();
+    let usual = || REFERENCES.into_iter().find(|name| methods.contains(name));
+    let reference = args.reference.as_deref().or_else(usual).ok_or_else(|| {
+        let methods = methods.join(", ");
+        Error::Input(format!("name the method that the others are compared with, by --reference; the results have {methods}"))
+    })?;
     let mut report = Report::of(&results, reference, resampling)?;
     if !args.tables.is_empty() {
         choose(&mut report, &args.tables)?;

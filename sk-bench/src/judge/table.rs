@@ -18,15 +18,16 @@ const PAPER: &str = "paper:";
 /// The blades are those that a response has a weight for: first those of `objectives`, then the
 /// others, sorted by name.
 ///
-/// If `seed` is given, only responses with that seed are included. The prompts of the paper's sets
+/// Responses without weights have no place in it: the number of them is returned beside it. If `seed`
+/// is given, only responses with that seed are included. The prompts of the paper's sets
 /// keep their numbers; others are numbered after them, sorted by name. Weights are scaled to sum to
 /// one. A rubric without a score is blank. Rows are sorted by prompt, scheme and id.
 ///
 /// # Errors
 /// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives`,
-/// judgements are from two judges or two versions of a rubric, a response lacks scheme, weights or
-/// prompt id, or two responses have the same scheme, weights and prompt.
-pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
+/// judgements are from two judges or two versions of a rubric, no response has weights, one lacks its
+/// scheme or prompt id, or two have the same scheme, weights and prompt.
+pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<(String, usize), JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
     let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();
     let nothing = || match seed {
@@ -46,6 +47,13 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
         let hint = crate::suggest::hint(&record.rubric, objectives.rubrics.iter().map(|rubric| rubric.name.as_str()));
         return Err(unfit(format!("rubric \"{}\" is not in the objectives; {hint}; see --objectives", record.rubric)));
     }
+    let (records, unweighed): (Vec<&Judged>, Vec<&Judged>) = records.into_iter().partition(|record| !record.weights.is_empty());
+    if records.is_empty() {
+        let lacks = unweighed.first().map_or_else(String::new, |record| lacking(record));
+        let cure = "for a baseline of a sweep, set at_every_weight = true in its plan";
+        return Err(unfit(format!("it needs scheme, weights and prompt_id of each response, and {lacks}; {cure}")));
+    }
+    let unweighed: BTreeSet<&str> = unweighed.into_iter().map(|record| record.id.as_str()).collect();
     let weighed: BTreeSet<&str> = records.iter().flat_map(|record| record.weights.keys()).map(String::as_str).collect();
     let own = objectives.blades.iter().filter(|blade| weighed.iter().any(|name| blade.is_called(name)));
     let mut blades: Vec<&str> = own.map(|blade| blade.name.as_str()).collect();
@@ -72,7 +80,15 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     // Judgements are in the order in which threads finished. The table must not depend on it.
     let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
-    render(&rows, objectives, &blades)
+    Ok((render(&rows, objectives, &blades)?, unweighed.len()))
+}
+
+/// Says which fields of a response the table lacks.
+fn lacking(record: &Judged) -> String {
+    let fields =
+        [("scheme", record.scheme.is_none()), ("weights", record.weights.is_empty()), ("prompt_id", record.prompt_id.is_none())];
+    let missing: Vec<&str> = fields.into_iter().filter(|(_, missing)| *missing).map(|(field, _)| field).collect();
+    format!("response \"{}\" has no {}", record.id, missing.join(" and no "))
 }
 
 struct JudgedRow<'a> {
@@ -87,18 +103,14 @@ struct JudgedRow<'a> {
 impl<'a> JudgedRow<'a> {
     fn of(record: &'a Judged, objectives: &Objectives, blades: &[&str]) -> Result<Self, JudgeError> {
         let id = record.id.as_str();
-        let lacks = |what: &str| unfit(format!("response \"{id}\" has no {what}"));
-        let method = record.scheme.as_deref().ok_or_else(|| lacks("scheme"))?;
-        let prompt = record.prompt_id.as_deref().ok_or_else(|| lacks("prompt_id"))?;
+        let (Some(method), Some(prompt)) = (record.scheme.as_deref(), record.prompt_id.as_deref()) else {
+            return Err(unfit(lacking(record)));
+        };
         let mut weights = vec![0.0; blades.len()];
         for (name, weight) in &record.weights {
             let known = objectives.blades.iter().find(|blade| blade.is_called(name)).map_or(name.as_str(), |blade| &blade.name);
             let place = blades.iter().position(|blade| *blade == known);
             weights[place.ok_or_else(|| unfit(format!("response \"{id}\" has a weight \"{name}\" of no blade")))?] += weight;
-        }
-        if record.weights.is_empty() {
-            let plan = format!("set at_every_weight = true for scheme \"{method}\" in the plan of the sweep, or leave it out");
-            return Err(unfit(format!("response \"{id}\" has no weights; {plan}")));
         }
         let total: f64 = weights.iter().sum();
         let sound = weights.iter().all(|weight| *weight >= 0.0) && total > 0.0 && total.is_finite();
@@ -129,7 +141,9 @@ impl<'a> JudgedRow<'a> {
 }
 
 fn render(rows: &[JudgedRow<'_>], objectives: &Objectives, blades: &[&str]) -> Result<String, JudgeError> {
-    let paper = |prompt: &str| prompt.strip_prefix(PAPER).and_then(|number| number.parse::<u32>().ok());
+    // Other spellings of a number are prompts of their own.
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number < u32::MAX && number.to_string() == text);
+    let paper = |prompt: &str| prompt.strip_prefix(PAPER).and_then(number);
     let mut next = rows.iter().filter_map(|row| paper(row.prompt)).max().map_or(0, |last| last + 1);
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let mut seen: HashMap<(&str, String, u32), &JudgedRow<'_>> = HashMap::new();
@@ -227,7 +241,7 @@ mod tests {
     }
 
     fn hhh_csv(records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
-        frontier_csv(Objectives::hhh(), records, seed)
+        frontier_csv(Objectives::hhh(), records, seed).map(|(table, _)| table)
     }
 
     #[test]
@@ -266,7 +280,7 @@ mod tests {
         .unwrap();
         let weights = [("calmness", 1.0), ("zeal", 2.0), ("brave", 1.0)];
         let records = [record("a", "p", &weights, "calm", Some(0.5)), record("a", "p", &weights, "wit", Some(0.25))];
-        let table = frontier_csv(&objectives, &records, None).unwrap();
+        let (table, _) = frontier_csv(&objectives, &records, None).unwrap();
         let expected = "method,config,w_calm,w_brave,w_zeal,frontier_id,calm,wit,id\n\
                         swiss,calm0.2500_brav0.2500_zeal0.5000,0.25,0.25,0.5,0,0.5,0.25,a\n";
         assert_eq!(table, expected, "no response has a weight for wit");
@@ -313,6 +327,12 @@ mod tests {
         assert_eq!(table, hhh_csv(&records, None).unwrap());
         let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(3).unwrap()).collect();
         assert_eq!(numbers, ["4", "5", "3", "6"], "o, p, paper:3 and q");
+        // Another spelling of a number is another prompt, and the largest number is one too many.
+        let last = format!("paper:{}", u32::MAX);
+        let records = ["paper:3", "paper:03", "paper:+3", &last].map(|prompt| of(prompt, prompt));
+        let table = hhh_csv(&records, None).unwrap();
+        let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(3).unwrap()).collect();
+        assert_eq!(numbers, ["4", "5", "3", "6"], "paper:+3, paper:03, paper:3 and the last");
     }
 
     #[test]
@@ -322,10 +342,10 @@ mod tests {
         assert!(says(Judged { id: "b".to_owned(), ..fine.clone() }).contains("\"a\" and \"b\""));
         assert!(says(Judged { id: "b".to_owned(), scheme: None, ..fine.clone() }).contains("\"b\" has no scheme"));
         assert!(says(record("b", "q", &[("honesty", 1.0)], "humour", None)).contains("\"humour\""));
-        assert!(
-            says(record("b", "q", &[], "toxicity", None))
-                .contains("\"b\" has no weights; set at_every_weight = true for scheme \"swiss\"")
-        );
+        let bare = Judged { scheme: None, prompt_id: None, ..record("b", "q", &[], "toxicity", None) };
+        let error = hhh_csv(&[bare], None).unwrap_err().to_string();
+        assert!(error.contains("response \"b\" has no scheme and no weights and no prompt_id"), "{error}");
+        assert!(error.contains("at_every_weight"), "{error}");
         assert!(says(record("b", "q", &[("honesty", -1.0)], "toxicity", None)).contains("weights of response \"b\""));
         assert!(says(Judged { rubric_version: 2, ..fine.clone() }).contains("versions 1 and 2"));
         let mut other = fine.clone();
@@ -333,6 +353,15 @@ mod tests {
         let said = says(other);
         assert!(said.contains("of m (integer, ") && said.contains("and of n (integer, "), "{said}");
         assert!(hhh_csv(&[], None).unwrap_err().to_string().contains("no judgement"));
+    }
+
+    #[test]
+    fn responses_without_weights_are_counted() {
+        let weighed = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.25));
+        let alone = hhh_csv(std::slice::from_ref(&weighed), None).unwrap();
+        let of = |id: &str, rubric: &str| record(id, "p", &[], rubric, Some(0.5));
+        let records = [weighed, of("b", "toxicity"), of("b", "relevance"), of("c", "toxicity")];
+        assert_eq!(frontier_csv(Objectives::hhh(), &records, None).unwrap(), (alone, 2));
     }
 
     #[test]

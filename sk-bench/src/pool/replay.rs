@@ -24,6 +24,8 @@ pub struct Recording {
 
 #[derive(Debug, Deserialize)]
 struct RecordedStep {
+    /// The cell in the trace of a sweep, which begins with the name of its scheme.
+    id: Option<String>,
     #[serde(default)]
     turn: usize,
     step: usize,
@@ -65,6 +67,13 @@ impl Recording {
         }
         if steps.is_empty() {
             return Err(wrong(1, "the trace has no steps".to_owned()).into());
+        }
+        let schemes = || steps.iter().filter_map(|(line, step)| Some((line, step.id.as_ref()?.split('/').next()?)));
+        let first = schemes().next();
+        if let Some((line, other)) = schemes().find(|(_, scheme)| first.is_some_and(|(_, first)| first != *scheme)) {
+            let first = first.map_or("", |(_, first)| first);
+            let reason = format!("it has steps of the schemes \"{first}\" and \"{other}\"; replay those of one scheme");
+            return Err(wrong(*line, reason).into());
         }
         Ok(Self { path: path.to_owned(), steps })
     }

@@ -50,7 +50,7 @@ fn the_reference_is_the_scheme_of_the_program_unless_another_is_named() {
     let path = folder.path().join("judged_frontier.csv");
     let text = fs::read_to_string(&path).unwrap();
     let report = || run(["report", folder.path().to_str().unwrap(), "--resamples", "10", "--format", "json"]);
-    assert_refused(&report(), &["no method \"swiss\"", "known: ours, theirs"]);
+    assert_refused(&report(), &["--reference", "the results have ours, theirs"]);
     for name in ["swiss-knife", "swiss"] {
         fs::write(&path, text.replace("ours", name)).unwrap();
         let json: Value = serde_json::from_str(&stdout(&report())).unwrap();
@@ -142,7 +142,7 @@ fn missing_files_methods_and_tables_are_refused() {
     let path = folder.path().to_str().unwrap();
     assert_refused(&run(["report", path]), &["judged_frontier.csv", "no such file"]);
     results(folder.path());
-    assert_refused(&run(["report", path]), &["no method \"swiss\"", "--reference", "ours"]);
+    assert_refused(&run(["report", path]), &["--reference", "the results have ours"]);
     assert_refused(
         &run(["report", path, "--reference", "ours", "--table", "method"]),
         &["\"method\"", "did you mean \"methods\""],
