@@ -22,6 +22,18 @@ pub fn listen() {
     drop(listening);
 }
 
+/// Installs a handler for work that keeps checkpoints, one every `steps` steps. Ctrl-C ends the
+/// program at once.
+pub fn listen_between_checkpoints(steps: u64) {
+    let listening = ctrlc::set_handler(move || {
+        message::note(&format!(
+            "ended; the same command goes on from the last checkpoint, one of which is made every {steps} steps"
+        ));
+        std::process::exit(i32::from(EXIT_CODE));
+    });
+    drop(listening);
+}
+
 /// Returns whether Ctrl-C was pressed since the last [`clear`].
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)

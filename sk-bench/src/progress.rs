@@ -16,7 +16,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Returns the style of a bar, followed by the template `done`.
 fn style(done: &str) -> ProgressStyle {
-    ProgressStyle::with_template(&format!("{{bar:20.cyan}} {done}")).unwrap_or_else(|_| ProgressStyle::default_bar())
+    ProgressStyle::with_template(&format!("{{bar:12.cyan}} {done}")).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// The progress display of work that consists of many equal parts. It ends when it is dropped.
@@ -35,7 +35,7 @@ impl Work {
     pub(crate) fn new(unit: &'static str, quiet: bool) -> Self {
         // indicatif draws on standard error, and only where that is a terminal.
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
-        bar.set_style(style("{msg}"));
+        bar.set_style(style("{wide_msg}"));
         let now = Instant::now();
         Self { bar, unit, quiet, since: (now, 0), last_line: now }
     }
@@ -96,7 +96,7 @@ impl Work {
         let (start, first) = self.since;
         let total = self.bar.length().unwrap_or(0);
         let left = total.saturating_sub(done);
-        let pace = pace(done.saturating_sub(first), left, start.elapsed(), self.unit);
+        let pace = pace(done.saturating_sub(first), left, start.elapsed());
         let counted = format!("{done}/{total} {}s", self.unit);
         let parts = [Some(counted), pace, (!note.is_empty()).then(|| note.to_owned())];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
@@ -110,11 +110,11 @@ impl Drop for Work {
 }
 
 /// Returns the rate and the remaining time; `None` until a part is done.
-fn pace(done: u64, left: u64, elapsed: Duration, unit: &str) -> Option<String> {
+fn pace(done: u64, left: u64, elapsed: Duration) -> Option<String> {
     let seconds = elapsed.as_secs_f64() / (done > 0).then_some(done)? as f64;
-    let rate = if seconds > 1.0 { format!("{seconds:.1} s a {unit}") } else { format!("{:.1} {unit}s/s", 1.0 / seconds) };
+    let rate = if seconds > 1.0 { format!("{seconds:.1} s each") } else { format!("{:.1}/s", 1.0 / seconds) };
     let left = Duration::try_from_secs_f64(seconds * left as f64).unwrap_or(Duration::MAX);
-    Some(format!("{rate} · {} left", HumanDuration(left)))
+    Some(format!("{rate} · {:#} left", HumanDuration(left)))
 }
 
 /// The progress display of loading.
@@ -188,11 +188,11 @@ mod tests {
 
     #[test]
     fn rates_have_a_suitable_unit() {
-        let pace = |done, left, seconds| pace(done, left, Duration::from_secs(seconds), "cell");
+        let pace = |done, left, seconds| pace(done, left, Duration::from_secs(seconds));
         assert_eq!(pace(0, 10, 3), None);
-        assert_eq!(pace(4, 60, 10).unwrap(), "2.5 s a cell · 3 minutes left");
-        assert_eq!(pace(30, 120, 10).unwrap(), "3.0 cells/s · 40 seconds left");
-        assert_eq!(pace(2, 0, 1).unwrap(), "2.0 cells/s · 0 seconds left");
+        assert_eq!(pace(4, 60, 10).unwrap(), "2.5 s each · 3m left");
+        assert_eq!(pace(30, 120, 10).unwrap(), "3.0/s · 40s left");
+        assert_eq!(pace(2, 0, 1).unwrap(), "2.0/s · 0s left");
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         work.begin(100, 40);
         assert_eq!(work.text(40, ""), "40/100 cells");
         work.since.0 = Instant::now().checked_sub(Duration::from_secs(40)).unwrap();
-        assert_eq!(work.text(60, "2 failed"), "60/100 cells · 2.0 s a cell · 80 seconds left · 2 failed");
+        assert_eq!(work.text(60, "2 failed"), "60/100 cells · 2.0 s each · 80s left · 2 failed");
         work.show(60, "");
         assert_eq!(work.done(), 60);
     }

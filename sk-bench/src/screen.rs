@@ -14,6 +14,7 @@ use crate::trace::{MOST, StepRecord, TraceFile, is_whole, kept};
 use crate::wrap::Wrap;
 use crate::{Error, explain, message, terminal};
 use sk_models::dialogue::Reply;
+use sk_report::grid::wrap;
 
 /// The output of a generation.
 ///
@@ -197,7 +198,7 @@ impl<'t> Screen<'t> {
         let _ = writeln!(error.lock(), "{gap}{shown}");
         // A reason that concerns the scheme is shown only once.
         if self.certify && (!self.certificates.never() || !std::mem::replace(&mut self.said_why_not, true)) {
-            let _ = writeln!(error.lock(), "{certificate}");
+            let _ = writeln!(error.lock(), "{}", wrap(&certificate.to_string(), terminal::error_columns(), 0));
         }
     }
 }

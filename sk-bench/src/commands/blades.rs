@@ -19,7 +19,7 @@ use super::train::{Bar, FRAMINGS};
 use crate::args::choice;
 use crate::progress::Loading;
 use crate::shell::word;
-use crate::{Error, message, output, terminal};
+use crate::{Error, interrupt, message, output, terminal};
 use sk_report::grid::Grid;
 
 const EXAMPLES: &str = "\
@@ -168,6 +168,7 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
         };
         let write = |report| output::write(&options.output.join(RECORD), output::pretty_json(&record(report))?);
         let mut written = Ok(());
+        interrupt::listen_between_checkpoints(options.save_every);
         let mut progress = Bar::new("step", args.steps);
         let report = train_dpo(&options, &device, &mut |event| {
             // The run still has its checkpoint: if it is interrupted, it measures again.

@@ -113,7 +113,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
         for weights in args.weightings(config, &arms).map_err(named)? {
             let config = SchemeSpec { weights: Some(weights.clone()), ..config.clone() };
             config.spec().map_err(named)?;
-            plans.push((scheme.clone(), weights, config));
+            // As the blades get them: scaled to sum to one.
+            let total: f64 = weights.names().map(|name| weights.of(name)).sum();
+            let scaled = weights.names().map(|name| (name.to_owned(), weights.of(name) / total)).collect();
+            plans.push((scheme.clone(), scaled, config));
         }
     }
     let mut dialogue = conversation(&host, &args.generation, args.operating.convention)?;

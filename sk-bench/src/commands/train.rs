@@ -34,7 +34,7 @@ use crate::args::{choice, one_of};
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
-use crate::{Error, output};
+use crate::{Error, interrupt, output};
 
 pub(crate) use head::HeadArgs;
 pub(crate) use judge::JudgeModelArgs;
@@ -405,6 +405,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         save_every: args.save_every,
         precision: args.precision,
     };
+    interrupt::listen_between_checkpoints(args.save_every);
     let mut progress = Bar::new("step", args.steps);
     train_lm(&options, &device, &mut |event| progress.lm(event))?;
     Ok(())
@@ -452,6 +453,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         return output::print(format_args!("{} in {}", counted(count, "pair"), path.display()));
     }
     let device = args.device.open()?;
+    interrupt::listen_between_checkpoints(args.save_every);
     let mut progress = Bar::new("step", args.steps);
     train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
     Ok(())

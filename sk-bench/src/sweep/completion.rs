@@ -43,7 +43,8 @@ impl<'g> Completion<'g> {
             if let Some(arm) = self.grid.arms.iter().find(|arm| arm.name == record.scheme)
                 && arm.settings.settings != record.settings
             {
-                let reason = format!("cell {} was made with other settings than the plan's; give another output", record.id);
+                let cure = "give the changed scheme another name, or give another output";
+                let reason = format!("cell {} was made with other settings than the plan's; {cure}", record.id);
                 return Err(wrong(reason).into());
             }
             let Some(place) = self.grid.find(&record.id) else {

@@ -128,7 +128,7 @@ fn no_blade_is_trained_if_the_pairs_of_a_later_one_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("kind.jsonl"), pairs("gladly")).unwrap();
     fs::write(folder.path().join("torn.jsonl"), pairs("safely") + "{\"prompt\"").unwrap();
-    assert_refused(&blades(folder.path(), &["kind=kind.jsonl", "careful=torn.jsonl"]), &["torn.jsonl, line 65"]);
+    assert_refused(&blades(folder.path(), &["kind=kind.jsonl", "careful=torn.jsonl"]), &["torn.jsonl:65"]);
     assert!(!folder.path().join("blades").exists());
 }
 

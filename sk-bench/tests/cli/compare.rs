@@ -77,8 +77,9 @@ fn schemes_and_weightings_are_crossed() {
         .iter()
         .map(|column| (column["scheme"].as_str().unwrap(), column["weights"]["helpful"].as_f64().unwrap()))
         .collect();
-    assert_eq!(found, [("swiss-knife", 1.0), ("swiss-knife", 1.0), ("softmax-mu", 1.0), ("softmax-mu", 1.0)]);
-    assert!(columns[1]["weights"]["honest"] == 1.0 && columns[3]["weights"]["honest"] == 1.0);
+    // Weights are scaled to sum to one.
+    assert_eq!(found, [("swiss-knife", 1.0), ("swiss-knife", 0.5), ("softmax-mu", 1.0), ("softmax-mu", 0.5)]);
+    assert!(columns[1]["weights"]["honest"] == 0.5 && columns[3]["weights"]["honest"] == 0.5);
 }
 
 #[test]

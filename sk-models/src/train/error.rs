@@ -16,7 +16,7 @@ pub enum TrainError {
     #[error("cannot access {path}: {source}")]
     Io { path: String, source: std::io::Error },
     /// A line of a data file is not a row of a known form.
-    #[error("{path}, line {line}: {reason}")]
+    #[error("{path}:{line}: {reason}")]
     Row { path: String, line: usize, reason: String },
     /// A grammar that cannot be drawn from.
     #[error("{path}: {reason}")]

@@ -351,7 +351,7 @@ mod tests {
         let file = folder.path().join("pairs.jsonl");
         fs::write(&file, "{\"text\": \"no pair\"}\n").unwrap();
         let message = says(&good);
-        assert!(message.contains("pairs.jsonl, line 1: ") && message.contains("`chosen` with `rejected`"), "{message}");
+        assert!(message.contains("pairs.jsonl:1: ") && message.contains("`chosen` with `rejected`"), "{message}");
         write_synthetic(&file, 40);
         let data = good.data.clone();
         let excluding = DataOptions { exclude: vec![file.clone()], ..data.clone() };

@@ -234,7 +234,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let held_out = corpus.held_out_windows(options.length, options.evaluate_windows);
     if held_out.is_empty() {
         return Err(TrainError::NoData {
-            reason: "the held-out documents do not fill one window: raise --held-out or give more data".into(),
+            reason: "the held-out documents do not fill one window: raise --held-out, lower --length or give more data".into(),
         });
     }
     let graph = device.clone().autodiff();

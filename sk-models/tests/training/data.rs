@@ -56,7 +56,7 @@ fn white_space_without_end_is_refused_with_its_line() {
     };
     write(&(" ".repeat(12_000_000) + "a"));
     let message = read_rows(&path).unwrap_err().to_string();
-    assert!(message.contains("rows.jsonl, line 2") && message.contains("white space"), "{message}");
+    assert!(message.contains("rows.jsonl:2") && message.contains("white space"), "{message}");
     write(&"a b ".repeat(3_000_000));
     assert_eq!(read_rows(&path).unwrap().len(), 2);
 }
@@ -213,7 +213,7 @@ fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
 
     fs::write(&path, "{\"text\": \"fine\"}\n{\"prompt\": \"alone\"}\n").unwrap();
     let message = read_rows(&path).unwrap_err().to_string();
-    assert!(message.contains("line 2") && message.contains("hh.jsonl"), "{message}");
+    assert!(message.contains("hh.jsonl:2: "), "{message}");
     // A pair that lacks a side or a turn of the assistant is an error, not a pair without a
     // preference.
     for (line, part) in [
@@ -224,7 +224,7 @@ fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
     ] {
         fs::write(&path, format!("{{\"text\": \"fine\"}}\n{line}\n")).unwrap();
         let message = read_rows(&path).unwrap_err().to_string();
-        assert!(message.contains("hh.jsonl, line 2: ") && message.contains(part) && !message.contains('\n'), "{message}");
+        assert!(message.contains("hh.jsonl:2: ") && message.contains(part) && !message.contains('\n'), "{message}");
     }
 }
 
@@ -255,7 +255,7 @@ fn a_damaged_gzip_file_is_named_as_such() {
     for damaged in [&whole[..whole.len() - 12], b"{\"text\": \"one\"}\n"] {
         let (_folder, path) = rows_file("rows.jsonl.gz", damaged);
         let message = read_rows(&path).unwrap_err().to_string();
-        assert!(message.contains("rows.jsonl.gz, line ") && message.contains("not a whole gzip file"), "{message}");
+        assert!(message.contains("rows.jsonl.gz:") && message.contains("not a whole gzip file"), "{message}");
     }
 }
 
@@ -363,7 +363,7 @@ fn a_line_that_is_no_object_of_texts_is_refused_with_its_field() {
     ] {
         let (_folder, path) = rows_file("rows.jsonl", format!("{{\"text\": \"fine\"}}\n{line}\n"));
         let message = read_rows(&path).unwrap_err().to_string();
-        assert!(message.contains("rows.jsonl, line 2: ") && parts.iter().all(|part| message.contains(part)), "{message}");
+        assert!(message.contains("rows.jsonl:2: ") && parts.iter().all(|part| message.contains(part)), "{message}");
     }
 }
 
@@ -407,5 +407,5 @@ fn a_row_that_is_no_pair_is_refused_with_its_line() {
     fs::write(&workspace.pairs, "\n{\"text\": \"no pair\"}\n").unwrap();
     let options = workspace.dpo("tokenizer", "none");
     let message = unseen_pairs(&options).unwrap_err().to_string();
-    assert!(message.contains("pairs.jsonl, line 2: ") && message.contains("`chosen` with `rejected`"), "{message}");
+    assert!(message.contains("pairs.jsonl:2: ") && message.contains("`chosen` with `rejected`"), "{message}");
 }
