@@ -5,7 +5,7 @@ use super::numbers::Numbers;
 use super::piece::{NODE_TOKENS, Run};
 use super::terms::{DEPTH, RoundedPanel, Terms};
 use super::tile::{Place, Product, WIDTH, multiply, multiply_all};
-use crate::kernels::simd::{LANES, exp, max, widened};
+use crate::kernels::simd::{LANES, exp, exp_fused, max, widened};
 
 /// Keys whose scores are in memory at a time, in tiles.
 const KEYS: usize = 256;
@@ -94,7 +94,7 @@ impl<'a> Context<'a> {
         }
         for ((scores, &visible), total) in scores.chunks_exact_mut(line).zip(self.visible).zip(totals) {
             let seen = mask(scores, visible);
-            widened!(exponentiate(seen, visible, max(seen.as_flattened()), total));
+            widened!(exponentiate(seen, visible, max(seen.as_flattened()), total, exp));
         }
         let shared = self.parts.iter().take_while(|part| part.queries == [0, self.count()]).count();
         let (shared, own) = self.parts.split_at(shared);
@@ -159,11 +159,11 @@ impl<'a> Context<'a> {
                 if !seen.is_empty() {
                     widened!({
                         let highest = max(seen.as_flattened()).max(*peak);
-                        let scale = exp(*peak - highest);
+                        let scale = exp_fused(*peak - highest);
                         if from > 0 && scale < 1.0 {
                             total.iter_mut().chain(mixed).for_each(|x| *x *= scale);
                         }
-                        exponentiate(seen, visible, highest, total);
+                        exponentiate(seen, visible, highest, total, exp_fused);
                         *peak = highest;
                     });
                 }
@@ -204,7 +204,7 @@ fn mask(scores: &mut [f32], visible: usize) -> &mut [[f32; LANES]] {
 /// Replaces scores s by e^{s − peak} and adds them to the partial sums. The weights of scores after
 /// the first `visible` become zero.
 #[inline(always)]
-fn exponentiate(seen: &mut [[f32; LANES]], visible: usize, peak: f32, totals: &mut [f32; LANES]) {
+fn exponentiate(seen: &mut [[f32; LANES]], visible: usize, peak: f32, totals: &mut [f32; LANES], exp: impl Fn(f32) -> f32) {
     let mut sums = *totals;
     for scores in &mut *seen {
         for (score, sum) in scores.iter_mut().zip(&mut sums) {
