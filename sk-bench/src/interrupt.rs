@@ -27,7 +27,7 @@ pub fn listen() {
 pub fn listen_between_checkpoints(steps: u64) {
     let listening = ctrlc::set_handler(move || {
         message::note(&format!(
-            "ended; the same command goes on from the last checkpoint, one of which is made every {steps} steps"
+            "ended; the same command continues from its last checkpoint, if there is one (every {steps} steps)"
         ));
         std::process::exit(i32::from(EXIT_CODE));
     });

@@ -178,8 +178,8 @@ impl<'t> Screen<'t> {
     fn table(&mut self, step: &StepTrace, detail: Detail, certificate: &StepCertificate) {
         let error = io::stderr();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
-        // If both streams share a terminal or a file, the table must not start in the middle of a line
-        // of text, and the text before it must be complete.
+        // If both streams may share a terminal or a file, the table must not start in the middle of a
+        // line of text, and the text before it must be complete.
         let breaks = match &mut self.line {
             Line::Wrapped(wrap) if error.is_terminal() => {
                 let mut out = io::stdout().lock();
@@ -198,7 +198,9 @@ impl<'t> Screen<'t> {
         let _ = writeln!(error.lock(), "{gap}{shown}");
         // A reason that concerns the scheme is shown only once.
         if self.certify && (!self.certificates.never() || !std::mem::replace(&mut self.said_why_not, true)) {
-            let _ = writeln!(error.lock(), "{}", wrap(&certificate.to_string(), terminal::error_columns(), 0));
+            let text = certificate.to_string();
+            let text = if error.is_terminal() { wrap(&text, terminal::error_columns(), 0) } else { text };
+            let _ = writeln!(error.lock(), "{text}");
         }
     }
 }

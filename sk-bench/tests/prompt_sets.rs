@@ -105,7 +105,7 @@ fn errors_name_file_and_line() {
             format!("{XSTEST}9,Hm?,homonyms,safe,kill,x\n"),
             "x.csv:4: its id 9 is also that of row 2, counted without the header",
         ),
-        ("h.txt", "hello\n".to_owned(), "h.txt: cannot tell its format: a line of JSON has a field \"prompt\""),
+        ("h.txt", "hello\n".to_owned(), "h.txt: cannot tell its format; JSON lines need a field \"prompt\""),
         ("i.jsonl", "\n \n".to_owned(), "i.jsonl: it holds no prompt"),
     ];
     for (name, text, says) in cases {

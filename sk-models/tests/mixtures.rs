@@ -351,11 +351,10 @@ fn the_memory_of_an_answer_includes_the_states_of_a_pass() {
     let (models, _) = Models::random((&shape, None), device, 1, &[4], [], &mut ()).unwrap();
     let bytes = |span| models.footprint(Extent { lanes: 3, candidates: 5, span, ..Extent::default() });
     let width = 4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size;
-    // The caches of candidates of 40 and of 64 tokens are equal: both have two panels. Terms of
-    // products and scores of attention come on top.
-    let states = (3 * 5 * (64 - 40) * width * size_of::<f32>()) as u64;
-    let more = bytes(64) - bytes(40);
-    assert!(more >= states, "{more} bytes, of which {states} for states");
+    // A number of the widest rows is three bf16 numbers in products.
+    let terms = 6 * config.intermediate_size.max(config.hidden_size).max(config.query_size());
+    // The caches of candidates of 40 and of 64 tokens are equal: both have two panels.
+    assert_eq!(bytes(64) - bytes(40), (3 * 5 * (64 - 40) * (width * size_of::<f32>() + terms)) as u64);
 }
 
 /// Drafts under a soup have the log-probabilities of that soup, before and after an edit of the

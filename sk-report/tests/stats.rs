@@ -531,7 +531,7 @@ fn steering_is_resampled_by_prompt() {
 }
 
 #[test]
-fn hypervolume_of_many_axes_is_computed_in_reasonable_time() {
+fn hypervolume_of_many_axes_is_between_the_largest_box_and_the_sum() {
     // Points on a sphere, none of which dominates another. Fifty of ten axes would take half a
     // minute and more if volumes were cut into slabs.
     let axes = 10;

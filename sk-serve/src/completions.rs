@@ -160,7 +160,7 @@ impl Answers {
                 admitted.unwrap_or_else(|_| Err(ApiError::kept_waiting()))
             }
             // The client disconnected while it waited.
-            () = self.sender.closed() => return self.work.abandon(Outcome::HungUp),
+            () = self.sender.closed() => return self.work.hang_up(),
         };
         match admitted {
             Ok(admitted) => {
@@ -183,7 +183,7 @@ impl Answers {
         while self.work.is_open() {
             let admitted = tokio::select! {
                 admitted = tokio::time::timeout(self.work.time_left(&self.service), place.clone().admitted()) => admitted,
-                () = self.sender.closed() => return self.work.abandon(Outcome::HungUp),
+                () = self.sender.closed() => return self.work.hang_up(),
             };
             // An answer that begins after the time has ended takes no step, and so needs no memory.
             self.write_one(admitted.ok().and_then(Result::ok)).await;

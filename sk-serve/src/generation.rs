@@ -110,6 +110,12 @@ impl Work {
         self.next.load(Ordering::Relaxed) < self.answers()
     }
 
+    /// Begins no further answer because the client is gone, unless an answer has failed. Counts those
+    /// that were not begun.
+    pub(crate) fn hang_up(&self) {
+        self.abandon(if self.failed.load(Ordering::Relaxed) { Outcome::Failed } else { Outcome::HungUp });
+    }
+
     /// Begins no further answer, and counts those that were not begun.
     pub(crate) fn abandon(&self, outcome: Outcome) {
         let begun = self.next.swap(self.answers(), Ordering::Relaxed);
@@ -144,6 +150,8 @@ impl Work {
             }
             Err(Failure::Failed(error)) if !self.stop.is_stopped() => {
                 self.failed.store(true, Ordering::Relaxed);
+                // No other answer begins while the error waits for a slow client.
+                self.abandon(Outcome::Failed);
                 tracing::warn!(request = %self.request.0, answer = self.id, choice, error = error.cause(), "answer failed");
                 let _ = send(Event::Failed(error));
             }

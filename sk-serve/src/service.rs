@@ -30,7 +30,8 @@ use crate::request::{Asked, Job, Prompt, SteeringBody, check_name, instruction_o
 pub struct Limits {
     /// Maximum number of answers that are generated at the same time. Further answers wait.
     pub concurrent: usize,
-    /// Maximum number of waiting requests. Further requests are refused.
+    /// Maximum number of requests that wait for their first answer to begin. Further requests are
+    /// refused, and so are those beyond `concurrent` + `waiting` unfinished ones.
     pub waiting: usize,
     /// Maximum memory of all answers in progress, in bytes, without the weights. The memory that the
     /// models leave free is a limit too.
@@ -99,6 +100,7 @@ pub(crate) struct Service {
     slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+    unfinished: Arc<AtomicUsize>,
     draining: AtomicBool,
     pub(crate) lives: Lives,
 }
@@ -138,7 +140,7 @@ pub(crate) struct Admitted {
 #[derive(Debug)]
 pub(crate) enum Ticket {
     Admitted(Admitted),
-    Waiting(Place, Waiting),
+    Waiting(Place, Counted),
 }
 
 impl Ticket {
@@ -165,6 +167,7 @@ pub(crate) struct Place {
     slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     mebibytes: u32,
+    _unfinished: Arc<Counted>,
 }
 
 impl Place {
@@ -197,6 +200,7 @@ impl Service {
             slots: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             memory: Arc::new(Semaphore::new(mebibytes.clamp(1, u32::MAX as usize))),
             waiting: Arc::default(),
+            unfinished: Arc::default(),
             draining: AtomicBool::new(false),
             lives: Lives::default(),
             given: adapters.clone(),
@@ -489,14 +493,17 @@ impl Service {
             );
             return Err(ApiError::invalid(field, message));
         }
-        let place = Place { slots: Arc::clone(&self.slots), memory: Arc::clone(&self.memory), mebibytes };
+        let most = self.limits.concurrent.saturating_add(self.limits.waiting);
+        let unfinished = Arc::new(Counted::join(&self.unfinished, most)?);
+        let (slots, memory) = (Arc::clone(&self.slots), Arc::clone(&self.memory));
+        let place = Place { slots, memory, mebibytes, _unfinished: unfinished };
         // Nobody overtakes a request that waits.
         if self.waiting.load(Ordering::Relaxed) == 0
             && let Some(admitted) = place.immediately()
         {
             return Ok(Ticket::Admitted(admitted));
         }
-        Ok(Ticket::Waiting(place, Waiting::join(&self.waiting, self.limits.waiting)?))
+        Ok(Ticket::Waiting(place, Counted::join(&self.waiting, self.limits.waiting)?))
     }
 
     /// Reserves memory for the lanes of one more blade of an answer, whose context has at most
@@ -620,18 +627,18 @@ fn set_known(mut fields: Vec<FieldEdit>, config: &mut SchemeSpec) {
     }
 }
 
-/// A request that waits for its permits.
+/// A request that counts towards a limit until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting(Arc<AtomicUsize>);
+pub(crate) struct Counted(Arc<AtomicUsize>);
 
-impl Waiting {
+impl Counted {
     fn join(count: &Arc<AtomicUsize>, most: usize) -> Result<Self, ApiError> {
-        let waiting = Self(Arc::clone(count));
-        if count.fetch_add(1, Ordering::Relaxed) >= most { Err(ApiError::busy()) } else { Ok(waiting) }
+        let counted = Self(Arc::clone(count));
+        if count.fetch_add(1, Ordering::Relaxed) >= most { Err(ApiError::busy()) } else { Ok(counted) }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

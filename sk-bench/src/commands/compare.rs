@@ -202,7 +202,7 @@ fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
         let Some(&(_, value)) = column.scores.get(place) else { return String::new() };
         let row = || columns.iter().filter_map(|other| Some(other.scores.get(place)?.1));
         let best = row().all(|score| score <= value);
-        // Three significant digits of the largest, and at least three decimals.
+        // Three significant digits of the largest, unless it is below 0.001.
         let decimals = match row().map(f64::abs).fold(0.0, f64::max) {
             largest if largest >= 0.1 => 3,
             largest if largest >= 0.01 => 4,
@@ -223,4 +223,27 @@ fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
     let star = if columns.len() > 1 { "; * the highest of a row" } else { "" };
     let caption = wrap(&format!("μ of each blade over the whole answer{star}"), width, 0);
     format!("{}\n\n{caption}", grid.render(width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_scores_have_more_decimals() {
+        let column = |scores: [f64; 3]| Column {
+            scheme: None,
+            weights: std::iter::once(("calm".to_owned(), 1.0)).collect(),
+            text: "Yes.".to_owned(),
+            tokens: 1,
+            steps: 1,
+            ended: Ended::EndOfText,
+            seconds: 0.0,
+            scores: ["a", "b", "c"].map(str::to_owned).into_iter().zip(scores).collect(),
+        };
+        let text = render(&[column([0.2, -0.02, 0.002]), column([-0.1, 0.00008, 0.00008])], false, 80);
+        for cell in ["+0.200 *", "-0.100", "-0.0200", "+0.0001 *", "+0.00200 *", "+0.00008"] {
+            assert!(text.contains(cell), "{cell}: {text}");
+        }
+    }
 }

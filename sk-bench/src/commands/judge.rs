@@ -216,8 +216,8 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
     }
     let (table, unweighed) = frontier_csv(&chosen, &records, seed)?;
     if unweighed > 0 {
-        let cure = "a baseline of a sweep has weights if its plan sets at_every_weight = true";
-        message::aside(&format!("{} without weights left out; {cure}", counted(unweighed, "response")));
+        let cure = "for a baseline of a sweep, set at_every_weight = true in its plan";
+        message::aside(&format!("left out {} without weights; {cure}", counted(unweighed, "response")));
     }
     std::fs::create_dir_all(folder).map_err(Error::writing(folder))?;
     let copy = match objectives {

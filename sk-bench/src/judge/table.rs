@@ -50,8 +50,9 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     let (records, unweighed): (Vec<&Judged>, Vec<&Judged>) = records.into_iter().partition(|record| !record.weights.is_empty());
     if records.is_empty() {
         let lacks = unweighed.first().map_or_else(String::new, |record| lacking(record));
-        let cure = "for a baseline of a sweep, set at_every_weight = true in its plan";
-        return Err(unfit(format!("it needs scheme, weights and prompt_id of each response, and {lacks}; {cure}")));
+        let of_sweep = unweighed.iter().all(|record| record.scheme.is_some() && record.prompt_id.is_some());
+        let cure = if of_sweep { "; for a baseline of a sweep, set at_every_weight = true in its plan" } else { "" };
+        return Err(unfit(format!("it needs scheme, weights and prompt_id of each response, and {lacks}{cure}")));
     }
     let unweighed: BTreeSet<&str> = unweighed.into_iter().map(|record| record.id.as_str()).collect();
     let weighed: BTreeSet<&str> = records.iter().flat_map(|record| record.weights.keys()).map(String::as_str).collect();
@@ -88,7 +89,7 @@ fn lacking(record: &Judged) -> String {
     let fields =
         [("scheme", record.scheme.is_none()), ("weights", record.weights.is_empty()), ("prompt_id", record.prompt_id.is_none())];
     let missing: Vec<&str> = fields.into_iter().filter(|(_, missing)| *missing).map(|(field, _)| field).collect();
-    format!("response \"{}\" has no {}", record.id, missing.join(" and no "))
+    format!("response \"{}\" has no {}", record.id, missing.join(", no "))
 }
 
 struct JudgedRow<'a> {
@@ -141,8 +142,9 @@ impl<'a> JudgedRow<'a> {
 }
 
 fn render(rows: &[JudgedRow<'_>], objectives: &Objectives, blades: &[&str]) -> Result<String, JudgeError> {
-    // Other spellings of a number are prompts of their own.
-    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number < u32::MAX && number.to_string() == text);
+    // Other spellings of a number are prompts of their own, and so are numbers that leave no room for
+    // others.
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number <= u32::MAX / 2 && number.to_string() == text);
     let paper = |prompt: &str| prompt.strip_prefix(PAPER).and_then(number);
     let mut next = rows.iter().filter_map(|row| paper(row.prompt)).max().map_or(0, |last| last + 1);
     let mut numbers: HashMap<&str, u32> = HashMap::new();
@@ -327,8 +329,8 @@ mod tests {
         assert_eq!(table, hhh_csv(&records, None).unwrap());
         let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(3).unwrap()).collect();
         assert_eq!(numbers, ["4", "5", "3", "6"], "o, p, paper:3 and q");
-        // Another spelling of a number is another prompt, and the largest number is one too many.
-        let last = format!("paper:{}", u32::MAX);
+        // Another spelling of a number is another prompt, and the largest numbers are too large.
+        let last = format!("paper:{}", u32::MAX - 1);
         let records = ["paper:3", "paper:03", "paper:+3", &last].map(|prompt| of(prompt, prompt));
         let table = hhh_csv(&records, None).unwrap();
         let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(3).unwrap()).collect();
@@ -344,8 +346,10 @@ mod tests {
         assert!(says(record("b", "q", &[("honesty", 1.0)], "humour", None)).contains("\"humour\""));
         let bare = Judged { scheme: None, prompt_id: None, ..record("b", "q", &[], "toxicity", None) };
         let error = hhh_csv(&[bare], None).unwrap_err().to_string();
-        assert!(error.contains("response \"b\" has no scheme and no weights and no prompt_id"), "{error}");
-        assert!(error.contains("at_every_weight"), "{error}");
+        assert!(error.contains("response \"b\" has no scheme, no weights, no prompt_id"), "{error}");
+        assert!(!error.contains("at_every_weight"), "{error}");
+        let baseline = record("b", "q", &[], "toxicity", None);
+        assert!(hhh_csv(&[baseline], None).unwrap_err().to_string().contains("at_every_weight"));
         assert!(says(record("b", "q", &[("honesty", -1.0)], "toxicity", None)).contains("weights of response \"b\""));
         assert!(says(Judged { rubric_version: 2, ..fine.clone() }).contains("versions 1 and 2"));
         let mut other = fine.clone();

@@ -47,8 +47,10 @@ pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, Er
         Some(format) => format,
         None => detect(path)?.ok_or_else(|| {
             let path = path.display();
-            Error::Input(format!("{path}: cannot tell its format: a line of JSON has a field \"prompt\" or \"chosen\"; otherwise give --format, or format in \
-                 [prompts] of a plan (hh, truthful-qa, xstest or jsonl)"))
+            Error::Input(format!(
+                "{path}: cannot tell its format; JSON lines need a field \"prompt\" or \"chosen\". Otherwise give --format, or \
+                 format in [prompts] of a plan (hh, truthful-qa, xstest or jsonl)"
+            ))
         })?,
     };
     let prompts = match format {

@@ -24,11 +24,11 @@ named! {
 /// Draws `count` distinct prompts without replacement, stratum by stratum, in the order of the
 /// strata's names.
 ///
-/// Of prompts with the same text, only the first by stratum and id is used, because duplicates would
-/// be dependent observations. Each stratum is shuffled by its own generator, which is seeded with the seed and
-/// the stratum's name, and gives the first of its prompts. A sample therefore does not depend on
-/// the order of the files or on other strata. With [`Allocation::Balanced`], a smaller sample is a
-/// subset of a larger one with the same seed.
+/// Of prompts with the same text, only the first by stratum and id is used, because duplicates
+/// would be dependent observations. Each stratum is shuffled by its own generator, which is seeded
+/// with the seed and the stratum's name, and gives the first of its prompts. A sample therefore
+/// does not depend on the order of the files or on other texts in other strata. With
+/// [`Allocation::Balanced`], a smaller sample is a subset of a larger one with the same seed.
 ///
 /// Without a label there is one stratum.
 ///

@@ -32,8 +32,8 @@ impl<'g> Completion<'g> {
     ///
     /// # Errors
     /// If a line is not a record, a cell occurs twice, a record was made with other settings than
-    /// the plan has for its scheme, or a record is for a different prompt, or one with another label `axis`,
-    /// with the same id.
+    /// the plan has for its scheme, or a record is for a different prompt, or one with another label
+    /// `axis`, with the same id.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let path = &self.grid.plan.output;
         for read in records::<SweepRecord>(path, bytes, self.lines) {
@@ -43,7 +43,7 @@ impl<'g> Completion<'g> {
             if let Some(arm) = self.grid.arms.iter().find(|arm| arm.name == record.scheme)
                 && arm.settings.settings != record.settings
             {
-                let cure = "give the changed scheme another name, or give another output";
+                let cure = "give the changed scheme another name, or the plan another output";
                 let reason = format!("cell {} was made with other settings than the plan's; {cure}", record.id);
                 return Err(wrong(reason).into());
             }

@@ -165,6 +165,10 @@ fn a_trace_is_replayed_without_a_model() {
         assert!(report["batches"][0]["certificate"]["refused"].as_str().unwrap().contains("only 7 of its 4096 candidates"));
         assert!(report["batches"][0]["audit"].is_null() && report["batches"][1]["certificate"]["refused"].is_null());
     }
+    // As in the trace of a sweep with two schemes.
+    let first = whole.lines().next().unwrap();
+    let of = |scheme: &str| first.replacen('{', &format!("{{\"id\":\"{scheme}/-/p/1\","), 1);
+    damaged(&[of("a"), of("b")].join("\n"), &["steps.jsonl:2:", "the schemes \"a\" and \"b\""]);
     let second = format!("{}\n{{", whole.lines().next().unwrap());
     damaged(&second, &["steps.jsonl:2:", "not a step of a trace"]);
     let latin = [whole.lines().next().unwrap().as_bytes(), b"\n\xff\n"].concat();

@@ -113,6 +113,7 @@ impl Nodes {
         if let Some((_, id)) = self.roots.iter().find(|(known, _)| Weak::ptr_eq(known, adapter)) {
             return *id;
         }
+        self.forget();
         let id = ROOT | self.next;
         self.next += 1;
         self.roots.push((Weak::clone(adapter), id));
@@ -140,10 +141,11 @@ impl Nodes {
         piece: &Arc<KvPiece>,
         budget: usize,
     ) -> bool {
+        let root = self.root(lane);
         let before = self.path(lane, &tokens[..index * NODE_TOKENS]);
         let parent = match before.last() {
             Some(last) if before.len() == index => *last,
-            None if index == 0 => self.root(lane),
+            None if index == 0 => root,
             _ => return false,
         };
         let key = (parent, Box::from(&tokens[index * NODE_TOKENS..][..NODE_TOKENS]));
@@ -157,6 +159,11 @@ impl Nodes {
                 return false;
             }
         }
+        // The adapter may have been dropped since, and its nodes with it.
+        let is_there = root == ROOT || self.roots.iter().any(|(_, known)| *known == root);
+        if !is_there {
+            return false;
+        }
         let id = self.next;
         self.next += 1;
         self.bytes += bytes;
@@ -164,7 +171,6 @@ impl Nodes {
             node.children += 1;
         }
         self.children.insert(key.clone(), id);
-        let root = self.root(lane);
         self.by_id.insert(id, PrefixNode { key, piece: Arc::clone(piece), root, children: 0, used: self.clock });
         true
     }
@@ -179,6 +185,9 @@ impl Nodes {
     /// Drops the nodes of adapters that were dropped, which are not found again. Returns whether
     /// there were any.
     fn forget(&mut self) -> bool {
+        if self.roots.iter().all(|(known, _)| known.strong_count() > 0) {
+            return false;
+        }
         self.roots.retain(|(known, _)| known.strong_count() > 0);
         let (roots, before) = (&self.roots, self.bytes);
         self.by_id.retain(|_, node| {

@@ -26,8 +26,9 @@ pub struct Extent {
 
 impl Models {
     /// Returns an estimate from above of the bytes that a generation takes besides the weights: keys
-    /// and values of the contexts and of the candidates, the states of a pass, the scores of
-    /// attention, the logits and the probabilities. On a GPU, it leaves out what kernels keep.
+    /// and values of the contexts and of the candidates, the states of a pass, the logits and the
+    /// probabilities. It leaves out what generations share: the scores of attention on a CPU, and on
+    /// a GPU what kernels keep.
     #[must_use]
     pub fn footprint(&self, extent: Extent) -> u64 {
         let Extent { lanes, drafter, context, candidates, span, ahead } = extent;
@@ -38,7 +39,8 @@ impl Models {
         // Each row of a pass has its states before and after the norms, q, k, v, the mixed values,
         // the inner activations, and their terms for products in tiles.
         let width = self.most(|config| {
-            let terms = (TERM_BYTES * config.intermediate_size).div_ceil(size_of::<f32>());
+            let widest = config.intermediate_size.max(config.hidden_size).max(config.query_size());
+            let terms = (TERM_BYTES * widest).div_ceil(size_of::<f32>());
             4 * config.hidden_size + 2 * config.query_size() + 2 * config.key_value_size() + config.intermediate_size + terms
         });
         let read = lanes.max(usize::from(drafter));
@@ -52,7 +54,6 @@ impl Models {
             .saturating_add(rows.saturating_mul(times(width, size_of::<f32>())))
             .saturating_add(times(2 * candidates.max(lanes), logits))
             .saturating_add(row.saturating_mul(times(ahead, lanes)))
-            .saturating_add(if is_processor(&self.device) { scores(context.saturating_add(span)) } else { 0 })
     }
 
     /// Returns the largest of a size over the models.
@@ -73,19 +74,21 @@ impl Models {
     }
 
     /// Returns the bytes of the CPU's memory that generations can take together: the free memory
-    /// less the room for keys and values of shared prefixes. Returns `None` if the models are not
-    /// on the CPU or the system does not report its free memory.
+    /// less the room for keys and values of shared prefixes and for the scores of attention, for
+    /// which contexts count as at most 32,768 tokens. Returns `None` if the models are not on the CPU
+    /// or the system does not report its free memory.
     #[must_use]
     pub fn room(&self) -> Option<u64> {
         let free = free_memory().filter(|_| is_processor(&self.device))?;
-        Some(free.saturating_sub(times(self.decoders().count(), SHARED)))
+        let context = self.most(|config| config.max_position_embeddings).min(1 << 15);
+        Some(free.saturating_sub(times(self.decoders().count(), SHARED)).saturating_sub(scores(context)))
     }
 }
 
 /// Bytes of a number of a row as terms of a product, at most: three bf16 numbers.
 const TERM_BYTES: usize = 6;
 
-/// Returns the bytes of the scores that the threads of a pass hold for a context of `tokens`.
+/// Returns the bytes of the scores that the threads of all passes hold for a context of `tokens`.
 fn scores(tokens: usize) -> u64 {
     // The memory doubles to grow.
     times(Team::global().threads() * QUERIES, 2 * size_of::<f32>()).saturating_mul(tokens as u64)
