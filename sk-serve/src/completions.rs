@@ -18,11 +18,12 @@ use sk_scheme::SchemeSpec;
 use tokio::sync::mpsc;
 
 use crate::ApiError;
+use crate::admission::{Admitted, Place, Ticket};
 use crate::generation::{Event, Outcome, StopOnDrop, Work};
 use crate::id::{RequestId, new_id};
 use crate::request::{Asked, Job, Prompt};
 use crate::response::{Choice, Head, Shape, Summary, now, usage};
-use crate::service::{Admitted, Place, Service, Ticket};
+use crate::service::Service;
 
 /// Number of events buffered for a slow client before generation waits for it.
 const BUFFERED: usize = 16;

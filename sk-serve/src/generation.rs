@@ -51,7 +51,7 @@ pub(crate) struct Work {
     /// among them.
     pub(crate) adapters: Adapters,
     pub(crate) config: SchemeSpec,
-    /// The maximum number of tokens of an answer, if its context has room for them.
+    /// The maximum number of tokens of an answer. The context may have room for fewer.
     pub(crate) max_new_tokens: usize,
     pub(crate) seed: u64,
     /// τ of the certificates.
@@ -110,13 +110,13 @@ impl Work {
         self.next.load(Ordering::Relaxed) < self.answers()
     }
 
-    /// Begins no further answer because the client is gone, unless an answer has failed. Counts those
-    /// that were not begun.
+    /// Stops beginning answers because the client is gone. The answers that were not begun count as
+    /// hung up, or as failed if another answer failed before.
     pub(crate) fn hang_up(&self) {
         self.abandon(if self.failed.load(Ordering::Relaxed) { Outcome::Failed } else { Outcome::HungUp });
     }
 
-    /// Begins no further answer, and counts those that were not begun.
+    /// Stops beginning answers. Those that were not begun count with this outcome.
     pub(crate) fn abandon(&self, outcome: Outcome) {
         let begun = self.next.swap(self.answers(), Ordering::Relaxed);
         outcome.count(self.answers().saturating_sub(begun));

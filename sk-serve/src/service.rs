@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ use sk_models::text::TextError;
 use sk_scheme::{
     FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped, Steering, suggest,
 };
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::ApiError;
+use crate::admission::{Admission, MEBIBYTE, Ticket, mebibytes};
 use crate::host::{Adapters, Host};
 use crate::id::RequestId;
 use crate::live::Lives;
@@ -97,10 +98,7 @@ pub(crate) struct Service {
     given: Vec<String>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
     pub(crate) loading: Arc<Mutex<()>>,
-    slots: Arc<Semaphore>,
-    memory: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-    unfinished: Arc<AtomicUsize>,
+    admission: Admission,
     draining: AtomicBool,
     pub(crate) lives: Lives,
 }
@@ -125,68 +123,6 @@ pub struct Parts {
     pub name: String,
 }
 
-/// The unit in which memory is reserved.
-const MEBIBYTE: u64 = 1 << 20;
-
-/// The permits of an answer that runs. Dropping it releases them.
-#[derive(Debug)]
-pub(crate) struct Admitted {
-    _slot: OwnedSemaphorePermit,
-    _memory: OwnedSemaphorePermit,
-    place: Place,
-}
-
-/// The first answer of a request, which was admitted or waits for its permits.
-#[derive(Debug)]
-pub(crate) enum Ticket {
-    Admitted(Admitted),
-    Waiting(Place, Counted),
-}
-
-impl Ticket {
-    /// Returns the place of the further answers of the request.
-    pub(crate) fn place(&self) -> &Place {
-        match self {
-            Self::Admitted(admitted) => &admitted.place,
-            Self::Waiting(place, _) => place,
-        }
-    }
-
-    /// Waits until the answer may run.
-    pub(crate) async fn admitted(self) -> Result<Admitted, ApiError> {
-        match self {
-            Self::Admitted(admitted) => Ok(admitted),
-            Self::Waiting(place, _waiting) => place.admitted().await,
-        }
-    }
-}
-
-/// Where the answers of a request wait for one of the server's slots and for memory.
-#[derive(Debug, Clone)]
-pub(crate) struct Place {
-    slots: Arc<Semaphore>,
-    memory: Arc<Semaphore>,
-    mebibytes: u32,
-    _unfinished: Arc<Counted>,
-}
-
-impl Place {
-    /// Waits until an answer may run. Answers are admitted in the order in which they began to wait.
-    pub(crate) async fn admitted(self) -> Result<Admitted, ApiError> {
-        let closed = |_| ApiError::draining();
-        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(closed)?;
-        let memory = Arc::clone(&self.memory).acquire_many_owned(self.mebibytes).await.map_err(closed)?;
-        Ok(Admitted { _slot: slot, _memory: memory, place: self })
-    }
-
-    /// Admits an answer if it need not wait.
-    fn immediately(&self) -> Option<Admitted> {
-        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
-        let memory = Arc::clone(&self.memory).try_acquire_many_owned(self.mebibytes).ok()?;
-        Some(Admitted { _slot: slot, _memory: memory, place: self.clone() })
-    }
-}
-
 impl Service {
     /// Returns a service with loaded models. `adapters` are the names of the loaded adapters.
     pub(crate) fn new(parts: Parts, adapters: Vec<String>, mut limits: Limits) -> Self {
@@ -195,12 +131,8 @@ impl Service {
             metrics::histogram!("swiss_knife_pass_requests").record(requests as f64);
             metrics::histogram!("swiss_knife_pass_positions").record(positions as f64);
         });
-        let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
-            slots: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
-            memory: Arc::new(Semaphore::new(mebibytes.clamp(1, u32::MAX as usize))),
-            waiting: Arc::default(),
-            unfinished: Arc::default(),
+            admission: Admission::new(&limits),
             draining: AtomicBool::new(false),
             lives: Lives::default(),
             given: adapters.clone(),
@@ -484,26 +416,16 @@ impl Service {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
-        let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
-        if u64::from(mebibytes) * MEBIBYTE > self.limits.memory {
+        if u64::from(mebibytes(bytes)) > self.limits.memory / MEBIBYTE {
             let message = format!(
-                "the answer may need {mebibytes} MiB and this server gives all answers {} MiB; shorten the prompt, or ask for fewer \
-                 tokens with `{field}`",
+                "the answer may need {} MiB and this server gives all answers {} MiB; shorten the prompt, or ask for fewer tokens with \
+                 `{field}`",
+                mebibytes(bytes),
                 self.limits.memory / MEBIBYTE
             );
             return Err(ApiError::invalid(field, message));
         }
-        let most = self.limits.concurrent.saturating_add(self.limits.waiting);
-        let unfinished = Arc::new(Counted::join(&self.unfinished, most)?);
-        let (slots, memory) = (Arc::clone(&self.slots), Arc::clone(&self.memory));
-        let place = Place { slots, memory, mebibytes, _unfinished: unfinished };
-        // Nobody overtakes a request that waits.
-        if self.waiting.load(Ordering::Relaxed) == 0
-            && let Some(admitted) = place.immediately()
-        {
-            return Ok(Ticket::Admitted(admitted));
-        }
-        Ok(Ticket::Waiting(place, Counted::join(&self.waiting, self.limits.waiting)?))
+        self.admission.queue(bytes)
     }
 
     /// Reserves memory for the lanes of one more blade of an answer, whose context has at most
@@ -517,8 +439,7 @@ impl Service {
     ) -> Result<OwnedSemaphorePermit, ApiError> {
         let lanes = config.blades.iter().find(|other| other.name == blade).map_or(1, |blade| blade.lanes().len());
         let bytes = self.parts.host.footprint(Extent { lanes, ..extent(config, reach, new) });
-        let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
-        Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
+        self.admission.reserve(bytes)
     }
 
     /// Returns how many of a request's answers run or wait at the same time, if each needs at most
@@ -530,9 +451,7 @@ impl Service {
 
     /// Returns the bytes reserved by answers in progress, and the number of waiting requests.
     pub(crate) fn load_figures(&self) -> (u64, usize) {
-        let total = (self.limits.memory / MEBIBYTE).max(1);
-        let free = self.memory.available_permits() as u64;
-        (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
+        self.admission.load()
     }
 
     /// Refuses all further requests.
@@ -624,22 +543,5 @@ fn set_known(mut fields: Vec<FieldEdit>, config: &mut SchemeSpec) {
     // A field may need a later one, such as the kind of its slot.
     while let Some(place) = fields.iter().position(|field| set(&[&known[..], slice::from_ref(field)].concat())) {
         known.push(fields.remove(place));
-    }
-}
-
-/// A request that counts towards a limit until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn join(count: &Arc<AtomicUsize>, most: usize) -> Result<Self, ApiError> {
-        let counted = Self(Arc::clone(count));
-        if count.fetch_add(1, Ordering::Relaxed) >= most { Err(ApiError::busy()) } else { Ok(counted) }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

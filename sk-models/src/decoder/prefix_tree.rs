@@ -182,8 +182,8 @@ impl Nodes {
         Some(Arc::clone(&node.piece))
     }
 
-    /// Drops the nodes of adapters that were dropped, which are not found again. Returns whether
-    /// there were any.
+    /// Removes the nodes of adapters that no longer exist, since no context can find them. Returns
+    /// whether there were any.
     fn forget(&mut self) -> bool {
         if self.roots.iter().all(|(known, _)| known.strong_count() > 0) {
             return false;

@@ -85,7 +85,8 @@ impl Models {
     }
 }
 
-/// Bytes of a number of a row as terms of a product, at most: three bf16 numbers.
+/// Maximum size in bytes of an activation that is prepared for products in tiles: three bf16
+/// numbers.
 const TERM_BYTES: usize = 6;
 
 /// Returns the bytes of the scores that the threads of all passes hold for a context of `tokens`.

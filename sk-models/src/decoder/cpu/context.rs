@@ -307,4 +307,16 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn later_tokens_have_no_weight() {
+        let (visible, stride) = (7, D.next_multiple_of(WIDTH));
+        let mut lane = Lane::new(40, 5);
+        lane.visible.fill(visible);
+        // The values that are seen are zero, so that the others would show with any weight.
+        lane.values[..visible * stride].fill(0.0);
+        lane.values[visible * stride..].fill(1e30);
+        for tiles in [None, Tiles::get()] {
+            assert!(lane.attend(&[40], tiles).iter().all(|output| *output == 0.0), "tiles: {}", tiles.is_some());
+        }
+    }
 }

@@ -422,6 +422,17 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_the_place_of_an_append_is_dropped() {
+        let tokens = Tokens::new(TOKENS);
+        let other = tokens.block(10, &[WIDTH]);
+        // As after a pass that did not end.
+        let [mut longer, mut expected] = [40, 10].map(|end| tokens.block(0, &[end]));
+        longer.append(10, other.run(WIDTH - 10, D));
+        expected.append(10, other.run(WIDTH - 10, D));
+        same(&longer, &expected);
+    }
+
+    #[test]
     fn keys_are_rotated_to_their_positions() {
         let (tokens, half) = (Tokens::new(TOKENS), D / 2);
         let block = tokens.block(0, &[TOKENS]);

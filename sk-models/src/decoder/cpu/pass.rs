@@ -20,7 +20,8 @@ use crate::lora::Target;
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
-/// The most numbers of the buffers of a pass that are kept for the next one: 256 MiB.
+/// Maximum size of the buffers that a pass leaves to the next one, in f32 numbers (256 MiB). Larger
+/// buffers are freed.
 const MOST_KEPT: usize = 64 << 20;
 
 impl CpuEngine {

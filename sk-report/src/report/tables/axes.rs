@@ -53,8 +53,8 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
     rows
 }
 
-/// Bootstraps the mean objectives and their F1 over the judged cells of a weight vector. A prompt
-/// has one.
+/// Bootstraps the mean objectives and their F1 at a weight vector. `cells` are the scores of its
+/// judged cells, at most one per prompt.
 fn intervals(context: &TableContext<'_>, cells: &[&[f64]]) -> (Vec<Interval>, Interval) {
     let axes = context.sweep.objectives.objectives.len();
     let statistic = |drawn: &[usize], values: &mut [f64]| {
