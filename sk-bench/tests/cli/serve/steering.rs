@@ -125,8 +125,12 @@ fn adapters_come_and_go_if_the_operator_allows_it() {
         assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some("name")), "{name:?}: {}", refused.2);
     }
     let before = text(&server.chat(&hello(&json!({"swiss_knife": {"weights": {"helpful": 1}}}))));
-    let usual = || text(&server.chat(&hello(&json!({"swiss_knife": {"explain": true}}))));
+    let usual = || {
+        let steps = &server.chat(&hello(&json!({"swiss_knife": {"explain": true}}))).json()["choices"][0]["swiss_knife"]["steps"];
+        (steps[0]["weights"].clone(), steps[0]["candidates"].clone())
+    };
     let unchanged = usual();
+    assert!(unchanged.0.is_object() && unchanged.1.is_array(), "{unchanged:?}");
     let loaded = server.ask("POST", "/swiss-knife/blades", "", &load);
     assert_eq!(loaded.0, 201, "{}", loaded.2);
     // Requests that do not name the adapter are answered as before.
