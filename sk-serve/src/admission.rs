@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
-use crate::service::Limits;
 
 /// The unit in which memory is reserved.
 pub(crate) const MEBIBYTE: u64 = 1 << 20;
@@ -30,15 +29,17 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let total = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX).clamp(1, u32::MAX as usize);
+    /// Returns the admission of a server with this memory in bytes, for `concurrent` answers at the
+    /// same time and `waiting` requests.
+    pub(crate) fn new(memory: u64, concurrent: usize, waiting: usize) -> Self {
+        let total = usize::try_from(memory / MEBIBYTE).unwrap_or(usize::MAX).clamp(1, u32::MAX as usize);
         Self {
-            slots: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
+            slots: Arc::new(Semaphore::new(concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             memory: Arc::new(Semaphore::new(total)),
             total,
             waiting: Arc::default(),
             unfinished: Arc::default(),
-            most: [limits.waiting, limits.concurrent.saturating_add(limits.waiting)],
+            most: [waiting, concurrent.saturating_add(waiting)],
         }
     }
 

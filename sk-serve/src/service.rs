@@ -132,7 +132,7 @@ impl Service {
             metrics::histogram!("swiss_knife_pass_positions").record(positions as f64);
         });
         Self {
-            admission: Admission::new(&limits),
+            admission: Admission::new(limits.memory, limits.concurrent, limits.waiting),
             draining: AtomicBool::new(false),
             lives: Lives::default(),
             given: adapters.clone(),
