@@ -30,7 +30,7 @@ impl CpuEngine {
         let tiles = if pace == Pace::Read { Tiles::get() } else { None };
         let form = match (self.precision, tiles) {
             (Precision::Int8, _) => {
-                room.bytes.fill(grid, width, tiles);
+                room.bytes.fill(grid, width, Tiles::get());
                 InputForm::Bytes(&room.bytes)
             }
             (Precision::Bf16, None) if let Some(proof) = PairProducts::get() => {

@@ -24,6 +24,9 @@ const QUAD: usize = 4;
 /// Rows of the largest tile: sums in integers and in f32 of two vectors each fill the registers.
 const ROWS: usize = 6;
 
+/// Rows of the lowest square in tiles. Fewer rows take as long in vectors.
+const LOWEST_SQUARE: usize = SIDE / 2;
+
 /// Bytes of a group of a panel.
 const PANEL: usize = GROUP * WIDTH;
 
@@ -132,8 +135,7 @@ impl Bytes {
             && first.is_multiple_of(SIDE)
         {
             let configured = tiles.configure();
-            // Fewer rows take as long in vectors.
-            while end - row >= SIDE / 2 {
+            while end - row >= LOWEST_SQUARE {
                 let (height, of_square) = (SIDE.min(end - row), row / SIDE * x.groups * SIDE);
                 let square = square::Square {
                     lines: &x.squares.lines[of_square..][..x.groups * SIDE],
@@ -211,7 +213,8 @@ impl Quantized {
         self.tiles.is_some()
     }
 
-    /// Rounds the first `width` columns of a grid, for products in vectors or in `tiles`.
+    /// Rounds the first `width` columns of a grid, for products in vectors or, if there are many
+    /// rows, in `tiles`. Both have the same bits.
     pub(crate) fn fill(&mut self, grid: &Grid, width: usize, tiles: Option<Tiles>) {
         /// Strips of a task. Rounding a few rows takes less time than sharing them among threads.
         const PIECE: usize = 6;
@@ -223,7 +226,7 @@ impl Quantized {
             self.shifts.resize(groups * ROWS, 0);
         }
         // Without VNNI, the rows that vectors multiply would round differently.
-        self.tiles = tiles.filter(|_| has_vnni());
+        self.tiles = tiles.filter(|_| self.rows >= LOWEST_SQUARE && has_vnni());
         let tiled = self.is_tiled();
         if tiled {
             self.squares.reshape(self.rows.div_ceil(SIDE) * self.groups);
