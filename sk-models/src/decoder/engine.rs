@@ -32,6 +32,8 @@ pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
     fn formats(&self) -> Formats;
     /// Returns the bytes of the weights in memory.
     fn bytes(&self) -> usize;
+    /// Returns whether passes run on threads of this process.
+    fn is_on_host(&self) -> bool;
 }
 
 /// An inference engine: a model whose weights are laid out for a device.
@@ -47,7 +49,7 @@ pub(super) trait Engine: EngineProperties + Sized + 'static {
     /// The adapters of the lanes.
     type Seats: fmt::Debug + Send + Sync + 'static;
     /// Final-norm states of one pass.
-    type States: fmt::Debug + Send + 'static;
+    type States: fmt::Debug + Send + Sync + 'static;
 
     /// Returns an empty prefix for `lanes` lanes.
     fn prefix(&self, lanes: usize) -> Self::Prefix;
@@ -197,7 +199,7 @@ struct ForwardJob<'a, E: Engine> {
     out: Option<E::States>,
 }
 
-// SAFETY: `ForwardJob` and `LogitsJob` are the only types of jobs, and differ in `TYPE`.
+// SAFETY: `ForwardJob`, `LogitsJob` and `HostJob` are the only types of jobs, and differ in `TYPE`.
 unsafe impl<E: Engine> Job for ForwardJob<'_, E> {
     const TYPE: u8 = 0;
 
@@ -230,6 +232,19 @@ unsafe impl<E: Engine> Job for LogitsJob<'_, E> {
     }
 }
 
+/// Work on the host that uses all its threads, as a job for the [`Scheduler`].
+pub(super) struct HostJob<'a>(pub(super) &'a mut (dyn FnMut() + Send));
+
+// SAFETY: as for `ForwardJob`.
+unsafe impl Job for HostJob<'_> {
+    const TYPE: u8 = 2;
+    const IS_PASS: bool = false;
+
+    fn run(jobs: &mut [&mut Self]) {
+        jobs.iter_mut().for_each(|HostJob(work)| work());
+    }
+}
+
 /// An [`Engine`] with erased types, as [`Decoder`](super::Decoder) holds it.
 ///
 /// # Panics
@@ -246,7 +261,7 @@ pub(super) trait AnyEngine: EngineProperties {
         cache: Cache<&mut dyn PrefixCache, &mut dyn SuffixCache>,
         states: bool,
         scheduler: Option<&Scheduler>,
-    ) -> Box<dyn Any + Send>;
+    ) -> Box<dyn Any + Send + Sync>;
     fn logits(&self, states: &dyn Any, seats: &dyn Any, scheduler: Option<&Scheduler>) -> Logits;
     fn place(&self, states: &dyn Any, lane: usize, lanes: usize, row: usize, step: usize) -> usize;
     fn read(&self, states: &dyn Any, seats: &dyn Any, at: &[(usize, TokenId)]) -> Result<Vec<[f32; 2]>, DeviceFailure>;
@@ -286,7 +301,7 @@ impl<E: Engine> AnyEngine for E {
         cache: Cache<&mut dyn PrefixCache, &mut dyn SuffixCache>,
         states: bool,
         scheduler: Option<&Scheduler>,
-    ) -> Box<dyn Any + Send> {
+    ) -> Box<dyn Any + Send + Sync> {
         let cache: Cache<&mut E::Prefix, &mut E::Suffix> =
             Cache { prefix: of_mut(cache.prefix), suffix: cache.suffix.map(|suffix| of_mut(suffix)) };
         let group = Group { rows, seats: of(seats), cache };

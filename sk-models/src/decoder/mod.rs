@@ -45,8 +45,9 @@ pub(crate) use logits::Logits;
 pub(crate) use scheduler::check_stopped;
 pub use scheduler::{Away, PATIENCE, PassSize, Request, Scheduler, Stop, Stopped};
 
-use engine::{AnyEngine, Cache};
+use engine::{AnyEngine, Cache, HostJob};
 use prefix_tree::PrefixTree;
+use scheduler::PassKey;
 
 use crate::config::Qwen2Config;
 pub use crate::device::DeviceFailure;
@@ -69,6 +70,15 @@ pub struct Decoder {
     held: Arc<AtomicUsize>,
 }
 
+/// Work of a request between passes that uses all threads of the CPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HostWork {
+    /// Tokens are drawn from logits.
+    Draw,
+    /// Log-probabilities are computed from states.
+    Read,
+}
+
 /// The adapter of each lane, in the form that the engine uses.
 #[derive(Debug, Clone)]
 pub struct Seats {
@@ -78,7 +88,7 @@ pub struct Seats {
 
 /// Final-norm states of the tokens of one pass.
 #[derive(Debug)]
-pub struct Hidden(Box<dyn Any + Send>);
+pub struct Hidden(Box<dyn Any + Send + Sync>);
 
 impl Seats {
     /// Returns the number of lanes.
@@ -194,6 +204,19 @@ impl Decoder {
                 return;
             }
         }
+    }
+
+    /// Returns the result of `work`.
+    ///
+    /// If passes run on the CPU, the scheduler treats `work` as a job of `positions` positions, so
+    /// that it does not compete with a pass for threads. Jobs of one kind share a turn.
+    pub(crate) fn in_turn<T: Send>(&self, kind: HostWork, positions: usize, work: impl FnOnce() -> T + Send) -> T {
+        let Some(scheduler) = self.scheduler().filter(|_| self.engine.is_on_host()) else { return work() };
+        let (mut work, mut out) = (Some(work), None);
+        let mut run = || out = work.take().map(|work| work());
+        let key = PassKey { seats: 0, kind: kind as usize };
+        Scheduler::run(Some(scheduler), &*self.engine, key, positions, &mut HostJob(&mut run));
+        out.expect("a job runs once")
     }
 
     /// Returns the scheduler if the calling thread has entered it.
@@ -372,7 +395,8 @@ impl Decoder {
         for (row, targets) in targets.iter().enumerate() {
             at.extend(targets.iter().enumerate().map(|(step, &target)| (place(row, step), target)));
         }
-        let mut pairs = self.engine.read(&*hidden.0, &*seats.of, &at)?.into_iter();
+        let (states, positions) = (&*hidden.0, seats.count() * at.len());
+        let mut pairs = self.in_turn(HostWork::Read, positions, || self.engine.read(states, &*seats.of, &at))?.into_iter();
         let mut row = |targets: &&[TokenId]| pairs.by_ref().take(targets.len()).collect();
         Ok((0..seats.count()).map(|_| targets.iter().map(&mut row).collect()).collect())
     }

@@ -9,6 +9,9 @@
 //! - when the waiting positions of the next key fill a pass, or
 //! - when [`PATIENCE`] has elapsed since the first job began to wait or the last pass ended.
 //!
+//! On a CPU, loops over all threads between the passes, such as the draws of tokens, are jobs too.
+//! Outside of the passes they would compete with them for threads and caches.
+//!
 //! So a request that selects, tokenises or writes to a slow socket does not hold up the others. The
 //! request that was served the fewest positions is next, whatever the key of its pass. Jobs with
 //! the same key join its pass in the same order (start-time fair queueing: Goyal, Vin and Cheng,
@@ -132,6 +135,8 @@ type Key = (usize, u8, PassKey);
 pub(super) unsafe trait Job {
     /// A number that identifies the type of the job.
     const TYPE: u8;
+    /// Whether jobs of this type are passes, whose sizes observers receive.
+    const IS_PASS: bool = true;
 
     /// Runs jobs of one key in one pass.
     fn run(jobs: &mut [&mut Self]);
@@ -162,6 +167,7 @@ enum Outcome {
 struct Erased {
     job: *mut (),
     run: unsafe fn(&[*mut ()]),
+    is_pass: bool,
 }
 
 // SAFETY: the thread that owns the job waits until the job's outcome is set, and until then only
@@ -178,7 +184,7 @@ impl Erased {
             let mut jobs: Vec<&mut J> = jobs.iter().map(|&job| unsafe { &mut *job.cast::<J>() }).collect();
             J::run(&mut jobs);
         }
-        Self { job: std::ptr::from_mut(job).cast(), run: run::<J> }
+        Self { job: std::ptr::from_mut(job).cast(), run: run::<J>, is_pass: J::IS_PASS }
     }
 }
 
@@ -253,7 +259,7 @@ impl Scheduler {
 
     /// Runs a job of `engine` over `positions` positions. With a scheduler, the job can share a
     /// pass with others of its key. Without one, it runs alone.
-    pub(super) fn run<E, J: Job>(scheduler: Option<&Self>, engine: &E, key: PassKey, positions: usize, job: &mut J) {
+    pub(super) fn run<E: ?Sized, J: Job>(scheduler: Option<&Self>, engine: &E, key: PassKey, positions: usize, job: &mut J) {
         match scheduler {
             Some(scheduler) => scheduler.0.submit((std::ptr::from_ref(engine).addr(), J::TYPE, key), positions, job),
             None => J::run(&mut [job]),
@@ -387,7 +393,7 @@ impl Shared {
         drop(state);
         let pointers: Vec<*mut ()> = jobs.iter().map(|(_, erased)| erased.job).collect();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(observer) = self.observer.get() {
+            if let Some(observer) = self.observer.get().filter(|_| jobs[0].1.is_pass) {
                 observer(PassSize { requests: jobs.len(), positions });
             }
             // SAFETY: each job lies on the stack of a thread that waits in `submit` until its

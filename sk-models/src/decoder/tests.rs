@@ -165,3 +165,40 @@ fn a_token_beyond_the_vocabulary_is_not_read_as_padding() {
     let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
     decoder.prefill(&[41], &seats, &mut prefix);
 }
+
+#[test]
+fn draws_and_readings_take_turns_with_passes() {
+    let config = Qwen2Config::small([40, 32, 48, 2, 4, 4]);
+    let scheduler = Scheduler::new();
+    let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap().scheduled(&scheduler);
+    let at_work = Arc::new(AtomicUsize::new(0));
+    let (of_passes, passes) = (Arc::clone(&at_work), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&passes);
+    scheduler.observe(move |pass| {
+        assert_eq!(of_passes.load(Ordering::SeqCst), 0, "a pass of {pass:?} during other work");
+        counted.fetch_add(pass.requests, Ordering::SeqCst);
+    });
+    let gate = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        for own in 0..4 {
+            let (decoder, scheduler, at_work, gate) = (&decoder, &scheduler, &at_work, &gate);
+            scope.spawn(move || {
+                let _here = scheduler.enter(&Stop::new());
+                let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
+                gate.wait();
+                for round in 0..10 {
+                    decoder.prefill(&[own, round], &seats, &mut prefix);
+                    let kind = if own % 2 == 0 { HostWork::Draw } else { HostWork::Read };
+                    let found = decoder.in_turn(kind, 1, || {
+                        at_work.fetch_add(1, Ordering::SeqCst);
+                        // Longer than requests wait for each other.
+                        std::thread::sleep(2 * PATIENCE);
+                        at_work.fetch_sub(1, Ordering::SeqCst)
+                    });
+                    assert_eq!(found, 1, "work of one request at a time");
+                }
+            });
+        }
+    });
+    assert_eq!(passes.load(Ordering::SeqCst), 40, "observers receive passes only");
+}

@@ -11,7 +11,7 @@ use super::drawing::{RowDraw, draw};
 use super::error::proceed;
 use super::follower::{Follower, check_context};
 use super::sampling::{Drawn, Sampler, entropy, uniform};
-use crate::decoder::{Decoder, Logits, Seats, Suffix};
+use crate::decoder::{Decoder, HostWork, Logits, Seats, Suffix};
 use crate::lora::LoraAdapter;
 
 const ROLE: &str = "drafter";
@@ -128,7 +128,8 @@ impl Proposal for Drafter {
                     drawn: None,
                 })
                 .collect();
-            draw(logits, &self.config.sampling, &forbidden, &mut draws)?;
+            let sampling = &self.config.sampling;
+            self.model.in_turn(HostWork::Draw, 1, || draw(logits, sampling, &forbidden, &mut draws))?;
             let drawn: Vec<(usize, Option<Drawn>)> = draws.into_iter().map(|draw| (draw.row, draw.drawn)).collect();
             for (row, drawn) in drawn {
                 let Some(drawn) = drawn else {

@@ -9,7 +9,7 @@ use super::drawing::{self, RowDraw};
 use super::error::proceed;
 use super::follower::{Follower, check_context};
 use super::sampling::{Sampler, log_sum_exp, uniform};
-use crate::decoder::{Decoder, Hidden, Seats};
+use crate::decoder::{Decoder, Hidden, HostWork, Seats};
 use crate::kernels::logits::are_numbers;
 
 const ROLE: &str = "model";
@@ -129,7 +129,7 @@ impl Frozen {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.next(&hidden, &self.seats);
         let mut draws = [RowDraw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None }];
-        drawing::draw(logits, sampling, &[], &mut draws)?;
+        self.model.in_turn(HostWork::Draw, 1, || drawing::draw(logits, sampling, &[], &mut draws))?;
         let drawn = draws[0].drawn.ok_or_else(|| not_a_number(last))?;
         Ok(drawn.token)
     }

@@ -51,6 +51,10 @@ impl EngineProperties for CpuEngine {
         Formats { weights, keys: DType::F32, states: DType::F32 }
     }
 
+    fn is_on_host(&self) -> bool {
+        true
+    }
+
     fn bytes(&self) -> usize {
         let matrices = self.layers.iter().flat_map(|layer| &layer.matrices).chain([&self.head]);
         matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, EmbeddingTable::bytes)

@@ -63,6 +63,10 @@ impl EngineProperties for GpuEngine {
         Formats { weights: self.weight_format(), keys: self.weight_format(), states: self.state_format() }
     }
 
+    fn is_on_host(&self) -> bool {
+        false
+    }
+
     fn bytes(&self) -> usize {
         let layers: usize = self.layers.iter().map(FusedLayer::bytes).sum();
         bytes(&self.embedding) + layers + bytes(&self.norm.weight.val()) + self.head.as_ref().map_or(0, bytes)
