@@ -67,7 +67,8 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Error> {
         interrupt::listen();
         let mut work = Work::new("trial", args.quiet);
         let mut trials = SweepTrials::new(&plan, &prompts, &scorer, &digests, args.quiet);
-        tune::run(&mut ledger, plan.trials, &mut trials, |progress| show(&mut work, &plan, &progress))?;
+        let evaluate = |search, trial, point: &[f64]| trials.evaluate(search, trial, point);
+        tune::run(&mut ledger, plan.trials, evaluate, |progress| show(&mut work, &plan, &progress))?;
     }
     let summary = TuneSummary::new(&plan, &ledger);
     output::print(output::shown(&summary, args.json)?)?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Evaluate, Objective, Scorer, TunePlan, Worth};
+use super::{Objective, Scorer, TunePlan, Worth};
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
 use crate::record_file::RecordFileError;
@@ -48,10 +48,12 @@ impl<'p> SweepTrials<'p> {
         let loaded = self.loaded.insert(loaded);
         sweep::run(&mut store, &Worker::new(grid, loaded)?, sweep::AT_ONCE, |_| ())
     }
-}
 
-impl Evaluate for SweepTrials<'_> {
-    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, Error> {
+    /// Evaluates a point of the search at a position. Returns `None` if Ctrl-C was pressed.
+    ///
+    /// # Errors
+    /// If responses cannot be generated or scored.
+    pub fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, Error> {
         let output = self.output(search, trial);
         let folder = output.parent().unwrap_or(&output).to_owned();
         fs::create_dir_all(&folder).map_err(RecordFileError::writing(&folder))?;

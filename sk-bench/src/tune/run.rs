@@ -19,15 +19,6 @@ pub struct Worth {
     pub unscored: usize,
 }
 
-/// The evaluation of trials.
-pub trait Evaluate {
-    /// Evaluates a point of the search at a position. Returns `None` if Ctrl-C was pressed.
-    ///
-    /// # Errors
-    /// If responses cannot be generated or scored.
-    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, Error>;
-}
-
 /// The progress of tuning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TuneProgress<'a> {
@@ -42,7 +33,8 @@ pub struct TuneProgress<'a> {
 }
 
 /// Runs each search of a ledger, one after another, until it has `budget` trials, including the
-/// trials that the ledger holds already.
+/// trials that the ledger holds already. `evaluate` evaluates a trial, given the position of its
+/// search, its number and its point. It returns `None` if Ctrl-C was pressed.
 ///
 /// If an objective has no score in a trial, the trial is stored without scores, and the search
 /// continues from the other trials.
@@ -53,7 +45,7 @@ pub struct TuneProgress<'a> {
 pub fn run(
     ledger: &mut Ledger,
     budget: usize,
-    evaluate: &mut dyn Evaluate,
+    mut evaluate: impl FnMut(usize, usize, &[f64]) -> Result<Option<Worth>, Error>,
     mut watch: impl FnMut(TuneProgress<'_>),
 ) -> Result<(), Error> {
     let searches = ledger.searches().count();
@@ -68,7 +60,7 @@ pub fn run(
             let start = Instant::now();
             let point = ledger.propose(search)?;
             let trial = ledger.trials(search).len();
-            let Some(worth) = evaluate.evaluate(search, trial, &point)? else { return Ok(()) };
+            let Some(worth) = evaluate(search, trial, &point)? else { return Ok(()) };
             let without = worth.scores.iter().position(Option::is_none);
             if let (Some(objective), true) = (without, ledger.trials(search).iter().all(|trial| !trial.is_scored())) {
                 return Err(ledger.no_score(search, objective, worth.responses));

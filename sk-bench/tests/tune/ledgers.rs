@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use sk_bench::tune::{Ledger, Search, TrialRecord, run};
+use sk_bench::tune::{Ledger, Search, TrialRecord, Worth, run};
 use sk_bench::{Error, RecordFileError};
 use sk_report::record::RecordError;
 
-use crate::{Known, OPTIMUM, distance, search};
+use crate::{OPTIMUM, distance, search};
 
 const BUDGET: usize = 25;
 
@@ -23,8 +23,10 @@ fn open(path: &Path, seed: u64, settings: &str) -> Result<Ledger, Error> {
 fn go_on(path: &Path, budget: usize) {
     let mut ledger = open(path, 3, "s").unwrap();
     let space = search("", 0, 1).space;
-    let mut score = Known(move |point: &[f64]| vec![1.0 / 3.0 - distance(&space, point, &OPTIMUM)]);
-    run(&mut ledger, budget, &mut score, |_| ()).unwrap();
+    // A score of the point, in place of generated responses.
+    let score = |point: &[f64]| 1.0 / 3.0 - distance(&space, point, &OPTIMUM);
+    let evaluate = |_, _, point: &[f64]| Ok(Some(Worth { scores: vec![Some(score(point))], responses: 1, unscored: 0 }));
+    run(&mut ledger, budget, evaluate, |_| ()).unwrap();
 }
 
 /// The records of a ledger, with their times set to zero.

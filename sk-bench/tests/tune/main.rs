@@ -14,18 +14,7 @@ mod program;
 #[path = "../judge/server.rs"]
 mod server;
 
-use sk_bench::Error;
-use sk_bench::tune::{Evaluate, Search, Space, Worth};
-
-/// A score function of the point, in place of generated responses.
-struct Known<F>(F);
-
-impl<F: FnMut(&[f64]) -> Vec<f64>> Evaluate for Known<F> {
-    fn evaluate(&mut self, _: usize, _: usize, point: &[f64]) -> Result<Option<Worth>, Error> {
-        let scores = (self.0)(point).into_iter().map(Some).collect();
-        Ok(Some(Worth { scores, responses: 1, unscored: 0 }))
-    }
-}
+use sk_bench::tune::{Search, Space};
 
 /// The point where the scores of these tests are greatest. It lies inside every default range.
 const OPTIMUM: [f64; 7] = [1.2, 1.4, 2.1, 0.3, 6.0, 9.0, 0.25];
