@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Serializer};
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::json;
@@ -121,33 +121,6 @@ struct ConfigJson {
     eos_token_id: Vec<u32>,
     #[serde(default, deserialize_with = "json::ids")]
     pad_token_id: Vec<u32>,
-}
-
-/// `config.json` as written.
-#[derive(Serialize)]
-struct Written<'a> {
-    architectures: [&'static str; 1],
-    model_type: &'static str,
-    hidden_act: &'static str,
-    vocab_size: usize,
-    hidden_size: usize,
-    intermediate_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    num_key_value_heads: usize,
-    head_dim: usize,
-    rope_theta: f64,
-    rms_norm_eps: f64,
-    max_position_embeddings: usize,
-    tie_word_embeddings: bool,
-    use_sliding_window: bool,
-    attention_dropout: f64,
-    initializer_range: f64,
-    use_cache: bool,
-    bos_token_id: Option<u32>,
-    eos_token_id: Option<u32>,
-    pad_token_id: Option<u32>,
-    torch_dtype: &'a str,
 }
 
 /// The base of the rotary frequencies if the file has none, as in transformers.
@@ -333,31 +306,34 @@ impl Qwen2Config {
     /// `float32`).
     #[must_use]
     pub fn to_json(&self, dtype: &str) -> String {
-        let written = Written {
-            architectures: ["Qwen2ForCausalLM"],
-            model_type: "qwen2",
-            hidden_act: "silu",
-            vocab_size: self.vocab_size,
-            hidden_size: self.hidden_size,
-            intermediate_size: self.intermediate_size,
-            num_hidden_layers: self.num_hidden_layers,
-            num_attention_heads: self.num_attention_heads,
-            num_key_value_heads: self.num_key_value_heads,
-            head_dim: self.head_dim,
-            rope_theta: self.rope_theta,
-            rms_norm_eps: self.rms_norm_eps,
-            max_position_embeddings: self.max_position_embeddings,
-            tie_word_embeddings: self.tie_word_embeddings,
-            use_sliding_window: false,
-            attention_dropout: 0.0,
-            initializer_range: 0.02,
-            use_cache: true,
-            bos_token_id: self.bos_token_id,
-            eos_token_id: self.eos_token_ids.first().copied(),
-            pad_token_id: self.pad_token_id,
-            torch_dtype: dtype,
-        };
-        serde_json::to_string_pretty(&written).expect("plain fields always serialise") + "\n"
+        let fields = [
+            ("architectures", json!(["Qwen2ForCausalLM"])),
+            ("model_type", json!("qwen2")),
+            ("hidden_act", json!("silu")),
+            ("vocab_size", json!(self.vocab_size)),
+            ("hidden_size", json!(self.hidden_size)),
+            ("intermediate_size", json!(self.intermediate_size)),
+            ("num_hidden_layers", json!(self.num_hidden_layers)),
+            ("num_attention_heads", json!(self.num_attention_heads)),
+            ("num_key_value_heads", json!(self.num_key_value_heads)),
+            ("head_dim", json!(self.head_dim)),
+            ("rope_theta", json!(self.rope_theta)),
+            ("rms_norm_eps", json!(self.rms_norm_eps)),
+            ("max_position_embeddings", json!(self.max_position_embeddings)),
+            ("tie_word_embeddings", json!(self.tie_word_embeddings)),
+            ("use_sliding_window", json!(false)),
+            ("attention_dropout", json!(0.0)),
+            ("initializer_range", json!(0.02)),
+            ("use_cache", json!(true)),
+            ("bos_token_id", json!(self.bos_token_id)),
+            ("eos_token_id", json!(self.eos_token_ids.first())),
+            ("pad_token_id", json!(self.pad_token_id)),
+            ("torch_dtype", json!(dtype)),
+        ];
+        let mut text = Vec::new();
+        serde_json::Serializer::pretty(&mut text).collect_map(fields).expect("plain fields always serialise");
+        text.push(b'\n');
+        String::from_utf8(text).expect("JSON is UTF-8")
     }
 
     /// Returns the width of all query heads together.
