@@ -29,7 +29,7 @@ const SHOWN: usize = 300;
 pub(crate) struct Server {
     agent: Agent,
     base: String,
-    authorization: Option<String>,
+    key: Option<Key>,
     proxy: Option<ureq::Proxy>,
 }
 
@@ -60,17 +60,31 @@ pub(crate) fn agent() -> Agent {
 }
 
 /// Returns whether an address is on this machine.
-pub(crate) fn is_local(url: &str) -> bool {
+#[must_use]
+pub fn is_local(url: &str) -> bool {
     let uri: Option<Uri> = url.parse().ok();
     uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
 }
 
+/// Returns what a server says in a form that can be shown: on one line, without the key, which a
+/// server may echo, and truncated to 300 characters.
+#[must_use]
+pub fn shown(text: &str, key: Option<&Key>) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(key) = key {
+        line = line.replace(key.as_str(), "…");
+    }
+    if line.chars().count() > SHOWN {
+        line = line.chars().take(SHOWN).chain(['…']).collect();
+    }
+    if line.is_empty() { "(no message)".to_owned() } else { line }
+}
+
 impl Server {
     pub(crate) fn new(agent: &Agent, base: &str, key: Option<&Key>) -> Self {
-        let authorization = key.map(|key| format!("Bearer {}", key.as_str()));
         // Local servers are never reached through a proxy.
         let proxy = if is_local(base) { None } else { ureq::Proxy::try_from_env() };
-        Self { agent: agent.clone(), base: base.to_owned(), authorization, proxy }
+        Self { agent: agent.clone(), base: base.to_owned(), key: key.cloned(), proxy }
     }
 
     /// Returns the address.
@@ -118,8 +132,8 @@ impl Server {
 
     /// Adds the key, the timeout and the proxy to a request.
     fn prepared<B>(&self, mut request: RequestBuilder<B>, patience: Duration) -> RequestBuilder<B> {
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {}", key.as_str()));
         }
         request.config().timeout_global(Some(patience)).proxy(self.proxy.clone()).build()
     }
@@ -156,20 +170,11 @@ impl Server {
         }
     }
 
-    /// Returns a server's message in a form that can be shown: the message field if there is one,
-    /// on one line, truncated, and without the key, which a server may echo.
+    /// Returns the message field of an answer if there is one, else the answer, as [`shown`].
     pub(crate) fn gist(&self, body: &[u8]) -> String {
         let text = String::from_utf8_lossy(body);
         let parsed: Option<Value> = serde_json::from_str(&text).ok();
-        let message = parsed.as_ref().and_then(message_of);
-        let mut line = message.unwrap_or(&text).split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some(key) = self.authorization.as_deref().and_then(|header| header.strip_prefix("Bearer ")) {
-            line = line.replace(key, "…");
-        }
-        if line.chars().count() > SHOWN {
-            line = line.chars().take(SHOWN).chain(['…']).collect();
-        }
-        if line.is_empty() { "(no message)".to_owned() } else { line }
+        shown(parsed.as_ref().and_then(message_of).unwrap_or(&text), self.key.as_ref())
     }
 }
 

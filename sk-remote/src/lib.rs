@@ -20,6 +20,7 @@ pub use check::{CheckReport, Probe, ServerReport};
 pub use drafter::RemoteDrafter;
 pub use engine::{RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
+pub use http::{is_local, shown};
 pub use retry::{Retry, backoff};
 pub use role::{AddressError, Key, Kind, Reason, Role, without_user};
 pub use sk_core::Traffic;

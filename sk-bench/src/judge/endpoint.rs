@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::Value;
-use sk_remote::{Key, without_user};
+use sk_remote::{Key, is_local, shown, without_user};
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
@@ -20,8 +20,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Maximum number of bytes read of a response.
 const LONGEST: u64 = 8 << 20;
-/// Maximum number of characters shown of a server's error message.
-const SHOWN: usize = 300;
 
 /// Returns the key in an environment variable; `None` if the variable is unset or blank.
 ///
@@ -98,7 +96,7 @@ impl Endpoint {
         }
         let trimmed = url.trim_end_matches('/').trim_end_matches("/chat/completions");
         let base = if uri.path() == "/" { format!("{trimmed}/v1") } else { trimmed.to_owned() };
-        let here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        let here = is_local(url);
         let exposed = key.is_some() && !here && uri.scheme_str() == Some("http");
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -286,20 +284,14 @@ impl Endpoint {
         Ok(Answer { status, retry_after, location, body: body.map_err(|error| self.trouble(&error))? })
     }
 
-    /// Returns the message of an error response, or else its body, on one line, shortened, and
-    /// without the key.
+    /// Returns the message of an error response, or else its body, as [`shown`].
     pub(super) fn gist(&self, body: &str) -> String {
         let parsed: Option<Value> = serde_json::from_str(body).ok();
         let message = parsed.as_ref().and_then(|body| {
             let error = body.get("error").unwrap_or(body);
             error.get("message").or(Some(error)).and_then(Value::as_str)
         });
-        let mut text = message.unwrap_or(body).split_whitespace().collect::<Vec<_>>().join(" ");
-        text = self.without_key(text);
-        if text.chars().count() > SHOWN {
-            text = text.chars().take(SHOWN).chain(['…']).collect();
-        }
-        if text.is_empty() { "(no message)".to_owned() } else { text }
+        shown(message.unwrap_or(body), self.key.as_ref())
     }
 
     /// Removes the key from a text of the server, which may echo it.
@@ -373,7 +365,7 @@ mod tests {
             "Incorrect API key provided: …."
         );
         assert_eq!(endpoint.gist(r#"{"error": "no such model"}"#), "no such model");
-        assert_eq!(endpoint.gist(&"x".repeat(1000)).chars().count(), SHOWN + 1);
+        assert_eq!(endpoint.gist(&"x".repeat(1000)).chars().count(), 301);
         assert!(Key::new("two\nlines").is_none() && Key::new(" ").is_none());
     }
 }
