@@ -191,7 +191,7 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     let text = match task {
         Task::Responses => output::shown(&JudgeSummary::new(&objectives, &outcome, &responses, cached), options.json),
         Task::Retest => {
-            let rubrics = retest::agreement(&objectives, &outcome.records, 0, 1);
+            let rubrics = retest::agreement(&objectives, &outcome.records);
             output::shown(&Retest { total, unanswered: outcome.unanswered, rubrics }, options.json)
         }
         Task::Candidates => {

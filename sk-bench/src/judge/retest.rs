@@ -48,16 +48,16 @@ impl Agreement {
     }
 }
 
-/// Returns the agreement of two passes on each rubric, in the order of `objectives`, followed by
-/// other rubrics sorted by name.
-pub fn agreement(objectives: &Objectives, records: &[Judged], first: u32, second: u32) -> Vec<Agreement> {
+/// Returns the agreement of the first two passes on each rubric, in the order of `objectives`,
+/// followed by other rubrics sorted by name.
+pub fn agreement(objectives: &Objectives, records: &[Judged]) -> Vec<Agreement> {
     let mut rubrics: Vec<&str> = Vec::new();
     let mut cells: HashMap<(&str, &str), [Option<f64>; 2]> = HashMap::new();
-    for record in records.iter().filter(|record| record.pass == first || record.pass == second) {
+    for record in records.iter().filter(|record| record.pass < 2) {
         if !rubrics.contains(&record.rubric.as_str()) {
             rubrics.push(&record.rubric);
         }
-        cells.entry((&record.rubric, &record.id)).or_default()[usize::from(record.pass == second)] = record.score;
+        cells.entry((&record.rubric, &record.id)).or_default()[record.pass as usize] = record.score;
     }
     let row = |rubric: &str| {
         let (mut pairs, mut excluded) = (Vec::new(), 0);
@@ -105,9 +105,8 @@ mod tests {
         };
         let names = ["fluency", "harmfulness", "brevity", "relevance"];
         let mut records: Vec<Judged> = names.iter().flat_map(|name| [record(name, 0), record(name, 1)]).collect();
-        let order = |records: &[Judged]| {
-            agreement(Objectives::hhh(), records, 0, 1).into_iter().map(|row| row.rubric).collect::<Vec<_>>()
-        };
+        let order =
+            |records: &[Judged]| agreement(Objectives::hhh(), records).into_iter().map(|row| row.rubric).collect::<Vec<_>>();
         assert_eq!(order(&records), ["relevance", "harmfulness", "brevity", "fluency"]);
         records.reverse();
         assert_eq!(order(&records), ["relevance", "harmfulness", "brevity", "fluency"]);

@@ -268,7 +268,7 @@ fn two_passes_and_what_is_excluded() {
     assert_eq!(outcome.resumed, 5, "the first pass is taken from the file");
     assert!(server.requests()[first..].iter().all(|request| request.body["seed"] == 1));
 
-    let agreement = agreement(Objectives::hhh(), &outcome.records, 0, 1);
+    let agreement = agreement(Objectives::hhh(), &outcome.records);
     assert_eq!((agreement.len(), agreement[0].pairs, agreement[0].excluded), (1, 4, 1));
     // Pairs (0, 0), (.1, .1), (.2, .2), (.3, .7): Σ|Δ| = .4; dx = (−.15, −.05, .05, .15), ȳ = .25,
     // dy = (−.25, −.15, −.05, .45); xy = .11, xx = .05, yy = .29; r = .11/√.0145 = .91350.
