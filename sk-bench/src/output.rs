@@ -15,6 +15,14 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error
     whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
 }
 
+/// Writes a file as [`write`] does, or standard output if the path is `-`.
+pub(crate) fn write_or_print(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
+    if path.as_os_str() == "-" {
+        return std::io::stdout().write_all(contents.as_ref()).map_err(Error::Output);
+    }
+    write(path, contents)
+}
+
 /// Creates a folder, unless it exists and is empty.
 pub(crate) fn empty_folder(path: &Path) -> Result<(), Error> {
     let taken = |what| Err(Error::Input(format!("{} is not {what}; give a new or an empty folder", path.display())));

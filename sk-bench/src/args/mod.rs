@@ -12,7 +12,7 @@ mod steering;
 
 pub(crate) use choice::{choice, one_of};
 pub use model::Sources;
-pub(crate) use output::{FEW, at_most, positive, tolerance};
+pub(crate) use output::{FEW, at_most, not_standard_output, positive, tolerance, written};
 pub use output::{GenerationArgs, OutputArgs, TableFormat};
 pub use prompt::PromptArgs;
 pub use random::RandomArgs;

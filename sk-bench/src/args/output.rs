@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::choice;
@@ -42,7 +43,7 @@ pub struct OutputArgs {
     ///
     /// The file appears, whole, when the generation ends. For a scheme over a vocabulary it keeps
     /// the 16 most likely candidates of each step.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = written())]
     pub trace: Option<PathBuf>,
     /// τ of stability certificates: the total variation by which the choice may move.
     ///
@@ -67,6 +68,17 @@ pub enum TableFormat {
     Latex,
     /// JSON, all digits.
     Json,
+}
+
+/// Returns a parser of the path of a file or folder to write. Refuses `-`, which users may take for
+/// standard output.
+pub(crate) fn written() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(not_standard_output)
+}
+
+/// Returns a path to write, unless it is `-`.
+pub(crate) fn not_standard_output(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if path.as_os_str() == "-" { Err("`-` is not standard output here; give a name, such as ./-") } else { Ok(path) }
 }
 
 /// Maximum number of things that each take memory or a thread.

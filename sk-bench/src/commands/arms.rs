@@ -8,7 +8,7 @@ use serde::Serialize;
 use sk_core::StepTrace;
 
 use super::generate::conversation;
-use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs};
+use crate::args::{GenerationArgs, PromptArgs, Sources, SteeringArgs, written};
 use crate::certificates::{Certificates, TOLERANCE};
 use crate::pool::{ArmArg, Comparison, PlannedArm, PoolStep, Recording, Summary, companions, same_candidates, same_scores};
 use crate::progress::Loading;
@@ -69,7 +69,7 @@ pub struct ArmsArgs {
     #[command(flatten)]
     models: Sources,
     /// Write a trace: one JSON object per step and line, with the results of each arm.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", value_parser = written(), help_heading = "Output")]
     trace: Option<PathBuf>,
     /// Print the summary only.
     #[arg(long, help_heading = "Output")]

@@ -16,7 +16,7 @@ use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use sk_models::train::recipe::Recipe;
 
 use super::train::{Bar, FRAMINGS};
-use crate::args::choice;
+use crate::args::{choice, written};
 use crate::progress::Loading;
 use crate::shell::word;
 use crate::{Error, interrupt, message, output, terminal};
@@ -66,7 +66,7 @@ pub struct BladesArgs {
     #[arg(long = "prefer", value_name = "NAME=SOURCE", required = true)]
     preferences: Vec<PreferenceArg>,
     /// Folder for the blades, one folder for each.
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", value_parser = written())]
     output: PathBuf,
     /// Optimiser steps of each blade.
     #[arg(long, default_value_t = 300)]

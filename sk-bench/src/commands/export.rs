@@ -7,6 +7,7 @@ use clap::Args;
 use sk_models::assets::{self, Embedded};
 use sk_models::local::ModelError;
 
+use crate::args::written;
 use crate::{Error, message, output};
 
 const EXAMPLES: &str = "\
@@ -27,7 +28,7 @@ pub struct ExportArgs {
     /// The folder to write to, which is made; it gets backbone, drafter and blades/NAME.
     ///
     /// They are Hugging Face and PEFT directories, which transformers, vLLM and SGLang load.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = written())]
     directory: PathBuf,
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sk_models::assets::QUESTIONS;
 
+use crate::args::written;
 use crate::shell::word;
 use crate::{Error, output};
 
@@ -25,7 +26,7 @@ const FILES: [(&str, &str, &str); 3] = [
 #[command(after_help = EXAMPLES)]
 pub struct InitArgs {
     /// The folder, which is created; it must not hold anything.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = written())]
     folder: PathBuf,
 }
 

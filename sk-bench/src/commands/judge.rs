@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use crate::args::written;
 use crate::judge::candidates::{informativeness, read_candidates};
 use crate::judge::run::{Outcome, Panel, judge_all};
 use crate::judge::{
@@ -91,7 +92,7 @@ pub(crate) enum JudgeCommand {
         #[arg(value_name = "JUDGED")]
         judged: PathBuf,
         /// Directory for judged_frontier.csv and objectives.toml, which is created.
-        #[arg(short, long, value_name = "DIR")]
+        #[arg(short, long, value_name = "DIR", value_parser = written())]
         output: PathBuf,
         /// What was judged: a file of objectives [default: quality, safety and honesty].
         #[arg(long, value_name = "FILE")]

@@ -4,7 +4,6 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -78,7 +77,7 @@ pub struct ListArgs {
 pub struct PromptsExportArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// File to write; standard output if not given.
+    /// File to write; standard output if not given, or `-`.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -100,7 +99,7 @@ pub struct SampleArgs {
     /// Seed of the draw.
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// File to write; standard output if not given.
+    /// File to write; standard output if not given, or `-`.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -134,10 +133,7 @@ impl SourceArgs {
 fn write(prompts: &[Prompt], output: Option<&Path>) -> Result<(), Error> {
     let mut lines = Vec::new();
     prompt_sets::write(prompts, &mut lines).map_err(Error::Output)?;
-    match output {
-        Some(path) => output::write(path, lines),
-        None => std::io::stdout().write_all(&lines).map_err(Error::Output),
-    }
+    output::write_or_print(output.unwrap_or(Path::new("-")), lines)
 }
 
 /// The output of `list` for one file or set.

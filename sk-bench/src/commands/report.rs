@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::args::{TableFormat, at_most};
+use crate::args::{TableFormat, at_most, written};
 use crate::record_file::spare;
 use crate::{Error, output, terminal};
 use sk_report::report::{RawResults, Report, Resampling};
@@ -60,10 +60,12 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FORMAT", default_value = "plain")]
     format: TableFormat,
     /// Write every table to this folder instead, as CSV and LaTeX, with report.txt and report.json.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = written())]
     out: Option<PathBuf>,
-    /// Write one HTML file instead: every table, figures drawn from them, and examples. It loads
-    /// nothing from anywhere.
+    /// Write one HTML file instead: every table, figures drawn from them, and examples. `-` is
+    /// standard output.
+    ///
+    /// The page loads nothing from anywhere.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tables", "format"])]
     html: Option<PathBuf>,
     /// The title of the page.
@@ -97,7 +99,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
         choose(&mut report, &args.tables)?;
     }
     if let Some(path) = &args.html {
-        output::write(path, report.page(&args.title, &results)?.html()?)?;
+        output::write_or_print(path, report.page(&args.title, &results)?.html()?)?;
     }
     match &args.out {
         Some(folder) => write(&report, folder),

@@ -42,7 +42,8 @@ pub struct SimulateArgs {
     /// How tables are printed.
     #[arg(long, value_name = "FORMAT", default_value = "plain")]
     format: TableFormat,
-    /// Write figures and tables to this file instead, which needs nothing but a browser.
+    /// Write figures and tables to this file instead, which needs nothing but a browser. `-` is
+    /// standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
     /// Introduce a known error, to test that the checks detect it.
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
     }
     let exhibits = exhibits(args.seed, wanted, args.broken)?;
     match &args.html {
-        Some(path) => output::write(path, page(&exhibits, args.seed).html()?),
+        Some(path) => output::write_or_print(path, page(&exhibits, args.seed).html()?),
         None => output::print_lines(&print(&exhibits, args)),
     }
 }

@@ -30,7 +30,7 @@ use sk_models::{
     },
 };
 
-use crate::args::{choice, one_of};
+use crate::args::{choice, one_of, written};
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -77,7 +77,7 @@ pub struct TextArgs {
     seed: u64,
     /// Directory to write dialogues.jsonl.gz and pairs-AXIS.jsonl.gz to; a finished text is not
     /// overwritten
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR", value_parser = written())]
     output: PathBuf,
 }
 
@@ -101,7 +101,7 @@ pub struct TokenizerArgs {
     #[arg(long, default_value_t = 1024)]
     max_length: usize,
     /// Directory to write tokenizer.json and tokenizer_config.json to
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR", value_parser = written())]
     output: PathBuf,
 }
 
@@ -133,7 +133,7 @@ pub struct LmArgs {
     init: Option<PathBuf>,
     /// Directory for the model; a checkpoint found there is resumed, and a finished model not
     /// overwritten
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR", value_parser = written())]
     output: PathBuf,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
@@ -239,7 +239,7 @@ pub struct DpoArgs {
     precision: Precision,
     /// Directory for the adapter; a checkpoint found there is resumed, and a finished adapter not
     /// overwritten
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR", value_parser = written())]
     output: PathBuf,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
@@ -305,7 +305,7 @@ pub struct DpoArgs {
     save_every: u64,
     /// Do not train: write the pairs that this run would not use to a .jsonl or .jsonl.gz file,
     /// except those that share a question with a pair that it would use
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = written())]
     unseen: Option<PathBuf>,
 }
 

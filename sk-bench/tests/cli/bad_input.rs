@@ -107,6 +107,36 @@ fn options() {
     assert_refused(&run(["generate", "Hi", "--backbone", "/nowhere"]), &["`/nowhere` is neither a directory nor a hub id"]);
 }
 
+/// `-` is standard output where a file replaces what is printed. It is no name of other files and
+/// folders.
+#[test]
+fn standard_output_as_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &str| program().current_dir(folder.path()).args(args.split_whitespace()).output().unwrap();
+    fs::write(folder.path().join("prompts.jsonl"), "{\"id\": \"a\", \"prompt\": \"Hello?\"}\n").unwrap();
+    for refused in [
+        "generate Hi --trace -",
+        "chat --trace -",
+        "arms Hi --arm elo --trace -",
+        "init -",
+        "export -",
+        "report results --out -",
+        "judge responses.jsonl --offline -o -",
+        "judge table judged.jsonl -o -",
+        "blades model --prefer calm=pairs.jsonl -o -",
+        "train tokenizer --data text.jsonl -o -",
+        "train dpo --data pairs.jsonl --model model -o adapter --unseen -",
+    ] {
+        assert_refused(&run(refused), &["invalid value '-'", "`-` is not standard output here", "./-"]);
+    }
+    let exported = stdout(&run("prompts export prompts.jsonl"));
+    assert!(exported.contains("Hello?"), "{exported}");
+    assert_eq!(stdout(&run("prompts export prompts.jsonl -o -")), exported);
+    assert_eq!(stdout(&run("prompts sample prompts.jsonl -n 1 -o -")), exported);
+    assert!(stdout(&run("simulate --study influence --html -")).starts_with("<!DOCTYPE html>"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn models_that_are_not_there() {
     refused_with("--backbone", "./nowhere", &["./nowhere"]);

@@ -3,6 +3,7 @@ use std::str::FromStr;
 
 use sk_report::grid::Grid;
 
+use crate::args::not_standard_output;
 use crate::explain::Detail;
 use crate::models::Source;
 use crate::scheme::{FieldEdit, NamedWeights};
@@ -97,7 +98,10 @@ impl FromStr for ChatCommand {
             "set" => given("SLOT.FIELD=VALUE, such as selector.temperature=0.5")?.parse().map(Self::Set),
             "again" => Ok(Self::Again),
             "undo" => Ok(Self::Undo),
-            "save" => Ok(Self::Save(given("the name of a file")?.into())),
+            "save" => {
+                let path = not_standard_output(given("the name of a file")?.into());
+                Ok(Self::Save(path.map_err(|reason| format!("/save: {reason}"))?))
+            }
             "load" => Ok(Self::Load(given("the name of a file")?.into())),
             "seed" => rest.parse().map(Self::Seed).map_err(|_| needs("a whole number from 0 to 18446744073709551615")),
             _ => Err(format!("unknown command \"/{name}\"; {}", suggest::hint(name, NAMES))),
@@ -126,6 +130,7 @@ mod tests {
             ("set", "/set needs SLOT.FIELD=VALUE"),
             ("set selector=5", "names no field"),
             ("load", "the name of a file"),
+            ("save -", "/save: `-` is not standard output here; give a name, such as ./-"),
             ("explain maybe", "on, full or off"),
             ("seed x", "whole number"),
             ("seed -1", "a whole number from 0 to 18446744073709551615"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 
-use crate::args::{at_most, choice};
+use crate::args::{at_most, choice, written};
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{
     ChatJudge, ChatSettings, Endpoint, JudgeError, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
@@ -22,7 +22,7 @@ pub(crate) struct JudgeOptions {
     #[arg(value_name = "RESPONSES")]
     pub(super) responses: PathBuf,
     /// Judgements: a file to add to, or to begin.
-    #[arg(short, long, value_name = "JUDGED")]
+    #[arg(short, long, value_name = "JUDGED", value_parser = written())]
     pub(super) output: PathBuf,
     /// Base address of an OpenAI-compatible server, such as http://localhost:8000/v1.
     #[arg(long, value_name = "URL", help_heading = "Server")]

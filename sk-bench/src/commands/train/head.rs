@@ -11,6 +11,7 @@ use sk_models::{
 };
 
 use super::{attribute, progress};
+use crate::args::written;
 use crate::{Error, output};
 
 /// Settings of `train discriminator` and `train reward-head`.
@@ -28,7 +29,7 @@ pub struct HeadArgs {
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Directory for the head
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR", value_parser = written())]
     output: PathBuf,
     /// What the head judges; the name of the output directory if not given
     #[arg(long, value_name = "NAME")]

@@ -7,6 +7,7 @@ use sk_models::train::{
 };
 
 use super::attribute;
+use crate::args::written;
 use crate::{Error, output};
 
 /// Settings of `train judge`.
@@ -24,7 +25,7 @@ pub struct JudgeModelArgs {
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
     /// Directory for the judge
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR", value_parser = written())]
     output: PathBuf,
     /// What it judges; the name of the output directory if not given
     #[arg(long, value_name = "NAME")]
