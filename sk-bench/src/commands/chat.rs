@@ -13,6 +13,7 @@ use sk_report::grid::Grid;
 
 use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs};
 use crate::commands::generate;
+use crate::explain::Detail;
 use crate::models::{self, Source, check_heads};
 use crate::plural::counted;
 use crate::progress::Loading;
@@ -171,7 +172,10 @@ impl Chat<'_> {
         match line.parse::<ChatCommand>().map_err(Error::Input)? {
             ChatCommand::Help => message::note(&help(terminal::error_columns())),
             ChatCommand::Quit => return Ok(false),
-            ChatCommand::New => self.conversation.restart(),
+            ChatCommand::New => {
+                self.conversation.restart();
+                message::note("started another dialogue");
+            }
             ChatCommand::Blades => message::note(&self.blades()),
             ChatCommand::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),
             ChatCommand::Weights(Some(weights)) => {
@@ -187,7 +191,14 @@ impl Chat<'_> {
                 message::note(&weights_line(&self.session.spec().snapshot()));
             }
             ChatCommand::Swap(old, blade) => self.swap(&old, &blade)?,
-            ChatCommand::Explain(detail) => self.screen.explain = detail,
+            ChatCommand::Explain(detail) => {
+                self.screen.explain = detail;
+                message::note(match detail {
+                    Some(Detail::Brief) => "explain on",
+                    Some(Detail::Full) => "explain full",
+                    None => "explain off",
+                });
+            }
             ChatCommand::Set(edit) => self.set(&edit)?,
             ChatCommand::Again => self.again()?,
             ChatCommand::Undo => {
@@ -195,7 +206,10 @@ impl Chat<'_> {
                     self.conversation.undo().ok_or_else(|| Error::Input("there is nothing to take back".to_owned()))?;
                 message::note(&format!("took back \"{}\" and its answer", message::quoted(&question, SHOWN)));
             }
-            ChatCommand::Seed(seed) => self.reseed(seed),
+            ChatCommand::Seed(seed) => {
+                self.reseed(seed);
+                message::note(&format!("seed {seed}"));
+            }
             ChatCommand::Save(path) => {
                 let transcript = Transcript {
                     messages: self.conversation.messages().to_vec(),
