@@ -14,7 +14,8 @@ use crate::scheme::{Convention, FieldEdit, NamedWeights, Parameter, Preset, Sche
 pub struct SteeringArgs {
     /// Weights of the blades; equal unless given; may be repeated.
     ///
-    /// They are scaled to sum to one, and a blade that is not named gets zero.
+    /// They are scaled to sum to one, and a blade that is not named gets zero. NAME:W is the same as
+    /// NAME=W.
     #[arg(short, long, value_name = "NAME=W,…")]
     pub weights: Vec<NamedWeights>,
     /// A scheme: a TOML file that fills the slots by name, or one that ships (see `swiss-knife

@@ -40,8 +40,8 @@ pub struct CompareArgs {
     prompt: PromptArgs,
     /// Weights of the blades in one column; may be repeated.
     ///
-    /// They are scaled to sum to one, and a blade that is not named gets zero. Without any, each
-    /// blade has a column with all the weight.
+    /// They are scaled to sum to one, and a blade that is not named gets zero. NAME:W is the same as
+    /// NAME=W. Without any, each blade has a column with all the weight.
     #[arg(short, long, value_name = "NAME=W,…", help_heading = "Steering")]
     weights: Vec<NamedWeights>,
     /// A scheme, by name or file; may be repeated. Each has a column for each weighting.
