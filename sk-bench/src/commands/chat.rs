@@ -79,6 +79,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
     let (host, adapters) = models::load(&args.models, &mut config, &mut loading)?;
+    args.steering.steering().check_effect(&config)?;
     let seed = args.generation.seed;
     let adapters = Adapters::from_iter(adapters);
     let conversation = generate::conversation(&host, &args.generation, args.steering.operating.convention)?;

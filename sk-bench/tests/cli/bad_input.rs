@@ -351,6 +351,7 @@ fn options_without_an_effect() {
         &["--beta", "no blade of the scheme has a β"],
     );
     assert_refused(&run(["generate", "Hi", "--scheme", "mod", "--beta", "0.3"]), &["--beta", "no blade of the scheme has a β"]);
+    assert_refused(&run(["chat", "--scheme", "mod", "--beta", "0.3"]), &["--beta", "no blade of the scheme has a β"]);
     // Another arm may have a β, or a blade that is seated later.
     let arms = ["arms", "Hi", "--scheme", "greedy", "--arm", "args", "--beta", "0.3", "--max-new-tokens", "2", "--summary"];
     assert!(run(arms).status.success());
