@@ -25,7 +25,7 @@ use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
 use crate::args::{FEW, RandomArgs, Sources, SteeringArgs, at_most, positive};
-use crate::progress::Loading;
+use crate::progress::{Loading, Work};
 use crate::ruler::{
     Axis, AxisArg, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Roofs, Steered, TEXT, frozen, prompt,
 };
@@ -131,12 +131,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
     let text = if args.models.are_remote() {
-        output::shown(&remote::measure(args, &mut loading)?, args.json)?
+        output::shown(&remote::measure(args, loading)?, args.json)?
     } else {
-        let report = Subject::load(args, &mut loading)?.measure(load_average, &loading)?;
+        let subject = Subject::load(args, &mut loading)?;
+        drop(loading);
+        let report = subject.measure(load_average)?;
         if args.json { output::pretty_json(&report)? } else { table::render(&report) }
     };
-    drop(loading);
     writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)
 }
 
@@ -195,17 +196,21 @@ impl<'a> Subject<'a> {
         Ok(Self { args, models, config, adapters, blades, load_seconds, text, prompt })
     }
 
-    fn measure(&self, load_average: Option<f64>, loading: &Loading) -> Result<BenchReport, Error> {
+    fn measure(&self, load_average: Option<f64>) -> Result<BenchReport, Error> {
         let args = self.args;
-        loading.show("warming up");
+        // Nothing is shown while something is measured.
+        let mut work = Work::new("run", false);
+        let runs = 1 + args.repeat as u64;
+        work.begin(runs, 0);
+        work.show(0, "warming up");
         let warm_up = self.turn()?;
         // Read the peak now: the measurements of the device below allocate their own buffers.
         let peak_memory = memory::peak_on(&self.models.backbone.device());
         let mut roofs = Roofs::default();
         let mut opponents: Vec<_> = args.against.iter().map(|command| (Opponent::new(command), Vec::new())).collect();
         let mut turns = Vec::new();
-        for i in 0..args.repeat {
-            loading.show(&format!("run {} of {}", i + 1, args.repeat));
+        for done in 1..runs {
+            work.show(done, "");
             roofs.measure(&self.models);
             turns.push(self.turn()?);
             for (opponent, answers) in &mut opponents {
@@ -222,10 +227,10 @@ impl<'a> Subject<'a> {
         let at = self.operating();
         let end = Operating { prefix: at.prefix + args.new_tokens, ..at };
         let footprint = Footprint::new(&self.models, self.own_adapters(), &floors, end);
-        loading.show("changing blades and weights");
+        work.show(runs, "changing blades and weights");
         let reconfiguration = self.reconfiguration(&floors)?;
         let kernels = self.kernels()?;
-        let sweeps = args.sweep.iter().map(|axis| self.sweep(axis, &roofs, loading)).collect::<Result<_, _>>()?;
+        let sweeps = args.sweep.iter().map(|axis| self.sweep(axis, &roofs, &mut work)).collect::<Result<_, _>>()?;
 
         let seconds = |f: fn(&Turn) -> f64| turns.iter().map(f);
         let frozen = floors.frozen(at.prefix, args.new_tokens);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{assert_refused, edit_json, models, run, run_on_models, stdout};
+use crate::common::{assert_refused, edit_json, models, run, run_on_models, stderr, stdout};
 use crate::fake::{Fake, Setup};
 use serde_json::Value;
 use sk_remote::Kind;
@@ -242,6 +242,18 @@ fn another_program_is_measured_in_turns() {
     for row in ["against while read x", "cached", "50.0 tokens/s", "steered / it"] {
         assert!(table.contains(row), "{table}");
     }
+}
+
+/// Without a terminal, a line comes every ten seconds, between two runs.
+#[cfg(unix)]
+#[test]
+fn a_long_measurement_shows_its_progress() {
+    let slow = "sleep 10.1; echo '{\"greedy\": 100}'";
+    let args = brief(&["--against", slow]);
+    let output = run_on_models("bench", &args.iter().map(String::as_str).collect::<Vec<_>>());
+    stdout(&output);
+    let said = stderr(&output);
+    assert!(said.lines().count() == 1 && said.starts_with("2/2 runs · "), "{said}");
 }
 
 #[test]

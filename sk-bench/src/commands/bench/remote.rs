@@ -12,7 +12,7 @@ use sk_serve::host::Adapters;
 
 use super::BenchArgs;
 use crate::plural::counted;
-use crate::progress::Loading;
+use crate::progress::{Loading, Work};
 use crate::ruler::{Spread, TEXT, instructions, prompt};
 use crate::{Error, models, output, terminal};
 
@@ -60,7 +60,7 @@ const COUNTS: [Count; 5] = [
 ];
 
 /// Runs the measurement.
-pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteReport, Error> {
+pub(super) fn measure(args: &BenchArgs, mut loading: Loading) -> Result<RemoteReport, Error> {
     let local = [
         ("--sweep", !args.sweep.is_empty()),
         ("--generations", args.generations.is_some()),
@@ -70,14 +70,17 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
         return Err(Error::Input(format!("{option}: it does not apply to models on servers; leave it out")));
     }
     let mut config = args.scheme(false)?;
-    let (host, adapters) = models::load(&args.models, &mut config, loading)?;
+    let (host, adapters) = models::load(&args.models, &mut config, &mut loading)?;
     args.steering.steering().check_effect(&config)?;
     let (blades, adapters) = (adapters.len(), Adapters::from_iter(adapters));
     let prompt = prompt(&host.tokenizer().encode(TEXT)?, args.prompt_tokens, args.new_tokens, host.context_limit())?;
     let instructions = instructions(&config, host.tokenizer())?;
     let (mut rates, mut steps) = (Vec::new(), Vec::new());
+    drop(loading);
+    let mut work = Work::new("run", false);
+    work.begin(1 + args.repeat as u64, 0);
     for turn in 0..=args.repeat {
-        loading.show(&format!("run {turn} of {}", args.repeat));
+        work.show(turn as u64, if turn == 0 { "warming up" } else { "" });
         let (engine, _) = host.engine(&adapters, &[], &instructions, config.readers(), None)?;
         let mut scheme = config.build(&*engine)?;
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));

@@ -7,7 +7,7 @@ use sk_core::{Seconds, TokenId};
 
 use super::Subject;
 use crate::Error;
-use crate::progress::Loading;
+use crate::progress::Work;
 use crate::ruler::{Axis, AxisArg, Figure, Floors, Operating, Roofs, Spread, Steered};
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 
@@ -49,7 +49,7 @@ impl Subject<'_> {
     /// Measures steps along one axis through the operating point of the main measurement,
     /// alternating between the points. Each point has its own KV caches and starts with one warm-up
     /// step that is not counted.
-    pub(super) fn sweep(&self, arg: &AxisArg, roofs: &Roofs, loading: &Loading) -> Result<AxisReport, Error> {
+    pub(super) fn sweep(&self, arg: &AxisArg, roofs: &Roofs, work: &mut Work) -> Result<AxisReport, Error> {
         let (models, axis, centre) = (&self.models, arg.axis, self.operating());
         let adapters = if axis == Axis::Blades { &self.adapters[..] } else { self.own_adapters() };
         let limit = models.context_limit();
@@ -62,8 +62,9 @@ impl Subject<'_> {
             )));
         }
         let mut measured = Vec::with_capacity(points.len());
+        work.begin(self.args.repeat as u64, 0);
         for &point in &points {
-            loading.show(&format!("warming up: {} = {}", axis.name(), point.at(axis)));
+            work.show(0, &format!("warming up: {} = {}", axis.name(), point.at(axis)));
             let config = self.scheme_at(axis, point)?;
             let prompt: Vec<TokenId> = self.text.iter().copied().cycle().take(point.prefix).collect();
             let mut steered = Steered::new(models, &config, adapters, self.args.seed)?;
@@ -71,8 +72,9 @@ impl Subject<'_> {
             let floors = Floors::new(models, &config, adapters, roofs)?;
             measured.push((point, steered, prompt, floors, Vec::<Seconds>::new()));
         }
-        for i in 0..self.args.repeat {
-            loading.show(&format!("sweep {}, {} of {}", axis.name(), i + 1, self.args.repeat));
+        work.begin(self.args.repeat as u64, 0);
+        for done in 0..self.args.repeat {
+            work.show(done as u64, &format!("sweep of {}", axis.name()));
             for (_, steered, prompt, _, steps) in &mut measured {
                 steps.push(steered.step(prompt)?);
             }
