@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use sk_models::hf::Progress;
+use sk_report::grid::wrap;
 
-use crate::message;
+use crate::{message, terminal};
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -72,12 +73,12 @@ impl Work {
         }
     }
 
-    /// Like [`show`](Self::show), as a line that stays.
+    /// Like [`show`](Self::show), as a line that stays. It is folded to the width of the terminal.
     pub(crate) fn report(&mut self, done: u64, note: &str) {
         let (text, standing) = (self.text(done, note), self.text(done, ""));
         self.bar.set_position(done);
         self.bar.set_message(standing);
-        self.line(&text);
+        self.line(&wrap(&text, terminal::error_columns(), 2));
     }
 
     /// Prints a line that stays.

@@ -97,8 +97,12 @@ impl Bench {
 #[test]
 fn each_objective_is_searched_and_the_mean_is_taken() {
     let bench = Bench::tiny(PLAN);
-    let text = stdout(&bench.run(&["--quiet"]));
+    let output = bench.run(&[]);
+    let text = stdout(&output);
     assert!(text.contains("18 of 18 trials, scored by the blades' own mean μ per token"), "{text}");
+    let said = stderr(&output);
+    assert_eq!(said.matches("/18 trials · ").count(), 18, "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
     let trials = bench.trials();
     assert_eq!(trials.len(), 3 * 6);
     // Two prompts at one weight vector; the first trial is the scheme as it is, but N lies outside
