@@ -72,6 +72,14 @@ impl<'a> Source<'a> {
         self.text.map_or(0, |text| 1 + text.bytes().take(position).filter(|&b| b == b'\n').count())
     }
 
+    /// Returns a number as the text has it at a position, if it is there.
+    fn written(&self, position: usize, number: &Value) -> String {
+        let rest = self.text.and_then(|text| text.get(position..)).unwrap_or_default();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c))).unwrap_or(rest.len());
+        let is_number = rest[..end].parse::<Value>().is_ok_and(|value| value == *number);
+        if is_number { rest[..end].to_owned() } else { number.to_string() }
+    }
+
     /// Returns the positions of a key and of its value.
     fn place(&self, path: &[String]) -> [usize; 2] {
         self.places.get(path).copied().unwrap_or_default()
@@ -193,21 +201,21 @@ impl<'s> Section<'s> {
 
     /// Creates an error for a value of the wrong type.
     pub fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
-        self.mistyped_at(self.lines(key)[1], key, expected, found)
+        self.mistyped_at(&self.path_of(key), key, expected, found)
     }
 
     /// Creates an error for an entry of the list `key`, counted from 0, of the wrong type.
     pub fn mistyped_entry(&self, key: &str, entry: usize, expected: &str, found: &Value) -> SchemeError {
-        let line = self.under(key, Table::new()).lines(&entry.to_string())[1];
-        self.mistyped_at(line, key, expected, found)
+        self.mistyped_at(&self.under(key, Table::new()).path_of(&entry.to_string()), key, expected, found)
     }
 
-    fn mistyped_at(&self, line: usize, key: &str, expected: &str, found: &Value) -> SchemeError {
+    fn mistyped_at(&self, path: &[String], key: &str, expected: &str, found: &Value) -> SchemeError {
+        let position = self.source.place(path)[1];
         let shown = match found {
-            Value::Integer(_) | Value::Float(_) => found.to_string(),
+            Value::Integer(_) | Value::Float(_) => self.source.written(position, found),
             other => type_of(other),
         };
-        self.value(line, format!("{}.{key}", self.dotted()), format!("expected {expected}, found {shown}"))
+        self.value(self.source.line(position), format!("{}.{key}", self.dotted()), format!("expected {expected}, found {shown}"))
     }
 
     fn value(&self, line: usize, place: String, reason: String) -> SchemeError {

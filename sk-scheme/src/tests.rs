@@ -134,6 +134,9 @@ fn a_number_in_quotes_is_not_taken_for_a_choice() {
         ("[proposal]\ncandidates = \"7\"\n", "expected a whole number that is not negative, found a string"),
         ("[selector]\nconvention = \"papr\"\n", "unknown convention \"papr\"; did you mean \"paper\"?"),
         ("[selector]\nconvention = 3\n", "expected a string, found 3"),
+        // Numbers are shown as they are written.
+        ("[proposal]\ncandidates = 2e0 # two\n", "expected a whole number that is not negative, found 2e0"),
+        ("[selector]\nconvention = 0x1_0\n", "expected a string, found 0x1_0"),
     ] {
         let error = overlaid(text).unwrap_err().to_string();
         assert!(error.starts_with("test.toml:2: ") && error.ends_with(said), "{error}");
