@@ -14,7 +14,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use sk_models::hf::{Hub, HubError, Progress, check_settings};
+use sk_models::hf::{CheckpointError, Hub, HubError, Progress, check_adapter, check_settings};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const ID: &str = "owner/model";
@@ -559,6 +559,15 @@ fn weights_of_an_unsupported_model_or_adapter_are_not_downloaded() {
     let files = [("adapter_config.json", adapter), ("adapter_model.safetensors", "weights")];
     let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()));
     refused(HashMap::from(files), "adapter_config.json", "`use_dora`");
+}
+
+#[test]
+fn weights_of_a_model_are_not_downloaded_as_an_adapter() {
+    let fake = FakeHub::start(State { files: sharded(), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve_checked(ID, check_adapter, &mut ()).unwrap_err();
+    assert!(matches!(error, CheckpointError::NotAnAdapter { .. }), "{error}");
+    assert!(fake.requests().iter().all(|request| !request.path.contains("/blob/")));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{
     error::CheckpointError,
     head::load_head,
     hub::{Hub, Progress},
-    peft::{AdapterConfig, CONFIG_FILE as ADAPTER_CONFIG, load_adapter},
+    peft::{AdapterConfig, CONFIG_FILE as ADAPTER_CONFIG, check_adapter, load_adapter},
     safetensors::TensorFiles,
     text_files::{CONFIG_FILE, TextFiles},
     weights::CheckpointParts,
@@ -76,7 +76,7 @@ impl Checkpoint {
     /// If the model cannot be found or downloaded, or one of its files is missing, malformed or not
     /// supported.
     pub fn open(source: &str, progress: &mut dyn Progress) -> Result<Self, CheckpointError> {
-        Self::from_directory(&resolve(source, progress)?)
+        Self::from_directory(&resolve_checked(source, |directory| settings(directory).map(drop), progress)?)
     }
 
     /// Opens a model directory.
@@ -203,7 +203,7 @@ impl Checkpoint {
     ///
     /// If it cannot be found, uses an unsupported feature, or was made for another model.
     pub fn adapter(&self, source: &str, device: &Device, progress: &mut dyn Progress) -> Result<LoraAdapter, CheckpointError> {
-        let directory = resolve(source, progress)?;
+        let directory = resolve_checked(source, check_adapter, progress)?;
         let _quiet = pause(device);
         load_adapter(&directory, &self.config, &self.tensors, device)
     }
@@ -228,6 +228,15 @@ impl Checkpoint {
 /// If there is neither such a directory nor such an id, it cannot be downloaded, or a model or an
 /// adapter that is not here yet is not supported.
 pub fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
+    resolve_checked(source, check_settings, progress)
+}
+
+/// As [`resolve`], with another check of the files other than weights before weights are downloaded.
+fn resolve_checked(
+    source: &str,
+    check: impl FnOnce(&Path) -> Result<(), CheckpointError>,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
     if files::is_dir(local) {
         return Ok(local.to_owned());
@@ -236,13 +245,18 @@ pub fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, Che
         let parent = local.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         return Err(CheckpointError::NotADirectory { path: local.to_owned(), directory: parent.to_owned() });
     }
-    ask(&Hub::from_env()?, source, progress)
+    ask(&Hub::from_env()?, source, check, progress)
 }
 
 /// Returns the snapshot of a hub id. If there is none, the error also says that no such directory
 /// exists.
-fn ask(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
-    hub.resolve_checked(source, check_settings, progress).map_err(|error| match error {
+fn ask(
+    hub: &Hub,
+    source: &str,
+    check: impl FnOnce(&Path) -> Result<(), CheckpointError>,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf, CheckpointError> {
+    hub.resolve_checked(source, check, progress).map_err(|error| match error {
         CheckpointError::Hub(absence) if absence.is_absence() => {
             CheckpointError::Nowhere { name: source.to_owned(), source: absence }
         }
@@ -295,7 +309,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let hub = Hub::new(&endpoint, cache.path().to_owned());
         let says = |hub: &Hub, part: &str| {
-            let message = ask(hub, "models/mine", &mut ()).unwrap_err().to_string();
+            let message = ask(hub, "models/mine", check_settings, &mut ()).unwrap_err().to_string();
             assert!(message.starts_with("there is no directory `models/mine` here"), "{message}");
             assert!(message.contains(part) && !message.contains('\n'), "{message}");
         };
@@ -305,7 +319,8 @@ mod tests {
         says(&hub, &endpoint);
         says(&hub.with_offline(true), "HF_HUB_OFFLINE");
         // A name that cannot be an id is not looked up on the hub.
-        let message = ask(&Hub::new(&endpoint, cache.path().to_owned()), "./mine", &mut ()).unwrap_err().to_string();
+        let message =
+            ask(&Hub::new(&endpoint, cache.path().to_owned()), "./mine", check_settings, &mut ()).unwrap_err().to_string();
         assert!(message.contains("neither a directory nor a hub id"), "{message}");
     }
 }

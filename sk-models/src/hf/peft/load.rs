@@ -19,6 +19,23 @@ use crate::{
     lora::{LoraAdapter, LowRank},
 };
 
+/// Checks the settings of an adapter, without its weights.
+///
+/// # Errors
+///
+/// If the directory is not that of an adapter, or the adapter uses an unsupported feature.
+pub fn check_adapter(directory: &Path) -> Result<(), CheckpointError> {
+    settings(directory).map(drop)
+}
+
+fn settings(directory: &Path) -> Result<AdapterConfig, CheckpointError> {
+    let config = directory.join(CONFIG_FILE);
+    if !files::is_file(&config) && files::is_file(&directory.join(MODEL_CONFIG)) {
+        return Err(CheckpointError::NotAnAdapter { directory: directory.to_owned() });
+    }
+    AdapterConfig::from_file(&config)
+}
+
 /// Reads the adapter in a directory for the given backbone.
 ///
 /// `backbone` are the backbone's own tensors. PEFT stores a copy of an embedding or head that is
@@ -35,10 +52,7 @@ pub fn load_adapter(
     device: &Device,
 ) -> Result<LoraAdapter, CheckpointError> {
     let config_path = directory.join(CONFIG_FILE);
-    if !files::is_file(&config_path) && files::is_file(&directory.join(MODEL_CONFIG)) {
-        return Err(CheckpointError::NotAnAdapter { directory: directory.to_owned() });
-    }
-    let settings = AdapterConfig::from_file(&config_path)?;
+    let settings = settings(directory)?;
     let weights = directory.join(WEIGHTS_FILE);
     let pickled = weights.with_extension("bin");
     if !files::is_file(&weights) && files::is_file(&pickled) {

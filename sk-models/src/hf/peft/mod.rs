@@ -10,7 +10,7 @@ mod save;
 
 pub(super) use config::AdapterConfig;
 pub use config::target_modules;
-pub use load::load_adapter;
+pub use load::{check_adapter, load_adapter};
 pub use save::save_adapter;
 
 /// The settings of an adapter.
