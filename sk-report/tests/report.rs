@@ -87,6 +87,10 @@ fn a_small_sweep_by_hand() {
     // All six differences have one sign: 2/2⁶.
     close(number(&report, "contrasts", "theirs", "p"), 2.0 / 64.0);
     close(number(&report, "contrasts", "theirs", "reference wins %"), 1.0);
+    // Every cell of `ours` has the higher F1. Both tables have the reference minus the other.
+    let difference = number(&report, "contrasts", "theirs", "ΔF1");
+    assert!(difference > 0.0, "{difference}");
+    close(difference, number(&report, "clustering", "f1: ours − theirs", "Δ"));
     // With three prompts, the smallest possible p is 2/2³.
     close(number(&report, "clustering", "f1: ours − theirs", "p, prompts"), 2.0 / 8.0);
     // Both points of `ours` have the same safety and honesty; the first has the higher quality.

@@ -32,7 +32,7 @@ fn tables_are_printed_in_each_format() {
     };
     let plain = report(&[]);
     assert!(
-        plain.starts_with("Methods over the whole sweep\n") && plain.contains("F1 of each method minus that of ours"),
+        plain.starts_with("Methods over the whole sweep\n") && plain.contains("F1 of ours minus that of each other method"),
         "{plain}"
     );
     let csv = report(&["--table", "methods", "--format", "csv"]);

@@ -11,12 +11,10 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
     let tests: Vec<f64> = wilcoxon.iter().map(|test| test.p).collect();
     let mut rows = Vec::new();
     for (((other, contrast), p), corrected) in others.iter().zip(&contrasts).zip(&tests).zip(holm(&tests)) {
-        // The paper's supplement reports other minus reference.
-        let mut turned = contrast.clone();
-        turned.differences.iter_mut().for_each(|difference| *difference = -*difference);
-        let bootstrap = turned.bootstrap(context.resampling);
+        let bootstrap = contrast.bootstrap(context.resampling);
         let at = At { source: "tab:full-methods", subject: &other.name, part: "", reading: "" };
-        let interval = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
+        // The paper's supplement reports other minus reference.
+        let interval = note_contrast(ledger, &at, &bootstrap, context.resampling, -1.0);
         let rate = contrast.win_rate();
         ledger.note(&At { reading: "axes floored at 1e-6", ..at }, "p", *p);
         ledger.note(&At { source: "tab:main", reading: "axes floored at 1e-6", ..at }, "win%", 100.0 * rate.of_all());
@@ -35,7 +33,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         let at = At { source: "sec:main", subject: &context.reference.name, part: "", reading: "" };
         ledger.note(&at, "largest p on the half", largest);
     }
-    Table::of("contrasts", format!("F1 of each method minus that of {}, by cell", context.reference.name), &rows)
+    Table::of("contrasts", format!("F1 of {} minus that of each other method, by cell", context.reference.name), &rows)
         .column("method", Kind::Text, |(other, ..)| other.name.as_str())
         .column("pairs", Kind::Count, |(_, contrast, ..)| contrast.n())
         .column("ΔF1", Kind::Signed(4), |(_, _, (difference, ..), _)| *difference)
