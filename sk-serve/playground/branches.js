@@ -1,6 +1,6 @@
 // Branches of an answer, as a tree of the runs between its forks.
 
-import { count, h } from './dom.js';
+import { count, h, keepingFocus } from './dom.js';
 import { textsOf } from './tree.js';
 
 const opening = (nodes) => {
@@ -22,5 +22,6 @@ const list = (runs, shown, choose) => h('ul', { class: 'tree' }, ...runs.map((ru
 export function showBranches(place, section, tree, choose) {
   const runs = tree.runs();
   section.hidden = runs.length < 2 && (runs[0]?.after.length ?? 0) === 0;
-  place.replaceChildren(list(runs, new Set(tree.path().map((node) => node.id)), choose));
+  const shown = new Set(tree.path().map((node) => node.id));
+  keepingFocus(place, () => place.replaceChildren(list(runs, shown, choose)), () => [...place.querySelectorAll('[aria-current]')].at(-1));
 }

@@ -25,6 +25,14 @@ export const s = (tag, attributes = {}, ...children) => build(document.createEle
 // A word that a keyboard reaches, with its explanation.
 export const term = (word, tip, attributes = {}) => h('span', { class: 'term', tabindex: 0, tip, ...attributes }, word);
 
+// Draws in `area`. Where the element that had the focus there is gone or disabled then, `instead` gives the one that gets it.
+export function keepingFocus(area, draw, instead) {
+  const focused = document.activeElement;
+  const isIn = area.contains(focused);
+  draw();
+  if (isIn && (!focused.isConnected || focused.disabled)) instead()?.focus();
+}
+
 // A function that runs `draw` once before the next frame, however often it is called.
 export function onceAFrame(draw) {
   let asked = false;

@@ -5,7 +5,7 @@ import { Answer, legend } from './answer.js';
 import { showBranches } from './branches.js';
 import { charts, table } from './charts.js';
 import { showAsked, showTurns } from './conversation.js';
-import { announce, atMostEvery, byId, count, h, number, onceAFrame } from './dom.js';
+import { announce, atMostEvery, byId, count, h, keepingFocus, number, onceAFrame } from './dom.js';
 import { command, download, snippet, trace } from './export.js';
 import { askKey, clearNotice, fail, notice, openness } from './notice.js';
 import { Run } from './run.js';
@@ -46,7 +46,9 @@ const nodeOf = ({ side, id }) => side.tree.nodes[id];
 
 // ---- What is looked at ----
 
-const drawStep = () => {
+const drawStep = () => keepingFocus(byId('step'), drawLooked, () => byId('step-title'));
+
+function drawLooked() {
   const node = nodeOf(looked);
   const path = looked.side.tree.path();
   const at = path.indexOf(node);
@@ -62,7 +64,7 @@ const drawStep = () => {
     return;
   }
   showStep(byId('step-body'), node, { colours, act: looked.side === main ? { take, rewind } : null });
-};
+}
 
 const drawCharts = onceAFrame(() => {
   const path = main.tree.path();
@@ -127,12 +129,23 @@ function showTree() {
   }, [main]));
 }
 
+// Enables or disables buttons. The focus of one that is disabled goes to the first that is enabled.
+function enable(buttons) {
+  const first = Object.keys(buttons).find((id) => buttons[id]);
+  const set = () => Object.entries(buttons).forEach(([id, isEnabled]) => {
+    byId(id).disabled = !isEnabled;
+  });
+  keepingFocus(byId(first).parentElement, set, () => byId(first));
+}
+
 function showControls() {
   const runs = main.run !== null || beside.run !== null;
-  byId('start').disabled = false;
-  byId('stop').disabled = !runs;
-  byId('go-on').disabled = main.run !== null || main.tree.leaf < 0 || main.tree.isOver();
-  byId('reply').disabled = main.run !== null || main.tree.leaf < 0 || main.tree.nodes[main.tree.leaf] === replied;
+  enable({
+    stop: runs,
+    'go-on': main.run === null && main.tree.leaf >= 0 && !main.tree.isOver(),
+    start: true,
+    reply: main.run === null && main.tree.leaf >= 0 && main.tree.nodes[main.tree.leaf] !== replied,
+  });
   byId('steered').setAttribute('aria-busy', main.run !== null);
 }
 
@@ -350,8 +363,9 @@ function showWeights() {
   });
   byId('triangle').toggleAttribute('hidden', names.length !== 3);
   corner = names.length === 3 ? triangle(byId('triangle'), { names, weights, locked, colours, change: setWeights }) : null;
-  byId('own-blades').replaceChildren(...Object.entries(settings.blades).map(([name, text]) =>
-    h('li', {}, h('strong', {}, name), ` ${text} `, h('button', { type: 'button', 'aria-label': `Remove the blade ${name}`, onclick: () => removeBlade(name) }, 'Remove'))));
+  const own = Object.entries(settings.blades).map(([name, text]) =>
+    h('li', {}, h('strong', {}, name), ` ${text} `, h('button', { type: 'button', 'aria-label': `Remove the blade ${name}`, onclick: () => removeBlade(name) }, 'Remove')));
+  keepingFocus(byId('own-blades'), () => byId('own-blades').replaceChildren(...own), () => byId('blade-name'));
   byId('sweep-blade').replaceChildren(...names.map((name) => h('option', { value: name }, name)));
   showLegend();
 }
@@ -477,8 +491,7 @@ async function startSweep() {
   swept.stop?.abort();
   const stop = new AbortController();
   Object.assign(swept, { results: [], names: [...names], stop });
-  byId('sweep-stop').disabled = false;
-  byId('sweep').disabled = true;
+  enable({ 'sweep-stop': true, sweep: false });
   try {
     await sweep({
       names: swept.names,
@@ -494,8 +507,7 @@ async function startSweep() {
     stop.abort();
     if (error.name !== 'AbortError') fail(error, { label: 'Sweep again', act: startSweep });
   } finally {
-    byId('sweep-stop').disabled = true;
-    byId('sweep').disabled = false;
+    enable({ 'sweep-stop': false, sweep: true });
   }
 }
 

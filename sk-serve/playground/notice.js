@@ -1,7 +1,7 @@
 // What went wrong, in words, and what can be done about it.
 
 import { dropKey, hasKey, isReady, keepKey, knock } from './api.js';
-import { byId, h } from './dom.js';
+import { byId, h, keepingFocus } from './dom.js';
 
 // Milliseconds between two looks at whether the server is back.
 const LOOK = 1000;
@@ -11,7 +11,7 @@ let shown = 0;
 export function clearNotice() {
   shown += 1;
   byId('notice').hidden = true;
-  byId('notice').replaceChildren();
+  keepingFocus(byId('notice'), () => byId('notice').replaceChildren(), () => byId('answers'));
 }
 
 export function notice(...children) {

@@ -285,6 +285,41 @@ try {
     assert.equal((await spans(page))[0], before[0]);
   });
 
+  await part('keeps the focus of a keyboard after an action', async () => {
+    const { page } = await open();
+    const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.className);
+    await answer(page);
+    await isOver(page);
+    await page.locator('#steered .span').nth(1).click();
+    await page.locator('.card:not(.chosen) .take').first().press('Enter');
+    await page.locator('#steered .by-hand').waitFor();
+    await isOver(page);
+    assert.equal(await focused(), 'step-title');
+    await page.locator('#branches .branch:not([aria-current])').first().press('Enter');
+    await page.waitForFunction(() => document.querySelectorAll('#steered .by-hand').length === 0);
+    assert.equal(await focused(), 'branch');
+    await page.locator('#steered .span').first().click();
+    await page.locator('#step .rewind').press('Enter');
+    assert.equal(await focused(), 'rewind');
+    await page.locator('#go-on').press('Enter');
+    await isOver(page);
+    assert.match(await focused(), /^(go-on|start)$/);
+    // The step is drawn shortly after the answer.
+    await page.locator('#step-before:enabled').waitFor();
+    while (await page.locator('#step-before').isEnabled()) await page.locator('#step-before').press('Enter');
+    assert.equal(await focused(), 'step-title');
+    await page.getByText('Blades from an instruction').click();
+    await page.fill('#blade-name', 'calm');
+    await page.fill('#blade-text', 'Answer calmly.');
+    await page.press('#blade-text', 'Enter');
+    await page.getByRole('button', { name: 'Remove the blade calm' }).press('Enter');
+    assert.equal(await focused(), 'blade-name');
+    await page.locator('#sweep').press('Enter');
+    await isSwept(page);
+    assert.equal(await focused(), 'sweep');
+    await page.context().close();
+  });
+
   await part('seats a blade of an instruction', async () => {
     await page.getByText('Blades from an instruction').click();
     await page.fill('#blade-name', 'calm');
