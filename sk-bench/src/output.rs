@@ -18,7 +18,8 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error
 /// Writes a file as [`write`] does, or standard output if the path is `-`.
 pub(crate) fn write_or_print(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
     if path.as_os_str() == "-" {
-        return std::io::stdout().write_all(contents.as_ref()).map_err(Error::Output);
+        let mut out = std::io::stdout().lock();
+        return out.write_all(contents.as_ref()).and_then(|()| out.flush()).map_err(Error::Output);
     }
     write(path, contents)
 }

@@ -66,8 +66,8 @@ pub fn is_local(url: &str) -> bool {
     uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
 }
 
-/// Returns what a server says in a form that can be shown: on one line, without the key, which a
-/// server may echo, and truncated to 300 characters.
+/// Returns a server's message for display: one line of at most 300 characters. The key, which a
+/// server may echo, is replaced by `…`, and a blank message by `(no message)`.
 #[must_use]
 pub fn shown(text: &str, key: Option<&Key>) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -72,7 +72,7 @@ impl<'a> Source<'a> {
         self.text.map_or(0, |text| 1 + text.bytes().take(position).filter(|&b| b == b'\n').count())
     }
 
-    /// Returns a number as the text has it at a position, if it is there.
+    /// Returns `number` as the text spells it at `position`, or else in its usual form.
     fn written(&self, position: usize, number: &Value) -> String {
         let rest = self.text.and_then(|text| text.get(position..)).unwrap_or_default();
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c))).unwrap_or(rest.len());

@@ -25,7 +25,7 @@ export const s = (tag, attributes = {}, ...children) => build(document.createEle
 // A word that a keyboard reaches, with its explanation.
 export const term = (word, tip, attributes = {}) => h('span', { class: 'term', tabindex: 0, tip, ...attributes }, word);
 
-// Draws in `area`. Where the element that had the focus there is gone or disabled then, `instead` gives the one that gets it.
+// Runs `draw`, which changes `area`. If this removes or disables the focused element there, focuses the one that `instead` returns.
 export function keepingFocus(area, draw, instead) {
   const focused = document.activeElement;
   const isIn = area.contains(focused);

@@ -129,7 +129,7 @@ function showTree() {
   }, [main]));
 }
 
-// Enables or disables buttons. The focus of one that is disabled goes to the first that is enabled.
+// Enables or disables buttons. If the focused one is disabled, the first that is enabled gets the focus.
 function enable(buttons) {
   const first = Object.keys(buttons).find((id) => buttons[id]);
   const set = () => Object.entries(buttons).forEach(([id, isEnabled]) => {

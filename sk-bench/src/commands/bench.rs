@@ -198,7 +198,7 @@ impl<'a> Subject<'a> {
 
     fn measure(&self, load_average: Option<f64>) -> Result<BenchReport, Error> {
         let args = self.args;
-        // Nothing is shown while something is measured.
+        // The display changes only between measurements.
         let mut work = Work::new("run", false);
         let runs = 1 + args.repeat as u64;
         work.begin(runs, 0);

@@ -175,7 +175,7 @@ impl Chat<'_> {
             ChatCommand::Quit => return Ok(false),
             ChatCommand::New => {
                 self.conversation.restart();
-                message::note("started another dialogue");
+                message::note("started a new dialogue");
             }
             ChatCommand::Blades => message::note(&self.blades()),
             ChatCommand::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),

@@ -107,8 +107,7 @@ fn options() {
     assert_refused(&run(["generate", "Hi", "--backbone", "/nowhere"]), &["`/nowhere` is neither a directory nor a hub id"]);
 }
 
-/// `-` is standard output where a file replaces what is printed. It is no name of other files and
-/// folders.
+/// `-` is standard output where a file replaces what is printed. Other options refuse it.
 #[test]
 fn standard_output_as_a_file() {
     let folder = tempfile::tempdir().unwrap();

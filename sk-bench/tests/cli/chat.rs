@@ -114,7 +114,7 @@ fn explanations_can_be_switched() {
 fn what_was_changed_is_said() {
     let output = run_with_input("chat", &BRIEF, "/seed 7\n/explain on\n/explain full\n/explain off\n/new\n");
     assert!(stdout(&output).is_empty());
-    let said = "seed 7\nexplain on\nexplain full\nexplain off\nstarted another dialogue\n";
+    let said = "seed 7\nexplain on\nexplain full\nexplain off\nstarted a new dialogue\n";
     assert!(stderr(&output).ends_with(said), "{}", stderr(&output));
 }
 

@@ -232,7 +232,7 @@ unsafe impl<E: Engine> Job for LogitsJob<'_, E> {
     }
 }
 
-/// Work on the host that uses all its threads, as a job for the [`Scheduler`].
+/// Work that uses all threads of the host, as a job for the [`Scheduler`].
 pub(super) struct HostJob<'a>(pub(super) &'a mut (dyn FnMut() + Send));
 
 // SAFETY: as for `ForwardJob`.

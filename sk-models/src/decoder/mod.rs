@@ -26,6 +26,7 @@ mod scheduler;
 mod tests;
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -210,13 +211,18 @@ impl Decoder {
     ///
     /// If passes run on the CPU, the scheduler treats `work` as a job of `positions` positions, so
     /// that it does not compete with a pass for threads. Jobs of one kind share a turn.
+    ///
+    /// # Panics
+    ///
+    /// If `work` panics. `work` must not submit a job, which would wait for itself.
     pub(crate) fn in_turn<T: Send>(&self, kind: HostWork, positions: usize, work: impl FnOnce() -> T + Send) -> T {
         let Some(scheduler) = self.scheduler().filter(|_| self.engine.is_on_host()) else { return work() };
         let (mut work, mut out) = (Some(work), None);
-        let mut run = || out = work.take().map(|work| work());
+        let mut run = || out = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
         let key = PassKey { seats: 0, kind: kind as usize };
         Scheduler::run(Some(scheduler), &*self.engine, key, positions, &mut HostJob(&mut run));
-        out.expect("a job runs once")
+        // A panic reaches this request only.
+        out.expect("a job runs once").unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Returns the scheduler if the calling thread has entered it.

@@ -9,9 +9,6 @@
 //! - when the waiting positions of the next key fill a pass, or
 //! - when [`PATIENCE`] has elapsed since the first job began to wait or the last pass ended.
 //!
-//! On a CPU, loops over all threads between the passes, such as the draws of tokens, are jobs too.
-//! Outside of the passes they would compete with them for threads and caches.
-//!
 //! So a request that selects, tokenises or writes to a slow socket does not hold up the others. The
 //! request that was served the fewest positions is next, whatever the key of its pass. Jobs with
 //! the same key join its pass in the same order (start-time fair queueing: Goyal, Vin and Cheng,
@@ -19,6 +16,9 @@
 //! short requests do not starve a long context. On a CPU rows are independent, so the results of a
 //! request are bit-identical to those that it gets alone. On a GPU the number of rows selects the
 //! kernels, which round differently.
+//!
+//! On a CPU, draws of tokens and readings of log-probabilities are jobs too. Otherwise they would
+//! compete with a pass for threads and caches.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -97,10 +97,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Requests that have entered and are not away, and the number of them that wait for a pass.
+    /// Requests that have entered and are not away, and the number of them that wait for a job.
     present: usize,
     waiting: usize,
-    /// Whether a pass is running.
+    /// Whether jobs are running.
     running: bool,
     jobs: Vec<Entry>,
     next: u64,
@@ -132,7 +132,7 @@ type Key = (usize, u8, PassKey);
 /// # Safety
 ///
 /// Types that are submitted for one engine have different values of `TYPE`.
-pub(super) unsafe trait Job {
+pub(super) unsafe trait Job: Send {
     /// A number that identifies the type of the job.
     const TYPE: u8;
     /// Whether jobs of this type are passes, whose sizes observers receive.
@@ -171,8 +171,7 @@ struct Erased {
 }
 
 // SAFETY: the thread that owns the job waits until the job's outcome is set, and until then only
-// the thread that runs the pass uses the job. A job refers to data that is shared between threads
-// and to caches of the waiting thread.
+// the thread that runs the pass uses the job, which is `Send`.
 unsafe impl Send for Erased {}
 
 impl Erased {

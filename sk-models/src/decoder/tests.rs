@@ -202,3 +202,30 @@ fn draws_and_readings_take_turns_with_passes() {
     });
     assert_eq!(passes.load(Ordering::SeqCst), 40, "observers receive passes only");
 }
+
+#[test]
+fn a_panic_of_a_draw_reaches_its_request_only() {
+    let config = Qwen2Config::small([40, 32, 48, 2, 4, 4]);
+    let scheduler = Scheduler::new();
+    let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap().scheduled(&scheduler);
+    let waiting = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let draw = |own: usize| {
+            let _here = scheduler.enter(&Stop::new());
+            if own > 0 {
+                waiting.fetch_add(1, Ordering::SeqCst);
+            }
+            decoder.in_turn(HostWork::Draw, 1, || {
+                // The others share the next turn.
+                while own == 0 && waiting.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(20 * PATIENCE);
+                assert_ne!(own, 1, "broken");
+                own
+            })
+        };
+        let draws = [0, 1, 2].map(|own| scope.spawn(move || draw(own)));
+        assert_eq!(draws.map(|thread| thread.join().ok()), [Some(0), None, Some(2)]);
+    });
+}

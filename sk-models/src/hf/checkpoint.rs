@@ -231,7 +231,7 @@ pub fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, Che
     resolve_checked(source, check_settings, progress)
 }
 
-/// As [`resolve`], with another check of the files other than weights before weights are downloaded.
+/// As [`resolve`], but `check` examines the other files before weights are downloaded.
 fn resolve_checked(
     source: &str,
     check: impl FnOnce(&Path) -> Result<(), CheckpointError>,

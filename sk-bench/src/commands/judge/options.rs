@@ -79,7 +79,7 @@ pub(crate) struct JudgeOptions {
     #[arg(long, value_name = "JSON", value_parser = object, help_heading = "Scoring")]
     request: Option<Map<String, Value>>,
     /// Cache directory for scores [default: swiss-knife/judge in the user's cache].
-    #[arg(long, value_name = "DIR", conflicts_with = "no_cache", help_heading = "Output")]
+    #[arg(long, value_name = "DIR", value_parser = written(), conflicts_with = "no_cache", help_heading = "Output")]
     cache: Option<PathBuf>,
     /// Do not use the cache.
     #[arg(long, help_heading = "Output")]

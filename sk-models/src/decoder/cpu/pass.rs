@@ -29,6 +29,7 @@ impl CpuEngine {
     pub(super) fn input<'a>(&self, grid: &'a Grid, width: usize, pace: Pace, room: &'a mut Room) -> Input<'a> {
         let tiles = if pace == Pace::Read { Tiles::get() } else { None };
         let form = match (self.precision, tiles) {
+            // Bytes have the same bits in tiles and in vectors, so the number of rows decides.
             (Precision::Int8, _) => {
                 room.bytes.fill(grid, width, Tiles::get());
                 InputForm::Bytes(&room.bytes)

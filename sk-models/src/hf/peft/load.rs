@@ -19,7 +19,7 @@ use crate::{
     lora::{LoraAdapter, LowRank},
 };
 
-/// Checks the settings of an adapter, without its weights.
+/// Checks the settings of an adapter. Does not read its weights.
 ///
 /// # Errors
 ///

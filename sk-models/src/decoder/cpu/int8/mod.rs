@@ -24,7 +24,7 @@ const QUAD: usize = 4;
 /// Rows of the largest tile: sums in integers and in f32 of two vectors each fill the registers.
 const ROWS: usize = 6;
 
-/// Rows of the lowest square in tiles. Fewer rows take as long in vectors.
+/// The fewest rows that are multiplied in tiles. Vectors are as fast for fewer rows.
 const LOWEST_SQUARE: usize = SIDE / 2;
 
 /// Bytes of a group of a panel.
@@ -213,8 +213,8 @@ impl Quantized {
         self.tiles.is_some()
     }
 
-    /// Rounds the first `width` columns of a grid, for products in vectors or, if there are many
-    /// rows, in `tiles`. Both have the same bits.
+    /// Rounds the first `width` columns of a grid, for products in vectors, or in `tiles` from
+    /// [`LOWEST_SQUARE`] rows on. Both give the same bits.
     pub(crate) fn fill(&mut self, grid: &Grid, width: usize, tiles: Option<Tiles>) {
         /// Strips of a task. Rounding a few rows takes less time than sharing them among threads.
         const PIECE: usize = 6;
