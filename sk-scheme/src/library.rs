@@ -65,7 +65,11 @@ impl Shipped {
     }
 
     /// Builds the scheme: its file applied to the published operating point of all three
-    /// objectives.
+    /// objectives, [`OperatingPoint::HHH`](sk_core::OperatingPoint::HHH) with T = 8.
+    ///
+    /// The program's default point is
+    /// [`OperatingPoint::RESPONSIVE`](sk_core::OperatingPoint::RESPONSIVE). For another point,
+    /// [adopt](SchemeSpec::adopt) the scheme in a [reference](SchemeSpec::reference) at that point.
     ///
     /// # Errors
     /// If the file is invalid. The tests check that every shipped file is valid.

@@ -53,6 +53,8 @@ impl Base {
 }
 
 impl Default for Base {
+    /// Returns the convention `sound` at the published point [`OperatingPoint::HHH`], T = 8. The
+    /// program's default point is [`OperatingPoint::RESPONSIVE`].
     fn default() -> Self {
         Self::new(Convention::Sound, &OperatingPoint::HHH)
     }
