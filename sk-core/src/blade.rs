@@ -17,7 +17,7 @@ pub struct Observation<'a> {
 ///
 /// # For implementors
 /// Return the policies to read from [`policies`](Self::policies). The backbone reads all of them in
-/// one pass, so that [`score`](Self::score) is arithmetic only and swapping a blade is O(1)
+/// one call, so that [`score`](Self::score) is arithmetic only and swapping a blade is O(1)
 /// (`prop:cost`). A score must not depend on the other candidates, which 𝓝 and 𝓐 compare.
 #[auto_impl(&, Box, Arc)]
 pub trait Blade: Send + Sync {

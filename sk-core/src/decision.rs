@@ -72,9 +72,11 @@ impl Operators<'_> {
     /// selector conditioned on selecting one of these. If that event has probability zero, they are
     /// those of the selector for a batch of only `among`.
     ///
-    /// Costs O(K·N) arithmetic (`prop:cost`) and sorts of N values, in addition to the aggregator.
-    /// Allocates the decision. The slots themselves allocate nothing once the thread has processed
-    /// a batch of this size.
+    /// Costs O(K·N) arithmetic (`prop:cost`) and sorts of N values, in addition to the rule for
+    /// **w** and the aggregator. Allocates the decision and its intermediate values, O(K·N)
+    /// numbers. The operators of this workspace allocate nothing more once the thread has processed
+    /// a batch of this size, except the rules `MaxMin` and `Dual` of `sk-normalize`, which allocate
+    /// throughout their search.
     ///
     /// # Errors
     /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,

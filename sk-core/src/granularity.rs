@@ -46,7 +46,7 @@ impl Granularity for Response {
 }
 
 /// Spans that end before a token at which the model is uncertain: one whose distribution has at
-/// least this entropy in nats (the segments of CARDS, Li et al. 2024).
+/// least this entropy in nats (the segments of CARDS, Li et al. 2025).
 #[derive(Debug, Clone, Copy)]
 pub struct Uncertain(pub f64);
 

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 /// All have β = 0.1, α = 0.5 and K from 40 to 10. T divides a dimensionless logit, β scales nats
 /// per token, and K is in rating points.
 ///
-/// The fields are plain data, validated by the constructors that use them. The four constants are
-/// the published points: the optima of the per-objective searches, and [`HHH`](Self::HHH), which
-/// every multi-objective result uses. The paper calls it their rounded mean, geometric for T and
+/// The fields are plain data, validated by the constructors that use them. The table has the four
+/// published points: the optima of the per-objective searches, and [`HHH`](Self::HHH), which every
+/// multi-objective result uses. The paper calls it their rounded mean, geometric for T and
 /// arithmetic for the rest. However, the geometric mean of the three T is 7.4, while the point has
-/// 8.
+/// 8. [`RESPONSIVE`](Self::RESPONSIVE) is not published.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatingPoint {

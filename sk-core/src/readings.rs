@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The reader of a candidate: the backbone, a variant of it (an adapter on the frozen weights), or
-/// a head on its hidden states.
+/// The reader of a candidate: the backbone, a variant of it (with an adapter, under an instruction,
+/// or another model in its place), or a head on its hidden states.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// π_B.

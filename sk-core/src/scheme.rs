@@ -47,10 +47,11 @@ impl Scheme {
     /// candidates, readings and uniform number, so that arms with the same distribution select the
     /// same candidate.
     ///
-    /// Cost: one proposal, one reading of N candidates under the K+1 policies of the scheme and its
-    /// arms, and per arm O(K·N) arithmetic (`prop:cost`) and sorts of N values, in addition to the
-    /// aggregator. A [`Search`] reads fewer tokens, in several passes. A [`Fallback`] costs a second
-    /// proposal and reading when it is used.
+    /// Cost: one proposal, one reading of N candidates under the distinct policies that the blades
+    /// of the scheme and its arms request, and per arm O(K·N) arithmetic (`prop:cost`) and sorts of
+    /// N values, in addition to the rule for **w** and the aggregator. A [`Search`] reads fewer
+    /// tokens, in several passes. A [`Fallback`] costs a second proposal and reading when it is
+    /// used.
     ///
     /// # Errors
     /// If a slot fails or returns an invalid score or distribution, or if a selector uses a blade

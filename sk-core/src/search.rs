@@ -37,7 +37,7 @@ pub enum Settled {
     /// One candidate has at least this selection probability.
     Probability(f64),
     /// One candidate has at least this composite score and is good enough whatever the others are
-    /// (CARDS, Li et al. 2024).
+    /// (CARDS, Li et al. 2025).
     Score(f64),
 }
 
@@ -45,10 +45,10 @@ pub enum Settled {
 /// selected, and scores the rest of the others.
 ///
 /// The operators of the scheme give each candidate a selection probability based on its first
-/// tokens. The fewest of the most probable candidates with a total of at least `mass` survive. By
-/// the first tokens, the probability of dropping the candidate that would be selected is at most
-/// 1 − `mass`. Dropped candidates stay in the batch with the scores of their first tokens and
-/// probability zero, so that 𝓝 and 𝓐 compare as many candidates as without a race.
+/// tokens. The fewest of the most probable candidates with a total of at least `mass` survive.
+/// Judged by the first tokens alone, the candidate that would be selected is dropped with
+/// probability at most 1 − `mass`. Dropped candidates stay in the batch with the scores of their
+/// first tokens and probability zero, so that 𝓝 and 𝓐 compare as many candidates as without a race.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Race {
     tokens: NonZeroUsize,

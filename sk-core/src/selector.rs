@@ -31,7 +31,8 @@ pub trait Selector<F: Real = f64>: Send + Sync {
 /// Samples an index from a distribution with one uniform 53-bit number: the first index whose
 /// cumulative probability exceeds it.
 ///
-/// A point mass is returned for any random number. An index of probability zero is never returned.
+/// If one index has all the probability, it is always returned. An index of probability zero is
+/// never returned.
 ///
 /// # Panics
 /// If no probability is positive.
