@@ -2,17 +2,18 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
 
 use crate::reading;
 
-/// The length normalisation of the backbone's log-probability in a [`Guided`] score. At token
-/// granularity the first two are equal.
+/// The likelihood term ℓ_i of a [`Guided`] score. At token granularity the first two are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Length {
-    /// Σ_t log π_B(y_t | x, y_<t), in nats: the log-probability of the candidate.
+    /// ℓ_i = Σ_t log π_B(y_t | x, y_<t), in nats: the log-probability of the candidate.
     #[default]
     Summed,
-    /// The mean over the tokens, in nats per token, which does not favour short candidates.
+    /// ℓ_i = 1/L_i Σ_t log π_B(y_t | x, y_<t), in nats per token, which does not favour short
+    /// candidates.
     PerToken,
-    /// Σ_t log π_B(y_t | x, y_<t) − log π_S(y_t | x, y_<t), in nats: the log importance weight of a
-    /// candidate sampled from the proposal instead of the backbone (GSI, Geuter et al. 2025).
+    /// ℓ_i = Σ_t [ log π_B(y_t | x, y_<t) − log π_S(y_t | x, y_<t) ], in nats: the log importance
+    /// weight of a candidate sampled from the proposal instead of the backbone (GSI, Geuter et al.
+    /// 2025). It is a sum and not normalised by length.
     Ratio,
 }
 
@@ -20,12 +21,15 @@ pub enum Length {
 /// reward log P(a | x, y), the log-posterior of FUDGE (Yang & Klein 2021).
 ///
 /// ```text
-/// μ_i = log π_B(c_i | x) + λ·μ_i^inner,   σ_i = λ·σ_i^inner
+/// μ_i = ℓ_i + λ·μ_i^inner,   σ_i = λ·σ_i^inner
 /// ```
 ///
-/// in nats. Simplex weights do not change the backbone's term: Σ_k w_k μ_k = log π_B + λ Σ_k w_k
-/// μ_k^inner. FUDGE with K attributes, Σ_k log P(a_k | x, y), is λ = K at equal weights. O(L) per
-/// candidate plus the inner blade.
+/// where the [`Length`] gives ℓ_i, by default log π_B(c_i | x) in nats.
+///
+/// Simplex weights do not change the likelihood term if scores are not normalised and every blade
+/// of positive weight is guided with the same [`Length`]: Σ_k w_k μ_k = ℓ + Σ_k w_k λ_k μ_k^inner
+/// for every candidate. FUDGE with K attributes, ℓ + Σ_k log P(a_k | x, y), is then λ = K at equal
+/// weights. O(L) per candidate plus the inner blade.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guided<B> {
     inner: B,
