@@ -9,6 +9,12 @@ use crate::{Copeland, DivergenceMixture, Fluent, Link, RoundRobin, Scores, Sprea
 /// (R_i − R_l)(μ + δ) − (R_i − R_l)(μ) is at most [`sharpened`](Self::sharpened)·D.
 ///
 /// All numbers are per unit of score. They are 0 for a single candidate.
+///
+/// # For implementors
+/// The formulas of the fields are those of a [`RoundRobin`]. For any operator, `uniform` and
+/// `sharpened` must bound the change of every difference of two ratings, and `published` that of
+/// every rating or of every such difference, whatever the scores. `sharpened` must not be above
+/// `uniform`; an operator with one bound on differences sets all three to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modulus {
     /// 2(N−1)·L_g/s_min: the published bound on |R_i(μ + δ) − R_i(μ)|, for one rating
@@ -275,8 +281,8 @@ impl StabilityCertificate {
         if slope == 0.0 { 0.0 } else { slope * (delta.abs() / self.temperature) }
     }
 
-    /// Returns D_τ: no change of every score by less than this moves the selection probabilities by
-    /// more than `tolerance` in TV. Infinite for a single candidate.
+    /// Returns D_τ: if every score changes by at most this, TV is at most `tolerance`. Infinite for
+    /// a single candidate.
     ///
     /// # Errors
     /// If the tolerance is not in [0, 1).

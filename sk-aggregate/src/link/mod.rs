@@ -48,9 +48,9 @@ pub(crate) use bounded::normal_cdf;
 /// one method is required; [`apply`](Self::apply) is for links that are faster on many values at
 /// once.
 ///
-/// Theorem 1 requires more: g must be uniformly continuous, so that a rating changes little with a
-/// score wherever the score is. u + u³ is not, which A5′ of the axiom kit (feature `axioms`)
-/// detects.
+/// Theorem 1 as corrected in the book requires more: g must be uniformly continuous, so that a
+/// rating changes little with a score wherever the score is. u + u³ is not, which A5′ of the axiom
+/// kit (feature `axioms`) detects.
 #[auto_impl(&, Box, Arc)]
 pub trait Link<F: Real = f64>: Send + Sync {
     /// Returns g(u), for finite u.

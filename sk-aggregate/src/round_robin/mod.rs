@@ -11,9 +11,10 @@ use crate::{Asinh, Link, Logistic, PNorm, Probit, Spread};
 /// `thm:rep`).
 ///
 /// Ratings sum to zero. A pair with s = 0 takes the limit, u = ±∞ by the sign of the difference and
-/// 0 for an exact tie. For a bounded link that is g(±∞), the Copeland score. |u| is limited to
-/// MAX/4N, which no bounded or slowly growing link distinguishes from ∞, so that ratings are finite
-/// for any finite scores and any link.
+/// 0 for an exact tie. For a bounded link the pair then counts ±g(∞), so that a batch without
+/// dispersion is rated g(∞) times its Copeland score. |u| is limited to MAX/4N, which no bounded or
+/// slowly growing link distinguishes from ∞, so that ratings are finite for any finite scores and
+/// any link.
 ///
 /// Costs N(N−1)/2 evaluations of g and s, with the widest vectors of the processor, and with all
 /// cores from 512 candidates on with the feature `parallel`. The ratings are bit-identical for any
