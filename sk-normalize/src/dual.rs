@@ -30,8 +30,12 @@ const CHANGE: f64 = 1e-9;
 /// weight zero only if the selector looks at it, as a gate does.
 ///
 /// The scores and the threshold of a blade have the same unit. The minimum is found by coordinate
-/// descent over the multipliers, each pass followed by a line search along its total change. An
-/// evaluation costs O(N).
+/// descent over the multipliers, each pass followed by a line search along its total change. The
+/// search ends when no multiplier changes by more than 1e-9 in a pass, or after 200 passes.
+///
+/// A pass over C constraints takes C + 1 line searches. Each costs O(K·N) products and at most 63·N
+/// exponentials: it evaluates a slope over the N candidates at most 62 times. Each evaluation
+/// allocates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dual {
     temperature: f64,

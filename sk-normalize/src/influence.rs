@@ -10,10 +10,10 @@ use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Simpl
 /// where μ̂^(k) is the output of `normalizer` for blade k alone. For every normaliser of this crate
 /// this is its contribution next to other blades too. The coefficients w_k std(μ̂^(k)) are those of
 /// the canonical blades in the composite (`thm:cbn` i and ii). Under
-/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 the shares are **w**, provided that every
-/// blade has a spread. Under [`Raw`](crate::Raw) they are proportional to w_k std(μ^(k)). A blade
-/// without spread has share 0. If no blade of positive weight has a spread, every share is 0. O(K)
-/// calls of the normaliser; allocates.
+/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 and [`Rank`](crate::Rank) the shares are
+/// **w**, provided that every blade has a spread. Under [`Raw`](crate::Raw) they are proportional
+/// to w_k std(μ^(k)). A blade without spread has share 0. If no blade of positive weight has a
+/// spread, every share is 0. O(K) calls of the normaliser; allocates.
 ///
 /// ```
 /// use sk_core::{ScoreTable, Simplex};

@@ -15,7 +15,7 @@ pub enum Propagation {
     /// Errors are independent: σ_i = √(Σ_k w_k² (σ̂_i^(k))²).
     Independent,
     /// Errors have a correlation matrix: (Σ_i)_kl = ρ_kl σ̂_i^(k) σ̂_i^(l), with the upper bound
-    /// ρ_kl = 1 for pairs that the matrix does not have.
+    /// ρ_kl = 1 for pairs that the matrix does not have. O(K²·N) instead of O(K·N).
     Correlated(Correlation),
 }
 

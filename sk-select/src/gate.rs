@@ -24,7 +24,8 @@ pub enum Criterion {
     },
     /// ℓ_S of the fluency blade. If none is seated, every candidate passes.
     Fluency,
-    /// The rating R_i.
+    /// The rating R_i itself, with the origin of the aggregator: 1500 for a Swiss–Elo tournament, 0
+    /// for a round robin.
     Rating,
 }
 
