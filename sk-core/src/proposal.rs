@@ -15,6 +15,11 @@ pub struct DraftRequest<'a> {
 }
 
 /// Π_prop: proposes N candidate spans.
+///
+/// # For implementors
+/// End a span where [`Granularity::completes`] says so. If the rule
+/// [needs the entropy](Granularity::needs_entropy) of each token, also ask
+/// [`Granularity::ends_before`], or return an error if spans are drafted without it.
 #[auto_impl(&mut, Box)]
 pub trait Proposal: Send {
     /// Draws candidates for the next step. All randomness comes from `rng`.

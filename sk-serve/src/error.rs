@@ -151,7 +151,11 @@ impl ApiError {
             // Other answers or other programs use the memory at the moment.
             SessionError::Memory { .. } => Self::busy(),
             SessionError::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
-                source.downcast_ref().map_or_else(|| Self::internal(error), Self::upstream)
+                match source.downcast_ref::<RemoteError>() {
+                    Some(remote @ RemoteError::Unsupported { .. }) => Self::invalid("swiss_knife", remote.to_string()),
+                    Some(remote) => Self::upstream(remote),
+                    None => Self::internal(error),
+                }
             }
             _ => Self::internal(error),
         }

@@ -15,7 +15,8 @@ use sk_models::head::HeadKind;
 use sk_models::local::Extent;
 use sk_models::text::TextError;
 use sk_scheme::{
-    FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped, Steering, suggest,
+    FieldEdit, GranularitySpec, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped,
+    Steering, suggest,
 };
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
@@ -464,12 +465,15 @@ impl Service {
     }
 
     /// Returns the shipped schemes, without those that need a head that is not loaded and, behind
-    /// servers, those that draft by a soup.
+    /// servers, those that draft by a soup or end spans by entropy.
     pub(crate) fn schemes(&self) -> impl Iterator<Item = (&'static str, SchemeSpec)> {
         let is_local = self.parts.host.local().is_some();
         let has = |kind| self.parts.host.heads().iter().any(|(_, head)| head.kind == kind);
         let shipped = SHIPPED.iter().filter_map(|shipped| Some((shipped.name, shipped.spec().ok()?)));
-        let drafts = move |scheme: &SchemeSpec| is_local || !matches!(scheme.proposal, ProposalSpec::Soup(_));
+        let needs_local = |scheme: &SchemeSpec| {
+            matches!(scheme.proposal, ProposalSpec::Soup(_)) || matches!(scheme.granularity, GranularitySpec::Entropy { .. })
+        };
+        let drafts = move |scheme: &SchemeSpec| is_local || !needs_local(scheme);
         shipped.filter(move |(_, scheme)| drafts(scheme) && reads_heads(scheme).is_none_or(has))
     }
 

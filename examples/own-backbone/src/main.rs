@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Backbone, BoxError, Candidate, Candidates, Context, DraftRequest, Drafting, Engine, Generation, Policy, Proposal, Reading,
-    Readings, SpanEnd, SpecHandle, TokenId,
+    Backbone, BoxError, Candidate, Candidates, Context, DraftModel, DraftRequest, Drafting, Engine, Generation, Policy, Proposal,
+    Reading, Readings, Sampling, SpanEnd, SpecHandle, TokenId,
 };
 use sk_scheme::Shipped;
 
@@ -25,6 +25,8 @@ span_tokens = 4
 
 [proposal]
 candidates = 16
+temperature = 1
+top_p = 1
 
 [selector]
 temperature = 0.05
@@ -105,6 +107,9 @@ struct Writer {
 
 impl Proposal for Writer {
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        if request.granularity.needs_entropy() {
+            return Err("letters are drafted without their entropy; choose another [granularity]".into());
+        }
         let most = self.most.min(request.limit);
         let start = *request.context.last().ok_or("a context holds at least one token")?;
         let mut span = |_| {
@@ -128,9 +133,18 @@ impl Proposal for Writer {
 
 impl Engine for Letters {
     fn start(&self, drafting: &Drafting, _: &SpecHandle) -> Result<Generation, BoxError> {
-        let Drafting::Sampled { candidates, span_tokens, .. } = drafting else {
+        // Without a token that ends a text, `keep_end_of_text` has no effect.
+        let Drafting::Sampled { model, candidates, sampling, keep_end_of_text: _, span_tokens } = drafting else {
             return Err("letters are drafted in spans; choose [proposal] kind = \"drafter\"".into());
         };
+        if let DraftModel::Soup(_) = model {
+            return Err("letters are not drafted by a soup; choose [proposal] kind = \"drafter\"".into());
+        }
+        if *sampling != Sampling::new(1.0, 1.0, 0, 1.0)? {
+            return Err("letters are drawn from the whole table; set temperature = 1, top_p = 1, top_k = 0 and \
+                        repetition_penalty = 1 in [proposal]"
+                .into());
+        }
         let most = span_tokens.map_or(usize::MAX, std::num::NonZero::get);
         let writer = Writer { table: self.base.clone(), candidates: candidates.get(), most };
         let backbone = Self { base: self.base.clone(), adapters: self.adapters.clone() };
@@ -146,13 +160,17 @@ fn tokens(text: &str) -> Vec<TokenId> {
     text.bytes().filter_map(|byte| ALPHABET.iter().position(|&known| known == byte)).map(|place| place as TokenId).collect()
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let engine = Letters {
+fn letters() -> Letters {
+    Letters {
         base: Pairs::of(
             "it was the best of times it was the worst of times it was the age of wisdom it was the age of foolishness",
         ),
         adapters: BTreeMap::from([("hiss", Pairs::of("essess ess sses ssess")), ("hum", Pairs::of("mmm omom mom omm mum"))]),
-    };
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let engine = letters();
     let write = |favourite: &str| -> Result<String, Box<dyn Error>> {
         let mut spec = Shipped::named("softmax-mu").ok_or("no such scheme")?.spec()?;
         ["hiss", "hum"].iter().for_each(|blade| spec.seat(blade));
@@ -168,4 +186,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = |text: &str, letter: char| text.chars().filter(|&own| own == letter).count();
     assert!(count(&hiss, 's') > count(&hum, 's') && count(&hum, 'm') > count(&hiss, 'm'), "a blade was not followed");
     Ok(())
+}
+
+#[test]
+fn what_letters_cannot_do_is_refused() {
+    const PLAIN: &str = "[proposal]\ntemperature = 1\ntop_p = 1";
+    for (scheme, changes, reason) in [
+        ("softmax-mu", "[proposal]\ntemperature = 0.5\ntop_p = 1", "drawn from the whole table"),
+        ("softmax-mu", "[proposal]\ntemperature = 1\ntop_p = 0.9", "drawn from the whole table"),
+        ("cards", PLAIN, "without their entropy"),
+        ("rewarded-soups", PLAIN, "not drafted by a soup"),
+        ("greedy", "", "drafted in spans"),
+    ] {
+        let mut spec = Shipped::named(scheme).unwrap().spec().unwrap();
+        spec.seat("hum");
+        spec.overlay("changes.toml", changes, Path::new("")).unwrap();
+        let step = |mut scheme: sk_core::Scheme| {
+            scheme.step(&mut Context::new([0]).unwrap(), 0, 9, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string()
+        };
+        let error = spec.build(&letters()).map_or_else(|error| error.to_string(), step);
+        assert!(error.contains(reason), "{scheme}: {error}");
+    }
 }

@@ -124,6 +124,7 @@ fn options_that_servers_do_not_support_are_refused_by_name() {
         (vec!["--precision", "int8"], ["--precision", "servers choose"]),
         (vec!["--device", "cpu"], ["--device", "servers choose"]),
         (vec!["--scheme", "rewarded-soups"], ["soup", "servers do not average"]),
+        (vec!["--scheme", "cards"], ["spans by entropy", "another granularity"]),
         (vec!["--backbone", "vllm+http://a/b"], ["http://a/b", "path"]),
     ] {
         assert_refused(&run_on(&server, "generate", &[&["Hi"], &args[..]].concat()), &parts);
@@ -337,7 +338,8 @@ fn a_server_steers_models_of_other_servers() {
     assert!(step.as_object().unwrap().keys().all(|field| described.contains_key(field)), "{step}");
     // Schemes that servers cannot run are not offered.
     let models = server.ask("GET", "/v1/models", "", &Value::Null).2;
-    assert!(models.contains("\"swiss-knife:best-of-n\"") && !models.contains("rewarded-soups"), "{models}");
+    assert!(models.contains("\"swiss-knife:best-of-n\""), "{models}");
+    assert!(!models.contains("rewarded-soups") && !models.contains("swiss-knife:cards"), "{models}");
     // The server refuses `logprobs`, which it cannot request from the backbone's server.
     let scored = json!({"messages": [{"role": "user", "content": "Hello"}], "logprobs": true});
     let refused = server.chat(&scored);
