@@ -97,9 +97,13 @@ impl Seated<'_> {
     }
 
     pub(crate) fn score(&self, observation: &Observation<'_>) -> Result<Scores, StepError> {
-        let mut scores = vec![Score::new(0.0, 0.0).expect("zero is a score"); observation.candidates.len()];
+        let mut scores = vec![Score::UNSET; observation.candidates.len()];
         let mut run = |name: &str, blade: &dyn Blade| {
+            scores.fill(Score::UNSET);
             blade.score(observation, &mut scores).map_err(|source| StepError::Blade { name: name.to_owned(), source })?;
+            if let Some(candidate) = scores.iter().position(|score| score.mu().is_nan()) {
+                return Err(StepError::Unscored { name: name.to_owned(), candidate });
+            }
             Ok::<_, StepError>(scores.iter().map(|s| (s.mu(), s.sigma())).unzip::<_, _, Vec<f64>, Vec<f64>>())
         };
         let rows = self.seats.iter().map(|(seat, _)| run(seat.name(), &**seat.blade())).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-use crate::TokenId;
+use crate::{Policy, TokenId};
 
 /// The error of a slot, wrapped by the errors of a step.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
@@ -107,6 +107,23 @@ pub enum CandidatesError {
     LogProb { index: usize, position: usize, token: TokenId, value: String },
 }
 
+/// The reason why the readings of the backbone cannot be used. Candidates are counted from 0 in the
+/// call to the backbone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
+pub enum ReadingsError {
+    /// A requested policy was not read.
+    #[error("{policy} was not read")]
+    Missing { policy: Policy },
+    /// A policy was read for another number of candidates.
+    #[error("{policy} was read for {got} candidates where {expected} were given")]
+    Candidates { policy: Policy, expected: usize, got: usize },
+    /// A reading has another number of values than the candidate has tokens.
+    #[error("candidate {candidate} has {got} {quantity} of {policy} for {expected} tokens")]
+    Tokens { policy: Policy, quantity: &'static str, candidate: usize, expected: usize, got: usize },
+}
+
 /// The reason why an edit of Ω was rejected. The specification is unchanged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -149,9 +166,15 @@ pub enum StepError {
     /// π_B failed.
     #[error("reading candidates with the backbone failed: {0}")]
     Backbone(#[source] BoxError),
+    /// π_B returned incomplete readings.
+    #[error("the backbone's readings cannot be used: {0}")]
+    Readings(#[source] ReadingsError),
     /// A blade failed.
     #[error("blade \"{name}\" failed: {source}")]
     Blade { name: String, source: BoxError },
+    /// A blade left a candidate without a score.
+    #[error("blade \"{name}\" gave candidate {candidate} no score")]
+    Unscored { name: String, candidate: usize },
     /// The selector uses a blade that is not seated.
     #[error("the selector looks at blade \"{name}\", which is not seated; seated: {seated}")]
     Unseated { name: String, seated: String },

@@ -41,7 +41,7 @@ pub use decision::{Decision, Operators};
 pub use delimited::Delimited;
 pub use divergence::Divergence;
 pub use engine::{DraftModel, Drafting, Engine, Generation, HeadKind, Merge, Prior, Sampling, VocabularyHead};
-pub use error::{BoxError, CandidatesError, ParameterError, ScoreError, SimplexError, SpecError, StepError};
+pub use error::{BoxError, CandidatesError, ParameterError, ReadingsError, ScoreError, SimplexError, SpecError, StepError};
 pub use granularity::{Capped, Granularity, Response, Token, Uncertain};
 pub use normalizer::Normalizer;
 pub use operating_point::OperatingPoint;

@@ -1,5 +1,8 @@
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
+
+use crate::{Candidates, ReadingsError};
 
 /// The reader of a candidate: the backbone, a variant of it (with an adapter, under an instruction,
 /// or another model in its place), or a head on its hidden states.
@@ -13,6 +16,17 @@ pub enum Policy {
     /// reward model. It has no distribution over tokens, so its readings have
     /// [`values`](Reading::values) only.
     Head(Arc<str>),
+}
+
+/// A name for messages, such as `policy "helpful"`.
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backbone => f.write_str("the backbone"),
+            Self::Variant(name) => write!(f, "policy \"{name}\""),
+            Self::Head(name) => write!(f, "head \"{name}\""),
+        }
+    }
 }
 
 /// The reading of one candidate of L tokens under one policy.
@@ -50,6 +64,28 @@ impl Readings {
     /// Returns the readings of a policy, one per candidate, if it was requested.
     pub fn get(&self, policy: &Policy) -> Option<&[Reading]> {
         self.0.get(policy).map(Vec::as_slice)
+    }
+
+    /// Checks that each policy has a reading per candidate, and each reading a value per token.
+    pub(crate) fn check(&self, policies: &[Policy], candidates: &Candidates) -> Result<(), ReadingsError> {
+        for policy in policies {
+            let readings = self.get(policy).ok_or_else(|| ReadingsError::Missing { policy: policy.clone() })?;
+            let (expected, got) = (candidates.len(), readings.len());
+            if got != expected {
+                return Err(ReadingsError::Candidates { policy: policy.clone(), expected, got });
+            }
+            for (index, (candidate, reading)) in candidates.iter().zip(readings).enumerate() {
+                let lengths = match policy {
+                    Policy::Head(_) => [("values", reading.values.len()); 2],
+                    _ => [("log-probabilities", reading.log_probs.len()), ("min-entropies", reading.min_entropy.len())],
+                };
+                let expected = candidate.tokens.len();
+                if let Some((quantity, got)) = lengths.into_iter().find(|&(_, got)| got != expected) {
+                    return Err(ReadingsError::Tokens { policy: policy.clone(), quantity, candidate: index, expected, got });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds readings of more candidates under the same policies.

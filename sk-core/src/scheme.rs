@@ -54,7 +54,7 @@ impl Scheme {
     /// used.
     ///
     /// # Errors
-    /// If a slot fails or returns an invalid score or distribution, or if a selector uses a blade
+    /// If a slot fails or returns incomplete readings or an invalid score or distribution, or if a selector uses a blade
     /// that is not seated, in the scheme or in an arm. `context` is then unchanged.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
@@ -222,7 +222,9 @@ impl Reader<'_> {
             Span::Head => self.backbone.read_beginnings(self.context, candidates, &self.policies),
         });
         self.seconds += time;
-        readings.map_err(StepError::Backbone)
+        let readings = readings.map_err(StepError::Backbone)?;
+        readings.check(&self.policies, candidates).map_err(StepError::Readings)?;
+        Ok(readings)
     }
 
     fn score(&mut self, candidates: &Candidates, readings: &Readings) -> Result<Scores, StepError> {

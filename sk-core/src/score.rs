@@ -13,6 +13,9 @@ pub struct Score {
 }
 
 impl Score {
+    /// What a blade overwrites in a step; not a valid score.
+    pub(crate) const UNSET: Self = Self { mu: f64::NAN, sigma: f64::NAN };
+
     /// Creates a score with dispersion `sigma`.
     ///
     /// # Errors

@@ -550,3 +550,74 @@ fn failures_name_the_slot_and_leave_the_context_alone() {
     assert_eq!(error.to_string(), "blade \"unread\" failed: the backbone was not read");
     assert_eq!(context.response(), []);
 }
+
+/// Readings are checked once for all blades, which may zip them.
+#[test]
+fn incomplete_readings_are_refused_by_name() {
+    struct Cut(Digital, fn(&Policy, &mut Vec<Reading>));
+    impl Backbone for Cut {
+        fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+            let full = self.0.read(context, candidates, policies)?;
+            let mut readings = Readings::new();
+            for policy in full.policies() {
+                let mut own = full.get(policy).unwrap().to_vec();
+                self.1(policy, &mut own);
+                if !own.is_empty() {
+                    readings.insert(policy.clone(), own);
+                }
+            }
+            Ok(readings)
+        }
+    }
+    struct Head;
+    impl Blade for Head {
+        fn score(&self, _: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+            out.fill(Score::new(0.0, 0.0)?);
+            Ok(())
+        }
+        fn policies(&self) -> Vec<Policy> {
+            vec![Policy::Head("fair".into())]
+        }
+    }
+    let (mut scheme, _) = scheme(3);
+    let mut context = Context::new([1]).unwrap();
+    let mut said = |scheme: &mut Scheme, cut| {
+        scheme.backbone = Box::new(Cut(Digital::default(), cut));
+        scheme.step(&mut context, 0, 2, &mut ChaCha8Rng::seed_from_u64(7)).unwrap_err().to_string()
+    };
+    for (cut, reason) in [
+        ((|_, own| own.clear()) as fn(&Policy, &mut Vec<Reading>), "policy \"small\" was not read"),
+        (|_, own| own.truncate(2), "policy \"small\" was read for 2 candidates where 3 were given"),
+        (|_, own| own[1].log_probs.truncate(1), "candidate 1 has 1 log-probabilities of policy \"small\" for 2 tokens"),
+        (|_, own| own[2].min_entropy.clear(), "candidate 2 has 0 min-entropies of policy \"small\" for 2 tokens"),
+    ] {
+        assert_eq!(said(&mut scheme, cut), format!("the backbone's readings cannot be used: {reason}"));
+    }
+    scheme.arm.spec.edit(|spec| spec.swap("small", Seat::new("head", Arc::new(Head)))).unwrap();
+    let error = said(&mut scheme, |_, own| own.iter_mut().for_each(|reading| reading.values = vec![0.0]));
+    assert_eq!(error, "the backbone's readings cannot be used: candidate 0 has 1 values of head \"fair\" for 2 tokens");
+}
+
+#[test]
+fn a_candidate_without_a_score_is_an_error() {
+    /// Scores the first `usize` candidates.
+    struct Scores(usize);
+    impl Blade for Scores {
+        fn score(&self, _: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+            out[..self.0].fill(Score::new(1.0, 0.0)?);
+            Ok(())
+        }
+    }
+    let (mut scheme, _) = scheme(3);
+    let seats = [("all", 3), ("two", 2)].map(|(name, scored)| Seat::new(name, Arc::new(Scores(scored))));
+    let spec = AlignmentSpec::new(seats.into(), Simplex::uniform(2).unwrap()).unwrap();
+    scheme.arm.spec = SpecHandle::new(spec);
+    let mut context = Context::new([1]).unwrap();
+    let mut step = |scheme: &mut Scheme| {
+        scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(8)).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(step(&mut scheme), Err("blade \"two\" gave candidate 2 no score".to_owned()));
+    scheme.arm.spec.edit(|spec| spec.swap("two", Seat::new("too", Arc::new(Scores(3))))).unwrap();
+    scheme.arm.fluency = Some(Arc::new(Scores(0)));
+    assert_eq!(step(&mut scheme), Err("blade \"fluency\" gave candidate 0 no score".to_owned()));
+}
