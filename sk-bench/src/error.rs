@@ -14,6 +14,7 @@ use sk_serve::host::HostError;
 
 use crate::interrupt;
 use crate::judge::JudgeError;
+use crate::models::REMOTE_KEY;
 use crate::record_file::RecordFileError;
 use crate::scheme::SchemeError;
 use sk_report::page::PageError;
@@ -188,6 +189,27 @@ impl Error {
         Self::Within { what: what.into(), source: Box::new(self) }
     }
 
+    /// Returns the error of the model servers, if it is the cause.
+    fn remote(&self) -> Option<&RemoteError> {
+        match self {
+            Self::Host(error) => match &**error {
+                HostError::Remote(error) => Some(error),
+                _ => None,
+            },
+            Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => source.downcast_ref(),
+            Self::Within { source, .. } => source.remote(),
+            _ => None,
+        }
+    }
+
+    /// Returns the message. If model servers refuse the key, it names the variable that holds it.
+    pub fn message(&self) -> String {
+        match self.remote() {
+            Some(RemoteError::Refused { status: 401 | 403, .. }) => format!("{self} ({REMOTE_KEY})"),
+            _ => self.to_string(),
+        }
+    }
+
     /// Returns the exit status: 2 if the cause is the input or something that it names, 1 if it is
     /// the program or the machine, 130 after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
@@ -246,5 +268,21 @@ mod tests {
         };
         assert!(written(io::ErrorKind::StorageFull).iter().all(|error| error.exit_code() == 1));
         assert!(written(io::ErrorKind::PermissionDenied).iter().all(|error| error.exit_code() == 2));
+    }
+
+    #[test]
+    fn a_refused_key_names_its_variable() {
+        let refused = |status| RemoteError::Refused {
+            server: "http://a:1".to_owned(),
+            task: "reading".to_owned(),
+            status,
+            message: "no".to_owned(),
+            repeated: false,
+        };
+        let step = |status| Error::from(StepError::Backbone(refused(status).into())).within("cell 0");
+        for error in [Error::from(refused(401)), step(403)] {
+            assert!(error.message().ends_with("no; check the API key of the servers (SWISS_KNIFE_REMOTE_KEY)"), "{error}");
+        }
+        assert_eq!(step(404).message(), step(404).to_string());
     }
 }

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            message::error(&error.to_string());
+            message::error(&error.message());
             ExitCode::from(error.exit_code())
         }
         // The panic hook has printed the message.

@@ -120,7 +120,7 @@ pub struct Source {
 }
 
 /// The environment variable with the key for model servers.
-const REMOTE_KEY: &str = "SWISS_KNIFE_REMOTE_KEY";
+pub(crate) const REMOTE_KEY: &str = "SWISS_KNIFE_REMOTE_KEY";
 
 /// The prefix of a blade source that is an instruction.
 const INSTRUCTION: &str = "instruction:";

@@ -161,7 +161,7 @@ pub enum AnswerError {
 /// Returns what can be done about a status, as the end of a message.
 fn remedy(status: u16) -> &'static str {
     match status {
-        401 | 403 => "; set SWISS_KNIFE_REMOTE_KEY to the key of the servers",
+        401 | 403 => "; check the API key of the servers",
         _ => "",
     }
 }

@@ -134,7 +134,7 @@ impl Chat<'_> {
                 Err(error @ Error::Output(_)) => return Err(error),
                 Err(error) => {
                     self.screen.end_line()?;
-                    message::error(&error.to_string());
+                    message::error(&error.message());
                     failed += 1;
                 }
             }

@@ -315,10 +315,7 @@ fn an_error_says_what_to_do() {
     let servers = start(Kind::Vllm, 1);
     let engine = engine(&servers);
     for (act, part) in [
-        (
-            Act::Status(401, None, r#"{"error":"Unauthorized"}"#),
-            "Unauthorized; set SWISS_KNIFE_REMOTE_KEY to the key of the servers",
-        ),
+        (Act::Status(401, None, r#"{"error":"Unauthorized"}"#), "Unauthorized; check the API key of the servers"),
         (Act::Status(429, Some("3600"), "busy"), "in 1 attempt and 0.0 s; the last"),
         (Act::Status(429, Some("3600"), "busy"), "busy; it asks for a pause of 3600 s"),
     ] {
