@@ -1,4 +1,4 @@
-use sk_core::{Observation, Policy, Reading, Score, ScoreError, Scratch};
+use sk_core::{Observation, Policy, Reading, Score, Scratch};
 
 use crate::{BladeError, Dispersion};
 
@@ -59,12 +59,7 @@ pub(crate) fn write(out: &mut [Score], n: usize, score: impl Fn(usize, Score) ->
     assert_eq!(out.len(), n, "one score per candidate");
     for (index, out) in out.iter_mut().enumerate() {
         let (mu, sigma) = score(index, *out);
-        *out = Score::new(mu, sigma).map_err(|mut error| {
-            if let ScoreError::Value { candidate, .. } = &mut error {
-                *candidate = index;
-            }
-            error
-        })?;
+        *out = Score::of(index, mu, sigma)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{Real, ScoreError, Scratch};
+use crate::{ParameterError, Real, ScoreError, Scratch};
 
 /// The score of a blade for one candidate: μ and a dispersion σ ≥ 0, both finite.
 ///
@@ -19,9 +19,19 @@ impl Score {
     /// Creates a score with dispersion `sigma`.
     ///
     /// # Errors
-    /// If `mu` is not finite, or if `sigma` is negative or not finite. The error names candidate 0.
-    pub fn new(mu: f64, sigma: f64) -> Result<Self, ScoreError> {
-        check(0, mu, sigma)?;
+    /// If `mu` is not finite, or if `sigma` is negative or not finite.
+    pub fn new(mu: f64, sigma: f64) -> Result<Self, ParameterError> {
+        ParameterError::check(mu.is_finite(), "score", mu, "finite")?;
+        ParameterError::not_negative("dispersion", sigma)?;
+        Ok(Self { mu, sigma })
+    }
+
+    /// As [`new`](Self::new), for the candidate with this index.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new). The error names the candidate.
+    pub fn of(candidate: usize, mu: f64, sigma: f64) -> Result<Self, ScoreError> {
+        check(candidate, mu, sigma)?;
         Ok(Self { mu, sigma })
     }
 
@@ -181,9 +191,9 @@ mod tests {
     #[test]
     fn scores_are_checked_at_entry() {
         assert!(Score::new(0.0, 0.0).is_ok());
-        assert!(matches!(Score::new(f64::NAN, 0.0), Err(ScoreError::Value { quantity: "score", .. })));
-        assert!(matches!(Score::new(f64::INFINITY, 0.0), Err(ScoreError::Value { quantity: "score", .. })));
-        assert!(matches!(Score::new(0.0, -1e-9), Err(ScoreError::Value { quantity: "dispersion", .. })));
+        assert!(matches!(Score::new(f64::NAN, 0.0), Err(ParameterError { name: "score", .. })));
+        assert!(matches!(Score::new(f64::INFINITY, 0.0), Err(ParameterError { name: "score", .. })));
+        assert!(matches!(Score::new(0.0, -1e-9), Err(ParameterError { name: "dispersion", .. })));
         let score = Score::new(1.0, 0.5).unwrap();
         assert_eq!((score.mu(), score.sigma()), (1.0, 0.5));
     }

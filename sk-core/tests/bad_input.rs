@@ -153,8 +153,11 @@ fn weights_off_the_simplex_are_refused() {
 #[test]
 fn a_score_is_finite_and_its_dispersion_not_negative() {
     for value in NOT_FINITE {
-        assert!(matches!(Score::new(value, 0.0), Err(ScoreError::Value { quantity: "score", candidate: 0, .. })));
-        assert!(matches!(Score::new(0.0, value), Err(ScoreError::Value { quantity: "dispersion", candidate: 0, .. })));
+        assert_eq!(said(Score::new(value, 0.0).unwrap_err()), format!("score is {value}; it must be finite"));
+        let sigma = Score::new(0.0, value).unwrap_err();
+        assert_eq!(said(sigma), format!("dispersion is {value}; it must be finite and not negative"));
+        assert!(matches!(Score::of(3, value, 0.0), Err(ScoreError::Value { quantity: "score", candidate: 3, .. })));
+        assert!(matches!(Score::of(3, 0.0, value), Err(ScoreError::Value { quantity: "dispersion", candidate: 3, .. })));
     }
     assert_eq!(Score::new(f64::MAX, f64::MAX).unwrap().mu(), f64::MAX);
     assert!(Score::new(0.0, -0.0).is_ok());
