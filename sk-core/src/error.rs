@@ -163,6 +163,9 @@ pub enum StepError {
     /// Π_prop failed.
     #[error("drafting candidates failed: {0}")]
     Proposal(#[source] BoxError),
+    /// A candidate is longer than requested.
+    #[error("candidate {candidate} has {tokens} tokens where at most {limit} were requested")]
+    TooLong { candidate: usize, tokens: usize, limit: usize },
     /// π_B failed.
     #[error("reading candidates with the backbone failed: {0}")]
     Backbone(#[source] BoxError),

@@ -54,8 +54,9 @@ impl Scheme {
     /// used.
     ///
     /// # Errors
-    /// If a slot fails or returns incomplete readings or an invalid score or distribution, or if a selector uses a blade
-    /// that is not seated, in the scheme or in an arm. `context` is then unchanged.
+    /// If a slot fails or returns too long candidates, incomplete readings, or an invalid score or
+    /// distribution, or if a selector uses a blade that is not seated, in the scheme or in an arm.
+    /// `context` is then unchanged.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
         let sent = self.backbone.traffic();
@@ -109,6 +110,10 @@ impl Scheme {
         let request = DraftRequest { context: context.tokens(), granularity: &*self.granularity, limit };
         let (drafted, draft) = timed(|| proposal.propose(request, rng));
         let candidates = drafted.map_err(StepError::Proposal)?;
+        let lengths = candidates.iter().map(|candidate| candidate.tokens.len());
+        if let Some((candidate, tokens)) = lengths.enumerate().find(|&(_, tokens)| tokens > limit) {
+            return Err(StepError::TooLong { candidate, tokens, limit });
+        }
         seconds.draft += draft;
         // The uniform number is always drawn after the candidates, whatever the search.
         let mut uniform = None;

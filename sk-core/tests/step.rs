@@ -621,3 +621,20 @@ fn a_candidate_without_a_score_is_an_error() {
     scheme.arm.fluency = Some(Arc::new(Scores(0)));
     assert_eq!(step(&mut scheme), Err("blade \"fluency\" gave candidate 0 no score".to_owned()));
 }
+
+#[test]
+fn a_candidate_beyond_the_limit_is_refused() {
+    /// Ignores the limit.
+    struct Long;
+    impl Proposal for Long {
+        fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+            Digits { n: 3 }.propose(DraftRequest { limit: 3, ..request }, rng)
+        }
+    }
+    let (mut scheme, _) = scheme(3);
+    scheme.proposal = Box::new(Long);
+    let mut context = Context::new([1]).unwrap();
+    let error = scheme.generate(&mut context, 2, &mut ChaCha8Rng::seed_from_u64(9), |_| true).unwrap_err();
+    assert_eq!(error.to_string(), "candidate 0 has 3 tokens where at most 2 were requested");
+    assert_eq!(context.response(), []);
+}
