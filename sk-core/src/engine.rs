@@ -1,6 +1,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use auto_impl::auto_impl;
 use serde::{Deserialize, Serialize};
 
 use crate::{Backbone, BoxError, ParameterError, Proposal, SpecHandle};
@@ -12,7 +13,8 @@ use crate::{Backbone, BoxError, ParameterError, Proposal, SpecHandle};
 /// Models in this process and models behind a server implement the same trait. The result of
 /// [`start`](Self::start) belongs to one generation and is used by one thread. An engine may serve
 /// several generations at once.
-pub trait Engine {
+#[auto_impl(&, Box, Arc)]
+pub trait Engine: Send + Sync {
     /// Creates the backbone and the proposal of one generation. `spec` is the generation's Ω. A
     /// proposal that depends on the weights, such as a soup of adapters, reads it at every step.
     ///
@@ -259,6 +261,25 @@ mod tests {
         }
         let error = Sampling::new(1.0, 1.1, 0, 1.0).unwrap_err().to_string();
         assert_eq!(error, "top_p is 1.1; it must be in (0, 1]");
+    }
+
+    /// Engines are used from several threads, and through pointers.
+    #[test]
+    fn an_engine_is_shared() {
+        struct Nothing;
+        impl Engine for Nothing {
+            fn start(&self, _: &Drafting, _: &SpecHandle) -> Result<Generation, BoxError> {
+                Err("nothing drafts".into())
+            }
+            fn token_bytes(&self) -> Arc<[Box<[u8]>]> {
+                Arc::new([])
+            }
+        }
+        fn tokens(engine: impl Engine) -> usize {
+            std::thread::scope(|scope| scope.spawn(|| engine.token_bytes().len()).join().unwrap())
+        }
+        let (boxed, shared): (Box<dyn Engine>, Arc<dyn Engine>) = (Box::new(Nothing), Arc::new(Nothing));
+        assert_eq!((tokens(&Nothing), tokens(boxed), tokens(shared)), (0, 0, 0));
     }
 
     #[test]
