@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use crate::{
@@ -27,6 +28,12 @@ pub struct Arm {
     pub aggregator: Arc<dyn Aggregator>,
     /// 𝓢.
     pub selector: Arc<dyn Selector>,
+}
+
+impl fmt::Debug for Arm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arm").field("name", &self.name).field("spec", &self.spec).finish_non_exhaustive()
+    }
 }
 
 impl Arm {

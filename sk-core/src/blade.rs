@@ -3,7 +3,7 @@ use auto_impl::auto_impl;
 use crate::{BoxError, Candidates, Policy, Readings, Score, TokenId};
 
 /// The inputs of a blade in a step.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
     /// The context that the candidates continue.
     pub context: &'a [TokenId],

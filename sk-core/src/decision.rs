@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::{Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, StepError, Weighting, draw_at};
@@ -19,6 +21,12 @@ pub struct Operators<'s> {
     pub aggregator: &'s dyn Aggregator,
     /// 𝓢.
     pub selector: &'s dyn Selector,
+}
+
+impl fmt::Debug for Operators<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operators").finish_non_exhaustive()
+    }
 }
 
 /// The results of the operators in a step.

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -35,6 +36,12 @@ pub struct Generation {
     pub backbone: Box<dyn Backbone>,
     /// Π_prop.
     pub proposal: Box<dyn Proposal>,
+}
+
+impl fmt::Debug for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generation").finish_non_exhaustive()
+    }
 }
 
 /// How candidates are drafted.

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use auto_impl::auto_impl;
 use rand::Rng;
 
@@ -12,6 +14,12 @@ pub struct DraftRequest<'a> {
     pub granularity: &'a dyn Granularity,
     /// The most tokens of a candidate, at least 1.
     pub limit: usize,
+}
+
+impl fmt::Debug for DraftRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DraftRequest").field("context", &self.context).field("limit", &self.limit).finish_non_exhaustive()
+    }
 }
 
 /// Π_prop: proposes N candidate spans.

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,6 +31,17 @@ pub struct Scheme {
     pub others: Vec<Arm>,
 }
 
+impl fmt::Debug for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheme")
+            .field("search", &self.search)
+            .field("fallback", &self.fallback)
+            .field("arm", &self.arm)
+            .field("others", &self.others)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A second proposal, which replaces a batch whose selected candidate is not good enough: the
 /// second half of guided speculative inference (GSI, Geuter et al. 2025).
 pub struct Fallback {
@@ -37,6 +49,12 @@ pub struct Fallback {
     pub proposal: Box<dyn Proposal>,
     /// The least composite score at which a selected candidate is kept.
     pub threshold: f64,
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fallback").field("threshold", &self.threshold).finish_non_exhaustive()
+    }
 }
 
 impl Scheme {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use sk_core::{Backbone, BoxError, Candidates, InstructionRack, Policy, Readings, TokenId, Traffic};
@@ -14,6 +15,15 @@ pub struct RemoteBackbone {
     reader: Reader,
     adapters: AdapterRack,
     instructions: InstructionRack,
+}
+
+impl fmt::Debug for RemoteBackbone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteBackbone")
+            .field("adapters", &self.adapters)
+            .field("instructions", &self.instructions)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RemoteBackbone {

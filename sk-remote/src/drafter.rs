@@ -1,3 +1,4 @@
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -45,6 +46,12 @@ pub struct RemoteDrafter {
     /// The server that has cached the context.
     home: Lease,
     piece: usize,
+}
+
+impl fmt::Debug for RemoteDrafter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteDrafter").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl RemoteDrafter {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, InstructionRack, Prior, SpecHandle, TokenId};
@@ -55,6 +56,15 @@ pub struct RemoteEngine {
     token_bytes: Arc<[Box<[u8]>]>,
     meter: Arc<Meter>,
     left: Option<TimeLeft>,
+}
+
+impl fmt::Debug for RemoteEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteEngine")
+            .field("adapters", &self.adapters)
+            .field("instructions", &self.instructions)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RemoteEngine {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use rand::Rng;
@@ -27,6 +28,12 @@ pub struct RemoteVocabulary {
     end_of_text: Arc<[TokenId]>,
     /// The server that has cached the context.
     home: Lease,
+}
+
+impl fmt::Debug for RemoteVocabulary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteVocabulary").field("prior", &self.prior).field("head", &self.head).finish_non_exhaustive()
+    }
 }
 
 impl RemoteVocabulary {

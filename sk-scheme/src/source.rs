@@ -15,6 +15,7 @@ use crate::SchemeError;
 type Places = BTreeMap<Vec<String>, [usize; 2]>;
 
 /// The text of a scheme or a plan, with the position of each of its keys and values.
+#[derive(Debug)]
 pub struct Source<'a> {
     file: &'a str,
     /// The text, if errors should name lines.
@@ -23,6 +24,7 @@ pub struct Source<'a> {
 }
 
 /// A table in a source, and its path of keys.
+#[derive(Debug)]
 pub struct Section<'s> {
     source: &'s Source<'s>,
     path: Vec<String>,

@@ -1,6 +1,7 @@
 //! The stability of a scheme: how far a change of the composite scores can move the selection
 //! probabilities.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sk_aggregate::{Certify, Modulus, NoCertificate, StabilityCertificate};
@@ -57,6 +58,15 @@ pub struct Stability {
     temperature: f64,
     /// The factors of rating and score in a logit, times T.
     factors: (f64, f64),
+}
+
+impl fmt::Debug for Stability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stability")
+            .field("temperature", &self.temperature)
+            .field("factors", &self.factors)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Stability {
