@@ -21,8 +21,8 @@ pub struct Observation<'a> {
 /// (`prop:cost`). A score must not depend on the other candidates, which 𝓝 and 𝓐 compare.
 #[auto_impl(&, Box, Arc)]
 pub trait Blade: Send + Sync {
-    /// Writes (μ, σ) of candidate i to `out[i]`, for every candidate. In a step, `out` has no valid
-    /// scores before.
+    /// Writes (μ, σ) of candidate i to `out[i]`, for every candidate. In a step, the scores in
+    /// `out` are not valid when the blade is called.
     ///
     /// # Errors
     /// If a reading is missing or a score cannot be computed.

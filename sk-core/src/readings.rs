@@ -66,7 +66,7 @@ impl Readings {
         self.0.get(policy).map(Vec::as_slice)
     }
 
-    /// Checks that each policy has a reading per candidate, and each reading a value per token.
+    /// Checks that each policy has one reading per candidate, and each reading one value per token.
     pub(crate) fn check(&self, policies: &[Policy], candidates: &Candidates) -> Result<(), ReadingsError> {
         for policy in policies {
             let readings = self.get(policy).ok_or_else(|| ReadingsError::Missing { policy: policy.clone() })?;

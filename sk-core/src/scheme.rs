@@ -72,9 +72,9 @@ impl Scheme {
     /// used.
     ///
     /// # Errors
-    /// If a slot fails or returns too long candidates, incomplete readings, or an invalid score or
-    /// distribution, or if a selector uses a blade that is not seated, in the scheme or in an arm.
-    /// `context` is then unchanged.
+    /// If a slot fails or returns candidates that are too long, incomplete readings, or an invalid
+    /// score or distribution, or if a selector uses a blade that is not seated, in the scheme or in
+    /// an arm. `context` is then unchanged.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
         let sent = self.backbone.traffic();

@@ -13,7 +13,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// What a blade overwrites in a step; not a valid score.
+    /// The score of each candidate before a blade writes it. It is not valid.
     pub(crate) const UNSET: Self = Self { mu: f64::NAN, sigma: f64::NAN };
 
     /// Creates a score with dispersion `sigma`.
