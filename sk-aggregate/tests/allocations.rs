@@ -15,7 +15,7 @@ use sk_aggregate::{
 };
 use sk_core::{Aggregator, Batch, Composite, Divergence, Normalizer, OperatingPoint, Real, ScoreTable, Selector, Simplex};
 use sk_normalize::{CandidateBatch, Correlation, Propagation, Rank, Raw, Robust};
-use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Fallback, Gate, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
+use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Gate, GateFallback, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
 
 /// The published number of candidates, one more than a vector holds, and several blocks of a round
 /// robin, which a single thread plays.
@@ -126,7 +126,7 @@ fn selectors<F: Real>(n: usize) {
         Criterion::Rating,
     ];
     for criterion in criteria {
-        for fallback in [Fallback::Best, Fallback::Open] {
+        for fallback in [GateFallback::Best, GateFallback::Open] {
             for threshold in [middle, f64::INFINITY] {
                 let gate = Gate::new(criterion.clone(), threshold, fallback, softmax()).unwrap();
                 distribute(&format!("gate on {criterion:?} at {threshold}, {fallback:?}"), &gate);
@@ -134,10 +134,10 @@ fn selectors<F: Real>(n: usize) {
         }
     }
     let inner =
-        Gate::new(Criterion::Blade { name: "helpful".into(), kappa: 0.0 }, middle / 2.0, Fallback::Open, softmax()).unwrap();
+        Gate::new(Criterion::Blade { name: "helpful".into(), kappa: 0.0 }, middle / 2.0, GateFallback::Open, softmax()).unwrap();
     distribute(
         "gates",
-        &Gate::new(Criterion::Blade { name: "harmless".into(), kappa: 0.0 }, middle, Fallback::Best, inner).unwrap(),
+        &Gate::new(Criterion::Blade { name: "harmless".into(), kappa: 0.0 }, middle, GateFallback::Best, inner).unwrap(),
     );
 }
 

@@ -163,12 +163,12 @@ choices! {
 
 choices! {
     /// What a gate does if no candidate passes.
-    GateFallback => sk_select::Fallback {
+    GateFallback => sk_select::GateFallback {
         /// Takes the candidate that comes closest.
         #[default]
-        Best => sk_select::Fallback::Best,
+        Best => sk_select::GateFallback::Best,
         /// Selects as if there were no gate.
-        Open => sk_select::Fallback::Open,
+        Open => sk_select::GateFallback::Open,
     }
 }
 

@@ -15,7 +15,7 @@ pub enum Criterion {
     },
     /// μ_i − κ σ_i of one blade, before normalisation and whatever its weight. The threshold is in
     /// the blade's own unit and has the same meaning in every batch. If the batch lacks the blade,
-    /// no candidate passes.
+    /// all probabilities are NaN, so that a step fails.
     Blade {
         /// The name of its seat.
         name: Arc<str>,
@@ -31,7 +31,7 @@ pub enum Criterion {
 
 /// The rule of a [`Gate`] if no candidate passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fallback {
+pub enum GateFallback {
     /// Selects the candidate with the largest criterion, on ties the lowest index.
     #[default]
     Best,
@@ -52,7 +52,7 @@ pub enum Fallback {
 pub struct Gate<S> {
     criterion: Criterion,
     threshold: f64,
-    fallback: Fallback,
+    fallback: GateFallback,
     inner: S,
 }
 
@@ -62,7 +62,7 @@ impl<S> Gate<S> {
     /// # Errors
     /// If the threshold is NaN, or κ is not finite. A negative κ counts in favour of uncertain
     /// candidates.
-    pub fn new(criterion: Criterion, threshold: f64, fallback: Fallback, inner: S) -> Result<Self, ParameterError> {
+    pub fn new(criterion: Criterion, threshold: f64, fallback: GateFallback, inner: S) -> Result<Self, ParameterError> {
         ParameterError::check(!threshold.is_nan(), "threshold", threshold, "a number")?;
         if let Criterion::LowerBound { kappa } | Criterion::Blade { kappa, .. } = criterion {
             ParameterError::check(kappa.is_finite(), "kappa", kappa, "finite")?;
@@ -70,26 +70,26 @@ impl<S> Gate<S> {
         Ok(Self { criterion, threshold, fallback, inner })
     }
 
-    /// Returns the values to compare with the threshold, one per candidate.
-    fn values<F: Real>(&self, ratings: &[F], batch: &Batch<'_, F>) -> Scratch<Vec<F>> {
+    /// Returns the values to compare with the threshold, one per candidate, unless the batch lacks
+    /// the blade.
+    fn values<F: Real>(&self, ratings: &[F], batch: &Batch<'_, F>) -> Option<Scratch<Vec<F>>> {
         let lower_bound = |kappa: f64, mu: &[F], sigma: &[F]| {
             let kappa = F::of(kappa);
             mu.iter().zip(sigma).map(|(&mu, &sigma)| mu - kappa * sigma).collect()
         };
-        match &self.criterion {
+        Some(match &self.criterion {
             Criterion::LowerBound { kappa } => lower_bound(*kappa, batch.mu(), batch.sigma()),
-            Criterion::Blade { name, kappa } => match batch.blades().and_then(|table| Some((table, table.find(name)?))) {
-                Some((table, k)) => lower_bound(*kappa, table.mu(k), table.sigma(k)),
-                // If the criterion cannot be evaluated, no candidate passes: NaN reaches no
-                // threshold, not even minus infinity.
-                None => Scratch::filled(F::nan(), batch.len()),
-            },
+            Criterion::Blade { name, kappa } => {
+                let table = batch.blades()?;
+                let k = table.find(name)?;
+                lower_bound(*kappa, table.mu(k), table.sigma(k))
+            }
             Criterion::Fluency => match batch.fluency() {
                 Some(fluency) => fluency.iter().copied().collect(),
                 None => Scratch::filled(F::infinity(), batch.len()),
             },
             Criterion::Rating => ratings.iter().copied().collect(),
-        }
+        })
     }
 }
 
@@ -97,11 +97,11 @@ impl<F: Real, S: Selector<F>> Selector<F> for Gate<S> {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         let n = batch.len();
         assert!(ratings.len() == n && probabilities.len() == n, "one rating and one probability per candidate");
-        let values = self.values(ratings, batch);
+        let Some(values) = self.values(ratings, batch) else { return probabilities.fill(F::nan()) };
         let passing: Scratch<Vec<usize>> = (0..n).filter(|&i| values[i] >= F::of(self.threshold)).collect();
         match (passing.len(), self.fallback) {
-            (0, Fallback::Best) => return point_mass(highest(&values), probabilities),
-            (0, Fallback::Open) => return self.inner.distribution(ratings, batch, probabilities),
+            (0, GateFallback::Best) => return point_mass(highest(&values), probabilities),
+            (0, GateFallback::Open) => return self.inner.distribution(ratings, batch, probabilities),
             (all, _) if all == n => return self.inner.distribution(ratings, batch, probabilities),
             _ => {}
         }

@@ -15,7 +15,7 @@ mod uniform;
 pub use argmax::Argmax;
 pub use champion::Champion;
 pub use epsilon_argmax::EpsilonArgmax;
-pub use gate::{Criterion, Fallback, Gate};
+pub use gate::{Criterion, Gate, GateFallback};
 pub use nucleus::Nucleus;
 pub use plackett_luce::PlackettLuce;
 pub use softmax::Softmax;

@@ -19,7 +19,7 @@ impl<S> TopK<S> {
     /// # Errors
     /// If k is zero.
     pub fn new(k: usize, inner: S) -> Result<Self, ParameterError> {
-        ParameterError::check(k > 0, "k", k as f64, "at least 1")?;
+        ParameterError::check(k > 0, "top_k", k as f64, "at least 1")?;
         Ok(Self { k, inner })
     }
 }

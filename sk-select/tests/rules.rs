@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sk_core::{Batch, Deviation, OperatingPoint, Selector, Standardize};
-use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Fallback, Gate, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
+use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Gate, GateFallback, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
 
 /// Rounding of N exponentials and a division.
 const TOLERANCE: f64 = 1e-12;
@@ -141,16 +141,16 @@ fn gates_restrict_the_inner_rule_to_those_that_pass() {
     let ratings = [1.0, 2.0, 3.0, 4.0];
     let gate = |criterion, threshold, fallback| Gate::new(criterion, threshold, fallback, Argmax).unwrap();
     let through = |gate: Gate<Argmax>| select(&gate, &ratings, &batch).iter().position(|p| *p == 1.0).unwrap();
-    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 1.5, Fallback::Best)), 1);
-    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 1.0, Fallback::Best)), 2);
-    assert_eq!(through(gate(Criterion::LowerBound { kappa: 1.0 }, 1.2, Fallback::Best)), 1);
-    assert_eq!(through(gate(Criterion::Fluency, -1.5, Fallback::Best)), 0);
-    assert_eq!(through(gate(Criterion::Rating, f64::NEG_INFINITY, Fallback::Best)), 3);
+    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 1.5, GateFallback::Best)), 1);
+    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 1.0, GateFallback::Best)), 2);
+    assert_eq!(through(gate(Criterion::LowerBound { kappa: 1.0 }, 1.2, GateFallback::Best)), 1);
+    assert_eq!(through(gate(Criterion::Fluency, -1.5, GateFallback::Best)), 0);
+    assert_eq!(through(gate(Criterion::Rating, f64::NEG_INFINITY, GateFallback::Best)), 3);
     // No candidate passes.
-    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 9.0, Fallback::Best)), 0);
-    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 9.0, Fallback::Open)), 3);
+    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 9.0, GateFallback::Best)), 0);
+    assert_eq!(through(gate(Criterion::LowerBound { kappa: 0.0 }, 9.0, GateFallback::Open)), 3);
     // Without a fluency blade, the gate excludes no candidate.
-    let gate = gate(Criterion::Fluency, 0.0, Fallback::Best);
+    let gate = gate(Criterion::Fluency, 0.0, GateFallback::Best);
     assert_eq!(select(&gate, &ratings, &Batch::trusted(&mu, &sigma)), [0.0, 0.0, 0.0, 1.0]);
 }
 
@@ -158,7 +158,7 @@ fn gates_restrict_the_inner_rule_to_those_that_pass() {
 fn a_gate_shows_its_inner_rule_the_passing_candidates_alone() {
     let (mu, sigma, ratings) = ([2.0, 1.0, -50.0], [0.3, 0.1, 9.0], [1510.0, 1505.0, 1450.0]);
     let champion = Champion::sound(&OperatingPoint::HHH).unwrap();
-    let gated = Gate::new(Criterion::LowerBound { kappa: 0.0 }, 0.0, Fallback::Best, champion).unwrap();
+    let gated = Gate::new(Criterion::LowerBound { kappa: 0.0 }, 0.0, GateFallback::Best, champion).unwrap();
     let alone = select(&champion, &ratings[..2], &Batch::trusted(&mu[..2], &sigma[..2]));
     assert_eq!(select(&gated, &ratings, &Batch::trusted(&mu, &sigma)), [alone[0], alone[1], 0.0]);
 }
@@ -222,8 +222,8 @@ fn impossible_parameters_are_refused() {
     let point = OperatingPoint { lambda: f64::NAN, ..OperatingPoint::HHH };
     assert_eq!(Champion::sound(&point).unwrap_err().to_string(), "lambda is NaN; it must be finite and not negative");
     assert!(Champion::sound(&OperatingPoint { temperature: -1.0, ..OperatingPoint::HHH }).is_err());
-    assert!(Gate::new(Criterion::LowerBound { kappa: 0.0 }, f64::NAN, Fallback::Best, Argmax).is_err());
-    assert!(Gate::new(Criterion::LowerBound { kappa: f64::NAN }, 0.0, Fallback::Best, Argmax).is_err());
+    assert!(Gate::new(Criterion::LowerBound { kappa: 0.0 }, f64::NAN, GateFallback::Best, Argmax).is_err());
+    assert!(Gate::new(Criterion::LowerBound { kappa: f64::NAN }, 0.0, GateFallback::Best, Argmax).is_err());
 }
 
 fn rules() -> Vec<Box<dyn Selector>> {
@@ -239,8 +239,8 @@ fn rules() -> Vec<Box<dyn Selector>> {
         Box::new(Champion::sound(&OperatingPoint { temperature: 0.1, ..OperatingPoint::HHH }).unwrap()),
         Box::new(TopK::new(3, softmax).unwrap()),
         Box::new(Nucleus::new(0.8, TopK::new(5, champion).unwrap()).unwrap()),
-        Box::new(Gate::new(Criterion::LowerBound { kappa: 0.0 }, 0.0, Fallback::Best, champion).unwrap()),
-        Box::new(Gate::new(Criterion::LowerBound { kappa: 1.0 }, 0.0, Fallback::Open, Argmax).unwrap()),
+        Box::new(Gate::new(Criterion::LowerBound { kappa: 0.0 }, 0.0, GateFallback::Best, champion).unwrap()),
+        Box::new(Gate::new(Criterion::LowerBound { kappa: 1.0 }, 0.0, GateFallback::Open, Argmax).unwrap()),
     ]
 }
 
