@@ -17,7 +17,7 @@ pub use correlation::{Correlation, CorrelationError};
 pub use dual::Dual;
 pub use influence::influence_shares;
 pub use max_min::MaxMin;
-pub use propagation::Propagation;
+pub use propagation::{Propagation, Scale};
 pub use rank::Rank;
 pub use raw::Raw;
 pub use robust::Robust;

@@ -20,26 +20,33 @@ pub enum Propagation {
 }
 
 /// The scale of a blade's normalised scores.
-pub(crate) struct Scale<F> {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale<F> {
     /// The factor from σ to σ̂.
-    pub(crate) factor: F,
-    /// A bound on the rounding error of a μ̂.
-    pub(crate) rounding: F,
+    pub factor: F,
+    /// A bound on the rounding error of a μ̂; zero if composites that differ only by rounding are
+    /// to stay apart.
+    pub rounding: F,
 }
 
 impl<F: Real> Scale<F> {
     /// Returns the scale of a blade that contributes nothing.
-    pub(crate) fn zero() -> Self {
+    pub fn zero() -> Self {
         Self { factor: F::zero(), rounding: F::zero() }
     }
 }
 
 impl Propagation {
-    /// Combines a table, blade by blade, into `out`. Composites that differ only by rounding are
-    /// made equal.
+    /// Combines a table, blade by blade, into `out`: μ_i = Σ_k w_k μ̂_i^(k), and σ_i by this rule from
+    /// the dispersions times the factor of each blade. Composites that differ only by rounding are
+    /// made equal. Normalisers differ in `blade` only.
     ///
-    /// `blade(k, add)` calls `add(i, μ̂)` for each candidate i.
-    pub(crate) fn combine<F: Real>(
+    /// `blade(k, add)` calls `add(i, μ̂)` for each candidate i and returns the scale of blade k.
+    /// O(K·N), or O(K²·N) with a correlation matrix, and the sorts of 2·N values.
+    ///
+    /// # Panics
+    /// If the table has another number of blades than the weights.
+    pub fn combine<F: Real>(
         &self,
         scores: &ScoreTable<F>,
         weights: &Simplex<F>,
