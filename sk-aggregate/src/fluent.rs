@@ -28,6 +28,7 @@ impl<F: Real, A: Aggregator<F>> Aggregator<F> for Fluent<A> {
         let mut entered = Scratch::filled(F::zero(), 2 * batch.len());
         let (d, s) = entered.split_at_mut(batch.len());
         self.entry.apply(batch, d, s);
-        self.inner.rate(&Batch::trusted(d, s), ratings);
+        let mixture = Batch::trusted(d, s);
+        self.inner.rate(&batch.blades().map_or(mixture, |blades| mixture.with_blades(blades)), ratings);
     }
 }

@@ -29,7 +29,8 @@
 //!
 //! # What a verdict means
 //! `Holds` means that no counterexample was found in the stated number of cases, not that none
-//! exists. Rounding is allowed for. The changes are exact in binary arithmetic, so that an operator
+//! exists. Cases have no fluency, so an operator with an [`Entry`](crate::Entry) is tested as if
+//! α were zero. Rounding is allowed for. The changes are exact in binary arithmetic, so that an operator
 //! on differences sees bit-identical differences, and the laws compare with a relative tolerance of
 //! 1e-9. A4 requires strict growth only where a probit over max(σ_i, σ_j) still grows in f64 (|Δ|
 //! up to 7 max(σ_i, σ_j)); elsewhere a rating may be constant but not decrease. At most one

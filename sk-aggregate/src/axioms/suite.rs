@@ -26,7 +26,8 @@ pub fn assert_declared(axiom: Axiom, operator: &dyn Aggregator, fails: &[Axiom])
 /// Generates a test module with one test per axiom for an operator.
 ///
 /// The module is compiled for tests only, as with `cargo test`. Elsewhere, including documentation
-/// examples, the macro expands to nothing.
+/// examples, the macro expands to nothing. If the feature `axioms` is in the dev-dependencies only,
+/// call the macro inside a `#[cfg(test)]` module.
 ///
 /// Violated axioms are declared with `fails`, separated by spaces. The test of a declared axiom
 /// fails if no counterexample is found, so that the declaration stays correct. A3′ and A5′ are
