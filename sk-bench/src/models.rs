@@ -338,7 +338,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
     let mut heads = heads::sources(config, &fitting, &args.blades, embedded)?;
     let mut adapters = adapter_sources(args, config)?;
     config.check_heads()?;
-    config.spec()?;
+    config.alignment()?;
     for PlannedArm { name, config } in &mut *arms {
         let mut resolve = || {
             let own = sources_of(args, config)?;
@@ -346,7 +346,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
             join(&mut adapters, own.adapters)?;
             config.forget_foreign_weights();
             config.check_heads()?;
-            config.spec()?;
+            config.alignment()?;
             Ok(())
         };
         resolve().map_err(|error: Error| error.within(format!("arm \"{name}\"")))?;
@@ -367,7 +367,7 @@ pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     let mut config = config.clone();
     sources_of(args, &mut config)?;
     config.check_heads()?;
-    config.spec()?;
+    config.alignment()?;
     Ok(())
 }
 

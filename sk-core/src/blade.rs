@@ -7,7 +7,8 @@ use crate::{BoxError, Candidates, Policy, Readings, Score, TokenId};
 pub struct Observation<'a> {
     /// The context that the candidates continue.
     pub context: &'a [TokenId],
-    /// The candidates.
+    /// The candidates. A [`Race`](crate::Race) cuts some of them to their first tokens; these end at
+    /// the limit.
     pub candidates: &'a Candidates,
     /// The readings of the policies that the seated blades requested.
     pub readings: &'a Readings,

@@ -103,7 +103,9 @@ pub enum CandidatesError {
     #[error("candidate {index} has {tokens} tokens and {log_probs} log-probabilities")]
     Length { index: usize, tokens: usize, log_probs: usize },
     /// A log-probability is NaN, or positive by more than rounding.
-    #[error("token {token} at position {position} of candidate {index} has log-probability {value}")]
+    #[error(
+        "token {token} at position {position} of candidate {index} has log-probability {value}; it must be a number and at most 0"
+    )]
     LogProb { index: usize, position: usize, token: TokenId, value: String },
 }
 
@@ -163,6 +165,12 @@ pub enum StepError {
     /// Π_prop failed.
     #[error("drafting candidates failed: {0}")]
     Proposal(#[source] BoxError),
+    /// The limit of a step is zero.
+    #[error("a step appends at least one token; raise its limit to 1")]
+    NoTokens,
+    /// The granularity ends spans by entropy, which the proposal does not know.
+    #[error("this proposal does not know the entropy that ends spans; choose another granularity")]
+    NoEntropy,
     /// A candidate is longer than requested.
     #[error("candidate {candidate} has {tokens} tokens where at most {limit} were requested")]
     TooLong { candidate: usize, tokens: usize, limit: usize },

@@ -17,8 +17,8 @@ pub trait Granularity: Send + Sync {
         false
     }
 
-    /// Returns whether [`ends_before`](Self::ends_before) must be called. Proposals that do not
-    /// know the entropy reject such a rule.
+    /// Returns whether [`ends_before`](Self::ends_before) must be called. A step fails if its
+    /// proposal does not [know the entropy](crate::Proposal::knows_entropy).
     fn needs_entropy(&self) -> bool {
         false
     }

@@ -31,6 +31,9 @@ mod trace;
 mod traffic;
 mod weighting;
 
+// Generators of random numbers are in the interface.
+pub use rand;
+
 pub use aggregator::Aggregator;
 pub use arm::Arm;
 pub use backbone::Backbone;

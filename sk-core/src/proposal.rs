@@ -25,9 +25,9 @@ impl fmt::Debug for DraftRequest<'_> {
 /// Π_prop: proposes N candidate spans.
 ///
 /// # For implementors
-/// End a span where [`Granularity::completes`] says so. If the rule
-/// [needs the entropy](Granularity::needs_entropy) of each token, also ask
-/// [`Granularity::ends_before`], or return an error if spans are drafted without it.
+/// End a span where [`Granularity::completes`] says so. To support rules that
+/// [need the entropy](Granularity::needs_entropy) of each token, also ask
+/// [`Granularity::ends_before`], and return `true` from [`knows_entropy`](Self::knows_entropy).
 #[auto_impl(&mut, Box)]
 pub trait Proposal: Send {
     /// Draws candidates for the next step. All randomness comes from `rng`.
@@ -35,6 +35,12 @@ pub trait Proposal: Send {
     /// # Errors
     /// If the model fails or the context does not fit it. Nothing is committed.
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError>;
+
+    /// Returns whether spans end where [`Granularity::ends_before`] says so. If not, a step fails
+    /// under a rule that [needs the entropy](Granularity::needs_entropy).
+    fn knows_entropy(&self) -> bool {
+        false
+    }
 
     /// Notifies the proposal that candidate `chosen` of the last [`propose`](Self::propose) is
     /// appended to the context, so that it can keep the state computed for it.

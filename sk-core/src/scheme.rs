@@ -59,7 +59,7 @@ impl fmt::Debug for Fallback {
 
 impl Scheme {
     /// Runs one step: drafts candidates of at most `limit` tokens, scores them, selects one and
-    /// appends it to `context`. `limit` is at least 1, since a candidate has a token.
+    /// appends it to `context`. [`StepTrace::step`] is zero.
     ///
     /// Blades of weight zero are not read unless the selector uses them. Arms use the same
     /// candidates, readings and uniform number, so that arms with the same distribution select the
@@ -72,10 +72,13 @@ impl Scheme {
     /// used.
     ///
     /// # Errors
-    /// If a slot fails or returns candidates that are too long, incomplete readings, or an invalid
+    /// If `limit` is zero, the proposal cannot end spans as the granularity does, a slot fails or returns candidates that are too long, incomplete readings, or an invalid
     /// score or distribution, or if a selector uses a blade that is not seated, in the scheme or in
     /// an arm. `context` is then unchanged.
-    pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
+    pub fn step(&mut self, context: &mut Context, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
+        if limit == 0 {
+            return Err(StepError::NoTokens);
+        }
         let spec = self.arm.spec.snapshot();
         let sent = self.backbone.traffic();
         let mut seconds = Seconds::default();
@@ -108,7 +111,20 @@ impl Scheme {
         let (head, traffic) = (batch.candidates.head(), self.backbone.traffic().since(sent));
         let arms = std::mem::take(&mut batch.arms);
         let BatchTrace { candidates, unscored, blades, fluency, decision } = batch.into_trace();
-        Ok(StepTrace { step, position, candidates, unscored, blades, fluency, decision, arms, rejected, head, traffic, seconds })
+        Ok(StepTrace {
+            step: 0,
+            position,
+            candidates,
+            unscored,
+            blades,
+            fluency,
+            decision,
+            arms,
+            rejected,
+            head,
+            traffic,
+            seconds,
+        })
     }
 
     /// Drafts candidates by the proposal or the fallback, and selects one.
@@ -125,6 +141,9 @@ impl Scheme {
             Some(fallback) if fall_back => &mut fallback.proposal,
             _ => &mut self.proposal,
         };
+        if self.granularity.needs_entropy() && !proposal.knows_entropy() {
+            return Err(StepError::NoEntropy);
+        }
         let request = DraftRequest { context: context.tokens(), granularity: &*self.granularity, limit };
         let (drafted, draft) = timed(|| proposal.propose(request, rng));
         let candidates = drafted.map_err(StepError::Proposal)?;
@@ -202,7 +221,7 @@ impl Scheme {
         let end = context.tokens().len().saturating_add(max_new_tokens);
         for step in 0.. {
             let Some(limit) = end.checked_sub(context.tokens().len()).filter(|&left| left > 0) else { break };
-            let trace = self.step(context, step, limit, rng)?;
+            let trace = StepTrace { step, ..self.step(context, limit, rng)? };
             let goes_on = on_step(&trace);
             if trace.chosen().end == SpanEnd::EndOfText {
                 return Ok(Ended::EndOfText);

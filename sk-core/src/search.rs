@@ -1,6 +1,6 @@
 use std::num::NonZeroUsize;
 
-use crate::{Candidate, Candidates, Decision, ParameterError};
+use crate::{Candidate, Candidates, Decision, ParameterError, SpanEnd};
 
 /// How many of the drafted tokens a step scores before it chooses.
 ///
@@ -112,7 +112,7 @@ impl Race {
             Candidate {
                 tokens: candidate.tokens[..tokens].to_vec(),
                 log_probs: candidate.log_probs[..tokens].to_vec(),
-                end: candidate.end,
+                end: if tokens < candidate.tokens.len() { SpanEnd::Limit } else { candidate.end },
             }
         };
         let is_long = candidates.iter().any(|candidate| candidate.tokens.len() > length);
@@ -144,6 +144,16 @@ impl Race {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_beginning_does_not_end_as_its_candidate_does() {
+        let candidate =
+            |tokens: usize| Candidate { tokens: vec![1; tokens], log_probs: vec![-1.0; tokens], end: SpanEnd::EndOfText };
+        let candidates = Candidates::new(vec![candidate(1), candidate(3)]).unwrap();
+        let race = Race::new(NonZeroUsize::new(2).unwrap(), 0.5).unwrap();
+        let heads = race.heads(&candidates).unwrap();
+        assert_eq!([heads[0].end, heads[1].end], [SpanEnd::EndOfText, SpanEnd::Limit]);
+    }
 
     #[test]
     fn the_most_probable_go_on_until_they_have_the_mass() {

@@ -22,7 +22,8 @@ pub trait Selector<F: Real = f64>: Send + Sync {
     /// uses.
     ///
     /// A step reads them even at weight zero, and passes their scores in [`Batch::blades`]. It
-    /// fails if one is not seated.
+    /// fails if one is not seated. A selector that wraps another one returns the inner one's blades
+    /// too.
     fn blades(&self) -> Vec<Arc<str>> {
         Vec::new()
     }

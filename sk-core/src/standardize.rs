@@ -124,7 +124,7 @@ impl Standardize {
     /// If a number is negative or not finite.
     pub fn new(deviation: Deviation, epsilon: f64, centre_below: f64) -> Result<Self, ParameterError> {
         let epsilon = ParameterError::not_negative("epsilon", epsilon)?;
-        let centre_below = ParameterError::not_negative("the threshold of standardisation", centre_below)?;
+        let centre_below = ParameterError::not_negative("centre_below", centre_below)?;
         Ok(Self { deviation, epsilon, centre_below })
     }
 

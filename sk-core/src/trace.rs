@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Batch, Candidate, Decision, SpanEnd, TokenId, Traffic};
 
 /// The record of one step, for `--explain`, the experiments and front ends.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepTrace {
     /// Position of the step in the generation, from 0.
     pub step: usize,
@@ -68,7 +68,7 @@ impl StepTrace {
 }
 
 /// A batch of candidates, and the decision on it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BatchTrace {
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
@@ -97,7 +97,7 @@ pub struct ArmTrace {
 }
 
 /// One candidate of a step.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CandidateTrace {
     /// Its tokens.
     pub tokens: Vec<TokenId>,

@@ -126,7 +126,7 @@ fn scheme(n: usize, length: usize, blades: usize) -> (Scheme, Arc<Counts>) {
 
 fn step(scheme: &mut Scheme) {
     let mut context = Context::new([1]).unwrap();
-    scheme.step(&mut context, 0, 1000, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+    scheme.step(&mut context, 1000, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
 }
 
 /// A step scores N·(K + 1)·L tokens: under K blades, and once under the backbone to which all of

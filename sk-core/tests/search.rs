@@ -145,7 +145,7 @@ fn step(
         others: Vec::new(),
     };
     let mut context = Context::new([1]).unwrap();
-    let trace = scheme.step(&mut context, 0, 100, &mut ChaCha8Rng::seed_from_u64(5)).unwrap();
+    let trace = scheme.step(&mut context, 100, &mut ChaCha8Rng::seed_from_u64(5)).unwrap();
     assert_eq!(context.response(), trace.chosen().tokens);
     let log = log.lock().unwrap().clone();
     (trace, log)

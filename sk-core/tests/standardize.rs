@@ -105,7 +105,7 @@ fn the_default_is_exact() {
 fn thresholds_are_finite_and_not_negative() {
     for value in [-1e-300, f64::NAN, f64::INFINITY] {
         assert_eq!(Standardize::new(Deviation::Sample, value, 0.0).unwrap_err().name, "epsilon");
-        assert_eq!(Standardize::new(Deviation::Sample, 0.0, value).unwrap_err().name, "the threshold of standardisation");
+        assert_eq!(Standardize::new(Deviation::Sample, 0.0, value).unwrap_err().name, "centre_below");
     }
 }
 

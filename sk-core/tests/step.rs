@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Capped, Composite, Context,
     DraftRequest, Ended, Fixed, Normalizer, Observation, Operators, Policy, Proposal, Reading, Readings, Response, Scheme, Score,
-    ScoreTable, Search, Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId, Weighting,
+    ScoreTable, Search, Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId, Uncertain, Weighting,
 };
 
 const END: TokenId = 9;
@@ -171,7 +171,7 @@ fn digit_mean(tokens: &[TokenId]) -> f64 {
 fn the_winner_is_appended_and_the_trace_says_why() {
     let (mut scheme, _) = scheme(5);
     let mut context = Context::new([1, 2]).unwrap();
-    let trace = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    let trace = scheme.step(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     assert_eq!(trace.candidates.len(), 5);
     let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
     let smallest = means.iter().copied().fold(f64::INFINITY, f64::min);
@@ -213,7 +213,7 @@ fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
         scheme.others = arms;
         let mut context = Context::new([1, 2]).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let traces = [0, 1].map(|step| scheme.step(&mut context, step, 10, &mut rng).unwrap());
+        let traces = [(), ()].map(|()| scheme.step(&mut context, 10, &mut rng).unwrap());
         let asked = asked.lock().unwrap().clone();
         (context, traces, asked)
     };
@@ -250,7 +250,7 @@ fn an_arm_that_fails_is_named() {
         let (mut scheme, _) = scheme(3);
         scheme.others = vec![arm];
         let mut context = Context::new([1]).unwrap();
-        let error = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string();
+        let error = scheme.step(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string();
         assert_eq!(context.tokens(), [1], "nothing is appended");
         error
     };
@@ -266,9 +266,9 @@ fn only_blades_of_positive_weight_are_read_and_an_edit_takes_effect_at_the_next_
     let handle = scheme.arm.spec.clone();
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(4);
-    scheme.step(&mut context, 0, 10, &mut rng).unwrap();
+    scheme.step(&mut context, 10, &mut rng).unwrap();
     handle.edit(|s| s.with_named_weights([("large", 1.0)])).unwrap();
-    let trace = scheme.step(&mut context, 1, 10, &mut rng).unwrap();
+    let trace = scheme.step(&mut context, 10, &mut rng).unwrap();
     let largest = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).fold(0.0, f64::max);
     assert_eq!(digit_mean(&trace.chosen().tokens), largest);
     let variant = |name: &str| vec![Policy::Variant(name.into())];
@@ -282,7 +282,7 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     // In a `Box` and an `Arc`, as schemes hold their slots.
     scheme.arm.selector = Arc::new(Box::new(LookingAt("large")));
-    let trace = scheme.step(&mut context, 0, 10, &mut rng).unwrap();
+    let trace = scheme.step(&mut context, 10, &mut rng).unwrap();
     let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
     assert_eq!(means[trace.decision.chosen], means.iter().copied().fold(0.0, f64::max));
     assert_eq!(trace.decision.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
@@ -300,10 +300,10 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     assert_eq!(*asked.lock().unwrap(), [vec![Policy::Variant("large".into()), Policy::Variant("small".into())]]);
 
     scheme.arm.normalizer = Arc::new(Rows);
-    scheme.step(&mut context, 1, 10, &mut rng).unwrap();
+    scheme.step(&mut context, 10, &mut rng).unwrap();
 
     scheme.arm.selector = Arc::new(LookingAt("polite"));
-    let error = scheme.step(&mut context, 2, 10, &mut rng).unwrap_err();
+    let error = scheme.step(&mut context, 10, &mut rng).unwrap_err();
     assert_eq!(error.to_string(), "the selector looks at blade \"polite\", which is not seated; seated: small, large");
 }
 
@@ -371,13 +371,13 @@ fn the_fluency_blade_is_scored_beside_the_others_and_has_no_weight() {
     }
     let (mut scheme, _) = scheme(4);
     let mut context = Context::new([1]).unwrap();
-    let trace = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    let trace = scheme.step(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     assert_eq!((trace.fluency, trace.blades.len()), (None, 1));
     scheme.arm.fluency = Some(Arc::new(Length));
     scheme.arm.aggregator = Arc::new(Fluency);
-    let trace = scheme.step(&mut context, 1, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    let trace = scheme.step(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     let lengths: Vec<f64> = trace.candidates.iter().map(|c| c.tokens.len() as f64).collect();
-    assert_eq!((trace.step, &trace.decision.ratings, trace.blades.len()), (1, &lengths, 1));
+    assert_eq!((&trace.decision.ratings, trace.blades.len()), (&lengths, 1));
     assert_eq!(trace.fluency, Some(lengths));
 }
 
@@ -392,7 +392,7 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
     let step = |probabilities: &[f64]| {
         let (mut scheme, _) = scheme(probabilities.len());
         scheme.arm.selector = Arc::new(Fixed(probabilities.to_vec()));
-        scheme.step(&mut Context::new([1]).unwrap(), 0, 10, &mut ChaCha8Rng::seed_from_u64(9))
+        scheme.step(&mut Context::new([1]).unwrap(), 10, &mut ChaCha8Rng::seed_from_u64(9))
     };
     // The tolerance is one rounding of 1e-9 per candidate, so 5e-9 here.
     for off in [0.0, 4e-9, -4e-9] {
@@ -431,7 +431,7 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
     let refused = |change: &dyn Fn(&mut Scheme)| {
         let (mut scheme, _) = scheme(3);
         change(&mut scheme);
-        scheme.step(&mut Context::new([1]).unwrap(), 0, 10, &mut ChaCha8Rng::seed_from_u64(9)).unwrap_err().to_string()
+        scheme.step(&mut Context::new([1]).unwrap(), 10, &mut ChaCha8Rng::seed_from_u64(9)).unwrap_err().to_string()
     };
     for place in 0..3 {
         let error = refused(&|scheme| scheme.arm.normalizer = Arc::new(Nowhere(place, 0)));
@@ -521,10 +521,10 @@ fn a_backbone_that_was_not_asked_is_not_told() {
     scheme.backbone = Box::new(Told(Digital::default(), Arc::clone(&told)));
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(6);
-    let chosen = scheme.step(&mut context, 0, 10, &mut rng).unwrap().decision.chosen;
+    let chosen = scheme.step(&mut context, 10, &mut rng).unwrap().decision.chosen;
     assert_eq!(*told.lock().unwrap(), [chosen]);
     scheme.arm.spec.edit(|spec| spec.swap("small", Seat::new("even", Arc::new(Even)))).unwrap();
-    scheme.step(&mut context, 1, 10, &mut rng).unwrap();
+    scheme.step(&mut context, 10, &mut rng).unwrap();
     assert_eq!(*told.lock().unwrap(), [chosen], "no blade asks for a reading");
 }
 
@@ -536,7 +536,7 @@ fn failures_name_the_slot_and_leave_the_context_alone() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for probability in [f64::NAN, -0.5, 0.1, 0.9] {
         scheme.arm.selector = Arc::new(Broken(probability));
-        let error = scheme.step(&mut context, 0, 10, &mut rng).unwrap_err();
+        let error = scheme.step(&mut context, 10, &mut rng).unwrap_err();
         assert!(error.to_string().contains("selector"), "{error}");
     }
     struct Unread;
@@ -546,7 +546,7 @@ fn failures_name_the_slot_and_leave_the_context_alone() {
         }
     }
     scheme.arm.spec.edit(|s| s.swap("small", Seat::new("unread", Arc::new(Unread)))).unwrap();
-    let error = scheme.step(&mut context, 0, 10, &mut rng).unwrap_err();
+    let error = scheme.step(&mut context, 10, &mut rng).unwrap_err();
     assert_eq!(error.to_string(), "blade \"unread\" failed: the backbone was not read");
     assert_eq!(context.response(), []);
 }
@@ -583,7 +583,7 @@ fn incomplete_readings_are_refused_by_name() {
     let mut context = Context::new([1]).unwrap();
     let mut said = |scheme: &mut Scheme, cut| {
         scheme.backbone = Box::new(Cut(Digital::default(), cut));
-        scheme.step(&mut context, 0, 2, &mut ChaCha8Rng::seed_from_u64(7)).unwrap_err().to_string()
+        scheme.step(&mut context, 2, &mut ChaCha8Rng::seed_from_u64(7)).unwrap_err().to_string()
     };
     for (cut, reason) in [
         ((|_, own| own.clear()) as fn(&Policy, &mut Vec<Reading>), "policy \"small\" was not read"),
@@ -614,7 +614,7 @@ fn a_candidate_without_a_score_is_an_error() {
     scheme.arm.spec = SpecHandle::new(spec);
     let mut context = Context::new([1]).unwrap();
     let mut step = |scheme: &mut Scheme| {
-        scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(8)).map(drop).map_err(|error| error.to_string())
+        scheme.step(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(8)).map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(step(&mut scheme), Err("blade \"two\" gave candidate 2 no score".to_owned()));
     scheme.arm.spec.edit(|spec| spec.swap("two", Seat::new("too", Arc::new(Scores(3))))).unwrap();
@@ -636,5 +636,23 @@ fn a_candidate_beyond_the_limit_is_refused() {
     let mut context = Context::new([1]).unwrap();
     let error = scheme.generate(&mut context, 2, &mut ChaCha8Rng::seed_from_u64(9), |_| true).unwrap_err();
     assert_eq!(error.to_string(), "candidate 0 has 3 tokens where at most 2 were requested");
+    assert_eq!(context.response(), []);
+}
+
+#[test]
+fn a_step_needs_room_for_a_token() {
+    let (mut scheme, _) = scheme(3);
+    let mut context = Context::new([1]).unwrap();
+    let error = scheme.step(&mut context, 0, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err();
+    assert!(matches!(error, StepError::NoTokens), "{error}");
+}
+
+#[test]
+fn spans_end_by_entropy_only_if_the_proposal_knows_it() {
+    let (mut scheme, _) = scheme(3);
+    scheme.granularity = Arc::new(Uncertain(0.5));
+    let mut context = Context::new([1]).unwrap();
+    let error = scheme.step(&mut context, 5, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err();
+    assert!(matches!(error, StepError::NoEntropy), "{error}");
     assert_eq!(context.response(), []);
 }

@@ -59,7 +59,10 @@ fn candidates_keep_their_order() {
     let positive = Candidates::new(vec![candidate(8, -1.0), candidate(9, 2e-3)]).unwrap_err();
     assert!(matches!(positive, CandidatesError::LogProb { index: 1, position: 0, token: 9, .. }));
     let infinite = Candidates::new(vec![candidate(1, f32::INFINITY)]).unwrap_err();
-    assert_eq!(infinite.to_string(), "token 1 at position 0 of candidate 0 has log-probability inf");
+    assert_eq!(
+        infinite.to_string(),
+        "token 1 at position 0 of candidate 0 has log-probability inf; it must be a number and at most 0"
+    );
     // Another model's truncation may exclude a token, so −∞ is a valid log-probability.
     assert!(Candidates::new(vec![candidate(1, f32::NEG_INFINITY)]).is_ok());
 }

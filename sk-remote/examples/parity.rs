@@ -154,7 +154,7 @@ fn compare(engine: &RemoteEngine, prompt: &[TokenId], steps: &[Recorded], far: &
         scheme.proposal = Box::new(Given(step.candidates()?));
         let mut rng = ChaCha8Rng::seed_from_u64(far.steps as u64);
         let uniform = rng.random();
-        let taken = scheme.step(&mut Context::new(&context[..])?, 0, usize::MAX, &mut rng)?;
+        let taken = scheme.step(&mut Context::new(&context[..])?, usize::MAX, &mut rng)?;
         far.add(step, &taken, uniform)?;
         context.extend(&step.candidates[step.chosen].tokens);
     }

@@ -111,13 +111,6 @@ impl RemoteDrafter {
 
 impl Proposal for RemoteDrafter {
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
-        if request.granularity.needs_entropy() {
-            return Err(RemoteError::Unsupported {
-                what: "ending spans by entropy".to_owned(),
-                reason: "servers return no entropies; choose another granularity",
-            }
-            .into());
-        }
         if request.context.is_empty() {
             return Err(RemoteError::EmptyContext { policy: format!("the {}", self.fleet().role) }.into());
         }

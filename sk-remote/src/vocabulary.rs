@@ -68,6 +68,11 @@ impl RemoteVocabulary {
 }
 
 impl Proposal for RemoteVocabulary {
+    /// A span is one token, and no rule is asked before the first one.
+    fn knows_entropy(&self) -> bool {
+        true
+    }
+
     fn propose(&mut self, DraftRequest { context, .. }: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
         if context.is_empty() {
             return Err(RemoteError::EmptyContext { policy: "the backbone".to_owned() }.into());

@@ -1,7 +1,7 @@
 //! 𝓑: the blades, which score candidates.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -273,9 +273,9 @@ impl BladeSpec {
     /// Creates a blade with the settings of this one, for another adapter. An instruction without
     /// an adapter becomes an implicit reward. `None` if this is of a kind without an adapter, or
     /// with several.
-    pub(crate) fn adapted(&self, name: &str, adapter: &str) -> Option<Self> {
+    pub(crate) fn adapted(&self, name: &str, adapter: &Path) -> Option<Self> {
         let mut blade = Self { name: name.to_owned(), ..self.clone() };
-        let source = Some(PathBuf::from(adapter));
+        let source = Some(adapter.to_owned());
         match &mut blade.rule {
             BladeRule::Instruction { adapter: None, beta, dispersion, guidance, .. } => {
                 let (beta, dispersion, guidance) = (*beta, *dispersion, *guidance);

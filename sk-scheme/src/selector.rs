@@ -161,7 +161,6 @@ impl SelectorSpec {
             SelectorRule::Uniform => Arc::new(Uniform),
         };
         if let Some(k) = self.top_k {
-            ParameterError::check(k > 0, "top_k", k as f64, "at least 1")?;
             selector = Arc::new(TopK::new(k, selector)?);
         }
         if let Some(mass) = self.top_p {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -184,7 +184,7 @@ impl SchemeSpec {
     ///
     /// # Errors
     /// If `old` is not seated, or another blade of this name exists.
-    pub fn swap(&mut self, old: &str, name: &str, adapter: &str) -> Result<(), SchemeError> {
+    pub fn swap(&mut self, old: &str, name: &str, adapter: &Path) -> Result<(), SchemeError> {
         let place = self.place_for(old, name)?;
         let kept = self.blades[place].adapted(name, adapter);
         let blade = kept.unwrap_or_else(|| self.templated(BladeSpec::implicit_reward(name, self.base.point.beta)));
@@ -269,7 +269,7 @@ impl SchemeSpec {
     /// # Errors
     /// If there is no blade, if a number is out of range, if weights, correlations or gates name a
     /// missing blade, if two blades would read one lane, or if all weights are zero.
-    pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
+    pub fn alignment(&self) -> Result<AlignmentSpec, SchemeError> {
         if self.blades.is_empty() {
             return Err(SchemeError::NoBlade);
         }
@@ -318,7 +318,7 @@ impl SchemeSpec {
     /// As [`check`](Self::check) and [`spec`](Self::spec), or if the engine returns an error.
     pub fn build(&self, engine: &dyn Engine) -> Result<Scheme, SchemeError> {
         self.check()?;
-        let spec = SpecHandle::new(self.spec()?);
+        let spec = SpecHandle::new(self.alignment()?);
         let drafting = self.proposal.drafting(self.granularity.span_tokens()).map_err(|reason| parameter("proposal", reason))?;
         let start = |drafting: &Drafting| engine.start(drafting, &spec).map_err(SchemeError::Engine);
         let Generation { backbone, proposal } = start(&drafting)?;
@@ -342,7 +342,7 @@ impl SchemeSpec {
     /// # Errors
     /// If a number is out of range, or no blade is seated.
     pub fn arm(&self, name: &str) -> Result<Arm, SchemeError> {
-        self.arm_of(name, SpecHandle::new(self.spec()?))
+        self.arm_of(name, SpecHandle::new(self.alignment()?))
     }
 
     fn arm_of(&self, name: &str, spec: SpecHandle) -> Result<Arm, SchemeError> {

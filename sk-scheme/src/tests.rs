@@ -231,9 +231,9 @@ fn gates_are_named_after_blades_and_stand_before_the_selection() {
     assert_eq!(gated("[selector.gates.low]\non = \"rating\"\nthreshold = 3\n"), [1.0, 0.0, 0.0]);
     assert_eq!(overlaid(both).unwrap().selector.build().unwrap().blades(), ["safe".into()]);
     let fluent = "[selector.gates.floor]\non = \"fluency\"\nthreshold = 1\n[blades.calm]\nadapter = \"calm\"\n";
-    let unseated = overlaid(fluent).unwrap().spec().unwrap_err().to_string();
+    let unseated = overlaid(fluent).unwrap().alignment().unwrap_err().to_string();
     assert!(unseated.starts_with("[selector.gates.floor]: no blade of kind \"fluency\" is seated"), "{unseated}");
-    assert!(overlaid(&format!("{fluent}[blades.b0]\nkind = \"fluency\"\n")).unwrap().spec().is_ok());
+    assert!(overlaid(&format!("{fluent}[blades.b0]\nkind = \"fluency\"\n")).unwrap().alignment().is_ok());
     for (text, said) in [
         ("[selector.gates.safe]\nkappa = 1\n", "[selector.gates.safe]: missing field `threshold`"),
         ("[selector.gates.safe]\nthreshold = nan\n", "threshold is NaN; it must be a number"),
@@ -350,11 +350,11 @@ fn listed_blades_replace_the_default_ones_in_the_order_of_the_file() {
     assert!(config.template.is_none());
     let adapters: Vec<_> = config.adapters().map(|(name, path)| (name, path.cloned())).collect();
     assert_eq!(adapters, [("z".to_owned(), Some(PathBuf::from("schemes/z"))), ("a".to_owned(), Some(PathBuf::from("/a")))]);
-    let spec = config.spec().unwrap();
+    let spec = config.alignment().unwrap();
     assert_eq!((spec.weight("z"), spec.weight("a"), spec.weight("b0")), (Some(0.75), Some(0.25), None));
     config.seat("late");
-    assert_eq!(config.spec().unwrap().weight("late"), Some(0.0));
-    assert!(matches!(overlaid("[blades]\n").unwrap().spec(), Err(SchemeError::NoBlade)));
+    assert_eq!(config.alignment().unwrap().weight("late"), Some(0.0));
+    assert!(matches!(overlaid("[blades]\n").unwrap().alignment(), Err(SchemeError::NoBlade)));
 }
 
 #[test]
@@ -455,13 +455,13 @@ fn correlations_are_of_blades_that_are_seated() {
     let mut config = overlaid("[normalizer]\ncorrelations = [[\"calm\", \"sfae\", -0.5]]\n").unwrap();
     ["calm", "safe"].iter().for_each(|name| config.seat(name));
     let said = "normalizer: correlations name blade \"sfae\", which is not seated; did you mean \"safe\"?";
-    assert_eq!(config.spec().unwrap_err().to_string(), said);
+    assert_eq!(config.alignment().unwrap_err().to_string(), said);
     config.seat("sfae");
-    assert!(config.spec().is_ok());
+    assert!(config.alignment().is_ok());
     // A blade with zero weight is seated. The fluency blade has no errors correlated with others.
     let two = "[blades.calm]\nweight = 1\n[blades.safe]\nweight = 0\n[blades.b0]\nkind = \"fluency\"\n[normalizer]\n";
-    assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().spec().is_ok());
-    let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().spec().unwrap_err();
+    assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().alignment().is_ok());
+    let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().alignment().unwrap_err();
     assert!(error.to_string().contains("blade \"b0\", which is not seated; known: calm, safe"), "{error}");
 }
 
@@ -486,15 +486,15 @@ fn a_scheme_of_heads_needs_one() {
     config.seat_head("kind", HeadKind::Reward);
     assert!(matches!(config.check_heads(), Err(SchemeError::NoHead { kind }) if kind == "discriminator"));
     config.seat_head("safe", HeadKind::Discriminator);
-    assert!(config.check_heads().is_ok() && config.spec().is_ok());
+    assert!(config.check_heads().is_ok() && config.alignment().is_ok());
 }
 
 #[test]
 fn unseated_defaults_share_the_weight() {
     let mut config = reference(Convention::Sound);
-    assert!(matches!(config.spec(), Err(SchemeError::NoBlade)));
+    assert!(matches!(config.alignment(), Err(SchemeError::NoBlade)));
     ["a", "b", "a"].iter().for_each(|name| config.seat(name));
-    assert_eq!(config.spec().unwrap().weights().as_slice(), [0.5, 0.5]);
+    assert_eq!(config.alignment().unwrap().weights().as_slice(), [0.5, 0.5]);
 }
 
 fn round_trips(spec: &SchemeSpec) {
@@ -529,7 +529,7 @@ fn no_blade_takes_the_name_of_a_lane_of_another() {
         } else {
             config.seat(name);
         }
-        config.spec()
+        config.alignment()
     };
     let against = "against = \"Be rude.\"\n";
     for is_instruction in [true, false] {
@@ -548,7 +548,7 @@ fn a_blade_that_takes_the_seat_of_another_keeps_its_settings() {
         let mut config = overlaid(text).unwrap();
         match instruction {
             Some(text) => config.swap_instruction("a", name, text)?,
-            None => config.swap("a", name, "dir")?,
+            None => config.swap("a", name, Path::new("dir"))?,
         }
         assert_eq!(config.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>(), [name, "b"]);
         Ok::<_, SchemeError>(toml::to_string(&config.blades[0]).unwrap())

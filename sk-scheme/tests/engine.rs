@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Backbone, BoxError, Candidate, Candidates, Context, DraftRequest, Drafting, Engine, Generation, Policy, Proposal, Reading,
-    Readings, SpanEnd, SpecHandle, TokenId,
+    Backbone, Blade, BoxError, Candidate, Candidates, Context, DraftRequest, Drafting, Engine, Generation, Observation, Policy,
+    Proposal, Reading, Readings, Score, Seat, SpanEnd, SpecHandle, TokenId,
 };
 use sk_scheme::{Cap, FallbackSpec, GranularitySpec, SchemeError, SchemeSpec, Shipped, Unlimited};
 
@@ -93,8 +93,33 @@ fn a_scheme_is_built_on_an_engine() {
     let copy: SchemeSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
     let mut again = copy.build(&Toy).unwrap();
     let mut context = Context::new([0]).unwrap();
-    let first = again.step(&mut context, 0, 40, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+    let first = again.step(&mut context, 40, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
     assert_eq!(first.decision.probabilities, steps[0].decision.probabilities);
+}
+
+#[test]
+fn a_blade_of_ones_own_takes_the_place_of_an_ingredient() {
+    /// Prefers short candidates.
+    struct Short;
+    impl Blade for Short {
+        fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+            for (score, candidate) in out.iter_mut().zip(step.candidates) {
+                *score = Score::new(-(candidate.tokens.len() as f64), 0.0)?;
+            }
+            Ok(())
+        }
+    }
+    let file = "[blades.calm]\n[blades.short]\nkind = \"ingredient\"\n[weights]\nshort = 0.75\ncalm = 0.25\n\
+                [selector.gates.short]\nthreshold = -2\n";
+    let mut scheme = SchemeSpec::from_toml("own.toml", file).unwrap().build(&Toy).unwrap();
+    scheme.arm.spec.edit(|spec| spec.swap("short", Seat::new("short", Arc::new(Short)))).unwrap();
+    let trace = scheme.step(&mut Context::new([0]).unwrap(), 40, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+    let short = trace.blades.iter().find(|blade| blade.name == "short").unwrap();
+    assert_eq!(short.weight, 0.75);
+    for ((candidate, mu), p) in trace.candidates.iter().zip(&short.mu).zip(&trace.decision.probabilities) {
+        assert_eq!(*mu, -(candidate.tokens.len() as f64));
+        assert!(candidate.tokens.len() <= 2 || *p == 0.0, "the gate stops {candidate:?}");
+    }
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Live {
         }
         let removed: Vec<&str> =
             edit.blades.iter().filter(|(_, source)| source.is_none()).map(|(name, _)| name.as_str()).collect();
-        let built = config.spec().map_err(wrong_blade)?;
+        let built = config.alignment().map_err(wrong_blade)?;
         // An adapter may take the seat back that the scheme gave it.
         let is_own = |name: &&str| adapters.contains(name) && seats.first.iter().any(|blade| blade.name == **name);
         if config.template.is_none() && !added.iter().all(is_own) {

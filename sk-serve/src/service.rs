@@ -216,7 +216,7 @@ impl Service {
         if is_named && asked.weights.is_none() && !config.weights.iter().flat_map(NamedWeights::names).all(is_seated) {
             config.weights = None;
         }
-        config.check_heads().and_then(|()| config.spec()).map_err(|error| match error {
+        config.check_heads().and_then(|()| config.alignment()).map_err(|error| match error {
             SchemeError::NoHead { .. } => {
                 let message = "this scheme needs a head; start the server with --head NAME=DIR, or choose another scheme";
                 ApiError::invalid("swiss_knife.scheme", message)
@@ -482,7 +482,7 @@ impl Service {
         let mut config = self.parts.steering.spec(self.parts.shipped).ok()?;
         self.seat(&mut config, &SteeringBody::default()).ok()?;
         config.check_heads().ok()?;
-        let spec = config.spec().ok()?;
+        let spec = config.alignment().ok()?;
         Some((config, spec))
     }
 

@@ -107,9 +107,6 @@ struct Writer {
 
 impl Proposal for Writer {
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
-        if request.granularity.needs_entropy() {
-            return Err("letters are drafted without their entropy; choose another [granularity]".into());
-        }
         let most = self.most.min(request.limit);
         let start = *request.context.last().ok_or("a context holds at least one token")?;
         let mut span = |_| {
@@ -194,7 +191,7 @@ fn what_letters_cannot_do_is_refused() {
     for (scheme, changes, reason) in [
         ("softmax-mu", "[proposal]\ntemperature = 0.5\ntop_p = 1", "drawn from the whole table"),
         ("softmax-mu", "[proposal]\ntemperature = 1\ntop_p = 0.9", "drawn from the whole table"),
-        ("cards", PLAIN, "without their entropy"),
+        ("cards", PLAIN, "does not know the entropy"),
         ("rewarded-soups", PLAIN, "not drafted by a soup"),
         ("greedy", "", "drafted in spans"),
     ] {
@@ -202,7 +199,7 @@ fn what_letters_cannot_do_is_refused() {
         spec.seat("hum");
         spec.overlay("changes.toml", changes, Path::new("")).unwrap();
         let step = |mut scheme: sk_core::Scheme| {
-            scheme.step(&mut Context::new([0]).unwrap(), 0, 9, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string()
+            scheme.step(&mut Context::new([0]).unwrap(), 9, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string()
         };
         let error = spec.build(&letters()).map_or_else(|error| error.to_string(), step);
         assert!(error.contains(reason), "{scheme}: {error}");

@@ -316,7 +316,7 @@ impl Chat<'_> {
         let mut config = self.config.clone();
         match blade.instruction() {
             Some(text) => config.swap_instruction(old, &blade.name, text)?,
-            None => config.swap(old, &blade.name, &blade.source)?,
+            None => config.swap(old, &blade.name, Path::new(&blade.source))?,
         }
         self.install(blade, config, |spec, seat| spec.swap(old, seat))
     }
@@ -340,7 +340,7 @@ impl Chat<'_> {
         }
         config.weights = Some(weights(&edited).into_iter().collect());
         // Find what is wrong with the scheme before an adapter is loaded.
-        config.spec()?;
+        config.alignment()?;
         let adapters = if blade.instruction().is_some() {
             Vec::new()
         } else {

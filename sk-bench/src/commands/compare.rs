@@ -112,7 +112,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
         let named = |error: SchemeError| Error::Input(format!("scheme \"{name}\": {error}"));
         for weights in args.weightings(config, &arms).map_err(named)? {
             let config = SchemeSpec { weights: Some(weights.clone()), ..config.clone() };
-            config.spec().map_err(named)?;
+            config.alignment().map_err(named)?;
             // As the blades get them: scaled to sum to one.
             let total: f64 = weights.names().map(|name| weights.of(name)).sum();
             let scaled = weights.names().map(|name| (name.to_owned(), weights.of(name) / total)).collect();
@@ -171,7 +171,7 @@ impl CompareArgs {
             ([], Some(weights)) => vec![weights.clone()],
             ([], None) => config.blades.iter().map(|blade| corner(&blade.name)).collect(),
             (given, _) if given.iter().all(is_foreign) => {
-                let spec = config.spec()?;
+                let spec = config.alignment()?;
                 let own = spec.active().map(|(seat, weight)| (seat.name().to_string(), weight));
                 vec![own.collect()]
             }

@@ -53,7 +53,7 @@ struct Lanes {
 
 impl Lanes {
     fn of(config: &SchemeSpec, adapters: &[(String, LoraAdapter)]) -> Result<Self, SchemeError> {
-        let spec = config.spec()?;
+        let spec = config.alignment()?;
         let policies: BTreeSet<Policy> = spec.active().flat_map(|(seat, _)| seat.blade().policies()).collect();
         let mut lanes = Self { count: 0, adapters: 0 };
         for policy in &policies {

@@ -101,7 +101,7 @@ impl Steered {
     /// that steps after the same prompt cost the same.
     pub(crate) fn step(&mut self, prompt: &[TokenId]) -> Result<Seconds, Error> {
         let limit = self.context_limit.saturating_sub(prompt.len());
-        let trace = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
+        let trace = self.scheme.step(&mut Context::new(prompt)?, limit, &mut self.rng)?;
         Ok(trace.seconds)
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn step(steered: &mut Steered, context: &mut Context) -> StepTrace {
-        steered.scheme.step(context, 0, 6, &mut steered.rng).unwrap()
+        steered.scheme.step(context, 6, &mut steered.rng).unwrap()
     }
 
     /// μ and σ of each blade.
@@ -171,7 +171,7 @@ mod tests {
         let first = step(&mut steered, &mut context);
         assert_eq!(scores(&first).into_keys().collect::<Vec<_>>(), ["first", "second", "third"]);
 
-        let other = seating(&["resident"], 7).spec().unwrap();
+        let other = seating(&["resident"], 7).alignment().unwrap();
         let resident = other.seats()[0].clone();
         steered.spec().edit(|spec| spec.swap("first", resident.clone())).unwrap();
         let after = context.tokens().to_vec();

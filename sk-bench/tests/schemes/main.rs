@@ -82,7 +82,7 @@ impl Run {
     /// Makes one step of at most `limit` tokens. Returns the context before it, and its trace.
     fn step(&mut self, limit: usize) -> (Vec<TokenId>, StepTrace) {
         let before = self.context.tokens().to_vec();
-        let trace = self.scheme.step(&mut self.context, self.step, limit, &mut self.rng).unwrap();
+        let trace = self.scheme.step(&mut self.context, limit, &mut self.rng).unwrap();
         self.step += 1;
         (before, trace)
     }

@@ -208,7 +208,7 @@ impl<'m> Session<'m> {
         // Blades of weight zero are not read.
         self.scheme.arm.spec.edit(|spec| spec.with_weights(Simplex::uniform(spec.seats().len())?))?;
         self.scheme.proposal = Box::new(Given(written));
-        let step = self.scheme.step(&mut Context::new(prompt)?, 0, usize::MAX, &mut self.rng)?;
+        let step = self.scheme.step(&mut Context::new(prompt)?, usize::MAX, &mut self.rng)?;
         let of = |place: usize| step.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place])).collect::<Vec<_>>();
         let mut places = 0..;
         let scores =

@@ -84,6 +84,10 @@ impl Drafter {
 }
 
 impl Proposal for Drafter {
+    fn knows_entropy(&self) -> bool {
+        true
+    }
+
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
         self.last = None;
         let context = request.context;

@@ -71,6 +71,11 @@ impl Vocabulary {
 }
 
 impl Proposal for Vocabulary {
+    /// A span is one token, and no rule is asked before the first one.
+    fn knows_entropy(&self) -> bool {
+        true
+    }
+
     fn propose(&mut self, request: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
         let backbone = if matches!(self.prior, TokenPrior::Backbone) || !self.head.keeps_all() {
             Some(self.backbone.next_token(request.context)?)

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Candidates, Capped, DraftModel, DraftRequest, Drafting, Engine, Granularity, Merge, Prior, Response, Sampling, SpanEnd,
-    TokenId, Uncertain, VocabularyHead,
+    TokenId, VocabularyHead,
 };
 use sk_remote::{Kind, RemoteEngine, RemoteError};
 
@@ -155,11 +155,6 @@ fn what_cannot_be_drafted_is_refused_by_name() {
     let soup = Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens };
     let error = typed(engine.start(&soup, &spec()).err().unwrap());
     assert!(matches!(error, RemoteError::Unsupported { .. }) && error.to_string().contains("a soup of adapters"), "{error}");
-    let rule = Capped { rule: Uncertain(3.0), tokens: NonZeroUsize::new(8).unwrap() };
-    let request = DraftRequest { context: &CONTEXT, granularity: &rule, limit: 9 };
-    let mut generation = engine.start(&sampled(4, plain()), &spec()).unwrap();
-    let error = typed(generation.proposal.propose(request, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err());
-    assert!(matches!(error, RemoteError::Unsupported { .. }) && error.to_string().contains("spans by entropy"), "{error}");
     assert!(servers[0].seen().is_empty());
 }
 

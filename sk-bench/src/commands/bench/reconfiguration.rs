@@ -61,7 +61,7 @@ impl Subject<'_> {
         let mut with_resident = self.config.clone();
         with_resident.weights = None;
         with_resident.seat(RESIDENT);
-        let with_resident = with_resident.spec()?;
+        let with_resident = with_resident.alignment()?;
         let Some(resident) = with_resident.seats().iter().find(|seat| &**seat.name() == RESIDENT) else { return Ok(None) };
 
         let mut steered = Steered::new(&self.models, &self.config, &adapters, self.args.seed)?;
