@@ -1,6 +1,6 @@
 //! The records of a sweep: one line per response.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -103,9 +103,20 @@ impl TraceSpan {
 /// Reads the records of a sweep, in the order in which they finished.
 ///
 /// # Errors
-/// If the file cannot be read or a line is not a record. The error names file and line.
+/// If the file cannot be read, a line is not a record, or two records have one id. The error names
+/// file and line.
 pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
-    json_lines(path, "it is not a record of a sweep: ")?.map(|read| Ok(read?.1)).collect()
+    let mut places = HashMap::new();
+    let read = |read: Result<(u64, SweepRecord), RecordError>| {
+        let (line, record) = read?;
+        match places.insert(record.id.clone(), line) {
+            Some(first) => {
+                Err(RecordError::line(path, line, format!("\"{}\" is the id of line {first}; remove one of them", record.id)))
+            }
+            None => Ok(record),
+        }
+    };
+    json_lines(path, "it is not a record of a sweep: ")?.map(read).collect()
 }
 
 /// Reads one JSON value per line that is not blank, with its line number, from 1. `is_not` begins
@@ -163,13 +174,18 @@ pub fn read_steps<'r, T: DeserializeOwned>(
     Ok(std::iter::from_fn(move || next().transpose()))
 }
 
-/// Returns the path of a sweep's traces: `NAME.traces.jsonl` beside the records in `NAME.jsonl`, or
-/// the same with `.gz`. Returns `None` if there is no such file.
+/// Returns the path of a sweep's traces: `NAME.traces.jsonl` beside the records in `NAME.jsonl` or
+/// `NAME.jsonl.gz`.
+pub fn traces_of(records: &Path) -> PathBuf {
+    unpacked(records).with_extension("traces.jsonl")
+}
+
+/// Returns the path of a sweep's traces, or the same with `.gz`, whichever exists.
 ///
 /// # Errors
-/// If the existence of the file cannot be determined.
+/// If the existence of a file cannot be determined.
 pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
-    plain_or_packed(&unpacked(records).with_extension("traces.jsonl"))
+    plain_or_packed(&traces_of(records))
 }
 
 /// Returns `path` if it exists, otherwise the same with `.gz` appended if that exists.
@@ -200,7 +216,7 @@ mod tests {
                 r#"{{"id":"{offset}","scheme":"a","prompt_id":"p","prompt":"","seed":1,"draws":1,"response":"","ended":"limit","tokens":1,"steps":1,"settings":"","device":"cpu","seconds":{{"draft":1,"score":1,"select":1,"commit":1}},"elapsed":1,"trace":{{"offset":{offset},"bytes":{bytes}}}}}"#
             )
         };
-        std::fs::write(&path, [record(6, 4), record(2, 2), record(2, 0)].join("\n")).unwrap();
+        std::fs::write(&path, [record(6, 4), record(2, 2), record(3, 0)].join("\n")).unwrap();
         std::fs::write(&traces, "0\n1\n2\n3\n4\n{\"id").unwrap();
         let steps = |records: &[SweepRecord]| {
             let read = read_steps::<u64>(&traces, records)?;
@@ -209,6 +225,9 @@ mod tests {
         let mut records = read_records(&path).unwrap();
         let expected = [(2, "2", 1), (4, "6", 3), (5, "6", 4)].map(|(line, id, step)| (line, id.to_owned(), step));
         assert_eq!(steps(&records).unwrap(), expected);
+        std::fs::write(&path, [record(6, 4), record(2, 2), record(6, 0)].join("\n")).unwrap();
+        let error = read_records(&path).unwrap_err().to_string();
+        assert!(error.contains("a.jsonl:3: \"6\" is the id of line 1"), "{error}");
         records[0].trace = Some(TraceSpan { offset: 6, bytes: 90 });
         assert!(matches!(steps(&records), Err(RecordError::Line { line: 6, .. })));
         std::fs::write(&traces, "0\n1\n2\n3\n").unwrap();

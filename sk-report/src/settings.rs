@@ -52,9 +52,10 @@ pub struct KeptSettings {
     pub of: Settings,
 }
 
-/// Returns the path of the settings of the records in `output`.
+/// Returns the path of the settings of the records in `output`: `NAME.settings.jsonl` beside
+/// `NAME.jsonl` or `NAME.jsonl.gz`.
 pub fn beside(output: &Path) -> PathBuf {
-    output.with_extension("settings.jsonl")
+    unpacked(output).with_extension("settings.jsonl")
 }
 
 /// Reads the settings beside the records of a sweep, by digest. The file may be gzipped; the result
@@ -63,7 +64,7 @@ pub fn beside(output: &Path) -> PathBuf {
 /// # Errors
 /// If the file cannot be read or a line is invalid. The error names file and line.
 pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, RecordError> {
-    let Some(path) = plain_or_packed(&beside(&unpacked(records)))? else { return Ok(HashMap::new()) };
+    let Some(path) = plain_or_packed(&beside(records))? else { return Ok(HashMap::new()) };
     let lines = json_lines::<KeptSettings>(&path, "it is no line of settings: ")?;
     lines.map(|read| read.map(|(_, kept)| (kept.settings.clone(), kept))).collect()
 }

@@ -192,6 +192,15 @@ fn weights_that_differ_by_rounding_are_one_point() {
 }
 
 #[test]
+fn columns_are_named_once_and_weights_sum_to_one() {
+    let error = read(&small().replacen("refusal", "method", 1)).unwrap_err().to_string();
+    assert!(error.contains("the column \"method\" twice"), "{error}");
+    let error = read(&small().replacen(",1,0,0,", ",1,1,0,", 1)).unwrap_err().to_string();
+    assert!(error.contains("line 2") && error.contains("\"2\" is not 1, the sum of weights"), "{error}");
+    assert!(read(&small().replace(",1,0,0,", ",0.33,0.33,0.33,")).is_ok());
+}
+
+#[test]
 fn names_of_the_same_weights_are_one_point() {
     let text = small().replace("theirs,helpful,", "theirs,warm,");
     assert_ne!(text, small());
@@ -333,8 +342,8 @@ fn records_are_those_of_the_responses_that_were_judged() {
     assert!(report.tables.iter().all(|table| table.latex().is_ascii()), "pdfLaTeX has no other characters");
     let notes = report.table("throughput").unwrap().notes.join(" ");
     assert!(notes.contains("are left out: 1.") && notes.contains("have no record: 10."), "{notes}");
-    let twice = with_records(&[("r0", "ours", even), ("r0", "ours", even)]).unwrap();
-    assert_eq!(twice.recorded.unwrap().unrecorded, 11, "two records of one response");
+    let twice = with_records(&[("r0", "ours", even), ("r0", "ours", even)]).unwrap_err().to_string();
+    assert!(twice.contains("sweep.jsonl:2: \"r0\" is the id of line 1"), "{twice}");
     let error = with_records(&[("x", "ours", even), ("y", "ours", even)]).unwrap_err().to_string();
     assert!(error.contains("none of its 2 records matches one of the 12 judged responses that have an id"), "{error}");
 }

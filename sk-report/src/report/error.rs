@@ -14,6 +14,9 @@ pub enum ReportError {
     /// The file lacks a column.
     #[error("{}: no column \"{column}\"; the header must name it", path.display())]
     Column { path: PathBuf, column: String },
+    /// The header names a column twice.
+    #[error("{}: the header names the column \"{column}\" twice; remove or rename one", path.display())]
+    TwoColumns { path: PathBuf, column: String },
     /// A value is not valid for its column.
     #[error("{}, line {line}, column \"{column}\": \"{value}\" is not {expected}", path.display())]
     Value { path: PathBuf, line: u64, column: String, value: String, expected: &'static str },

@@ -1,5 +1,7 @@
 //! Responses worth reading: the best and worst of the reference, alone and relative to its rival.
 
+use std::collections::HashMap;
+
 use super::{Cell, Method};
 
 /// The number of best and of worst examples.
@@ -34,10 +36,13 @@ impl<'a> Example<'a> {
     /// the earlier prompt and weight vector. A prompt appears at most once per case.
     pub fn choose(reference: &'a Method, rival: Option<&'a Method>) -> Vec<Self> {
         let judged = |cell: &&Cell| cell.scores.complete().is_some();
+        let others = rival.map(|rival| {
+            // Of several cells with one key, the first counts.
+            rival.cells.iter().rev().filter(judged).map(|cell| (cell.key(), cell)).collect::<HashMap<_, _>>()
+        });
         let pair = |cell: &'a Cell| {
-            let Some(rival) = rival else { return Some(Self { case: "", cell, rival: None }) };
-            let other = rival.cells.iter().filter(judged).find(|other| other.key() == cell.key())?;
-            Some(Self { case: "", cell, rival: Some(other) })
+            let Some(others) = &others else { return Some(Self { case: "", cell, rival: None }) };
+            Some(Self { case: "", cell, rival: Some(others.get(&cell.key())?) })
         };
         let pairs: Vec<Self> = reference.cells.iter().filter(judged).filter_map(pair).collect();
         let quality = |example: &Self| (f1(example.cell), example.difference());

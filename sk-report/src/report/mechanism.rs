@@ -60,7 +60,7 @@ pub struct BladeSpread {
     pub blade: String,
     /// The median of std(μ⁽ᵏ⁾) over the steps at which the blade was seated.
     pub median_std: f64,
-    /// `median_std` divided by that of the blade with the smallest.
+    /// `median_std` divided by that of the blade with the smallest; NaN if that is zero.
     pub ratio: f64,
     /// The mean influence share at equal weights, over the steps at which every blade was seated
     /// (Theorem 3(i), `thm:cbn`).
@@ -90,7 +90,7 @@ impl Mechanism {
         let spread = |(k, blade): (usize, &&String)| BladeSpread {
             blade: (*blade).clone(),
             median_std: medians[k],
-            ratio: medians[k] / least,
+            ratio: if least > 0.0 { medians[k] / least } else { f64::NAN },
             share: share(k),
         };
         let mut blades: Vec<BladeSpread> = names.iter().enumerate().map(spread).collect();

@@ -101,7 +101,8 @@ impl Sweep {
         let methods = grouped(placed).into_iter().map(|(name, cells)| Method { name, cells }).collect();
         let mut sweep = Self { objectives: objectives.clone(), blades, points, methods };
         let f1 = |method: &Method| F1::OfMeanAxes.of(&sweep.axes(method), 0.0);
-        let mut ranked: Vec<(f64, Method)> = sweep.methods.iter().map(|method| (f1(method), method.clone())).collect();
+        let f1s: Vec<f64> = sweep.methods.iter().map(f1).collect();
+        let mut ranked: Vec<(f64, Method)> = f1s.into_iter().zip(std::mem::take(&mut sweep.methods)).collect();
         // Methods without F1 come last.
         ranked.sort_by(|a, b| b.0.max(f64::NEG_INFINITY).total_cmp(&a.0.max(f64::NEG_INFINITY)));
         sweep.methods = ranked.into_iter().map(|(_, method)| method).collect();

@@ -79,14 +79,29 @@ impl Bootstrap {
 
     /// Bootstraps the mean of differences.
     pub fn of_mean(differences: &[f64], resamples: usize, seed: u64) -> Self {
-        let statistic = |drawn: &[usize]| drawn.iter().map(|&i| differences[i]).sum::<f64>() / drawn.len() as f64;
-        Self::new(differences.len(), resamples, seed, statistic)
+        let units: Vec<(f64, f64)> = differences.iter().map(|&difference| (difference, 1.0)).collect();
+        Self::of_sums(&units, resamples, seed)
     }
 
     /// Bootstraps the mean of clustered differences. Whole clusters are resampled; the mean is over
     /// the differences in them.
     pub fn of_clustered_mean(clusters: &Clusters, resamples: usize, seed: u64) -> Self {
-        Self::new(clusters.len(), resamples, seed, clusters.mean_of_drawn())
+        Self::of_sums(&clusters.totals(), resamples, seed)
+    }
+
+    /// Bootstraps Σ sums / Σ counts of units with a sum and a count. O(resamples·units).
+    fn of_sums(units: &[(f64, f64)], resamples: usize, seed: u64) -> Self {
+        let add = |(sum, count): (f64, f64), (own, number): (f64, f64)| (sum + own, count + number);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let ratio = |(sum, count): (f64, f64)| sum / count;
+        let mut resample = || {
+            let drawn = (0..units.len()).map(|_| units[rng.random_range(0..units.len())]);
+            ratio(drawn.fold((0.0, 0.0), add))
+        };
+        let drawn = (0..resamples).map(|_| resample()).collect();
+        let (sum, count) = units.iter().copied().fold((0.0, 0.0), add);
+        let without = |&(own, number): &(f64, f64)| ratio((sum - own, count - number));
+        Self::from_parts(ratio((sum, count)), drawn, units.iter().map(without).collect())
     }
 
     /// Returns the statistic on the sample itself.

@@ -46,14 +46,8 @@ impl Clusters {
         drawn.iter().flat_map(|&cluster| &self.groups[cluster]).copied().collect()
     }
 
-    /// Returns a function of drawn cluster indices: the mean over the differences in those
-    /// clusters. A cluster drawn twice counts twice.
-    pub fn mean_of_drawn(&self) -> impl Fn(&[usize]) -> f64 {
-        // The sum and the number of the differences of each cluster.
-        let totals: Vec<(f64, f64)> = self.groups.iter().map(|group| (group.iter().sum(), group.len() as f64)).collect();
-        move |drawn| {
-            let (sum, count) = drawn.iter().fold((0.0, 0.0), |(sum, count), &i| (sum + totals[i].0, count + totals[i].1));
-            sum / count
-        }
+    /// Returns the sum and the number of the differences of each cluster.
+    pub(super) fn totals(&self) -> Vec<(f64, f64)> {
+        self.groups.iter().map(|group| (group.iter().sum(), group.len() as f64)).collect()
     }
 }

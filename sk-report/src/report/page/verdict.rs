@@ -101,7 +101,7 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
                 Sign::Open => with_test(row.found.rho, row.interval, row.holm, RHO),
                 _ => with_interval(row.found.rho, row.interval, RHO),
             };
-            format!("{} (ρ = {found})", setting(context, name))
+            format!("{} (ρ = {found}{})", setting(context, name), judged_axes(context, name))
         });
         any_listed(said)
     };
@@ -112,6 +112,16 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
     ];
     let unknown = reasons.iter().map(|(why, those)| format!("Of {} it is not known: {why}.", listed(those)));
     sentences.into_iter().flatten().chain(unknown).collect()
+}
+
+/// Returns the axes that ρ is over, such as `, over quality and safety`, if there are others.
+fn judged_axes(context: &PageContext<'_>, name: &str) -> String {
+    let sweep = &context.results.sweep;
+    let points = sweep.method(name).map_or_else(|_| Vec::new(), |method| sweep.achieved(method));
+    let (judged, others): (Vec<_>, Vec<_>) =
+        sweep.steered().into_iter().partition(|&(axis, _)| points.iter().any(|(_, _, axes)| !axes[axis].is_nan()));
+    let names: Vec<&str> = judged.iter().map(|&(axis, _)| sweep.objectives.objectives[axis].name.as_str()).collect();
+    if others.is_empty() { String::new() } else { format!(", over {}", listed(&names)) }
 }
 
 /// Returns how the axes of a method, pooled, follow the weights, or why no test could tell.

@@ -21,6 +21,11 @@ impl Sheet {
         let mut reader = csv::Reader::from_reader(bytes.as_slice());
         let failed = |source| ReportError::Csv { path: path.clone(), source };
         let header = reader.headers().map_err(failed)?.clone();
+        if let Some((_, column)) =
+            header.iter().enumerate().find(|&(place, name)| header.iter().take(place).any(|other| other == name))
+        {
+            return Err(ReportError::TwoColumns { path, column: column.to_owned() });
+        }
         let rows: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().map_err(failed)?;
         if rows.is_empty() { Err(ReportError::Empty { path }) } else { Ok(Self { path, header, rows }) }
     }
@@ -93,7 +98,7 @@ impl<'a> Row<'a> {
         ReportError::Duplicate { path: self.sheet.path.clone(), line: self.line(), method, configuration, prompt }
     }
 
-    fn wrong(&self, column: &str, value: &str, expected: &'static str) -> ReportError {
+    pub(super) fn wrong(&self, column: &str, value: &str, expected: &'static str) -> ReportError {
         ReportError::Value {
             path: self.sheet.path.clone(),
             line: self.line(),

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use sk_core::{Deviation, Moments};
 
 use crate::record::{RecordError, SweepRecord, read_steps};
 use crate::report::CandidateStep;
-use crate::stats::sample_std;
 
 /// The tolerance for probabilities that sum to one. The probabilities of a truncated batch sum to
 /// less, unless the dropped ones are zero.
@@ -70,7 +70,7 @@ impl Line {
         }
         let spread = |blade: BladeScores| {
             let mu = blade.mu.into_iter().collect::<Option<Vec<f64>>>()?;
-            (blade.weight > 0.0 && mu.len() > 1).then(|| (blade.name, sample_std(&mu)))
+            (blade.weight > 0.0 && mu.len() > 1).then(|| (blade.name, Moments::of(&mu, Deviation::Sample).std()))
         };
         Some(CandidateStep {
             arm: scheme.to_owned(),
@@ -81,5 +81,22 @@ impl Line {
             probabilities: Some(self.probabilities),
             drafted: self.candidates.iter().map(|candidate| candidate.tokens.len()).sum(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The deviations of equal scores from their rounded mean are no spread.
+    #[test]
+    fn equal_scores_have_no_spread() {
+        let line: Line = serde_json::from_value(serde_json::json!({
+            "id": "a", "n": 6, "candidates": vec![serde_json::json!({"tokens": [1]}); 6], "mu": [0, 0, 0, 0, 0, 0],
+            "blades": [{"name": "kind", "weight": 1, "mu": [0.1, 0.1, 0.1, 0.1, 0.1, 0.1]}],
+            "probabilities": [1, 0, 0, 0, 0, 0], "chosen": 0
+        }))
+        .unwrap();
+        assert_eq!(line.step("a").unwrap().raw_blade_mu_stds["kind"], 0.0);
     }
 }

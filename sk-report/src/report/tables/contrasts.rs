@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use super::{At, LEVEL, Ledger, Table, TableContext, note_contrast};
 use crate::report::{Cell, Contrast, Method};
 use crate::stats::{PUBLISHED_FLOOR, Wilcoxon, ZeroRule, holm};
@@ -26,8 +28,8 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
     }
     if let Some(raw) = context.raw {
         // The arm without normalisation was run on the stratified half of the prompts only.
-        let half =
-            |cell: &Cell| if raw.cells.iter().any(|other| other.prompt == cell.prompt) { cell.f1(PUBLISHED_FLOOR) } else { None };
+        let prompts: HashSet<u32> = raw.cells.iter().map(|cell| cell.prompt).collect();
+        let half = |cell: &Cell| if prompts.contains(&cell.prompt) { cell.f1(PUBLISHED_FLOOR) } else { None };
         let p = |other: &Method| Contrast::of(&context.reference.cells, &other.cells, half).wilcoxon(ZeroRule::Wilcox).p;
         let largest = context.rivals().map(p).fold(0.0, f64::max);
         let at = At { source: "sec:main", subject: &context.reference.name, part: "", reading: "" };
