@@ -529,6 +529,34 @@ fn nan_and_infinity_are_reported_with_the_model_and_the_token() {
     }
 }
 
+/// A race reads one-token beginnings, then whole survivors; a fallback then reads one-token
+/// candidates of the same context.
+#[test]
+fn one_token_candidates_after_longer_ones_are_read_again() {
+    let mut rng = ChaCha8Rng::seed_from_u64(13);
+    let policies = [Policy::Backbone, variant("honest")];
+    let (heads, survivors) = (candidates(&mut rng, &[1, 1, 1, 1]), candidates(&mut rng, &[2, 3]));
+    let fallback = candidates(&mut rng, &[1, 1, 1, 1]);
+    let mut verifier = Verifier::new(decoder(), racks());
+    verifier.read_beginnings(&[1, 2], &heads, &policies).unwrap();
+    verifier.read(&[1, 2], &survivors, &policies).unwrap();
+    verifier.read(&[1, 2], &fallback, &policies).unwrap();
+    verifier.commit(3).unwrap();
+    // The context grew by the committed token, and by nothing of the survivors.
+    let context = [&[1, 2][..], &fallback[3].tokens].concat();
+    let next = candidates(&mut rng, &[2, 4]);
+    let kept = verifier.read(&context, &next, &policies).unwrap();
+    let anew = Verifier::new(decoder(), racks()).read(&context, &next, &policies).unwrap();
+    for policy in &policies {
+        for (kept, anew) in kept.get(policy).unwrap().iter().zip(anew.get(policy).unwrap()) {
+            for (kept, anew) in kept.log_probs.iter().zip(&anew.log_probs) {
+                // Roundings of products in another order.
+                assert!((kept - anew).abs() < 1e-4, "{kept} {anew}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_adapter_with_nan_affects_only_its_own_lane() {
     let mut spoilt = honest();

@@ -181,7 +181,7 @@ impl Buckets {
     }
 
     /// Returns the tokens of a bucket, the largest first; of equals, the lower id first.
-    fn copy_blocks(&mut self, weights: &[f32], index: usize) -> &[(f32, TokenId)] {
+    fn sorted(&mut self, weights: &[f32], index: usize) -> &[(f32, TokenId)] {
         /// Weights that are skipped at once if none is in the bucket.
         const SIDE: usize = 64;
         if self.looked_into != Some(index) {
@@ -235,7 +235,7 @@ impl Buckets {
                     passed = with;
                     continue;
                 }
-                for &(weight, token) in self.copy_blocks(weights, index) {
+                for &(weight, token) in self.sorted(weights, index) {
                     if passed.count == kept.count {
                         return None;
                     }

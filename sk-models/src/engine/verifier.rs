@@ -86,6 +86,7 @@ pub struct Verifier {
     apart: Vec<SeparateLane>,
     seated: Option<Seated>,
     pending: Option<Pending>,
+    /// Only with the pending pass that computed it.
     ahead: Option<Ahead>,
     /// The policies under which one-token candidates were read last. The next look-ahead computes
     /// them too.
@@ -286,7 +287,7 @@ impl Verifier {
         are_heads: bool,
     ) -> Result<Readings, BoxError> {
         if policies.is_empty() {
-            self.pending = None;
+            (self.pending, self.ahead) = (None, None);
             return Ok(Readings::new());
         }
         let single: Option<Vec<TokenId>> =
@@ -300,7 +301,7 @@ impl Verifier {
         if let Some(readings) = self.read_on(context, candidates, policies)? {
             return Ok(readings);
         }
-        self.pending = None;
+        (self.pending, self.ahead) = (None, None);
         let longest = self.check_candidates(context, candidates)?;
         let heads = AskedHeads::of(&self.racks.heads, policies, self.model.config().hidden_size)?;
         let mut lanes = self.lanes(policies)?;

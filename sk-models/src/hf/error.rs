@@ -12,7 +12,7 @@ use crate::{config::ConfigError, decoder::PrecisionError, device::Shortage, text
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum CheckpointError {
-    /// A file cannot be opened, mapped or read.
+    /// A file cannot be opened or read.
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
     /// A file that is not the expected JSON.

@@ -139,9 +139,10 @@ impl PreferenceModel {
             ("length".to_owned(), TensorBytes::f32(vec![1], &[*length])),
             ("mean".to_owned(), TensorBytes::f32(vec![1], &[*mean])),
         ]);
-        write_tensors(&directory.join(WEIGHTS_FILE), &tensors, None)?;
         let config = Config { attribute: self.attribute.clone(), features: FEATURES, bits: self.bits() };
-        write_json(&directory.join(CONFIG_FILE), &config)
+        write_json(&directory.join(CONFIG_FILE), &config)?;
+        // Last, since a folder with weights counts as finished.
+        write_tensors(&directory.join(WEIGHTS_FILE), &tensors, None)
     }
 }
 
@@ -163,6 +164,14 @@ mod tests {
         let loaded = PreferenceModel::load(&path).unwrap();
         assert_eq!((loaded.attribute(), &loaded.weights), ("kind", &model().weights));
         assert_eq!(fs::read_dir(&path).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn the_weights_are_written_last() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join(CONFIG_FILE)).unwrap();
+        assert!(model().save(directory.path()).is_err());
+        assert!(!directory.path().join(WEIGHTS_FILE).exists());
     }
 
     #[test]

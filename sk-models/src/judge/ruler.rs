@@ -4,9 +4,10 @@ use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor};
 
-use super::short_digest;
+use sha2::{Digest, Sha256};
+
+use super::DIGITS;
 use crate::{
-    files,
     hf::Checkpoint,
     lora::Lanes,
     model::Qwen2,
@@ -29,11 +30,11 @@ impl Ruler {
     /// If it cannot be read, or its tokenizer lacks the tokens that end a turn and a text.
     pub fn load(directory: &Path, device: &Device) -> Result<Self, TrainError> {
         let encoder = Encoder::load(directory)?;
-        let model = Checkpoint::from_directory(directory)?.model(device)?;
-        let weights = directory.join("model.safetensors");
-        let digest =
-            files::read(&weights).map(|bytes| short_digest(&bytes)).map_err(|source| TrainError::io(&weights, source))?;
-        Ok(Self { model, encoder, digest })
+        let checkpoint = Checkpoint::from_directory(directory)?;
+        let mut digest = Sha256::new();
+        checkpoint.tensors().visit(&mut |bytes| digest.update(bytes))?;
+        let model = checkpoint.model(device)?;
+        Ok(Self { model, encoder, digest: format!("{:.DIGITS$x}", digest.finalize()) })
     }
 
     /// Returns the first digits of SHA-256 over the weights.
@@ -45,19 +46,20 @@ impl Ruler {
     /// Returns the perplexity of a response after its prompt, `exp(−1/n Σ log p)` over its n tokens
     /// in the ruler's own tokenizer, in one pass; `None` if it has no token. The end of the
     /// response is not counted, since an answer may have been cut off. If the text exceeds the
-    /// context, the beginning of the prompt is left out, then the end of the response.
+    /// context, the beginning of the prompt is left out down to half a context, then the end of the
+    /// response.
     ///
     /// # Errors
     ///
     /// If the tokenizer refuses the text.
     pub fn perplexity(&self, prompt: &str, response: &str) -> Result<Option<f64>, TrainError> {
         let limit = self.model.config.max_position_embeddings;
+        let mut ids = self.encoder.prompt(prompt)?;
         let mut answer = self.encoder.text(response)?;
-        answer.truncate(limit / 2);
+        answer.truncate(limit - ids.len().min(limit / 2));
         if answer.is_empty() {
             return Ok(None);
         }
-        let mut ids = self.encoder.prompt(prompt)?;
         ids.drain(..(ids.len() + answer.len()).saturating_sub(limit));
         // Without a prompt, the text follows the end of a document.
         if ids.is_empty() {
@@ -73,5 +75,25 @@ impl Ruler {
         let log_probs = target_log_probs(self.model.logits(hidden, Lanes::backbone()), targets);
         let nats = -log_probs.into_data().iter::<f32>().map(f64::from).sum::<f64>();
         Ok(Some((nats / answer.len() as f64).exp()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_that_fits_is_read_to_its_end() {
+        let ruler = Ruler::load(&crate::assets::embedded().unwrap().backbone(), &Device::flex()).unwrap();
+        let limit = ruler.model.config.max_position_embeddings;
+        let sentence = "Clean the bicycle with a brush and soapy water. ";
+        let half = ruler.encoder.text(sentence).unwrap().len() * 2;
+        let long = sentence.repeat(limit / half + 2);
+        let more = long.clone() + "Xq zv jjk.";
+        let fluency = |response: &str| ruler.perplexity("How do I clean it?", response).unwrap().unwrap();
+        assert!(fluency(&more) > fluency(&long), "{} {}", fluency(&more), fluency(&long));
+        // What does not fit is cut.
+        let full = sentence.repeat(4 * limit / half);
+        assert_eq!(fluency(&full), fluency(&(full.clone() + "Xq zv jjk.")));
     }
 }

@@ -98,7 +98,7 @@ pub struct DataOptions {
 }
 
 /// A row of a data file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Row {
     /// Plain text or a whole dialogue.
     Text(String),
@@ -515,7 +515,8 @@ impl Excluded {
     pub(super) fn add<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>) {
         for row in rows {
             let turns = row.human_turns().map(letters).enumerate();
-            let counted = turns.filter(|(at, turn)| if *at == 0 { !turn.is_empty() } else { turn.len() > Self::INCIDENTAL });
+            let counted =
+                turns.filter(|(at, turn)| if *at == 0 { !turn.is_empty() } else { turn.chars().count() > Self::INCIDENTAL });
             self.questions.extend(counted.map(|(_, turn)| turn));
         }
     }
@@ -539,6 +540,22 @@ impl Excluded {
             !excluded
         });
         rows
+    }
+
+    /// Keeps the held-out rows that are no copies of each other and ask none of the questions, which
+    /// are those of training rows. The split compares questions to the letter.
+    pub(super) fn independent<T>(&self, mut held_out: Vec<(Row, T)>, tally: &mut Tally) -> Vec<(Row, T)> {
+        let mut known = HashSet::new();
+        held_out.retain(|(row, _)| {
+            let what = match (self.contains(row), known.insert(row.clone())) {
+                (true, _) => "held out, with a question of the training data",
+                (false, false) => "held out twice",
+                (false, true) => HELD,
+            };
+            tally.count(what);
+            what == HELD
+        });
+        held_out
     }
 
     /// Returns whether a row asks one of the questions.
@@ -699,6 +716,31 @@ impl<'a> Windows<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn held_out_rows_are_new_and_counted_once() {
+        let pair = |question: &str, chosen: &str| {
+            let (chosen, rejected) = (chosen.to_owned(), "no".to_owned());
+            (Row::Pair { prompt: frame(question), chosen, rejected }, ())
+        };
+        let mut asked = Excluded::default();
+        asked.add([&pair("Why is the sky blue?", "yes").0]);
+        let held_out = [("WHY IS THE SKY BLUE", "x"), ("Why?", "x"), ("Why?", "y"), ("Why?", "x")].map(|(q, a)| pair(q, a));
+        let mut tally = Tally::default();
+        let kept = asked.independent(held_out.to_vec(), &mut tally);
+        assert_eq!(kept, [pair("Why?", "x"), pair("Why?", "y")]);
+        let left_out: Vec<_> = tally.left_out().collect();
+        assert_eq!(left_out, [("held out twice", 1), ("held out, with a question of the training data", 1)]);
+    }
+
+    /// A later turn of 17 letters is no question of its own, whatever its bytes.
+    #[test]
+    fn letters_are_counted_as_characters() {
+        let later = |turn: &str| Row::Text(format!("{}{}", frame("Один?"), format_args!(" Да.{HUMAN} {turn}{ASSISTANT} Вот.")));
+        let mut asked = Excluded::default();
+        asked.add([&later("Да, конечно, спасибо.")]);
+        assert_eq!(asked.questions.len(), 1, "{asked:?}");
+    }
 
     #[test]
     fn held_out_windows_are_spread_over_all_documents() {

@@ -167,6 +167,8 @@ pub enum DpoEvent {
     Tested {
         /// The index of the file.
         test: usize,
+        /// Its pairs with a question of a training pair.
+        asked: usize,
         /// The measurement.
         report: PreferenceReport,
     },
@@ -344,15 +346,20 @@ pub fn train_dpo(
     let encoder = options.encoder()?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();
+    TrainError::check_context(options.length, &config, "shorten the pairs")?;
+    let split = SplitPairs::load(&options.data, options.length, &encoder)?;
+    split.left_out.iter().for_each(|&(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
+    let mut asked = Excluded::default();
+    asked.add(split.train.iter().map(|(row, _)| row));
     let mut tests = Vec::new();
     for path in &options.tests {
         let mut tally = Tally::default();
-        let pairs = read_pairs(path, &Excluded::default(), options.length, &encoder, &mut tally)?;
+        let (rows, pairs): (Vec<Row>, Vec<Pair>) =
+            read_pairs(path, &Excluded::default(), options.length, &encoder, &mut tally)?.into_iter().unzip();
         tally.check("pairs to measure on", pairs.is_empty())?;
-        tests.push(pairs.into_iter().map(|(_, pair)| pair).collect::<Vec<Pair>>());
+        tally.left_out().for_each(|(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
+        tests.push((pairs, rows.iter().filter(|row| asked.contains(row)).count()));
     }
-    let split = SplitPairs::load(&options.data, options.length, &encoder)?;
-    split.left_out.iter().for_each(|&(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
     let (mut train, mut held_out) = split.without_rows();
     let mut order = Order::new(options.seed, &train);
     let memory = options.memory(&config, &train, &mut order);
@@ -431,10 +438,10 @@ pub fn train_dpo(
     let measured = measure(&plain, &matrices, options, &held_out)?;
     report(DpoEvent::HeldOut { step, report: measured });
     TrainError::check_loss(step, measured.loss)?;
-    for (test, pairs) in tests.iter_mut().enumerate() {
+    for (test, (pairs, asked)) in tests.iter_mut().enumerate() {
         let mut all: Vec<&mut Pair> = pairs.iter_mut().collect();
         all.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
-        report(DpoEvent::Tested { test, report: measure(&plain, &matrices, options, pairs)? });
+        report(DpoEvent::Tested { test, asked: *asked, report: measure(&plain, &matrices, options, pairs)? });
     }
     // PEFT has no revision of the backbone.
     let base = if Path::new(&options.base).is_dir() { Some(options.base.as_str()) } else { options.base.split('@').next() };
@@ -442,6 +449,16 @@ pub fn train_dpo(
     hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, base, &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
     Ok(measured)
+}
+
+/// Checks that a run with these options has pairs to train and to measure on.
+///
+/// # Errors
+///
+/// If the tokenizer of the backbone, a setting or the pairs are unusable.
+pub fn check_pairs(options: &DpoOptions) -> Result<(), TrainError> {
+    check(options)?;
+    SplitPairs::load(&options.data, options.length, &options.encoder()?).map(drop)
 }
 
 /// Returns the pairs that a run with these options does not train on, and whose questions no

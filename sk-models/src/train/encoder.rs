@@ -92,7 +92,7 @@ impl Encoder {
         let encoding = self
             .tokenizer
             .encode_fast(text, false)
-            .map_err(|error| TrainError::Tokenizer { path: "tokenizer.json".into(), reason: error.to_string() })?;
+            .map_err(|error| TrainError::Tokenizer { path: self.path.display().to_string(), reason: error.to_string() })?;
         Ok(encoding.get_ids().to_vec())
     }
 

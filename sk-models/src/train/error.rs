@@ -5,7 +5,12 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::{config::ConfigError, device::Shortage, hf::CheckpointError, lora::AdapterError};
+use crate::{
+    config::{ConfigError, Qwen2Config},
+    device::Shortage,
+    hf::CheckpointError,
+    lora::AdapterError,
+};
 
 /// A training command that cannot start or continue.
 #[derive(Debug, Error)]
@@ -80,6 +85,12 @@ impl TrainError {
         let count = sizes.iter().fold(1_u128, |count, &size| count.saturating_mul(size as u128));
         let value = format!("{} with a batch of {}", sizes[1], sizes[0]);
         Self::check("accumulate", value, count <= MOST, "a step cannot be as large; lower one of them")
+    }
+
+    /// Checks that texts of `length` tokens fit the context of a model.
+    pub(super) fn check_context(length: usize, config: &Qwen2Config, remedy: &'static str) -> Result<(), Self> {
+        let longest = config.max_position_embeddings;
+        Self::check("length", format!("{length} and the model's longest context is {longest}"), length <= longest, remedy)
     }
 
     /// Checks that a loss is finite.

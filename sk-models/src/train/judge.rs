@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 use half::f16;
 
 use super::{
-    data::{DataOptions, Excluded, HELD, Row, Source, TRAINED, Tally},
+    data::{DataOptions, Excluded, Row, Source, TRAINED, Tally},
     error::TrainError,
     lbfgs,
     logistic::{sigmoid, softplus},
@@ -109,13 +109,21 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
     let splitter = Splitter::new();
     let excluded = Excluded::load(&options.data.exclude)?;
     let (mut train, mut held_out) = (FeaturePairs::default(), FeaturePairs::default());
-    let mut tally = Tally::default();
+    let (mut tally, mut asked, mut held) = (Tally::default(), Excluded::default(), Vec::new());
     for Source { path, weight } in &options.data.sources {
         for row in excluded.pairs(path, &mut tally)? {
-            let held = row.is_held_out(options.data.held_out);
-            let (side, what) = if held { (&mut held_out, HELD) } else { (&mut train, TRAINED) };
-            let pushed = side.push(&row, *weight, &splitter, options.bits);
-            tally.count(if pushed { what } else { WORDLESS });
+            if row.is_held_out(options.data.held_out) {
+                held.push((row, *weight));
+            } else {
+                asked.add([&row]);
+                let pushed = train.push(&row, *weight, &splitter, options.bits);
+                tally.count(if pushed { TRAINED } else { WORDLESS });
+            }
+        }
+    }
+    for (row, weight) in asked.independent(held, &mut tally) {
+        if !held_out.push(&row, weight, &splitter, options.bits) {
+            tally.count(WORDLESS);
         }
     }
     tally.check("pairs to fit to", train.deltas.is_empty())?;
@@ -133,14 +141,19 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
 
     let mut measured = vec![held_out.measure("held out".to_owned(), &weights)];
     for path in &options.tests {
-        let (mut pairs, mut tally) = (FeaturePairs::default(), Tally::default());
+        let (mut pairs, mut tally, mut fitted) = (FeaturePairs::default(), Tally::default(), 0);
         for row in excluded.pairs(path, &mut tally)? {
+            fitted += usize::from(asked.contains(&row));
             if !pairs.push(&row, 1.0, &splitter, options.bits) {
                 tally.count(WORDLESS);
             }
         }
         tally.check("pairs to measure on", pairs.deltas.is_empty())?;
-        measured.push(pairs.measure(path.display().to_string(), &weights));
+        let mut name = path.display().to_string();
+        if fitted > 0 {
+            name += &format!(" ({fitted} with a question of the fit)");
+        }
+        measured.push(pairs.measure(name, &weights));
     }
     PreferenceModel::new(options.attribute.clone(), weights).save(&options.output)?;
     Ok(JudgeReport { pairs: train.deltas.len(), training_loss: end.value, iterations: end.iteration, measured })

@@ -225,10 +225,8 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         config.num_hidden_layers = kept;
     }
     config.validate("model shape")?;
-    let longest = config.max_position_embeddings;
-    let value = format!("{} and the model's longest context is {longest}", options.length);
     let remedy = if initial.is_some() { "shorten the windows" } else { "shorten the windows or raise --max-length" };
-    TrainError::check("length", value, options.length <= longest, remedy)?;
+    TrainError::check_context(options.length, &config, remedy)?;
 
     let corpus = Corpus::load(&options.data, &encoder)?;
     let held_out = corpus.held_out_windows(options.length, options.evaluate_windows);

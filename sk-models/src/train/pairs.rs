@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    data::{DataOptions, Excluded, HELD, Row, Source, TRAINED, Tally},
+    data::{DataOptions, Excluded, Row, Source, TRAINED, Tally},
     encoder::Encoder,
     error::TrainError,
 };
@@ -68,7 +68,7 @@ pub(super) fn read_pairs(
 pub(super) struct SplitPairs {
     /// The training pairs, in the order of the files.
     pub(super) train: Vec<(Row, Pair)>,
-    /// The held-out pairs.
+    /// The held-out pairs, each once, without those with a question of a training pair.
     pub(super) held_out: Vec<(Row, Pair)>,
     /// Why other pairs were left out, each reason with their number.
     pub(super) left_out: Vec<(&'static str, usize)>,
@@ -85,18 +85,19 @@ impl SplitPairs {
         }
         let mut loaded = Self::default();
         let excluded = Excluded::load(&data.exclude)?;
-        let mut tally = Tally::default();
+        let (mut tally, mut trained, mut held_out) = (Tally::default(), Excluded::default(), Vec::new());
         for source in &data.sources {
             for (row, pair) in read_pairs(&source.path, &excluded, length, encoder, &mut tally)? {
                 if row.is_held_out(data.held_out) {
-                    tally.count(HELD);
-                    loaded.held_out.push((row, pair));
+                    held_out.push((row, pair));
                 } else {
                     tally.count(TRAINED);
+                    trained.add([&row]);
                     loaded.train.extend(std::iter::repeat_n((row, pair), source.weight as usize));
                 }
             }
         }
+        loaded.held_out = trained.independent(held_out, &mut tally);
         tally.check("pairs to train on", loaded.train.is_empty())?;
         tally.check("held-out pairs", loaded.held_out.is_empty())?;
         loaded.left_out = tally.left_out().collect();

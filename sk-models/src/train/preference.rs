@@ -65,6 +65,8 @@ pub struct PreferenceReport {
     pub chosen_length: f64,
     /// Mean tokens of the worse side.
     pub rejected_length: f64,
+    /// Pairs whose sides have unequal lengths.
+    pub unequal: usize,
     /// Share of pairs, of those with unequal lengths, whose better side is the longer.
     pub longer_chosen: f64,
     /// Share of the same pairs whose longer side the adapter prefers. Its excess over
@@ -89,6 +91,7 @@ impl PreferenceReport {
             margin: margins.iter().sum::<f64>() / count,
             chosen_length: lengths.iter().map(|pair| pair.0 as f64).sum::<f64>() / count,
             rejected_length: lengths.iter().map(|pair| pair.1 as f64).sum::<f64>() / count,
+            unequal: unequal.len(),
             longer_chosen: share(unequal.iter().filter(|(_, (chosen, rejected))| chosen > rejected).count()),
             longer_preferred: share(
                 unequal.iter().filter(|(margin, (chosen, rejected))| (**margin > 0.0) == (chosen > rejected)).count(),

@@ -140,7 +140,8 @@ fn digest<'a>(progress: &str, tensors: impl Iterator<Item = (&'a str, &'a [usize
 }
 
 /// The folder of a run, which no other run may write to until this is dropped.
-pub(super) struct OutputFolder {
+#[derive(Debug)]
+pub struct OutputFolder {
     directory: PathBuf,
     /// Whether the folder was there before the run.
     existed: bool,
@@ -151,7 +152,11 @@ pub(super) struct OutputFolder {
 impl OutputFolder {
     /// Locks the folder of a run, which is created. The run overwrites none of `results`, unless it
     /// resumes from `checkpoint`.
-    pub(super) fn claim(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<Self, TrainError> {
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be created, another run has it, or one of the results is there.
+    pub fn claim(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<Self, TrainError> {
         let existed = directory.exists();
         fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
         let lock = File::open(directory).ok();

@@ -60,9 +60,11 @@ pub struct TokenizerOptions {
 pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Encoder, TrainError> {
     /// 256 bytes and three special tokens.
     const SMALLEST: usize = 259;
+    const LARGEST: usize = 1 << 20;
     let TokenizerOptions { ref data, vocab_size, max_length, .. } = *options;
     let smallest = "must be at least 259, for 256 bytes and three special tokens";
     TrainError::check("vocab-size", vocab_size, vocab_size >= SMALLEST, smallest)?;
+    TrainError::check("vocab-size", vocab_size, vocab_size <= LARGEST, "must be at most 1048576")?;
     TrainError::check_number("held-out", data.held_out, true)?;
     TrainError::check("held-out", data.held_out, data.held_out < 1.0, "must leave something to train on")?;
     TrainError::check_counts(&[("max-length", max_length as u64)])?;
@@ -105,8 +107,6 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Encoder, TrainError
     built.add_special_tokens(special).map_err(refuse)?;
     let text = built.to_string(true).map_err(refuse)?;
 
-    let path = options.output.join("tokenizer.json");
-    files::write_atomically(&path, text.as_bytes()).map_err(|source| TrainError::io(&path, source))?;
     let config = json!({
         "tokenizer_class": "Qwen2Tokenizer",
         "eos_token": END_OF_TURN,
@@ -121,5 +121,8 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Encoder, TrainError
         "chat_template": CHAT_TEMPLATE,
     });
     write_json(&options.output.join("tokenizer_config.json"), &config)?;
+    // Last, since a folder with a tokenizer counts as finished.
+    let path = options.output.join("tokenizer.json");
+    files::write_atomically(&path, text.as_bytes()).map_err(|source| TrainError::io(&path, source))?;
     Encoder::load(&options.output)
 }

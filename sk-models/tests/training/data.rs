@@ -5,11 +5,12 @@ use std::{fs, io::Write, path::PathBuf};
 use burn::tensor::Device;
 use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows};
 use sk_models::train::data::{Cursor, DataOptions, END_OF_TEXT, END_OF_TURN, Source, Windows};
-use sk_models::train::dpo::unseen_pairs;
+use sk_models::train::dpo::{DpoOptions, train_dpo, unseen_pairs};
 use sk_models::train::encoder::Encoder;
 use sk_models::train::lm::{LmOptions, train_lm};
+use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
-use super::{Workspace, alone};
+use super::{Workspace, alone, data};
 
 #[test]
 fn windows_do_not_exceed_the_longest_context() {
@@ -24,6 +25,28 @@ fn windows_do_not_exceed_the_longest_context() {
     let further = LmOptions { length: 65, initial, ..workspace.lm("further") };
     let message = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("shorten the windows") && !message.contains("--max-length"), "{message}");
+}
+
+#[test]
+fn pairs_do_not_exceed_the_longest_context() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
+    let options = DpoOptions { length: 65, ..workspace.dpo("model", "adapter") };
+    let message = train_dpo(&options, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("shorten"), "{message}");
+}
+
+/// A folder with a tokenizer counts as finished, so a run that is interrupted must not leave one
+/// without its configuration.
+#[test]
+fn a_tokenizer_is_written_after_its_configuration() {
+    let workspace = Workspace::new();
+    let output = workspace.root.path().join("half");
+    fs::create_dir_all(output.join("tokenizer_config.json")).unwrap();
+    let options = TokenizerOptions { data: data(&workspace.texts), vocab_size: 300, max_length: 64, output: output.clone() };
+    assert!(train_tokenizer(&options).is_err());
+    assert!(!output.join("tokenizer.json").exists());
 }
 
 /// Special tokens spelled out in a text are plain text. Truncation and padding in the tokenizer's
