@@ -169,7 +169,7 @@ pub enum StepError {
     #[error("a step appends at least one token; raise its limit to 1")]
     NoTokens,
     /// The granularity ends spans by entropy, which the proposal does not know.
-    #[error("this proposal does not know the entropy that ends spans; choose another granularity")]
+    #[error("spans cannot end by entropy, which this proposal does not know; choose another granularity")]
     NoEntropy,
     /// A candidate is longer than requested.
     #[error("candidate {candidate} has {tokens} tokens where at most {limit} were requested")]

@@ -41,6 +41,16 @@ impl StepTrace {
         &self.candidates[self.decision.chosen]
     }
 
+    /// Returns the weight of each blade in the composites: that of the rule for **w**, or that of Ω,
+    /// scaled to sum to one.
+    pub fn weights(&self) -> Vec<f64> {
+        if !self.decision.weights.is_empty() {
+            return self.decision.weights.clone();
+        }
+        let total: f64 = self.blades.iter().map(|blade| blade.weight.max(0.0)).sum();
+        self.blades.iter().map(|blade| blade.weight / total).collect()
+    }
+
     /// Returns the batch that was rated, without the scores of the single blades.
     ///
     /// # Panics

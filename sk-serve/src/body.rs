@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{FromRef, FromRequest, Request};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header::CONTENT_LENGTH};
 use serde::de::DeserializeOwned;
 
 use crate::ApiError;
@@ -23,6 +23,11 @@ where
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let service = Arc::<Service>::from_ref(state);
         let limits = &service.limits;
+        // A client that waits for `100 Continue` must not be invited to send too much.
+        let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if length.is_some_and(|length: usize| length > limits.body) {
+            return Err(ApiError::too_large(limits.body));
+        }
         let bytes = tokio::time::timeout(limits.patience, Bytes::from_request(request, state));
         let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(limits.body),

@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt};
 use rand::RngExt;
 use serde_json::Value;
 use sk_core::TokenId;
-use sk_models::dialogue::{SessionError, tokens_of};
+use sk_models::dialogue::tokens_of;
 use sk_models::text::TextError;
 use sk_scheme::SchemeSpec;
 use tokio::sync::mpsc;
@@ -218,11 +218,12 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
     let opening = tokens.len();
     let most = service.limits.prompt_tokens;
     if opening > most {
-        let error = SessionError::PromptTooLong { tokens: opening, limit: most };
-        return Err(ApiError::too_long(field, &error));
+        let message = format!("this server takes prompts of at most {most} tokens, and the prompt has {opening}; shorten it");
+        return Err(ApiError::too_long(field, message));
     }
     tokens.extend_from_slice(prefix);
-    let vocabulary = service.parts.host.vocab_size();
+    // Models may embed spare tokens after those of the tokenizer, and not equally many.
+    let vocabulary = tokenizer.vocab_size();
     if let Some(place) = tokens.iter().position(|token| *token as usize >= vocabulary) {
         let field = if place < opening { field } else { "swiss_knife.prefix" };
         let message = format!("token {} is outside the vocabulary of {vocabulary}", tokens[place]);
@@ -230,8 +231,7 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
     }
     let limit = service.parts.host.context_limit();
     if tokens.len() >= limit {
-        let error = SessionError::PromptTooLong { tokens: tokens.len(), limit };
-        return Err(ApiError::too_long(field, &error));
+        return Err(ApiError::beyond_context(field, tokens.len(), limit));
     }
     let mut asked = Asked { prompt, tokens, opening, instructions: Vec::new() };
     for (name, text) in config.instructions() {
@@ -239,7 +239,7 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
         let instruction = service.instruction(&asked, text).map_err(wrong)?;
         let tokens = asked.tokens.len() + instruction.extra();
         if tokens >= limit {
-            return Err(ApiError::too_long("swiss_knife.blades", &SessionError::PromptTooLong { tokens, limit }));
+            return Err(ApiError::beyond_context("swiss_knife.blades", tokens, limit));
         }
         asked.instructions.push((text.to_owned(), instruction));
     }

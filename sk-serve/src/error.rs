@@ -93,13 +93,27 @@ impl ApiError {
         Self::invalid(param, "the blades of this scheme are fixed; leave `blades` out, or choose another scheme")
     }
 
-    /// A prompt that leaves no room for an answer.
-    pub(crate) fn too_long(param: &str, error: &SessionError) -> Self {
-        Self { code: Some("context_length_exceeded"), ..Self::invalid(param, error.to_string()) }
+    /// A prompt that is longer than the server or its model takes.
+    pub(crate) fn too_long(param: &str, message: impl Into<String>) -> Self {
+        Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
+    }
+
+    /// A prompt that leaves no room for an answer. Clients know OpenAI's error by its first words.
+    pub(crate) fn beyond_context(param: &str, tokens: usize, limit: usize) -> Self {
+        Self::too_long(
+            param,
+            format!("This model's maximum context length is {limit} tokens. The prompt has {tokens} tokens; shorten it"),
+        )
     }
 
     pub(crate) fn busy() -> Self {
         let message = "the server has as many requests as it takes; try again in a moment";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+    }
+
+    /// An adapter for which no memory is left.
+    pub(crate) fn full() -> Self {
+        let message = "no memory is left for the adapter; unload another one, or try again when answers have ended";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
     }
 
@@ -144,12 +158,13 @@ impl ApiError {
     pub(crate) fn of_session(error: &SessionError) -> Self {
         match error {
             // The prompt alone fits; the prompt with the longest instruction does not.
-            SessionError::PromptTooLong { .. } => Self::too_long("swiss_knife.blades", error),
+            SessionError::PromptTooLong { tokens, limit } => Self::beyond_context("swiss_knife.blades", *tokens, *limit),
             SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
             // Other answers or other programs use the memory at the moment.
             SessionError::Memory { .. } => Self::busy(),
+            SessionError::Step(StepError::NoEntropy) => Self::invalid("swiss_knife", error.to_string()),
             SessionError::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
                 match source.downcast_ref::<RemoteError>() {
                     Some(remote @ RemoteError::Unsupported { .. }) => Self::invalid("swiss_knife", remote.to_string()),

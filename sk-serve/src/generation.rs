@@ -19,7 +19,7 @@ use crate::error::was_stopped;
 use crate::host::Adapters;
 use crate::id::RequestId;
 use crate::live::{Listed, Live, Progress};
-use crate::request::{Asked, Job};
+use crate::request::{Asked, Job, Prompt};
 use crate::response::{Scores, Summary};
 use crate::service::Service;
 use crate::step::Step;
@@ -173,26 +173,39 @@ impl Work {
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<Option<Scores>, Failure> {
         let asked = &self.asked[choice / self.job.choices];
-        if self.job.echo {
-            let text = service.parts.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
-            send(Event::Span { choice, text, step: None })?;
-        }
         if self.time_left(service).is_zero() {
             // The response would lack the log-probabilities of the prompt.
             if self.job.echo && self.job.log_probs.is_some() {
                 return Err(Failure::Failed(ApiError::out_of_time()));
             }
             summary.ended = Some(Ended::Interrupted);
+            self.echo(choice, asked, service, send)?;
             return Ok(None);
         }
         let written = if self.max_new_tokens > 0 {
             self.steer(choice, asked, service, summary, send)?
         } else {
             summary.ended = Some(Ended::Limit);
+            self.echo(choice, asked, service, send)?;
             Vec::new()
         };
         let score = |top| self.score(asked, &written, top, service);
         Ok(self.job.log_probs.map(score).transpose()?.flatten())
+    }
+
+    /// Sends the prompt if the answer begins with it.
+    fn echo(
+        &self,
+        choice: usize,
+        asked: &Asked,
+        service: &Service,
+        send: &impl Fn(Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if !self.job.echo {
+            return Ok(());
+        }
+        let text = service.parts.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
+        send(Event::Span { choice, text, step: None })
     }
 
     fn steer(
@@ -229,9 +242,12 @@ impl Work {
         let progress = Arc::clone(&live.progress);
         let _listed = Listed::new(&service.lives, &self.id, choice, live);
         send(Event::Started { choice })?;
+        self.echo(choice, asked, service, send)?;
 
-        let stops: Vec<&str> =
-            service.parts.framing.stops().iter().copied().chain(self.job.stop.iter().map(String::as_str)).collect();
+        // Only a dialogue has a framing.
+        let framing = matches!(asked.prompt, Prompt::Messages(_)).then(|| service.parts.framing.stops());
+        let own = self.job.stop.iter().map(String::as_str);
+        let stops: Vec<&str> = framing.into_iter().flatten().copied().chain(own).collect();
         let mut since = self.arrived;
         // Ω as the next step reads it, unless it is edited in the meantime.
         let mut spec = arm.spec.snapshot();

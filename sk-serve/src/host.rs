@@ -130,6 +130,16 @@ pub enum Adapter {
     Remote(Arc<str>),
 }
 
+impl Adapter {
+    /// Returns its memory in this process.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Local(adapter) => (adapter.parameters() * size_of::<f32>()) as u64,
+            Self::Remote(_) => 0,
+        }
+    }
+}
+
 /// The adapters that generations can use, by blade name. Clones share the same adapters.
 #[derive(Clone, Default)]
 pub struct Adapters {

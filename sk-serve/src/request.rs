@@ -16,7 +16,7 @@ use crate::ApiError;
 const MOST_CHOICES: usize = 8;
 
 /// Maximum number of stop texts.
-const MOST_STOPS: usize = 4;
+const MOST_STOPS: usize = 16;
 
 /// Maximum number of prompts per request.
 const MOST_PROMPTS: usize = 128;

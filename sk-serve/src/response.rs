@@ -181,8 +181,10 @@ fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
         tokens.push(text(*token));
         own.push(score.as_ref().map(|score| score.log_prob));
         let most_probable = |score: &TokenScore| -> Map<String, Value> {
-            // If several tokens have the same text, keep the most likely one.
-            score.top.iter().rev().map(|(token, log_prob)| (text(*token), json!(log_prob))).collect()
+            // The token itself is always there. If several tokens have the same text, keep the most
+            // likely one.
+            let all = std::iter::once((token, &score.log_prob)).chain(score.top.iter().rev().map(|(token, p)| (token, p)));
+            all.map(|(token, log_prob)| (text(*token), json!(log_prob))).collect()
         };
         top.push(score.as_ref().map(most_probable));
     }

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, FromRef, FromRequestParts, Path, Request, State};
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER},
+    header::{AUTHORIZATION, HOST, RETRY_AFTER},
     request::Parts,
     uri::Authority,
 };
@@ -141,11 +141,18 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
 }
 
 /// Refuses what pages of other origins than `origins` send. A browser keeps answers from them, but
-/// sends a `POST` of plain text without asking first, and says in `Sec-Fetch-Site` whose page
-/// sends.
+/// sends a `POST` of plain text without asking first. It says in `Origin` whose page sends and, to
+/// an address of its own machine or with TLS, in `Sec-Fetch-Site` whether that is another origin.
 async fn refuse_other_origins(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let is_foreign = request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
-    let origin = request.headers().get(ORIGIN);
+    let [site, origin, host] = ["sec-fetch-site", "origin", "host"].map(|name| request.headers().get(name));
+    let is_own = |origin: &HeaderValue| {
+        let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        host.is_some_and(|host| authority.is_some_and(|(_, own)| own.as_bytes().eq_ignore_ascii_case(host.as_bytes())))
+    };
+    let is_foreign = match site {
+        Some(site) => site == "cross-site" || site == "same-site",
+        None => origin.is_some_and(|origin| !is_own(origin)),
+    };
     let is_allowed = || access.origins.iter().any(|allowed| allowed == "*" || Some(allowed) == origin);
     if is_foreign && !request.method().is_safe() && !is_allowed() {
         return ApiError::forbidden("pages of this origin may not use the server; start it with --origin ORIGIN").into_response();

@@ -39,19 +39,50 @@ fn recorder() -> PrometheusBuilder {
     with_buckets.expect("there are buckets")
 }
 
-/// Registers the metrics, so that each is there before its first value.
+/// Describes and registers the metrics, so that each is there before its first value.
 fn register() {
+    metrics::describe_counter!(
+        "swiss_knife_requests_total",
+        "Requests by status; 499 if the client disconnected before the response"
+    );
     let _ = metrics::counter!("swiss_knife_requests_total", "status" => "200");
+    metrics::describe_counter!("swiss_knife_answers_total", "Answers that ended");
     for outcome in ["complete", "hung_up", "failed"] {
         let _ = metrics::counter!("swiss_knife_answers_total", "outcome" => outcome);
     }
-    for counted in ["tokens", "drafted_tokens", "scored_tokens", "steps", "edits"] {
-        let _ = metrics::counter!(format!("swiss_knife_{counted}_total"));
+    for (counted, help) in [
+        ("tokens", "Tokens of answers"),
+        ("drafted_tokens", "Tokens of all candidates"),
+        ("scored_tokens", "Tokens that the backbone read to score candidates"),
+        ("steps", "Steps"),
+        ("edits", "Edits of alignment specifications"),
+    ] {
+        let name = format!("swiss_knife_{counted}_total");
+        metrics::describe_counter!(name.clone(), help);
+        let _ = metrics::counter!(name);
     }
-    for measured in ["first_span_seconds", "span_seconds", "answer_seconds", "pass_requests", "pass_positions"] {
-        let _ = metrics::histogram!(format!("swiss_knife_{measured}"));
+    for (measured, help) in [
+        ("first_span_seconds", "Seconds from a request to its first span"),
+        ("span_seconds", "Seconds between spans"),
+        ("answer_seconds", "Seconds of all steps of an answer"),
+        ("pass_requests", "Requests that share a forward pass"),
+        ("pass_positions", "Positions of a forward pass"),
+    ] {
+        let name = format!("swiss_knife_{measured}");
+        metrics::describe_histogram!(name.clone(), help);
+        let _ = metrics::histogram!(name);
     }
-    let _ = metrics::gauge!("swiss_knife_answers_under_way");
+    for (gauged, help) in [
+        ("answers_under_way", "Answers in progress"),
+        ("waiting", "Requests that wait"),
+        ("reserved_bytes", "Memory reserved by answers and by adapters that clients have loaded"),
+        ("kv_bytes", "Memory held by keys and values"),
+        ("shared_prefix_bytes", "Memory held by shared prefixes"),
+    ] {
+        let name = format!("swiss_knife_{gauged}");
+        metrics::describe_gauge!(name.clone(), help);
+        let _ = metrics::gauge!(name);
+    }
 }
 
 /// Adds recorded values to the buckets at this interval, so that their memory does not grow while

@@ -89,12 +89,19 @@ impl Default for Limits {
     }
 }
 
+/// A loaded adapter.
+struct Loaded {
+    name: String,
+    /// Its memory, if a client has loaded it.
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
 /// The models, their default steering, and the answers in progress.
 pub(crate) struct Service {
     pub(crate) parts: Parts,
     pub(crate) limits: Limits,
-    /// The names of the loaded adapters.
-    adapters: RwLock<Vec<String>>,
+    /// The loaded adapters.
+    adapters: RwLock<Vec<Loaded>>,
     /// The names of those that were loaded at the start, which clients cannot unload.
     given: Vec<String>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
@@ -137,7 +144,7 @@ impl Service {
             draining: AtomicBool::new(false),
             lives: Lives::default(),
             given: adapters.clone(),
-            adapters: RwLock::new(adapters),
+            adapters: RwLock::new(adapters.into_iter().map(|name| Loaded { name, _memory: None }).collect()),
             loading: Arc::default(),
             parts,
             limits,
@@ -294,7 +301,7 @@ impl Service {
 
     /// The names of the loaded adapters.
     pub(crate) fn adapters(&self) -> Vec<String> {
-        self.adapters.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.adapters.read().unwrap_or_else(PoisonError::into_inner).iter().map(|loaded| loaded.name.clone()).collect()
     }
 
     /// Loads an adapter from a subfolder of the adapter folder, as a blade for later requests.
@@ -302,7 +309,9 @@ impl Service {
     pub(crate) fn load(&self, request: &RequestId, name: &str, folder: &str) -> Result<(), ApiError> {
         let path = self.folder(folder)?;
         check_name("name", name)?;
-        if self.adapters().iter().any(|known| known == name) || self.parts.instructions.iter().any(|(known, _)| known == name) {
+        let is_known =
+            self.adapters().iter().chain(self.parts.instructions.iter().map(|(known, _)| known)).any(|known| known == name);
+        if is_known || self.default_scheme().is_some_and(|(scheme, _)| scheme.is_named(name)) {
             return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; use another name")));
         }
         let adapter = self.parts.host.adapter(name, &path, None, &mut ());
@@ -313,8 +322,13 @@ impl Service {
             tracing::warn!(request = %request.0, blade = name, error = error.cause(), "adapter not loaded");
             error
         })?;
+        let reserved = self.admission.reserve(adapter.bytes()).map_err(|_| {
+            self.parts.host.forget_adapter(name);
+            ApiError::full()
+        })?;
         self.parts.rack.insert(name, adapter);
-        self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        let loaded = Loaded { name: name.to_owned(), _memory: Some(reserved) };
+        self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(loaded);
         Ok(())
     }
 
@@ -330,7 +344,7 @@ impl Service {
             return Err(ApiError::forbidden(&message));
         }
         let mut adapters = self.adapters.write().unwrap_or_else(PoisonError::into_inner);
-        let place = adapters.iter().position(|known| known == name);
+        let place = adapters.iter().position(|loaded| loaded.name == name);
         let place = place.ok_or_else(|| ApiError::not_found(format!("no adapter is loaded for blade \"{name}\"")))?;
         adapters.remove(place);
         self.parts.rack.remove(name);
@@ -499,13 +513,16 @@ impl Service {
     /// have it.
     pub(crate) fn about(&self) -> Value {
         let scheme = self.default_scheme();
+        // The texts of instructions are for those who have the key.
+        let mut blades = self.blades();
+        blades.iter_mut().filter_map(Value::as_object_mut).for_each(|blade| drop(blade.remove("instruction")));
         let number = |name| Parameter::named(name).and_then(|parameter| parameter.get(&scheme.as_ref()?.0));
         json!({
             "model": self.parts.name,
             "version": env!("CARGO_PKG_VERSION"),
             "context_limit": self.parts.host.context_limit(),
             "max_new_tokens": self.limits.max_new_tokens,
-            "blades": self.blades(),
+            "blades": blades,
             "schemes": self.schemes().map(|(name, scheme)| json!({"name": name, "summary": scheme.summary().method})).collect::<Vec<_>>(),
             "presets": Preset::NAMES,
             "defaults": {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sk_core::{Arm, CandidateTrace, Composite, ScoreTable, Simplex, SpanEnd, StepTrace, TokenId, Traffic};
+use sk_core::{Arm, CandidateTrace, Composite, ScoreTable, ScoreTrace, Simplex, SpanEnd, StepTrace, TokenId, Traffic};
 use sk_models::text::Tokenizer;
 use sk_normalize::influence_shares;
 use sk_scheme::Stability;
@@ -75,7 +75,8 @@ impl Step {
         tokenizer: &Tokenizer,
         most: usize,
     ) -> Self {
-        let contributions = contributions(trace, arm);
+        let weights = trace.weights();
+        let contributions = contributions(trace, &weights, arm);
         let decision = &trace.decision;
         let shown = decision.most_likely(most, &[]);
         let candidate = |(place, candidate): (usize, &CandidateTrace)| CandidateOf {
@@ -100,8 +101,8 @@ impl Step {
         Self {
             step: trace.step,
             chosen: shown.iter().position(|place| *place == decision.chosen).unwrap_or_default(),
-            weights: trace.blades.iter().map(|blade| (blade.name.clone(), blade.weight)).collect(),
-            influence: influence(trace, arm),
+            influence: influence(trace, &weights, arm),
+            weights: trace.blades.iter().map(|blade| blade.name.clone()).zip(weights).collect(),
             candidates: shown.iter().map(|&place| candidate((place, &trace.candidates[place]))).collect(),
             n: Some(trace.candidates.len()).filter(|n| *n > shown.len()),
             head: trace.head,
@@ -113,25 +114,24 @@ impl Step {
 
 /// Returns w_k·μ̂^(k) of each blade and candidate, where μ̂^(k) is the normalised score of blade k
 /// alone.
-fn contributions(trace: &StepTrace, arm: &Arm) -> Vec<Vec<f64>> {
-    let total: f64 = trace.blades.iter().map(|blade| blade.weight.max(0.0)).sum();
-    let added = |blade: &sk_core::ScoreTrace| {
+fn contributions(trace: &StepTrace, weights: &[f64], arm: &Arm) -> Vec<Vec<f64>> {
+    let added = |(blade, weight): (&ScoreTrace, &f64)| {
         let alone = ScoreTable::new([(blade.mu.clone(), blade.sigma.clone())]).ok().zip(Simplex::uniform(1).ok());
-        let Some((table, weight)) = alone.filter(|_| blade.weight > 0.0) else { return vec![0.0; blade.mu.len()] };
+        let Some((table, whole)) = alone.filter(|_| *weight > 0.0) else { return vec![0.0; blade.mu.len()] };
         let mut out = Composite::default();
-        arm.normalizer.combine(&table, &weight, &mut out);
-        out.mu.iter().map(|mu| mu * blade.weight / total).collect()
+        arm.normalizer.combine(&table, &whole, &mut out);
+        out.mu.iter().map(|mu| mu * weight).collect()
     };
-    trace.blades.iter().map(added).collect()
+    trace.blades.iter().zip(weights).map(added).collect()
 }
 
-fn influence(trace: &StepTrace, arm: &Arm) -> BTreeMap<String, f64> {
-    let weighed = || trace.blades.iter().filter(|blade| blade.weight > 0.0);
-    let table = ScoreTable::new(weighed().map(|blade| (blade.mu.clone(), blade.sigma.clone())).collect::<Vec<_>>());
-    let weights = Simplex::normalized(weighed().map(|blade| blade.weight).collect::<Vec<_>>());
+fn influence(trace: &StepTrace, weights: &[f64], arm: &Arm) -> BTreeMap<String, f64> {
+    let weighed = || trace.blades.iter().zip(weights).filter(|(_, weight)| **weight > 0.0);
+    let table = ScoreTable::new(weighed().map(|(blade, _)| (blade.mu.clone(), blade.sigma.clone())).collect::<Vec<_>>());
+    let weights = Simplex::normalized(weighed().map(|(_, weight)| *weight).collect::<Vec<_>>());
     let (Ok(table), Ok(weights)) = (table, weights) else { return BTreeMap::new() };
     let shares = influence_shares(&*arm.normalizer, &table, &weights);
-    weighed().map(|blade| blade.name.clone()).zip(shares).collect()
+    weighed().map(|(blade, _)| blade.name.clone()).zip(shares).collect()
 }
 
 fn certificate(trace: &StepTrace, stability: &Stability, tolerance: f64) -> Option<CertificateOf> {

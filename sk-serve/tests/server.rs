@@ -1,7 +1,8 @@
 //! A server in this process: before it has models, with a key, with edits of an answer, and when a
 //! request panics.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -192,9 +193,19 @@ fn pages_of_other_origins_are_refused_also_where_a_browser_does_not_ask_first() 
         ("same-site", "http://127.0.0.1:3000", 403),
         ("same-origin", "http://127.0.0.1:8000", 200),
         ("none", "", 200),
+        // A browser says no more than the origin to an address without TLS that is not its own
+        // machine's.
+        ("", "http://a", 200),
+        ("", "http://b", 403),
+        ("", "null", 403),
+        ("", url.as_str(), 200),
+        ("", "", 200),
     ] {
-        let post = agent().post(format!("{url}/v1/chat/completions")).header("content-type", "text/plain");
-        let reply = post.header("sec-fetch-site", site).header("origin", origin).send(asked.as_str()).unwrap();
+        let mut post = agent().post(format!("{url}/v1/chat/completions")).header("content-type", "text/plain");
+        for (name, value) in [("sec-fetch-site", site), ("origin", origin)] {
+            post = if value.is_empty() { post } else { post.header(name, value) };
+        }
+        let reply = post.send(asked.as_str()).unwrap();
         assert_eq!(reply.status().as_u16(), status, "{site} {origin}");
     }
     let link = agent().get(format!("{url}/health")).header("sec-fetch-site", "cross-site").call().unwrap();
@@ -671,4 +682,33 @@ fn too_much_is_refused_before_any_work_and_not_repeated() {
     }
     let (status, text) = ask(&url, &json!({long: 1, "messages": [{"role": "user", "content": "Hi"}]}));
     assert!(status == 400 && text.len() < 10_000, "{status} {}", text.len());
+}
+
+#[test]
+fn a_client_that_asks_before_it_sends_too_much_is_refused() {
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { body: 1000, ..Limits::default() });
+    server.open(parts(), adapters());
+    let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 413"), "{line}");
+}
+
+#[test]
+fn an_answer_that_begins_with_its_prompt_can_be_edited_from_its_first_chunk() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    for _ in 0..20 {
+        let asked = json!({"prompt": "Hi", "max_tokens": 200, "stream": true, "echo": true});
+        let response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+        let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
+        let first = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
+        let chunk: Value = serde_json::from_str(&first).unwrap();
+        assert_eq!(chunk["choices"][0]["text"], "Hi");
+        let path = format!("{url}/swiss-knife/generations/{}", chunk["id"].as_str().unwrap());
+        assert_eq!(edit(&path, &json!({"weights": {"helpful": 1}})).0, 200);
+    }
 }
