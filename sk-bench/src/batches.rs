@@ -1,12 +1,13 @@
 //! Candidate batches in a file, written by hand or recorded in a trace.
 
+use std::io::{self, BufRead};
 use std::path::Path;
 
 use serde::Deserialize;
 use sk_core::{Batch, ScoreError, ScoreTable};
 
 use crate::Error;
-use crate::scheme::text;
+use sk_report::lines;
 
 /// A batch and its position.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,17 +99,18 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
 /// # Errors
 /// If the file cannot be read, is not JSON of that form, holds no batch, or has an invalid score.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
-    let text = if path.as_os_str() == "-" { text::read_from(std::io::stdin()) } else { text::read(path) };
-    parse(&text.map_err(Error::reading(path))?, &path.display().to_string())
+    if path.as_os_str() == "-" {
+        return parse(std::io::stdin().lock(), "standard input");
+    }
+    parse(lines::open(path).map_err(Error::reading(path))?, &path.display().to_string())
 }
 
-fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {
+fn parse(mut reader: impl BufRead, file: &str) -> Result<Vec<RecordedBatch>, Error> {
     let refused = |reason: String| Error::Input(format!("{file}: {reason}"));
-    let all: Result<Vec<BatchFields>, _> = if text.trim_start().starts_with('[') {
-        serde_json::from_str(text)
-    } else {
-        serde_json::Deserializer::from_str(text).into_iter().collect()
-    };
+    let is_array = starts_with(&mut reader, b'[').map_err(Error::reading(Path::new(file)))?;
+    let mut json = serde_json::Deserializer::from_reader(reader);
+    let all: Result<Vec<BatchFields>, _> =
+        if is_array { Vec::deserialize(&mut json).and_then(|all| json.end().map(|()| all)) } else { json.into_iter().collect() };
     let all = all.map_err(|error| {
         let hint = if error.is_eof() { "; if a sweep was writing it, run the sweep again" } else { "" };
         refused(format!("{error}{hint}"))
@@ -122,36 +124,59 @@ fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {
     checked.collect()
 }
 
+/// Skips white space. Returns whether the next byte is `expected`.
+fn starts_with(reader: &mut impl BufRead, expected: u8) -> io::Result<bool> {
+    loop {
+        let bytes = reader.fill_buf()?;
+        let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        if blanks == 0 {
+            return Ok(bytes.first() == Some(&expected));
+        }
+        reader.consume(blanks);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn one_batch_several_and_a_trace_are_read() {
-        let one = parse("{\n \"mu\": [1, 2],\n \"sigma\": [0.5, 0]\n}\n", "b.json").unwrap();
+        let one = parse(&b"{\n \"mu\": [1, 2],\n \"sigma\": [0.5, 0]\n}\n"[..], "b.json").unwrap();
         assert_eq!((one.len(), one[0].batch().mu(), one[0].batch().sigma()), (1, &[1.0, 2.0][..], &[0.5, 0.0][..]));
         assert_eq!((one[0].label(), one[0].batch().fluency()), ("batch 1".to_owned(), None));
         for text in [
             "{\"mu\":[1],\"sigma\":[0]}\n\n{\"mu\":[2],\"sigma\":[0]}\n",
             " [{\"mu\":[1],\"sigma\":[0]}, {\"mu\":[2],\"sigma\":[0],\"note\":\"x\"}]",
         ] {
-            let two = parse(text, "b.json").unwrap();
+            let two = parse(text.as_bytes(), "b.json").unwrap();
             assert_eq!((two.len(), two[1].position, two[1].batch().mu()), (2, 2, &[2.0][..]));
         }
         let record = "{\"turn\":1,\"step\":2,\"candidates\":[{\"text\":\"a\"}],\"blades\":[{\"name\":\"kind\",\"weight\":1,\"mu\":[3],\
                       \"sigma\":[4]}],\"fluency\":[-1.5],\"mu\":[1],\"sigma\":[0],\"certificate\":{\"refused\":\"x\"}}";
-        let trace = parse(record, "t.jsonl").unwrap();
+        let trace = parse(record.as_bytes(), "t.jsonl").unwrap();
         assert_eq!(trace[0].label(), "turn 2, step 3");
         let cell = record.replacen('{', "{\"id\":\"base/a=1/p:0/42\",", 1);
-        assert_eq!(parse(&cell, "t.jsonl").unwrap()[0].label(), "base/a=1/p:0/42, step 3");
-        let numbered = parse("{\"id\":7,\"mu\":[1],\"sigma\":[0]}", "b.json").unwrap();
+        assert_eq!(parse(cell.as_bytes(), "t.jsonl").unwrap()[0].label(), "base/a=1/p:0/42, step 3");
+        let numbered = parse(&b"{\"id\":7,\"mu\":[1],\"sigma\":[0]}"[..], "b.json").unwrap();
         assert_eq!(numbered[0].label(), "batch 1");
         let batch = trace[0].batch();
         assert_eq!(batch.fluency(), Some(&[-1.5][..]));
         assert_eq!(batch.blades().map(|blades| (blades.find("kind"), blades.mu(0)[0])), Some((Some(0), 3.0)));
-        let cut = ["", ",\"n\":1", ",\"n\":4096"].map(|n| parse(&format!("{{\"mu\":[1],\"sigma\":[0]{n}}}"), "").unwrap()[0].cut);
+        let cut = ["", ",\"n\":1", ",\"n\":4096"]
+            .map(|n| parse(format!("{{\"mu\":[1],\"sigma\":[0]{n}}}").as_bytes(), "").unwrap()[0].cut);
         assert_eq!(cut, [None, None, Some(4096)]);
-        assert_eq!(parse("{\"mu\":[1],\"sigma\":[0],\"fluency\":null}", "").unwrap()[0].batch().fluency(), None);
+        assert_eq!(parse(&b"{\"mu\":[1],\"sigma\":[0],\"fluency\":null}"[..], "").unwrap()[0].batch().fluency(), None);
+    }
+
+    #[test]
+    fn files_may_be_packed_and_have_a_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("traces.jsonl.gz");
+        let mut file = flate2::write::GzEncoder::new(std::fs::File::create(&path).unwrap(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut file, "\u{feff}\n {\"mu\":[1],\"sigma\":[0]}".as_bytes()).unwrap();
+        file.finish().unwrap();
+        assert_eq!(read(&path).unwrap().len(), 1);
     }
 
     #[test]
@@ -169,7 +194,7 @@ mod tests {
             ("{\"mu\":[1e999],\"sigma\":[0]}", ["b.json", "out of range", "line 1"]),
             ("{\"mu\":[1],\"sigma\":[0],\"blades\":[{\"name\":\"a\",\"mu\":[1,2],\"sigma\":[0,0]}]}", ["batch 1", "blade", "2"]),
         ] {
-            let error = parse(text, "b.json").unwrap_err().to_string();
+            let error = parse(text.as_bytes(), "b.json").unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{error} lacks one of {parts:?}");
         }
     }

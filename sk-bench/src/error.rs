@@ -63,9 +63,6 @@ pub enum Error {
     /// An empty prompt.
     #[error("the prompt is empty; give it as an argument, with --file, or on standard input")]
     EmptyPrompt,
-    /// A file or standard input that cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
     /// A choice that is not a distribution, or that changes by more than its certificate allows.
     #[error("{reason}; the guarantee does not hold; this is a bug in the program or in an operator")]
     Unsound { reason: String },
@@ -176,7 +173,7 @@ fn is_full_disk(error: &io::Error) -> bool {
 impl Error {
     /// Returns a function that wraps an I/O error from reading `path`.
     pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Read { path: path.to_owned(), source }
+        move |source| RecordError::reading(path)(source).into()
     }
 
     /// Returns a function that wraps an I/O error from writing `path`.
@@ -227,7 +224,7 @@ impl Error {
                 _ => 2,
             },
             Self::Within { source, .. } => source.exit_code(),
-            Self::Step(StepError::EmptyContext | StepError::Unseated { .. }) => 2,
+            Self::Step(StepError::EmptyContext | StepError::Unseated { .. } | StepError::NoEntropy) => 2,
             // A device usually fails because it is out of memory, which other settings fix. The
             // same holds for a full context.
             Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {

@@ -54,7 +54,8 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
     let widths: Vec<usize> = headings.iter().map(|heading| heading.width().max(*NAME.start())).collect();
     let figures: Vec<Vec<f64>> = blades.iter().map(|blade| standardized(&blade.mu)).collect();
     let room = width.saturating_sub(LEFT + 2 + widths.iter().map(|width| width + 1).sum::<usize>()).max(1);
-    let weights: Vec<String> = trace.blades.iter().map(|blade| format!("{} {:.2}", blade.name, blade.weight)).collect();
+    let weights: Vec<String> =
+        trace.blades.iter().zip(trace.weights()).map(|(blade, weight)| format!("{} {weight:.2}", blade.name)).collect();
     let title = wrap(&format!("step {}: {}", trace.step + 1, weights.join(", ")), width, 2);
     let title_of = |(heading, width): (&String, &usize)| " ".repeat(1 + width - heading.width()) + heading;
     let titles: String = headings.iter().zip(&widths).map(title_of).collect();
@@ -144,7 +145,7 @@ fn fit_end(text: &str, room: usize) -> String {
 /// `color` marks the drawn candidate's row. Lines have `width` columns.
 pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width: usize) -> String {
     let mut header = vec!["#".to_owned(), "candidate".to_owned()];
-    header.extend(trace.blades.iter().map(|blade| format!("{} ({:.2})", blade.name, blade.weight)));
+    header.extend(trace.blades.iter().zip(trace.weights()).map(|(blade, weight)| format!("{} ({weight:.2})", blade.name)));
     header.extend(trace.fluency.is_some().then(|| "fluency".to_owned()));
     header.extend(["composite", "rating", "probability", "choice"].map(str::to_owned));
     let mut grid = Grid::new(header).numbers(2..).numbers(..1);

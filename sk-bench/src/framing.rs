@@ -30,8 +30,23 @@ impl DialogueFraming {
         Ok(match self {
             Self::Chat => Framing::Chat(Arc::new(host.chat_template()?)),
             Self::None => Framing::Bare,
-            // The published runs had no stop text: they ran to the limit.
-            Self::Hh => Framing::Hh { stop: convention == Convention::Sound },
+            Self::Hh => Framing::Hh { stop: stops(convention) },
         })
     }
+
+    /// Returns the framing in the settings of a sweep.
+    pub(crate) fn in_settings(self, convention: Convention) -> &'static str {
+        match self {
+            Self::Hh if stops(convention) => "hh, with a stop text",
+            Self::Hh => "hh",
+            Self::Chat => "chat",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Returns whether the framing `hh` ends an answer at a stop text. The published runs had none: they
+/// ran to the limit.
+fn stops(convention: Convention) -> bool {
+    convention == Convention::Sound
 }

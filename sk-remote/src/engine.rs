@@ -129,7 +129,8 @@ impl RemoteEngine {
     /// If the adapter changes a module that servers ignore, if a server has an adapter with this
     /// name already, or if a server fails to load it.
     pub fn load_adapter(&self, name: &str, directory: &str, modules: &[String]) -> Result<(), RemoteError> {
-        let left_out = |module: &&String| LEFT_OUT.iter().any(|known| module.rsplit('.').next() == Some(known));
+        // A module may be a pattern, such as `.*(q_proj|lm_head)`.
+        let left_out = |module: &&String| LEFT_OUT.iter().any(|known| module.contains(known));
         if let Some(module) = modules.iter().find(left_out) {
             return Err(RemoteError::AdapterModule { blade: name.to_owned(), module: module.clone() });
         }

@@ -15,7 +15,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     read_from(File::open(path)?)
 }
 
-/// Reads to the end. Line breaks of Windows, `\r\n`, become `\n`.
+/// Reads to the end. A byte order mark is dropped, and line breaks of Windows, `\r\n`, become `\n`.
 ///
 /// # Errors
 /// As [`read`].
@@ -28,6 +28,7 @@ pub fn read_from(reader: impl Read) -> io::Result<String> {
     }
     let text = String::from_utf8(bytes);
     let text = text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))?;
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     Ok(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text })
 }
 
@@ -37,6 +38,7 @@ mod tests {
 
     #[test]
     fn line_breaks_of_windows_are_those_of_unix() {
+        assert_eq!(read_from("\u{feff}one \u{feff}".as_bytes()).unwrap(), "one \u{feff}");
         assert_eq!(read_from(&b"one\r\n\r\ntwo\rthree\n"[..]).unwrap(), "one\n\ntwo\rthree\n");
     }
 

@@ -64,7 +64,10 @@ impl FromStr for NamedWeights {
                 .split_once(['=', ':'])
                 .ok_or_else(|| format!("\"{part}\" is not NAME=WEIGHT; weights look like helpful=0.6,honest=0.4"))?;
             let (name, value) = (name.trim(), value.trim());
-            let weight = value.parse().map_err(|_| format!("weight of \"{name}\" is \"{value}\", not a number"))?;
+            let weight: f64 = value.parse().map_err(|_| format!("weight of \"{name}\" is \"{value}\", not a number"))?;
+            if !weight.is_finite() || weight < 0.0 {
+                return Err(format!("weight of blade \"{name}\" is {value}; it must be finite and not negative"));
+            }
             add(&mut weights, name, weight)?;
         }
         if weights.is_empty() {
@@ -90,7 +93,15 @@ mod tests {
     fn weights_are_read_in_order() {
         let weights: NamedWeights = " helpful=0.6, honest = .3,harmless:1e-1,".parse().unwrap();
         assert_eq!(weights.0, [("helpful".to_owned(), 0.6), ("honest".to_owned(), 0.3), ("harmless".to_owned(), 0.1)]);
-        for (wrong, says) in [("helpful", "NAME=WEIGHT"), ("a=x", "\"x\""), ("a=1,a=2", "two weights"), (",", "no weight")] {
+        for (wrong, says) in [
+            ("helpful", "NAME=WEIGHT"),
+            ("a=x", "\"x\""),
+            ("a=1,a=2", "two weights"),
+            (",", "no weight"),
+            ("a=-1", "not negative"),
+            ("a=nan", "finite"),
+            ("a=inf,b=1", "\"a\" is inf"),
+        ] {
             assert!(wrong.parse::<NamedWeights>().unwrap_err().contains(says), "{wrong}");
         }
     }

@@ -191,7 +191,7 @@ fn what_letters_cannot_do_is_refused() {
     for (scheme, changes, reason) in [
         ("softmax-mu", "[proposal]\ntemperature = 0.5\ntop_p = 1", "drawn from the whole table"),
         ("softmax-mu", "[proposal]\ntemperature = 1\ntop_p = 0.9", "drawn from the whole table"),
-        ("cards", PLAIN, "does not know the entropy"),
+        ("cards", PLAIN, "cannot end by entropy"),
         ("rewarded-soups", PLAIN, "not drafted by a soup"),
         ("greedy", "", "drafted in spans"),
     ] {

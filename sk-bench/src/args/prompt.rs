@@ -18,8 +18,8 @@ pub struct PromptArgs {
 }
 
 impl PromptArgs {
-    /// Reads the prompt from the argument, the file, or standard input. A byte order mark and
-    /// trailing line breaks are dropped.
+    /// Reads the prompt from the argument, the file, or standard input. Trailing line breaks are
+    /// dropped.
     ///
     /// # Errors
     /// If there is no prompt, it is blank, or it cannot be read as UTF-8.
@@ -30,7 +30,7 @@ impl PromptArgs {
             (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
             _ => text::read_from(std::io::stdin()).map_err(Error::reading(Path::new("standard input")))?,
         };
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end_matches(['\n', '\r']);
+        let text = text.trim_end_matches(['\n', '\r']);
         if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }
     }
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{FEW, at_most, positive};
+use super::{FEW, at_most};
 
 /// The options that name a checkpoint or something that belongs to one.
 const CHECKPOINTS: [&str; 5] = ["backbone", "drafter", "tokenizer", "blades", "heads"];
@@ -28,6 +28,6 @@ pub struct RandomArgs {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub random_seed: u64,
     /// Ranks of random adapters, also of those that `--sweep k` adds; adapters take them in turn.
-    #[arg(long, value_name = "R,…", default_value = "16", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, value_name = "R,…", default_value = "16", value_delimiter = ',', value_parser = at_most::<65536>)]
     pub rank: Vec<usize>,
 }

@@ -11,7 +11,7 @@ use sk_models::hf::{self, CheckpointError, Hub, ModelId};
 use sk_models::lora::Target;
 use sk_models::train::TrainError;
 use sk_models::train::data::{DataOptions, Source, read_rows};
-use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo};
+use sk_models::train::dpo::{DpoEvent, DpoOptions, check_pairs, train_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use sk_models::train::recipe::Recipe;
 
@@ -149,6 +149,9 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
         let options = args.options(&model, sources, &args.output.join(&preference.name))?;
         let recipe = options.whole_recipe()?;
         let kept = finished(&options, &recipe)?;
+        if kept.is_none() {
+            check_pairs(&options)?;
+        }
         Ok((options, recipe, kept))
     };
     let plans: Vec<_> = args.preferences.iter().zip(sources).map(plan).collect::<Result<_, Error>>()?;
@@ -260,7 +263,7 @@ fn finished(options: &DpoOptions, recipe: &Recipe) -> Result<Option<BladeRecord>
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::Read { path, source }),
+        Err(error) => return Err(Error::reading(&path)(error)),
     };
     let record: BladeRecord = serde_json::from_str(&text).map_err(|error| Error::reading(&path)(std::io::Error::other(error)))?;
     if let Some(with) = recipe.difference(&record.recipe) {

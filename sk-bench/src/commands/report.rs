@@ -8,6 +8,7 @@ use clap::Args;
 use crate::args::{TableFormat, at_most, written};
 use crate::record_file::spare;
 use crate::{Error, output, terminal};
+use sk_report::record::traces_of;
 use sk_report::report::{RawResults, Report, Resampling};
 use sk_report::settings::beside;
 
@@ -80,8 +81,9 @@ pub struct ReportArgs {
 /// Reads the results, computes the tables, and prints or writes them.
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
     if let Some(html) = &args.html {
-        let of_sweep = |records: &PathBuf| [records.clone(), records.with_extension("traces.jsonl"), beside(records)];
-        spare(RawResults::files(&args.folder).chain(args.records.iter().flat_map(of_sweep)), html)?;
+        let of_sweep = |records: &PathBuf| [records.clone(), traces_of(records), beside(records)];
+        let plain = RawResults::files(&args.folder).chain(args.records.iter().flat_map(of_sweep));
+        spare(plain.flat_map(|path| [path.with_added_extension("gz"), path]), html)?;
     }
     let mut results = RawResults::read(&args.folder)?;
     if let Some(records) = &args.records {

@@ -18,14 +18,13 @@ use sk_models::{
     hf,
     lora::Target,
     train::{
-        TrainError,
         data::{DataOptions, HELD_OUT, Source, write_rows},
         dpo::{DpoOptions, train_dpo, unseen_pairs},
         grammar::Grammar,
         lm::{LmOptions, train_lm},
         optimizer::Rule,
         preference::PreferenceLoss,
-        state::WeightType,
+        state::{OutputFolder, WeightType},
         tokenizer::{TokenizerOptions, train_tokenizer},
     },
 };
@@ -335,21 +334,19 @@ pub(crate) fn run(command: TrainCommand) -> Result<(), Error> {
 
 fn text(args: &TextArgs) -> Result<(), Error> {
     let grammar = Grammar::read(&args.grammar)?;
-    let folder = args.output.display().to_string();
-    std::fs::create_dir_all(&args.output).map_err(|source| TrainError::Io { path: folder, source })?;
-    let dialogues = args.output.join("dialogues.jsonl.gz");
-    if dialogues.exists() {
-        let dialogues = dialogues.display();
-        return Err(Error::Input(format!("{dialogues} already exists; give another --output, or move the file")));
-    }
+    let dialogues = "dialogues.jsonl.gz";
+    let _output = OutputFolder::claim(&args.output, None, &[dialogues])?;
+    let mut written = Vec::new();
     for axis in grammar.axes() {
         let path = args.output.join(format!("pairs-{axis}.jsonl.gz"));
         let count = write_rows(&path, grammar.pairs(axis, args.seed)?.take(args.pairs))?;
-        output::print(format_args!("{} in {}", counted(count, "pair"), path.display()))?;
+        written.push(format!("{} in {}", counted(count, "pair"), path.display()));
     }
     // The last file: an interrupted run can be repeated.
+    let dialogues = args.output.join(dialogues);
     let count = write_rows(&dialogues, grammar.dialogues(args.seed).take(args.dialogues))?;
-    output::print(format_args!("{} in {}", counted(count, "dialogue"), dialogues.display()))
+    written.push(format!("{} in {}", counted(count, "dialogue"), dialogues.display()));
+    output::print(written.join("\n"))
 }
 
 fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {

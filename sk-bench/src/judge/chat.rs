@@ -244,7 +244,7 @@ impl ChatJudge {
     /// Returns the score of a completion. The inner error is the reason why there is none.
     fn score(&self, choice: &Choice, scale: Scale) -> Result<Result<Score, String>, JudgeError> {
         if choice.finish_reason.as_deref() == Some("length") {
-            return Ok(Err(format!("its answer was cut off after {} tokens", self.settings.max_tokens)));
+            return Ok(Err(format!("its answer was cut off after {} tokens; raise --max-tokens", self.settings.max_tokens)));
         }
         Ok(match self.settings.scoring {
             Scoring::Integer => {

@@ -16,7 +16,7 @@ use crate::record_file::same_file;
 use crate::scheme::source;
 use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
 use sk_report::points::{lattice, lattice_size, paper_points, paper_size};
-use sk_report::record::RecordError;
+use sk_report::record::traces_of;
 use sk_report::settings::beside;
 
 /// The sections of a plan.
@@ -102,7 +102,7 @@ impl Plan {
     /// # Errors
     /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = crate::scheme::text::read(path).map_err(RecordError::reading(path))?;
+        let text = crate::scheme::text::read(path).map_err(Error::reading(path))?;
         Self::parse(path, &text)
     }
 
@@ -150,7 +150,7 @@ impl Plan {
 
     /// Returns the path of the trace file.
     pub(super) fn traces_file(&self) -> PathBuf {
-        self.output.with_extension("traces.jsonl")
+        traces_of(&self.output)
     }
 
     /// Returns the files that a sweep appends to.

@@ -15,11 +15,10 @@ use super::{Plan, PlannedScheme};
 use sk_serve::host::{NAMED, RemoteSources};
 
 use crate::Error;
-use crate::framing::DialogueFraming;
 use crate::models::PartSources;
 use crate::progress::Loading;
 use crate::record_file::Record;
-use crate::scheme::{BladeSpec, Convention, Parameter, SchemeSpec, digest};
+use crate::scheme::{BladeSpec, Parameter, SchemeSpec, digest};
 
 /// Hexadecimal digits of a digest of settings.
 const DIGITS: usize = 16;
@@ -113,12 +112,7 @@ pub(super) fn keep(
     let others = of_blades("blade", config.blades.iter().filter_map(|blade| Some((&blade.name, on(blade)?))).collect())?;
     models.extend(others.into_iter().map(|(name, digest)| (format!("blade {name}"), digest)));
     let convention = scheme.convention;
-    let framing = match (plan.generation.framing, convention) {
-        (DialogueFraming::Hh, Convention::Sound) => "hh, with a stop text",
-        (DialogueFraming::Hh, Convention::Paper) => "hh",
-        (DialogueFraming::Chat, _) => "chat",
-        (DialogueFraming::None, _) => "none",
-    };
+    let framing = plan.generation.framing.in_settings(convention);
     let of = Settings {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         models,

@@ -9,7 +9,7 @@ use crate::prompt_sets::Prompt;
 use crate::record_file::RecordFileError;
 use crate::sweep::{self, Digests, Grid, Loaded, Store, Worker};
 use crate::{Error, interrupt};
-use sk_report::record::{SweepRecord, read_records};
+use sk_report::record::{SweepRecord, read_records, traces_of};
 
 /// Generates responses to the prompts of a plan at each point, and scores them.
 ///
@@ -65,7 +65,7 @@ impl<'p> SweepTrials<'p> {
         }
         let records = in_order(&grid, read_records(&output)?);
         let objectives = &self.plan.searches[search].objectives;
-        let (traces, journal) = (output.with_extension("traces.jsonl"), output.with_extension("judged.jsonl"));
+        let (traces, journal) = (traces_of(&output), output.with_extension("judged.jsonl"));
         let scored = match self.scorer.score(&records, objectives, &traces, &journal) {
             Err(Error::Judge(error)) if error.is_interruption() => return Ok(None),
             scored => scored.map_err(failed)?,

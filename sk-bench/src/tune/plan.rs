@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
-use sk_report::record::RecordError;
 
 use super::{Dimension, Search, Space};
 use crate::Error;
@@ -201,7 +200,7 @@ impl TunePlan {
     /// # Errors
     /// If the file cannot be read, or for the reasons given at [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = crate::scheme::text::read(path).map_err(RecordError::reading(path))?;
+        let text = crate::scheme::text::read(path).map_err(Error::reading(path))?;
         Self::parse(path, &text)
     }
 

@@ -124,7 +124,7 @@ fn options_that_servers_do_not_support_are_refused_by_name() {
         (vec!["--precision", "int8"], ["--precision", "servers choose"]),
         (vec!["--device", "cpu"], ["--device", "servers choose"]),
         (vec!["--scheme", "rewarded-soups"], ["soup", "servers do not average"]),
-        (vec!["--scheme", "cards"], ["spans by entropy", "another granularity"]),
+        (vec!["--scheme", "cards"], ["by entropy", "another granularity"]),
         (vec!["--backbone", "vllm+http://a/b"], ["http://a/b", "path"]),
     ] {
         assert_refused(&run_on(&server, "generate", &[&["Hi"], &args[..]].concat()), &parts);

@@ -254,7 +254,8 @@ fn replies_that_cannot_be_read_are_counted_and_one_is_shown() {
     let output = judge(folder.path(), &server, &args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let error = stderr(&output);
-    let says = "no score can be read from 2 of the judge's replies; the first, on toxicity of \"r0\": I'd say \\u{1b}[31mfine!!!";
+    let says = "no score can be read from 2 of the judge's replies; the first, on toxicity of \"r0\" \
+                (it holds no JSON object with a score and is no plain number): I'd say \\u{1b}[31mfine!!!";
     assert!(error.contains(says) && error.contains("[…]"), "{error}");
     assert!(error.lines().all(|line| line.len() < 400), "{error}");
     let kept = records(folder.path());

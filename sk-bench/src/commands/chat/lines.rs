@@ -1,11 +1,14 @@
-use std::io::{self, BufRead, IsTerminal, Stdin};
+use std::io::{self, BufRead, IsTerminal, Read, Stdin};
 use std::path::{Path, PathBuf};
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Config, Editor};
 
+use sk_report::lines::MARK;
+
 use super::complete::Completions;
+use crate::scheme::text;
 use crate::{Error, message, output};
 
 const PROMPT: &str = "> ";
@@ -43,7 +46,13 @@ impl Lines {
         match self {
             Self::Pipe(stdin) => {
                 let mut line = Vec::new();
-                let read = stdin.lock().read_until(b'\n', &mut line).map_err(failed)?;
+                let read = stdin.lock().take(text::LONGEST).read_until(b'\n', &mut line).map_err(failed)?;
+                if read as u64 == text::LONGEST {
+                    return Err(Error::Input(format!("standard input: a line is longer than {} MiB", text::LONGEST >> 20)));
+                }
+                if line.starts_with(MARK) {
+                    line.drain(..MARK.len());
+                }
                 if line.pop_if(|byte| *byte == b'\n').is_some() {
                     line.pop_if(|byte| *byte == b'\r');
                 }

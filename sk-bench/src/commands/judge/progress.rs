@@ -65,7 +65,8 @@ impl Watch for Progress {
         if let Some(reply) = &record.reply {
             if inner.unreadable.0 == 0 {
                 let (id, reply) = (message::quoted(&record.id, LONGEST), message::quoted(reply, LONGEST));
-                inner.unreadable.1 = format!("on {} of \"{id}\": {reply}", record.rubric);
+                let why = record.abstention.as_deref().map_or_else(String::new, |why| format!(" ({why})"));
+                inner.unreadable.1 = format!("on {} of \"{id}\"{why}: {reply}", record.rubric);
             }
             inner.unreadable.0 += 1;
         }

@@ -87,7 +87,11 @@ impl Bar {
                 self.step(step, format!("{speed:.0} tokens/s · loss {loss:.3} · accuracy {accuracy:.2}"), &more);
             }
             DpoEvent::HeldOut { step, report } => self.work.line(&format!("step {step}, held out: {}", summary(&report))),
-            DpoEvent::Tested { test, report } => self.work.line(&format!("test {}: {}", test + 1, summary(&report))),
+            DpoEvent::Tested { test, asked, report } => {
+                let asked =
+                    if asked > 0 { format!(", {asked} of them with a question of the training data") } else { String::new() };
+                self.work.line(&format!("test {}: {}{asked}", test + 1, summary(&report)));
+            }
             _ => {}
         }
     }
@@ -96,7 +100,9 @@ impl Bar {
         match event {
             HeadEvent::LeftOut { pairs, reason } => self.left_out(pairs, reason),
             HeadEvent::Started { width, pairs, left_out, held_out } => {
-                self.work.line(&format!("{width} weights, {pairs} pairs, {left_out} left out, {held_out} held out"));
+                self.work.line(&format!(
+                    "{width} weights, {pairs} pairs, {left_out} left out by --pairs or --memory, {held_out} held out"
+                ));
             }
             HeadEvent::Features { done, total } => self.work.follow(done as u64, total as u64, "hidden states"),
             HeadEvent::Fitting { iteration, loss, norm } => {
@@ -108,10 +114,13 @@ impl Bar {
 }
 
 fn summary(report: &PreferenceReport) -> String {
-    let PreferenceReport { pairs, loss, accuracy, interval: (low, high), margin, .. } = report;
+    let PreferenceReport { pairs, loss, accuracy, interval: (low, high), margin, chosen_length, rejected_length, .. } = report;
+    let longer = match report.unequal {
+        0 => String::new(),
+        _ => format!(", longer side chosen {:.3} preferred {:.3}", report.longer_chosen, report.longer_preferred),
+    };
     format!(
         "{pairs} pairs: loss {loss:.4}, accuracy {accuracy:.3} [{low:.3}, {high:.3}], margin {margin:.3}, \
-         tokens {:.1} chosen {:.1} rejected, longer side chosen {:.3} preferred {:.3}",
-        report.chosen_length, report.rejected_length, report.longer_chosen, report.longer_preferred
+         tokens {chosen_length:.1} chosen {rejected_length:.1} rejected{longer}"
     )
 }

@@ -59,7 +59,10 @@ fn bad_requests_are_refused_in_openais_format() {
 fn a_key_is_required() {
     let mut command = program();
     command.env("SWISS_KNIFE_SERVE_KEY", "secret").arg("serve").args(["--port", "0"]).args(model_args());
-    let server = Server::of(&mut command);
+    let server = Server::of(command.args(["--blade", "calm=instruction:Never mention falcons."]));
+    // Who has no key learns the names of blades, and no instruction.
+    let about = server.ask("GET", "/swiss-knife", "", &Value::Null);
+    assert!(about.0 == 200 && about.2.contains("\"calm\"") && !about.2.contains("falcons"), "{}", about.2);
     for header in ["", "Authorization: Bearer wrong\r\n", "Authorization: secret\r\n"] {
         let reply = server.ask("GET", "/v1/models", header, &Value::Null);
         assert_eq!((reply.0, reply.json()["error"]["code"].as_str()), (401, Some("invalid_api_key")));

@@ -153,9 +153,12 @@ fn a_text_is_scored_under_the_backbone() {
         assert!(lists.iter().all(|list| list.len() == prompt.len() + 1), "{choice}");
         assert!(choice["text"].as_str().unwrap().starts_with(["Hello there", "General"][place]), "{choice}");
         assert!(lists[1][0].is_null() && lists[2][0].is_null());
-        for (own, top) in lists[1].iter().zip(lists[2]).skip(1) {
-            let best = top.as_object().unwrap().values().next().unwrap().as_f64().unwrap();
-            assert!(own.as_f64().unwrap() <= best && best <= 0.0, "{choice}");
+        for ((token, own), top) in lists[0].iter().zip(lists[1]).zip(lists[2]).skip(1) {
+            // The most likely token, and the token itself if it is another one.
+            let top = top.as_object().unwrap();
+            let best = top.values().map(|p| p.as_f64().unwrap()).fold(f64::NEG_INFINITY, f64::max);
+            assert!(own.as_f64().unwrap() <= best && best <= 0.0 && top.len() <= 2, "{choice}");
+            assert!(top.contains_key(token.as_str().unwrap()), "{choice}");
         }
         // A token has the same log-probability whether a shorter prompt or a longer one holds it.
         let half = &prompt[..prompt.len() - 2];
@@ -199,6 +202,7 @@ fn every_metric_is_there_before_the_first_answer() {
     assert!(names.len() > 15, "{names:?}");
     for name in names {
         assert!(metrics.contains(&format!("# TYPE {name} ")), "{name} is missing: {metrics}");
+        assert!(metrics.contains(&format!("# HELP {name} ")), "{name} is not described: {metrics}");
     }
 }
 

@@ -108,6 +108,38 @@ fn certificates_are_at_the_requested_tolerance() {
     assert!((usual.1 / narrow.1 - ratio).abs() < 1e-9, "{usual:?} {narrow:?}");
 }
 
+/// The rule for **w** of some schemes gives a blade another weight than the request.
+#[test]
+fn contributions_add_up_to_the_composite() {
+    let server = Server::start(&[]);
+    for scheme in ["swiss-knife", "max-min", "satisficing"] {
+        let asked = json!({"model": format!("swiss-knife:{scheme}"), "max_tokens": 8, "swiss_knife": {"explain": true}});
+        let reply = server.chat(&hello(&asked));
+        assert_eq!(reply.0, 200, "{}", reply.2);
+        let reply = reply.json();
+        let steps = reply["choices"][0]["swiss_knife"]["steps"].as_array().unwrap();
+        let candidates: Vec<&Value> = steps.iter().flat_map(|step| step["candidates"].as_array().unwrap()).collect();
+        assert!(!candidates.is_empty());
+        for candidate in candidates {
+            let parts = candidate["blades"].as_object().unwrap().values().map(|blade| blade["contribution"].as_f64().unwrap());
+            let (sum, mu) = (parts.sum::<f64>(), candidate["mu"].as_f64().unwrap());
+            // Roundings of sums of a few numbers.
+            assert!((sum - mu).abs() <= 1e-9 * (1.0 + mu.abs()), "{scheme}: {sum} {mu}");
+        }
+    }
+}
+
+#[test]
+fn adapters_take_memory_of_the_server() {
+    let adapters = models().join("blades");
+    let server = Server::start(&["--memory", "64", "--adapters", adapters.to_str().unwrap()]);
+    let load = |k: usize| server.ask("POST", "/swiss-knife/blades", "", &json!({"name": format!("b{k}"), "adapter": "helpful"}));
+    let full = (0..65).map(load).find(|reply| reply.0 != 201).expect("the memory ends");
+    assert_eq!(full.0, 429, "{}", full.2);
+    assert_eq!(server.ask("DELETE", "/swiss-knife/blades/b0", "", &Value::Null).0, 204);
+    assert_eq!(load(99).0, 201);
+}
+
 #[test]
 fn adapters_come_and_go_if_the_operator_allows_it() {
     let refused = Server::start(&[]);
@@ -120,7 +152,7 @@ fn adapters_come_and_go_if_the_operator_allows_it() {
     }
     assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": "nowhere"})).0, 404);
     assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "helpful", "adapter": "helpful"})).0, 400);
-    for name in ["", "very calm", "a,b", "a=b", "x:y"] {
+    for name in ["", "very calm", "a,b", "a=b", "x:y", "fluency"] {
         let refused = server.ask("POST", "/swiss-knife/blades", "", &json!({"name": name, "adapter": "helpful"}));
         assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some("name")), "{name:?}: {}", refused.2);
     }
