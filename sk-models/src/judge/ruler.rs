@@ -87,13 +87,14 @@ mod tests {
         let ruler = Ruler::load(&crate::assets::embedded().unwrap().backbone(), &Device::flex()).unwrap();
         let limit = ruler.model.config.max_position_embeddings;
         let sentence = "Clean the bicycle with a brush and soapy water. ";
-        let half = ruler.encoder.text(sentence).unwrap().len() * 2;
-        let long = sentence.repeat(limit / half + 2);
+        let length = |count: usize| ruler.encoder.text(&sentence.repeat(count)).unwrap().len();
+        let each = length(2) - length(1);
+        let long = sentence.repeat(limit * 3 / 4 / each);
         let more = long.clone() + "Xq zv jjk.";
         let fluency = |response: &str| ruler.perplexity("How do I clean it?", response).unwrap().unwrap();
         assert!(fluency(&more) > fluency(&long), "{} {}", fluency(&more), fluency(&long));
         // What does not fit is cut.
-        let full = sentence.repeat(4 * limit / half);
+        let full = sentence.repeat(limit / each + 1);
         assert_eq!(fluency(&full), fluency(&(full.clone() + "Xq zv jjk.")));
     }
 }
