@@ -115,7 +115,7 @@ impl Command {
             Self::Arms(args) => commands::arms::run(&args),
             Self::Schemes(args) => commands::schemes::run(&args),
             Self::Init(args) => commands::init::run(&args),
-            Self::Train(command) => Ok(commands::train::run(*command)?),
+            Self::Train(command) => commands::train::run(*command),
             Self::Blades(args) => commands::blades::run(&args),
             Self::Prompts(command) => commands::prompts::run(&command),
             Self::Sweep(args) => commands::sweep::run(&args),

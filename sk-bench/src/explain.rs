@@ -1,7 +1,7 @@
 //! `--explain`: a step as a table.
 
 use owo_colors::OwoColorize;
-use sk_core::{CandidateTrace, ScoreTrace, SpanEnd, StepTrace};
+use sk_core::{CandidateTrace, Deviation, ScoreTrace, SpanEnd, Standardize, StepTrace};
 use sk_models::text::Tokenizer;
 use sk_report::grid::{Grid, wrap};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -98,14 +98,9 @@ fn bar(share: f64) -> String {
 
 /// Returns distances from the mean in standard deviations; zeros if all values are equal.
 fn standardized(values: &[f64]) -> Vec<f64> {
-    // Their mean may be rounded.
-    if values.iter().all(|&value| value == values[0]) {
-        return vec![0.0; values.len()];
-    }
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
-    values.iter().map(|value| if deviation > 0.0 { (value - mean) / deviation } else { 0.0 }).collect()
+    let rule = Standardize::new(Deviation::Population, 0.0, 0.0).expect("zero is in range");
+    let moments = rule.moments(values);
+    values.iter().map(|&value| rule.apply(&moments, value)).collect()
 }
 
 /// Returns the text of a candidate without the end-of-text token, which is shown as a mark.

@@ -1,7 +1,7 @@
 //! HTTP requests to a single server.
 
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use ureq::http::Uri;
@@ -107,7 +107,11 @@ impl Server {
         };
         let mut response = sent.map_err(|error| fault(&error))?;
         let status = response.status().as_u16();
-        let pause = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
+        let pause = response
+            .headers()
+            .get("retry-after")
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| retry_after(value, SystemTime::now()));
         let target = response.headers().get("location").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let mut text = Vec::new();
         let mut reader = response.body_mut().with_config().limit(LONGEST).reader();
@@ -188,8 +192,8 @@ fn is_unreached(error: &ureq::Error) -> bool {
     }
 }
 
-/// Returns the message in an error body of vLLM, SGLang or FastAPI.
-fn message_of(body: &Value) -> Option<&str> {
+/// Returns the message in an error body in the form of OpenAI, vLLM, SGLang or FastAPI.
+pub fn message_of(body: &Value) -> Option<&str> {
     let error = body.get("error").unwrap_or(body);
     let named = ["message", "error_message", "detail"].iter().find_map(|name| error.get(name).and_then(Value::as_str));
     named.or_else(|| error.as_str())

@@ -1,5 +1,5 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The retry policy for requests without a usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +66,15 @@ fn jitter() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Parses the seconds in `Retry-After`. Dates, which neither server sends, are ignored.
-pub(crate) fn retry_after(value: &str) -> Option<Duration> {
-    let seconds: f64 = value.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+/// Parses the pause in a `Retry-After` header: seconds, or a date. A date in the past gives a pause
+/// of zero.
+pub fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -94,11 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn servers_name_seconds() {
-        assert_eq!(retry_after(" 12 "), Some(Duration::from_secs(12)));
-        assert_eq!(retry_after("0.5"), Some(Duration::from_millis(500)));
-        for wrong in ["soon", "-1", "NaN", "inf", "Wed, 21 Oct 2015 07:28:30 GMT"] {
-            assert_eq!(retry_after(wrong), None, "{wrong}");
+    fn servers_name_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_445_412_480); // 21 October 2015, 07:28
+        let after = |value| retry_after(value, now);
+        assert_eq!(after(" 12 "), Some(Duration::from_secs(12)));
+        assert_eq!(after("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(after("Wed, 21 Oct 2015 07:28:30 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(after("Wed, 21 Oct 2015 07:00:00 GMT"), Some(Duration::ZERO));
+        for wrong in ["soon", "-1", "NaN", "inf"] {
+            assert_eq!(after(wrong), None, "{wrong}");
         }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn run(args: &AxiomsArgs) -> Result<(), Error> {
         operators.push((*name, build().map_err(|error| Error::Input(error.to_string()))?));
     }
     let report = Report::new(operators.iter().map(|(name, built)| (*name, &**built)), args.cases, args.seed);
-    output::print_lines(&if args.json { format!("{:#}\n", serde_json::json!(report)) } else { table(&report) })
+    if args.json { output::print(output::pretty_json(&report)?) } else { output::print_lines(&table(&report)) }
 }
 
 /// Formats the verdicts as a table, followed by the counterexamples.

@@ -128,7 +128,11 @@ pub(crate) fn run(args: &CertifyArgs) -> Result<(), Error> {
         tolerance,
         batches: rows,
     };
-    output::print_lines(&if args.json { format!("{:#}\n", serde_json::json!(report)) } else { report.to_string() })?;
+    if args.json {
+        output::print(output::pretty_json(&report)?)?;
+    } else {
+        output::print_lines(&report.to_string())?;
+    }
     report.fault().map_or(Ok(()), |reason| Err(Error::Unsound { reason }))
 }
 

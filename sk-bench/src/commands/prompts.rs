@@ -109,12 +109,12 @@ pub(crate) fn run(command: &PromptsCommand) -> Result<(), Error> {
     match command {
         PromptsCommand::List(args) => list(args),
         PromptsCommand::Export(args) => {
-            let prompts = args.source.spared(args.output.as_deref())?;
+            let prompts = args.source.load(args.output.as_deref())?;
             write(&prompts, args.output.as_deref())
         }
         PromptsCommand::Sample(args) => {
             let SampleArgs { source, count, by, allocation, seed, output } = args;
-            let prompts = source.spared(output.as_deref())?;
+            let prompts = source.load(output.as_deref())?;
             write(&prompt_sets::sample(&prompts, *count, by.as_deref(), *allocation, *seed)?, output.as_deref())
         }
     }
@@ -122,7 +122,7 @@ pub(crate) fn run(command: &PromptsCommand) -> Result<(), Error> {
 
 impl SourceArgs {
     /// Loads the prompts, and checks that `output` is not one of their files.
-    fn spared(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
+    fn load(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
         if let Some(output) = output {
             spare(self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())), output)?;
         }

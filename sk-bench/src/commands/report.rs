@@ -127,14 +127,15 @@ fn print(report: &Report, format: TableFormat) -> Result<(), Error> {
         TableFormat::Plain => report.plain(terminal::columns()),
         TableFormat::Csv => joined(sk_report::report::Table::csv),
         TableFormat::Latex => joined(sk_report::report::Table::latex),
-        TableFormat::Json => json(report),
+        TableFormat::Json => output::pretty_json(report)? + "\n",
     };
     output::print_lines(&text)
 }
 
 fn write(report: &Report, folder: &Path) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(Error::writing(folder))?;
-    let mut files = vec![("report.txt".to_owned(), report.plain(terminal::PLAIN)), ("report.json".to_owned(), json(report))];
+    let json = output::pretty_json(report)? + "\n";
+    let mut files = vec![("report.txt".to_owned(), report.plain(terminal::PLAIN)), ("report.json".to_owned(), json)];
     for table in &report.tables {
         files.extend([(format!("{}.csv", table.id), table.csv()), (format!("{}.tex", table.id), table.latex())]);
     }
@@ -142,8 +143,4 @@ fn write(report: &Report, folder: &Path) -> Result<(), Error> {
         output::write(&folder.join(name), text)?;
     }
     Ok(())
-}
-
-fn json(report: &Report) -> String {
-    format!("{:#}\n", serde_json::json!(report))
 }

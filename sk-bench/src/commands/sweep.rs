@@ -79,7 +79,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
             {
                 Ok(())
             }
-            store => Ok(store?.tidy()?),
+            store => store?.tidy(),
         };
     }
     interrupt::listen();

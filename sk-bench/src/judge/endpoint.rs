@@ -1,16 +1,15 @@
 //! A client for OpenAI-compatible servers.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use chrono::Utc;
 use serde::Deserialize;
 use serde_json::Value;
-use sk_remote::{Key, is_local, shown, without_user};
+use sk_remote::{Key, is_local, message_of, retry_after, shown, without_user};
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 
-use super::retry::{Pace, retry_after, sleep};
+use super::retry::{Pace, sleep};
 use super::{JudgeError, Retry};
 use crate::message;
 
@@ -277,7 +276,7 @@ impl Endpoint {
     fn read(&self, sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
         let mut response = sent.map_err(|error| self.trouble(&error))?;
         let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let retry_after = header.and_then(|value| retry_after(value, Utc::now()));
+        let retry_after = header.and_then(|value| retry_after(value, SystemTime::now()));
         let location = response.headers().get("location").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(LONGEST).lossy_utf8(true).read_to_string();
@@ -287,11 +286,7 @@ impl Endpoint {
     /// Returns the message of an error response, or else its body, as [`shown`].
     pub(super) fn gist(&self, body: &str) -> String {
         let parsed: Option<Value> = serde_json::from_str(body).ok();
-        let message = parsed.as_ref().and_then(|body| {
-            let error = body.get("error").unwrap_or(body);
-            error.get("message").or(Some(error)).and_then(Value::as_str)
-        });
-        shown(message.unwrap_or(body), self.key.as_ref())
+        shown(parsed.as_ref().and_then(message_of).unwrap_or(body), self.key.as_ref())
     }
 
     /// Removes the key from a text of the server, which may echo it.

@@ -109,8 +109,7 @@ mod scale {
 }
 
 /// The answer of a judge to one question.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// A score.
     Score(Score),

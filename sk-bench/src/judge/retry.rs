@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
 use sk_remote::backoff;
 
 use crate::interrupt;
@@ -36,17 +35,6 @@ impl Retry {
     pub(super) fn pause(&self, attempt: u32) -> Duration {
         backoff(self.first, attempt, self.longest)
     }
-}
-
-/// Parses the pause in a `Retry-After` header: seconds, or a date. A date in the past gives a pause
-/// of zero.
-pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let value = value.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = DateTime::parse_from_rfc2822(value).ok()?;
-    Some((date.with_timezone(&Utc) - now).to_std().unwrap_or_default())
 }
 
 /// The earliest time of the next request, shared by all questions, because an overloaded server is
@@ -85,32 +73,4 @@ fn wait_until(time: impl Fn() -> Option<Instant>) -> bool {
         std::thread::sleep(left.min(SLICE));
     }
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use chrono::TimeZone;
-
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_a_limit_with_jitter() {
-        let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10), ..Retry::default() };
-        for (attempt, full) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 10.0), (40, 10.0)] {
-            let pauses: Vec<f64> = (0..50).map(|_| retry.pause(attempt).as_secs_f64()).collect();
-            assert!(pauses.iter().all(|pause| (full / 2.0..=full).contains(pause)), "{attempt}: {pauses:?}");
-            assert!(pauses.iter().any(|pause| *pause != pauses[0]), "no jitter");
-        }
-    }
-
-    #[test]
-    fn servers_name_seconds_or_a_date() {
-        let now = Utc.with_ymd_and_hms(2015, 10, 21, 7, 28, 0).unwrap();
-        let after = |value| retry_after(value, now);
-        assert_eq!(after(" 12 "), Some(Duration::from_secs(12)));
-        assert_eq!(after("Wed, 21 Oct 2015 07:28:30 GMT"), Some(Duration::from_secs(30)));
-        assert_eq!(after("Wed, 21 Oct 2015 07:00:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(after("soon"), None);
-        assert_eq!(after("-1"), None);
-    }
 }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sk_models::text::{ASSISTANT, HUMAN};
 
 pub use format::{PromptFormat, read};
@@ -35,20 +35,19 @@ pub(crate) use source::files;
 pub use source::{load, load_all};
 
 /// A prompt and its source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Prompt {
     /// The id of the prompt in its set, such as `helpful-base/test:456`.
     pub id: String,
     /// The dialogue so far, framed; it ends with `"\n\nAssistant:"`.
     pub prompt: String,
     /// Name of its file, without machine-specific folders.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Its row in the file, from 0, without the header.
-    #[serde(default)]
     pub row: usize,
     /// Labels for stratification, such as `axis` or `category`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 

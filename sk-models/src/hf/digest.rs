@@ -9,13 +9,14 @@ use super::{
     ADAPTER_WEIGHTS,
     checkpoint::resolve,
     error::{CheckpointError, io_error},
+    head,
     hub::{Progress, SMALL_FILES},
     safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
 };
 use crate::files;
 
 /// The files of a head.
-const HEAD_FILES: [&str; 2] = ["head_config.json", "head.safetensors"];
+const HEAD_FILES: [&str; 2] = [head::CONFIG_FILE, head::WEIGHTS_FILE];
 
 /// Returns SHA-256, in hexadecimal, over everything that loading a model, adapter or head reads:
 /// the names and bytes of its settings, tokenizer and weights. The source is a directory or hub id,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The description of a head.
-const CONFIG_FILE: &str = "head_config.json";
+pub(super) const CONFIG_FILE: &str = "head_config.json";
 /// The weights of a head.
 pub(crate) const WEIGHTS_FILE: &str = "head.safetensors";
 /// The tensor of shape `[H]`.

@@ -27,7 +27,7 @@ use super::{
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
     schedule::Cosine,
-    state::{OutputFolder, RunProgress, resume, save_checkpoint},
+    state::{CHECKPOINT, OutputFolder, RunProgress, resume, save_checkpoint},
 };
 use crate::{
     assets,
@@ -39,8 +39,6 @@ use crate::{
     model::Qwen2,
     precision::Precision,
 };
-
-use super::lm::CHECKPOINT;
 
 /// The largest rank, beyond the width of every model.
 const LARGEST_RANK: usize = 1 << 16;

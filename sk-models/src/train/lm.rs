@@ -19,7 +19,7 @@ use super::{
     optimizer::{BETA_1, EPSILON, MOMENTUM, Optimizer, Rule},
     recipe::Recipe,
     schedule::Cosine,
-    state::{OutputFolder, RunProgress, WeightType, resume, save_checkpoint, save_pretrained},
+    state::{CHECKPOINT, OutputFolder, RunProgress, WeightType, resume, save_checkpoint, save_pretrained},
 };
 use crate::{
     config::Qwen2Config,
@@ -28,9 +28,6 @@ use crate::{
     lora::Lanes,
     model::Qwen2,
 };
-
-/// The file in the output directory that an interrupted run resumes from.
-pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// Decay of AdamW's second moment.
 const BETA_2: f64 = 0.95;

@@ -100,6 +100,9 @@ fn load_parameters<M: Module>(module: M, values: BTreeMap<String, TensorData>) -
     }
 }
 
+/// The file in the output directory that an interrupted run resumes from.
+pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
+
 /// The key of a checkpoint's progress in the file's metadata.
 const PROGRESS: &str = "progress";
 /// The key of the SHA-256 over its tensors and progress.

@@ -10,7 +10,7 @@ use sk_models::engine::Frozen;
 use sk_models::local::{ModelOptions, Models};
 
 use super::{LONG_ANSWERS, Reply, Server, chunks, hello, text};
-use crate::common::{models, run_on_models, stdout};
+use crate::common::{models, program, run_on_models, stdout};
 
 #[test]
 fn an_answer_is_what_generate_writes() {
@@ -116,6 +116,18 @@ fn a_text_goes_on_with_the_blank_after_its_last_word() {
 
 /// A pass over a whole text adds log-probabilities in another order.
 const ROUNDING: f64 = 1e-4;
+
+/// A dialogue ends before the next turn. A text has no turns, also where the model writes some.
+#[test]
+fn a_text_does_not_end_at_a_turn() {
+    let server = Server::of(program().arg("serve").args(["--port", "0"]));
+    let asked = json!({"prompt": "The sun", "max_tokens": 24, "n": 8, "seed": 1});
+    let reply = server.ask("POST", "/v1/completions", "", &asked);
+    assert_eq!(reply.0, 200, "{}", reply.2);
+    // Of five answers of this model, about three go on with a turn.
+    let answers = reply.json()["choices"].as_array().unwrap().clone();
+    assert!(answers.iter().any(|answer| answer["text"].as_str().unwrap().contains("\n\nAssistant:")), "{answers:?}");
+}
 
 #[test]
 fn a_stream_ends_with_the_log_probabilities_of_its_tokens() {

@@ -144,14 +144,25 @@ impl Engine for CpuEngine {
 impl CpuEngine {
     /// Returns the packed adapter. Packs it the first time.
     fn pack(&self, lane: usize, adapter: &Arc<LoraAdapter>) -> Result<Arc<PackedAdapter>, AdapterError> {
-        // Every change is one insertion or removal, so the list is consistent even after a panic.
-        let mut known = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(origin, _)| origin.strong_count() > 0);
-        if let Some((_, packed)) = known.iter().find(|(origin, _)| Weak::as_ptr(origin) == Arc::as_ptr(adapter)) {
+        let place = {
+            // Every change is one insertion or removal, so the list is consistent even after a panic.
+            let mut known = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|(origin, _)| origin.strong_count() > 0);
+            match known.iter().find(|(origin, _)| Weak::as_ptr(origin) == Arc::as_ptr(adapter)) {
+                Some((_, place)) => Arc::clone(place),
+                None => {
+                    let place = Arc::default();
+                    known.push((Arc::downgrade(adapter), Arc::clone(&place)));
+                    place
+                }
+            }
+        };
+        // Only those that need this adapter wait while it is packed.
+        let mut packed = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(packed) = &*packed {
             return Ok(Arc::clone(packed));
         }
-        let packed = Arc::new(PackedAdapter::new(adapter, lane, &self.config, self.precision)?);
-        known.push((Arc::downgrade(adapter), Arc::clone(&packed)));
-        Ok(packed)
+        let new = Arc::new(PackedAdapter::new(adapter, lane, &self.config, self.precision)?);
+        Ok(Arc::clone(packed.insert(new)))
     }
 }

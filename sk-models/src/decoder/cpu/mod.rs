@@ -55,6 +55,8 @@ use crate::model::{Attention, Layer, Mlp, Norm, Projection};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
+type PackedPlace = Arc<Mutex<Option<Arc<PackedAdapter>>>>;
+
 /// An embedding that is not the head, row-major `[V, H]`: reading a token's row is one copy.
 #[derive(Debug)]
 enum EmbeddingTable {
@@ -117,8 +119,9 @@ pub(crate) struct CpuEngine {
     rotations: Rotations,
     config: Qwen2Config,
     precision: Precision,
-    /// The packed adapters whose originals are still in use.
-    adapters: Mutex<Vec<(Weak<LoraAdapter>, Arc<PackedAdapter>)>>,
+    /// The places of packed adapters whose originals are still in use. A place is empty until the
+    /// adapter is packed.
+    adapters: Mutex<Vec<(Weak<LoraAdapter>, PackedPlace)>>,
     /// Buffers of finished passes, for reuse.
     spare: Mutex<Vec<Buffers>>,
 }
