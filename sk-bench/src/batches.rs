@@ -1,6 +1,6 @@
 //! Candidate batches in a file, written by hand or recorded in a trace.
 
-use std::io::{self, BufRead};
+use std::io::BufRead;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -99,15 +99,17 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
 /// # Errors
 /// If the file cannot be read, is not JSON of that form, holds no batch, or has an invalid score.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
-    if path.as_os_str() == "-" {
-        return parse(std::io::stdin().lock(), "standard input");
-    }
-    parse(lines::open(path).map_err(Error::reading(path))?, &path.display().to_string())
+    let (reader, name) = match path.as_os_str() == "-" {
+        true => (lines::decoded(std::io::stdin().lock()), Path::new("standard input")),
+        false => (lines::open(path), path),
+    };
+    parse(reader.map_err(Error::reading(name))?, &name.display().to_string())
 }
 
 fn parse(mut reader: impl BufRead, file: &str) -> Result<Vec<RecordedBatch>, Error> {
     let refused = |reason: String| Error::Input(format!("{file}: {reason}"));
-    let is_array = starts_with(&mut reader, b'[').map_err(Error::reading(Path::new(file)))?;
+    let beginning = reader.fill_buf().map_err(Error::reading(Path::new(file)))?;
+    let is_array = beginning.trim_ascii_start().starts_with(b"[");
     let mut json = serde_json::Deserializer::from_reader(reader);
     let all: Result<Vec<BatchFields>, _> =
         if is_array { Vec::deserialize(&mut json).and_then(|all| json.end().map(|()| all)) } else { json.into_iter().collect() };
@@ -122,18 +124,6 @@ fn parse(mut reader: impl BufRead, file: &str) -> Result<Vec<RecordedBatch>, Err
         RecordedBatch::new(position, fields).map_err(|error| refused(format!("batch {position}: {error}")))
     });
     checked.collect()
-}
-
-/// Skips white space. Returns whether the next byte is `expected`.
-fn starts_with(reader: &mut impl BufRead, expected: u8) -> io::Result<bool> {
-    loop {
-        let bytes = reader.fill_buf()?;
-        let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        if blanks == 0 {
-            return Ok(bytes.first() == Some(&expected));
-        }
-        reader.consume(blanks);
-    }
 }
 
 #[cfg(test)]
@@ -187,6 +177,7 @@ mod tests {
             ("{\"mu\":[1]}", ["b.json", "missing field `sigma`", "line 1"]),
             ("{\"mu\":[1],\"sigma\":[0]}\n{\"mu\":[1,", ["b.json", "EOF", "run the sweep again"]),
             ("mu = 3", ["b.json", "expected value", "line 1"]),
+            ("\n\nmu = 3", ["b.json", "expected value", "line 3"]),
             ("{\"mu\":[1],\"sigma\":[0]}{\"mu\":[1,2],\"sigma\":[0]}", ["b.json", "batch 2", "dispersions"]),
             ("{\"mu\":[],\"sigma\":[]}", ["b.json", "batch 1", "candidate"]),
             ("{\"mu\":[1,2],\"sigma\":[0,-1]}", ["batch 1", "candidate 1", "-1"]),

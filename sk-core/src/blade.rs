@@ -7,8 +7,8 @@ use crate::{BoxError, Candidates, Policy, Readings, Score, TokenId};
 pub struct Observation<'a> {
     /// The context that the candidates continue.
     pub context: &'a [TokenId],
-    /// The candidates. A [`Race`](crate::Race) cuts some of them to their first tokens; these end at
-    /// the limit.
+    /// The candidates. One that a [`Race`](crate::Race) cuts to its first tokens ends with
+    /// [`SpanEnd::Limit`](crate::SpanEnd::Limit).
     pub candidates: &'a Candidates,
     /// The readings of the policies that the seated blades requested.
     pub readings: &'a Readings,

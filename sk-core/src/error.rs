@@ -166,7 +166,7 @@ pub enum StepError {
     #[error("drafting candidates failed: {0}")]
     Proposal(#[source] BoxError),
     /// The limit of a step is zero.
-    #[error("a step appends at least one token; raise its limit to 1")]
+    #[error("the limit of a step is 0; it must be at least 1")]
     NoTokens,
     /// The granularity ends spans by entropy, which the proposal does not know.
     #[error("spans cannot end by entropy, which this proposal does not know; choose another granularity")]

@@ -72,9 +72,10 @@ impl Scheme {
     /// used.
     ///
     /// # Errors
-    /// If `limit` is zero, the proposal cannot end spans as the granularity does, a slot fails or returns candidates that are too long, incomplete readings, or an invalid
-    /// score or distribution, or if a selector uses a blade that is not seated, in the scheme or in
-    /// an arm. `context` is then unchanged.
+    /// If `limit` is zero; if the granularity needs an entropy that the proposal does not know; if a
+    /// slot fails; if candidates are too long, readings incomplete, or a score or distribution
+    /// invalid; or if the selector of the scheme or of an arm uses a blade that is not seated.
+    /// `context` is then unchanged.
     pub fn step(&mut self, context: &mut Context, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         if limit == 0 {
             return Err(StepError::NoTokens);

@@ -41,8 +41,8 @@ impl StepTrace {
         &self.candidates[self.decision.chosen]
     }
 
-    /// Returns the weight of each blade in the composites: that of the rule for **w**, or that of Ω,
-    /// scaled to sum to one.
+    /// Returns the weights of the blades in the composites: those that the rule for **w** returned,
+    /// or those of Ω, scaled to sum to one.
     pub fn weights(&self) -> Vec<f64> {
         if !self.decision.weights.is_empty() {
             return self.decision.weights.clone();

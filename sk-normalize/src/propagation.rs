@@ -37,9 +37,9 @@ impl<F: Real> Scale<F> {
 }
 
 impl Propagation {
-    /// Combines a table, blade by blade, into `out`: μ_i = Σ_k w_k μ̂_i^(k), and σ_i by this rule from
-    /// the dispersions times the factor of each blade. Composites that differ only by rounding are
-    /// made equal. Normalisers differ in `blade` only.
+    /// Combines a table, blade by blade, into `out`: μ_i = Σ_k w_k μ̂_i^(k), and σ_i by this rule
+    /// from the dispersions times the factor of each blade. Composites that differ only by rounding
+    /// are made equal. Normalisers differ in `blade` only.
     ///
     /// `blade(k, add)` calls `add(i, μ̂)` for each candidate i and returns the scale of blade k.
     /// O(K·N), or O(K²·N) with a correlation matrix, and the sorts of 2·N values.

@@ -69,6 +69,11 @@ struct Seconds {
 struct Given(Candidates);
 
 impl Proposal for Given {
+    /// Given spans end by no rule.
+    fn knows_entropy(&self) -> bool {
+        true
+    }
+
     fn propose(&mut self, _: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
         Ok(self.0.clone())
     }

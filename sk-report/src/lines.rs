@@ -16,7 +16,14 @@ pub const MARK: &[u8] = b"\xef\xbb\xbf";
 /// # Errors
 /// If the file cannot be opened or decompressed.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut file = BufReader::new(File::open(path)?);
+    decoded(BufReader::new(File::open(path)?))
+}
+
+/// Decompresses and skips as [`open`] does.
+///
+/// # Errors
+/// If the beginning cannot be read or decompressed.
+pub fn decoded(mut file: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
     let gzipped = file.fill_buf()?.starts_with(&GZIP);
     let mut reader: Box<dyn BufRead> = if gzipped { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
     if reader.fill_buf()?.starts_with(MARK) {

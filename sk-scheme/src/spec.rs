@@ -315,7 +315,8 @@ impl SchemeSpec {
     /// starts here.
     ///
     /// # Errors
-    /// As [`check`](Self::check) and [`alignment`](Self::alignment), or if the engine returns an error.
+    /// As [`check`](Self::check) and [`alignment`](Self::alignment), or if the engine returns an
+    /// error.
     pub fn build(&self, engine: &dyn Engine) -> Result<Scheme, SchemeError> {
         self.check()?;
         let spec = SpecHandle::new(self.alignment()?);

@@ -131,10 +131,10 @@ pub enum Adapter {
 }
 
 impl Adapter {
-    /// Returns its memory in this process.
+    /// Returns the most memory that it takes in this process: a CPU has a packed copy of it.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Self::Local(adapter) => (adapter.parameters() * size_of::<f32>()) as u64,
+            Self::Local(adapter) => (2 * adapter.parameters() * size_of::<f32>()) as u64,
             Self::Remote(_) => 0,
         }
     }

@@ -146,8 +146,11 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
 async fn refuse_other_origins(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let [site, origin, host] = ["sec-fetch-site", "origin", "host"].map(|name| request.headers().get(name));
     let is_own = |origin: &HeaderValue| {
-        let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        host.is_some_and(|host| authority.is_some_and(|(_, own)| own.as_bytes().eq_ignore_ascii_case(host.as_bytes())))
+        let (Ok(origin), Some(Ok(host))) = (origin.to_str(), host.map(HeaderValue::to_str)) else { return false };
+        let Some((scheme, own)) = origin.split_once("://") else { return false };
+        // An origin lacks the default port of its scheme.
+        let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+        own.eq_ignore_ascii_case(host.strip_suffix(port).unwrap_or(host))
     };
     let is_foreign = match site {
         Some(site) => site == "cross-site" || site == "same-site",

@@ -93,7 +93,7 @@ impl Default for Limits {
 struct Loaded {
     name: String,
     /// Its memory, if a client has loaded it.
-    _memory: Option<OwnedSemaphorePermit>,
+    memory: Option<OwnedSemaphorePermit>,
 }
 
 /// The models, their default steering, and the answers in progress.
@@ -144,7 +144,7 @@ impl Service {
             draining: AtomicBool::new(false),
             lives: Lives::default(),
             given: adapters.clone(),
-            adapters: RwLock::new(adapters.into_iter().map(|name| Loaded { name, _memory: None }).collect()),
+            adapters: RwLock::new(adapters.into_iter().map(|name| Loaded { name, memory: None }).collect()),
             loading: Arc::default(),
             parts,
             limits,
@@ -327,7 +327,7 @@ impl Service {
             ApiError::full()
         })?;
         self.parts.rack.insert(name, adapter);
-        let loaded = Loaded { name: name.to_owned(), _memory: Some(reserved) };
+        let loaded = Loaded { name: name.to_owned(), memory: Some(reserved) };
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(loaded);
         Ok(())
     }
@@ -425,18 +425,26 @@ impl Service {
         self.parts.host.footprint(Extent { lanes, drafter, ahead, ..extent(config, reach, new) })
     }
 
+    /// Returns the memory for answers in bytes: what adapters that clients have loaded leave.
+    fn memory(&self) -> u64 {
+        let adapters = self.adapters.read().unwrap_or_else(PoisonError::into_inner);
+        let loaded: usize =
+            adapters.iter().filter_map(|loaded| loaded.memory.as_ref()).map(OwnedSemaphorePermit::num_permits).sum();
+        self.limits.memory.saturating_sub(loaded as u64 * MEBIBYTE)
+    }
+
     /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
     /// the field of the request that limits the tokens of an answer.
     pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<Ticket, ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
-        if u64::from(mebibytes(bytes)) > self.limits.memory / MEBIBYTE {
+        let total = self.memory() / MEBIBYTE;
+        if u64::from(mebibytes(bytes)) > total {
             let message = format!(
-                "the answer may need {} MiB and this server gives all answers {} MiB; shorten the prompt, or ask for fewer tokens with \
+                "the answer may need {} MiB and this server gives all answers {total} MiB; shorten the prompt, or ask for fewer tokens with \
                  `{field}`",
-                mebibytes(bytes),
-                self.limits.memory / MEBIBYTE
+                mebibytes(bytes)
             );
             return Err(ApiError::invalid(field, message));
         }
@@ -460,7 +468,7 @@ impl Service {
     /// Returns how many of a request's answers run or wait at the same time, if each needs at most
     /// `bytes`.
     pub(crate) fn at_once(&self, answers: usize, bytes: u64) -> usize {
-        let fit = usize::try_from(self.limits.memory / bytes.max(1)).unwrap_or(usize::MAX);
+        let fit = usize::try_from(self.memory() / bytes.max(1)).unwrap_or(usize::MAX);
         answers.min(self.limits.concurrent).min(fit).max(1)
     }
 

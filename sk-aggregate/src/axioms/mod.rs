@@ -29,12 +29,12 @@
 //!
 //! # What a verdict means
 //! `Holds` means that no counterexample was found in the stated number of cases, not that none
-//! exists. Cases have no fluency, so an operator with an [`Entry`](crate::Entry) is tested as if
-//! α were zero. Rounding is allowed for. The changes are exact in binary arithmetic, so that an operator
-//! on differences sees bit-identical differences, and the laws compare with a relative tolerance of
-//! 1e-9. A4 requires strict growth only where a probit over max(σ_i, σ_j) still grows in f64 (|Δ|
-//! up to 7 max(σ_i, σ_j)); elsewhere a rating may be constant but not decrease. At most one
-//! candidate of a batch has no dispersion. The rating of two such candidates is a limit that
+//! exists. Cases have no fluency, so an operator with an [`Entry`](crate::Entry) is tested as if α
+//! were zero. Rounding is allowed for. The changes are exact in binary arithmetic, so that an
+//! operator on differences sees bit-identical differences, and the laws compare with a relative
+//! tolerance of 1e-9. A4 requires strict growth only where a probit over max(σ_i, σ_j) still grows
+//! in f64 (|Δ| up to 7 max(σ_i, σ_j)); elsewhere a rating may be constant but not decrease. At most
+//! one candidate of a batch has no dispersion. The rating of two such candidates is a limit that
 //! operators define themselves, and A0 only requires it to be finite. Only differences of ratings
 //! are meaningful, so A2, A3′ and A6 compare differences.
 //!

@@ -35,7 +35,8 @@ const MATCH_EPSILON: f64 = 1e-8;
 /// which ones depends on earlier results, so monotonicity (A4) and decomposability (A6) fail. For
 /// the exact member use [`Fluent`](crate::Fluent) over a [`RoundRobin`](crate::RoundRobin).
 ///
-/// O(R·N·(w² + log N)) with w = min(R, N − 1); no allocation once the thread has processed a batch of this size.
+/// O(R·N·(w² + log N)) with w = min(R, N − 1); no allocation once the thread has processed a batch
+/// of this size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SwissElo {
     rounds: usize,

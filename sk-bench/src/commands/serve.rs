@@ -107,8 +107,8 @@ pub struct ServeArgs {
     /// SWISS_KNIFE_SERVE_KEY.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Memory in MiB that all running answers may use in total, besides the weights; less if less
-    /// is free.
+    /// Memory in MiB that all running answers and the adapters that clients have loaded may use in
+    /// total, besides the other weights; less if less is free.
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory: u64,
     /// Maximum number of tokens of a prompt; the model's context length unless given.

@@ -321,6 +321,11 @@ pub enum SessionError {
 struct Given(Vec<Candidate>);
 
 impl Proposal for Given {
+    /// Given spans end by no rule.
+    fn knows_entropy(&self) -> bool {
+        true
+    }
+
     fn propose(&mut self, _: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
         Ok(Candidates::new(self.0.clone())?)
     }

@@ -46,8 +46,8 @@ impl Ruler {
     /// Returns the perplexity of a response after its prompt, `exp(−1/n Σ log p)` over its n tokens
     /// in the ruler's own tokenizer, in one pass; `None` if it has no token. The end of the
     /// response is not counted, since an answer may have been cut off. If the text exceeds the
-    /// context, the beginning of the prompt is left out down to half a context, then the end of the
-    /// response.
+    /// context, the prompt is cut at its beginning, to no less than half a context; then the
+    /// response is cut at its end.
     ///
     /// # Errors
     ///

@@ -513,12 +513,20 @@ impl Excluded {
 
     /// Adds the questions of rows.
     pub(super) fn add<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>) {
-        for row in rows {
-            let turns = row.human_turns().map(letters).enumerate();
-            let counted =
-                turns.filter(|(at, turn)| if *at == 0 { !turn.is_empty() } else { turn.chars().count() > Self::INCIDENTAL });
-            self.questions.extend(counted.map(|(_, turn)| turn));
-        }
+        self.questions.extend(rows.into_iter().flat_map(Self::questions_of));
+    }
+
+    /// Returns the turns of a row that count as questions.
+    fn questions_of(row: &Row) -> impl Iterator<Item = String> {
+        let turns = row.human_turns().map(letters).enumerate();
+        let counted =
+            turns.filter(|(at, turn)| if *at == 0 { !turn.is_empty() } else { turn.chars().count() > Self::INCIDENTAL });
+        counted.map(|(_, turn)| turn)
+    }
+
+    /// Returns whether a turn of a row that counts as a question is one of the questions.
+    pub(super) fn shares(&self, row: &Row) -> bool {
+        Self::questions_of(row).any(|turn| self.questions.contains(&turn))
     }
 
     /// Reads the rows of a file that ask none of the questions.
@@ -542,14 +550,14 @@ impl Excluded {
         rows
     }
 
-    /// Keeps the held-out rows that are no copies of each other and ask none of the questions, which
-    /// are those of training rows. The split compares questions to the letter.
+    /// Keeps each held-out row once, unless it asks one of the questions, which are those of the
+    /// training rows. The split compares exact texts.
     pub(super) fn independent<T>(&self, mut held_out: Vec<(Row, T)>, tally: &mut Tally) -> Vec<(Row, T)> {
         let mut known = HashSet::new();
         held_out.retain(|(row, _)| {
-            let what = match (self.contains(row), known.insert(row.clone())) {
-                (true, _) => "held out, with a question of the training data",
-                (false, false) => "held out twice",
+            let what = match (self.shares(row), known.insert(row.clone())) {
+                (true, _) => "held out, but with a question of the training data",
+                (false, false) => "that repeat a held-out pair",
                 (false, true) => HELD,
             };
             tally.count(what);
@@ -558,7 +566,7 @@ impl Excluded {
         held_out
     }
 
-    /// Returns whether a row asks one of the questions.
+    /// Returns whether a row asks one of the questions in any turn.
     #[must_use]
     pub fn contains(&self, row: &Row) -> bool {
         !self.questions.is_empty() && row.human_turns().any(|turn| self.questions.contains(&letters(turn)))
@@ -730,7 +738,7 @@ mod tests {
         let kept = asked.independent(held_out.to_vec(), &mut tally);
         assert_eq!(kept, [pair("Why?", "x"), pair("Why?", "y")]);
         let left_out: Vec<_> = tally.left_out().collect();
-        assert_eq!(left_out, [("held out twice", 1), ("held out, with a question of the training data", 1)]);
+        assert_eq!(left_out, [("held out, but with a question of the training data", 1), ("that repeat a held-out pair", 1)]);
     }
 
     /// A later turn of 17 letters is no question of its own, whatever its bytes.

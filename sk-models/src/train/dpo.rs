@@ -165,7 +165,9 @@ pub enum DpoEvent {
     Tested {
         /// The index of the file.
         test: usize,
-        /// Its pairs with a question of a training pair.
+        /// Pairs of the file that are unusable and were left out.
+        left_out: usize,
+        /// Measured pairs with a question of a training pair.
         asked: usize,
         /// The measurement.
         report: PreferenceReport,
@@ -344,19 +346,17 @@ pub fn train_dpo(
     let encoder = options.encoder()?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();
-    TrainError::check_context(options.length, &config, "shorten the pairs")?;
+    TrainError::check_context(options.length, &config, "lower --length")?;
     let split = SplitPairs::load(&options.data, options.length, &encoder)?;
     split.left_out.iter().for_each(|&(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
-    let mut asked = Excluded::default();
-    asked.add(split.train.iter().map(|(row, _)| row));
     let mut tests = Vec::new();
     for path in &options.tests {
         let mut tally = Tally::default();
         let (rows, pairs): (Vec<Row>, Vec<Pair>) =
             read_pairs(path, &Excluded::default(), options.length, &encoder, &mut tally)?.into_iter().unzip();
         tally.check("pairs to measure on", pairs.is_empty())?;
-        tally.left_out().for_each(|(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
-        tests.push((pairs, rows.iter().filter(|row| asked.contains(row)).count()));
+        let left_out = tally.left_out().map(|(_, pairs)| pairs).sum();
+        tests.push((pairs, left_out, rows.iter().filter(|row| split.asked.shares(row)).count()));
     }
     let (mut train, mut held_out) = split.without_rows();
     let mut order = Order::new(options.seed, &train);
@@ -436,10 +436,15 @@ pub fn train_dpo(
     let measured = measure(&plain, &matrices, options, &held_out)?;
     report(DpoEvent::HeldOut { step, report: measured });
     TrainError::check_loss(step, measured.loss)?;
-    for (test, (pairs, asked)) in tests.iter_mut().enumerate() {
+    for (test, (pairs, left_out, asked)) in tests.iter_mut().enumerate() {
         let mut all: Vec<&mut Pair> = pairs.iter_mut().collect();
         all.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
-        report(DpoEvent::Tested { test, asked: *asked, report: measure(&plain, &matrices, options, pairs)? });
+        report(DpoEvent::Tested {
+            test,
+            left_out: *left_out,
+            asked: *asked,
+            report: measure(&plain, &matrices, options, pairs)?,
+        });
     }
     // PEFT has no revision of the backbone.
     let base = if Path::new(&options.base).is_dir() { Some(options.base.as_str()) } else { options.base.split('@').next() };

@@ -191,7 +191,7 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
     let _output = OutputFolder::claim(&options.output, None, &[HEAD_WEIGHTS])?;
     let encoder = Encoder::load(&options.model)?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
-    TrainError::check_context(options.length, checkpoint.config(), "shorten the pairs")?;
+    TrainError::check_context(options.length, checkpoint.config(), "lower --length")?;
     let backbone = checkpoint.model(device)?;
     let split = SplitPairs::load(&options.data, options.length, &encoder)?;
     split.left_out.iter().for_each(|&(reason, pairs)| report(HeadEvent::LeftOut { pairs, reason }));

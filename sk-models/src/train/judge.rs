@@ -122,9 +122,8 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
         }
     }
     for (row, weight) in asked.independent(held, &mut tally) {
-        if !held_out.push(&row, weight, &splitter, options.bits) {
-            tally.count(WORDLESS);
-        }
+        // Pairs without words are not measured.
+        held_out.push(&row, weight, &splitter, options.bits);
     }
     tally.check("pairs to fit to", train.deltas.is_empty())?;
     tally.check("held-out pairs", held_out.deltas.is_empty())?;
@@ -143,7 +142,7 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
     for path in &options.tests {
         let (mut pairs, mut tally, mut fitted) = (FeaturePairs::default(), Tally::default(), 0);
         for row in excluded.pairs(path, &mut tally)? {
-            fitted += usize::from(asked.contains(&row));
+            fitted += usize::from(asked.shares(&row));
             if !pairs.push(&row, 1.0, &splitter, options.bits) {
                 tally.count(WORDLESS);
             }
@@ -151,7 +150,7 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
         tally.check("pairs to measure on", pairs.deltas.is_empty())?;
         let mut name = path.display().to_string();
         if fitted > 0 {
-            name += &format!(" ({fitted} with a question of the fit)");
+            name += &format!(" ({fitted} with a question of the training data)");
         }
         measured.push(pairs.measure(name, &weights));
     }

@@ -70,6 +70,8 @@ pub(super) struct SplitPairs {
     pub(super) train: Vec<(Row, Pair)>,
     /// The held-out pairs, each once, without those with a question of a training pair.
     pub(super) held_out: Vec<(Row, Pair)>,
+    /// The questions of the training pairs.
+    pub(super) asked: Excluded,
     /// Why other pairs were left out, each reason with their number.
     pub(super) left_out: Vec<(&'static str, usize)>,
 }
@@ -85,19 +87,19 @@ impl SplitPairs {
         }
         let mut loaded = Self::default();
         let excluded = Excluded::load(&data.exclude)?;
-        let (mut tally, mut trained, mut held_out) = (Tally::default(), Excluded::default(), Vec::new());
+        let (mut tally, mut held_out) = (Tally::default(), Vec::new());
         for source in &data.sources {
             for (row, pair) in read_pairs(&source.path, &excluded, length, encoder, &mut tally)? {
                 if row.is_held_out(data.held_out) {
                     held_out.push((row, pair));
                 } else {
                     tally.count(TRAINED);
-                    trained.add([&row]);
+                    loaded.asked.add([&row]);
                     loaded.train.extend(std::iter::repeat_n((row, pair), source.weight as usize));
                 }
             }
         }
-        loaded.held_out = trained.independent(held_out, &mut tally);
+        loaded.held_out = loaded.asked.independent(held_out, &mut tally);
         tally.check("pairs to train on", loaded.train.is_empty())?;
         tally.check("held-out pairs", loaded.held_out.is_empty())?;
         loaded.left_out = tally.left_out().collect();

@@ -34,7 +34,7 @@ fn pairs_do_not_exceed_the_longest_context() {
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let options = DpoOptions { length: 65, ..workspace.dpo("model", "adapter") };
     let message = train_dpo(&options, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
-    assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("shorten"), "{message}");
+    assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("lower --length"), "{message}");
 }
 
 /// A folder with a tokenizer counts as finished, so a run that is interrupted must not leave one

@@ -46,8 +46,8 @@ impl Lines {
         match self {
             Self::Pipe(stdin) => {
                 let mut line = Vec::new();
-                let read = stdin.lock().take(text::LONGEST).read_until(b'\n', &mut line).map_err(failed)?;
-                if read as u64 == text::LONGEST {
+                let read = stdin.lock().take(text::LONGEST + 1).read_until(b'\n', &mut line).map_err(failed)?;
+                if read as u64 > text::LONGEST {
                     return Err(Error::Input(format!("standard input: a line is longer than {} MiB", text::LONGEST >> 20)));
                 }
                 if line.starts_with(MARK) {

@@ -87,10 +87,10 @@ impl Bar {
                 self.step(step, format!("{speed:.0} tokens/s · loss {loss:.3} · accuracy {accuracy:.2}"), &more);
             }
             DpoEvent::HeldOut { step, report } => self.work.line(&format!("step {step}, held out: {}", summary(&report))),
-            DpoEvent::Tested { test, asked, report } => {
-                let asked =
-                    if asked > 0 { format!(", {asked} of them with a question of the training data") } else { String::new() };
-                self.work.line(&format!("test {}: {}{asked}", test + 1, summary(&report)));
+            DpoEvent::Tested { test, left_out, asked, report } => {
+                let notes = [(asked, "with a question of the training data"), (left_out, "left out")];
+                let notes = notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}"));
+                self.work.line(&format!("test {}: {}{}", test + 1, summary(&report), notes.collect::<String>()));
             }
             _ => {}
         }

@@ -145,7 +145,8 @@ impl CpuEngine {
     /// Returns the packed adapter. Packs it the first time.
     fn pack(&self, lane: usize, adapter: &Arc<LoraAdapter>) -> Result<Arc<PackedAdapter>, AdapterError> {
         let place = {
-            // Every change is one insertion or removal, so the list is consistent even after a panic.
+            // Every change is one insertion or removal, so the list is consistent even after a
+            // panic.
             let mut known = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|(origin, _)| origin.strong_count() > 0);
             match known.iter().find(|(origin, _)| Weak::as_ptr(origin) == Arc::as_ptr(adapter)) {

@@ -9,8 +9,8 @@ use crate::stats::snap;
 
 /// The prefix of the weight columns.
 const WEIGHT: &str = "w_";
-/// How far the sum of weights with two decimals may be from 1.
-const OF_ROUNDING: f64 = 0.05;
+/// How far the sum of three weights with one decimal may be from 1.
+const SUM_TOLERANCE: f64 = 0.15;
 
 /// The ids of responses by method, weights as by [`bits`], and prompt.
 pub(super) type Ids = HashMap<(String, Vec<u64>, u32), String>;
@@ -40,8 +40,8 @@ pub(super) fn read(path: PathBuf, objectives: &Objectives) -> Result<(Sweep, Ids
         let prompt = row.whole("frontier_id")?;
         let weights: Vec<f64> = columns.iter().map(|column| row.share(column)).collect::<Result<_, _>>()?;
         let sum: f64 = weights.iter().sum();
-        if (sum - 1.0).abs() > OF_ROUNDING {
-            return Err(row.wrong(&columns.join(" + "), &sum.to_string(), "1, the sum of weights"));
+        if (sum - 1.0).abs() > SUM_TOLERANCE {
+            return Err(row.wrong(&columns.join(" + "), &sum.to_string(), "1; scale the weights of a row so that they sum to 1"));
         }
         if !seen.insert((method, bits(&weights), prompt)) {
             return Err(row.duplicate(method, configuration, prompt));

@@ -21,8 +21,10 @@ impl Sheet {
         let mut reader = csv::Reader::from_reader(bytes.as_slice());
         let failed = |source| ReportError::Csv { path: path.clone(), source };
         let header = reader.headers().map_err(failed)?.clone();
-        if let Some((_, column)) =
-            header.iter().enumerate().find(|&(place, name)| header.iter().take(place).any(|other| other == name))
+        if let Some((_, column)) = header
+            .iter()
+            .enumerate()
+            .find(|&(place, name)| !name.is_empty() && header.iter().take(place).any(|other| other == name))
         {
             return Err(ReportError::TwoColumns { path, column: column.to_owned() });
         }

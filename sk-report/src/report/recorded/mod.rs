@@ -72,7 +72,6 @@ impl Recorded {
         let text = |record: SweepRecord| (record.id, Text { prompt: record.prompt, response: record.response });
         let runs = Runs::by_scheme(&records, &steps);
         let texts: HashMap<String, Text> = records.into_iter().map(text).collect();
-        // A response may have several records.
         let unrecorded = judged.len() - texts.len();
         Ok((Self { runs, cut, unjudged, unrecorded, settings, traced: traces.is_some(), texts }, steps))
     }

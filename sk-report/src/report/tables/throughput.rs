@@ -21,8 +21,10 @@ pub(super) fn table(recorded: &Recorded) -> Table {
         .column("device", Kind::Text, |runs| runs.devices.iter().cloned().collect::<Vec<_>>().join(", "))
         .build();
     if recorded.unjudged > 0 {
-        let note =
-            format!("Of judged responses; records of responses that are not in the table are left out: {}.", recorded.unjudged);
+        let note = format!(
+            "Of judged responses; records of responses that are not in judged_frontier.csv are left out: {}.",
+            recorded.unjudged
+        );
         table = table.note(note);
     }
     if recorded.unrecorded > 0 {
