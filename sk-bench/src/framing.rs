@@ -45,8 +45,8 @@ impl DialogueFraming {
     }
 }
 
-/// Returns whether the framing `hh` ends an answer at a stop text. The published runs had none: they
-/// ran to the limit.
+/// Returns whether the framing `hh` ends an answer at a stop text. The published runs had none:
+/// they ran to the limit.
 fn stops(convention: Convention) -> bool {
     convention == Convention::Sound
 }

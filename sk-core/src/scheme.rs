@@ -72,8 +72,8 @@ impl Scheme {
     /// used.
     ///
     /// # Errors
-    /// If `limit` is zero; if the granularity needs an entropy that the proposal does not know; if a
-    /// slot fails; if candidates are too long, readings incomplete, or a score or distribution
+    /// If `limit` is zero; if the granularity needs an entropy that the proposal does not know; if
+    /// a slot fails; if candidates are too long, readings incomplete, or a score or distribution
     /// invalid; or if the selector of the scheme or of an arm uses a blade that is not seated.
     /// `context` is then unchanged.
     pub fn step(&mut self, context: &mut Context, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {

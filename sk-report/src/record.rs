@@ -180,8 +180,8 @@ pub fn traces_of(records: &Path) -> PathBuf {
     unpacked(records).with_extension("traces.jsonl")
 }
 
-/// Returns the path of a sweep's traces, or the same with `.gz`, whichever exists; `None` if neither
-/// does.
+/// Returns the path of a sweep's traces, or the same with `.gz`, whichever exists; `None` if
+/// neither does.
 ///
 /// # Errors
 /// If the existence of a file cannot be determined.
