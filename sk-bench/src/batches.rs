@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 use sk_core::{Batch, ScoreError, ScoreTable};
+use sk_report::lines;
 
 use crate::Error;
-use sk_report::lines;
 
 /// A batch and its position.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,9 +99,10 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
 /// # Errors
 /// If the file cannot be read, is not JSON of that form, holds no batch, or has an invalid score.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
-    let (reader, name) = match path.as_os_str() == "-" {
-        true => (lines::decoded(std::io::stdin().lock()), Path::new("standard input")),
-        false => (lines::open(path), path),
+    let (reader, name) = if path.as_os_str() == "-" {
+        (lines::decoded(std::io::stdin().lock()), Path::new("standard input"))
+    } else {
+        (lines::open(path), path)
     };
     parse(reader.map_err(Error::reading(name))?, &name.display().to_string())
 }

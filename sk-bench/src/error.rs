@@ -199,7 +199,8 @@ impl Error {
         }
     }
 
-    /// Returns the message. If model servers refuse the key, it names the variable that holds it.
+    /// Returns the message. If model servers refuse the key, the message names the variable that holds
+    /// the key.
     pub fn message(&self) -> String {
         match self.remote() {
             Some(RemoteError::Refused { status: 401 | 403, .. }) => format!("{self} ({REMOTE_KEY})"),

@@ -42,7 +42,7 @@ impl Propagation {
     /// are made equal. Normalisers differ in `blade` only.
     ///
     /// `blade(k, add)` calls `add(i, μ̂)` for each candidate i and returns the scale of blade k.
-    /// O(K·N), or O(K²·N) with a correlation matrix, and the sorts of 2·N values.
+    /// O(K·N), or O(K²·N) with a correlation matrix, plus sorting 2·N values.
     ///
     /// # Panics
     /// If the table has another number of blades than the weights.

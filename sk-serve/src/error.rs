@@ -98,7 +98,8 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
     }
 
-    /// A prompt that leaves no room for an answer. Clients know OpenAI's error by its first words.
+    /// A prompt that leaves no room for an answer. The message begins as OpenAI's, by which some
+    /// clients recognise the error.
     pub(crate) fn beyond_context(param: &str, tokens: usize, limit: usize) -> Self {
         Self::too_long(
             param,

@@ -20,8 +20,11 @@
 //! [`Excluded`] leaves out every row that asks a question of evaluation files, in any turn of a
 //! dialogue.
 
+mod corpus;
+mod excluded;
+
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     fs::File,
     io::{BufReader, ErrorKind, Read, Write},
     path::{Path, PathBuf},
@@ -29,17 +32,18 @@ use std::{
 };
 
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
-use rand::{RngExt, SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{encoder::Encoder, error::TrainError};
-pub use crate::text::{ASSISTANT, END_OF_TEXT, END_OF_TURN, HUMAN};
+use super::error::TrainError;
 use crate::{
     files, json,
     text::{Message, Role, plain_dialogue, plain_prompt, tokenizer::MOST_BYTES},
 };
+
+pub use crate::text::{ASSISTANT, END_OF_TEXT, END_OF_TURN, HUMAN};
+pub use corpus::{Corpus, Cursor, Windows};
+pub use excluded::Excluded;
 
 /// The default share of held-out documents.
 pub const HELD_OUT: f64 = 0.05;
@@ -476,293 +480,4 @@ fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Option<Row>, String>, tall
         }
     }
     Ok(rows)
-}
-
-/// Questions whose rows are excluded, in any file and any turn.
-///
-/// Questions are compared by their letters and digits in lower case. The first turn always counts;
-/// a later turn counts if it is longer than [`Excluded::INCIDENTAL`], since "yes, please" is not a
-/// question of its own.
-#[derive(Debug, Clone, Default)]
-pub struct Excluded {
-    questions: HashSet<String>,
-}
-
-impl Excluded {
-    /// Later turns of at most this many letters and digits do not count as questions.
-    pub const INCIDENTAL: usize = 25;
-
-    /// Collects the questions of the given files: rows as [`read_rows`] takes them, prompts without
-    /// an answer, or a `.csv` table with a column `prompt` or `question`.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be read, or a table has no such column.
-    pub fn load(paths: &[PathBuf]) -> Result<Self, TrainError> {
-        let mut excluded = Self::default();
-        for path in paths {
-            if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
-                excluded.questions.extend(read_questions(path)?);
-            } else {
-                excluded.add(&read(path, Row::question, &mut Tally::default())?);
-            }
-        }
-        excluded.questions.remove("");
-        Ok(excluded)
-    }
-
-    /// Adds the questions of rows.
-    pub(super) fn add<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>) {
-        self.questions.extend(rows.into_iter().flat_map(Self::questions_of));
-    }
-
-    /// Returns the turns of a row that count as questions.
-    fn questions_of(row: &Row) -> impl Iterator<Item = String> {
-        let turns = row.human_turns().map(letters).enumerate();
-        let counted =
-            turns.filter(|(at, turn)| if *at == 0 { !turn.is_empty() } else { turn.chars().count() > Self::INCIDENTAL });
-        counted.map(|(_, turn)| turn)
-    }
-
-    /// Returns whether a turn of a row that counts as a question is one of the questions.
-    pub(super) fn shares(&self, row: &Row) -> bool {
-        Self::questions_of(row).any(|turn| self.questions.contains(&turn))
-    }
-
-    /// Reads the rows of a file that ask none of the questions.
-    pub(super) fn rows(&self, path: &Path, tally: &mut Tally) -> Result<Vec<Row>, TrainError> {
-        Ok(self.without(read(path, Row::parse, tally)?, tally))
-    }
-
-    /// As [`rows`](Self::rows), but a row that is no pair is an error.
-    pub(super) fn pairs(&self, path: &Path, tally: &mut Tally) -> Result<Vec<Row>, TrainError> {
-        Ok(self.without(read(path, Row::pair, tally)?, tally))
-    }
-
-    fn without(&self, mut rows: Vec<Row>, tally: &mut Tally) -> Vec<Row> {
-        rows.retain(|row| {
-            let excluded = self.contains(row);
-            if excluded {
-                tally.count("with an excluded question");
-            }
-            !excluded
-        });
-        rows
-    }
-
-    /// Keeps each held-out row once, unless it asks one of the questions, which are those of the
-    /// training rows. The split compares exact texts.
-    pub(super) fn independent<T>(&self, mut held_out: Vec<(Row, T)>, tally: &mut Tally) -> Vec<(Row, T)> {
-        let mut known = HashSet::new();
-        held_out.retain(|(row, _)| {
-            let what = match (self.shares(row), known.insert(row.clone())) {
-                (true, _) => "held out, but with a question of the training data",
-                (false, false) => "that repeat a held-out pair",
-                (false, true) => HELD,
-            };
-            tally.count(what);
-            what == HELD
-        });
-        held_out
-    }
-
-    /// Returns whether a row asks one of the questions in any turn.
-    #[must_use]
-    pub fn contains(&self, row: &Row) -> bool {
-        !self.questions.is_empty() && row.human_turns().any(|turn| self.questions.contains(&letters(turn)))
-    }
-}
-
-/// Returns the letters and digits of a text, in lower case.
-fn letters(text: &str) -> String {
-    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-}
-
-/// Returns the normalised entries of the column `prompt` or `question` of a table.
-fn read_questions(path: &Path) -> Result<Vec<String>, TrainError> {
-    let refuse = |line: u64, reason: String| TrainError::Row { path: path.display().to_string(), line: line as usize, reason };
-    let bytes = files::read(path).map_err(|source| TrainError::io(path, source))?;
-    let mut table = csv::Reader::from_reader(&bytes[..]);
-    let headers = table.headers().map_err(|error| refuse(1, error.to_string()))?;
-    // Spreadsheets put a byte-order mark before the first name.
-    let name = |header: &str| header.trim_start_matches('\u{feff}').trim().to_lowercase();
-    let column = headers
-        .iter()
-        .position(|header| matches!(name(header).as_str(), "prompt" | "question"))
-        .ok_or_else(|| refuse(1, "expected a column `prompt` or `question`".into()))?;
-    table
-        .records()
-        .map(|record| {
-            let record = record.map_err(|error| refuse(error.position().map_or(0, csv::Position::line), error.to_string()))?;
-            Ok(letters(record.get(column).unwrap_or_default()))
-        })
-        .collect()
-}
-
-/// Encoded documents with their weights, split into training and held-out ones.
-#[derive(Debug, Clone, Default)]
-pub struct Corpus {
-    train: Vec<(Vec<u32>, f64)>,
-    held_out: Vec<Vec<u32>>,
-}
-
-impl Corpus {
-    /// Reads, splits and encodes the rows that are not excluded.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be read or encoded, or no row is left for training.
-    pub fn load(data: &DataOptions, encoder: &Encoder) -> Result<Self, TrainError> {
-        let mut corpus = Self::default();
-        let excluded = Excluded::load(&data.exclude)?;
-        let mut tally = Tally::default();
-        for source in &data.sources {
-            for row in excluded.rows(&source.path, &mut tally)? {
-                let ids = encoder.document(&row.document())?;
-                if row.is_held_out(data.held_out) {
-                    tally.count(HELD);
-                    corpus.held_out.push(ids);
-                } else {
-                    corpus.train.push((ids, source.weight));
-                }
-            }
-        }
-        tally.check("documents to train on", corpus.train.is_empty())?;
-        Ok(corpus)
-    }
-
-    /// Returns the expected number of tokens of one epoch.
-    pub(super) fn epoch_tokens(&self) -> u64 {
-        self.train.iter().map(|(ids, weight)| ids.len() as f64 * weight).sum::<f64>() as u64
-    }
-
-    /// Returns at most `limit` held-out windows of `length + 1` tokens, in file order.
-    pub(super) fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
-        let stream: Vec<u32> = self.held_out.iter().flatten().copied().collect();
-        let windows: Vec<&[u32]> = stream.chunks_exact(length + 1).collect();
-        // Windows are taken at equal distances, so that every source is represented.
-        let count = limit.min(windows.len());
-        (0..count).map(|index| windows[index * windows.len() / count].to_vec()).collect()
-    }
-}
-
-/// The position of a run in its data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
-pub struct Cursor {
-    /// Completed passes over the corpus.
-    pub epoch: u64,
-    /// Windows used in the current pass.
-    pub window: u64,
-}
-
-/// An endless sequence of training windows of `length + 1` tokens.
-///
-/// Each epoch repeats every document `weight` times (a fraction is a chance), shuffles them with a
-/// seed made of the run's seed and the epoch's number, lays them end to end and cuts. A cursor is
-/// enough to resume.
-#[derive(Debug)]
-pub struct Windows<'a> {
-    corpus: &'a Corpus,
-    seed: u64,
-    length: usize,
-    cursor: Cursor,
-    stream: Vec<u32>,
-}
-
-impl<'a> Windows<'a> {
-    /// Starts at a cursor.
-    ///
-    /// # Errors
-    ///
-    /// If one epoch does not fill a single window.
-    pub fn new(corpus: &'a Corpus, seed: u64, length: usize, cursor: Cursor) -> Result<Self, TrainError> {
-        let stream = Self::lay_out(corpus, seed, cursor.epoch);
-        if stream.len() <= length {
-            return Err(TrainError::NoData {
-                reason: format!(
-                    "an epoch has {} tokens, less than one window of {}: give more data or a shorter --length",
-                    stream.len(),
-                    length + 1
-                ),
-            });
-        }
-        Ok(Self { corpus, seed, length, cursor, stream })
-    }
-
-    fn lay_out(corpus: &Corpus, seed: u64, epoch: u64) -> Vec<u32> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(epoch);
-        let mut order = Vec::new();
-        for (index, (_, weight)) in corpus.train.iter().enumerate() {
-            let whole = weight.floor();
-            let copies = whole as usize + usize::from(rng.random::<f64>() < weight - whole);
-            order.extend(std::iter::repeat_n(index, copies));
-        }
-        order.shuffle(&mut rng);
-        order.into_iter().flat_map(|index| corpus.train[index].0.iter().copied()).collect()
-    }
-
-    /// Returns the position of the next window.
-    #[must_use]
-    pub fn cursor(&self) -> Cursor {
-        self.cursor
-    }
-
-    /// Returns the next window.
-    pub fn next_window(&mut self) -> Vec<u32> {
-        let mut start = self.cursor.window as usize * self.length;
-        while start + self.length + 1 > self.stream.len() {
-            self.cursor = Cursor { epoch: self.cursor.epoch + 1, window: 0 };
-            self.stream = Self::lay_out(self.corpus, self.seed, self.cursor.epoch);
-            start = 0;
-        }
-        self.cursor.window += 1;
-        self.stream[start..start + self.length + 1].to_vec()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn held_out_rows_are_new_and_counted_once() {
-        let pair = |question: &str, chosen: &str| {
-            let (chosen, rejected) = (chosen.to_owned(), "no".to_owned());
-            (Row::Pair { prompt: frame(question), chosen, rejected }, ())
-        };
-        let mut asked = Excluded::default();
-        asked.add([&pair("Why is the sky blue?", "yes").0]);
-        let held_out = [("WHY IS THE SKY BLUE", "x"), ("Why?", "x"), ("Why?", "y"), ("Why?", "x")].map(|(q, a)| pair(q, a));
-        let mut tally = Tally::default();
-        let kept = asked.independent(held_out.to_vec(), &mut tally);
-        assert_eq!(kept, [pair("Why?", "x"), pair("Why?", "y")]);
-        let left_out: Vec<_> = tally.left_out().collect();
-        assert_eq!(left_out, [("held out, but with a question of the training data", 1), ("that repeat a held-out pair", 1)]);
-    }
-
-    /// A later turn of 17 letters is no question of its own, whatever its bytes.
-    #[test]
-    fn letters_are_counted_as_characters() {
-        let later = |turn: &str| Row::Text(format!("{}{}", frame("Один?"), format_args!(" Да.{HUMAN} {turn}{ASSISTANT} Вот.")));
-        let mut asked = Excluded::default();
-        asked.add([&later("Да, конечно, спасибо.")]);
-        assert_eq!(asked.questions.len(), 1, "{asked:?}");
-    }
-
-    #[test]
-    fn held_out_windows_are_spread_over_all_documents() {
-        let corpus = Corpus { train: Vec::new(), held_out: vec![vec![0; 20], (0..60_000).collect(), vec![1; 130]] };
-        let windows = corpus.held_out_windows(64, 64);
-        assert_eq!(windows.len(), 64);
-        assert!(windows.iter().all(|window| window.len() == 65));
-        let starts: Vec<u32> = windows.iter().map(|window| window[20]).collect();
-        assert_eq!(starts[0], 0);
-        // There are 925 windows, so one of every 14 or 15 is taken.
-        assert!(starts.windows(2).all(|pair| [14 * 65, 15 * 65].contains(&(pair[1] - pair[0]))), "{starts:?}");
-        assert!(starts[63] > 58_000, "{starts:?}");
-        // All are taken if there are no more.
-        assert_eq!(corpus.held_out_windows(64, 1000).len(), 925);
-        assert!(corpus.held_out_windows(70_000, 1).is_empty());
-    }
 }

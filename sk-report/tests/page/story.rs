@@ -190,6 +190,16 @@ fn fewer_than_five_weight_vectors_tell_nothing_of_steering() {
 }
 
 #[test]
+fn the_axes_of_rho_are_named_if_others_were_not_judged() {
+    let names_axes = |results: &RawResults| verdict(&page(results)).iter().any(|sentence| sentence.contains(", over "));
+    let mut results = TWO.results();
+    assert!(!names_axes(&results));
+    let hot = results.sweep.methods.iter_mut().find(|method| method.name == "hot").unwrap();
+    hot.cells.iter_mut().for_each(|cell| cell.scores.objectives[0] = f64::NAN);
+    assert!(names_axes(&results), "{:?}", verdict(&page(&results)));
+}
+
+#[test]
 fn a_method_that_shares_no_whole_cell_is_not_compared() {
     let mut results = TWO.results();
     let unjudged = results.sweep.methods.iter_mut().find(|method| method.name == "base").unwrap();

@@ -117,7 +117,8 @@ fn a_text_goes_on_with_the_blank_after_its_last_word() {
 /// A pass over a whole text adds log-probabilities in another order.
 const ROUNDING: f64 = 1e-4;
 
-/// A dialogue ends before the next turn. A text has no turns, also where the model writes some.
+/// Only the answer to a dialogue ends before the next turn. A text goes on, even if the model writes
+/// a turn.
 #[test]
 fn a_text_does_not_end_at_a_turn() {
     let server = Server::of(program().arg("serve").args(["--port", "0"]));
