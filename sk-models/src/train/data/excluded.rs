@@ -19,8 +19,8 @@ impl Excluded {
     /// Later turns of at most this many letters and digits do not count as questions.
     pub const INCIDENTAL: usize = 25;
 
-    /// Collects the questions of the given files: rows as [`read_rows`] takes them, prompts without
-    /// an answer, or a `.csv` table with a column `prompt` or `question`.
+    /// Collects the questions of the given files: rows as [`read_rows`](super::read_rows) takes
+    /// them, prompts without an answer, or a `.csv` table with a column `prompt` or `question`.
     ///
     /// # Errors
     ///
