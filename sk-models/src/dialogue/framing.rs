@@ -70,6 +70,9 @@ pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, di
 /// Returns the tokens of turns and an open assistant turn. An instruction, if there is one, follows
 /// the system message.
 ///
+/// A chat template gets the messages in their order. Without one, system messages are joined and come
+/// first.
+///
 /// # Errors
 /// If the tokenizer or the template refuses the text.
 pub fn tokens_of(
@@ -78,18 +81,22 @@ pub fn tokens_of(
     messages: &[Message],
     instruction: Option<&str>,
 ) -> Result<Vec<TokenId>, TextError> {
+    if let Framing::Chat(template) = framing {
+        let mut messages = messages.to_vec();
+        if let Some(instruction) = instruction {
+            match messages.first_mut().filter(|first| first.role == Role::System) {
+                Some(first) => first.content = instructed(Some(&first.content), instruction),
+                None => messages.insert(0, Message::new(Role::System, instruction)),
+            }
+        }
+        return tokenizer.encode(&template.prompt(&messages)?);
+    }
     let (system, turns): (Vec<&Message>, Vec<&Message>) = messages.iter().partition(|message| message.role == Role::System);
     let system: Vec<&str> = system.into_iter().map(|message| message.content.as_str()).collect();
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
     let system = instruction.map(|text| instructed(system.as_deref(), text)).or(system);
     let turns: Vec<Message> = turns.into_iter().cloned().collect();
-    match framing {
-        Framing::Hh { .. } => tokens(framing, system.as_deref(), tokenizer, &plain_prompt(&turns)),
-        Framing::Chat(_) | Framing::Bare => {
-            let system = system.map(|text| Message::new(Role::System, text));
-            tokenizer.encode(&framing.render(&system.into_iter().chain(turns).collect::<Vec<_>>())?)
-        }
-    }
+    tokens(framing, system.as_deref(), tokenizer, &framing.render(&turns)?)
 }
 
 /// Returns whether a text is a dialogue in the framing of HH-RLHF that ends with an open assistant
@@ -142,6 +149,28 @@ mod tests {
             assert_eq!(sound, trained.prompt(&(system.unwrap_or_default().to_owned() + DIALOGUE)).unwrap());
         }
         assert_eq!(trained.answer(" Yes.").unwrap(), [tokenizer.encode("Yes.").unwrap(), vec![trained.end_of_turn]].concat());
+    }
+
+    #[test]
+    fn a_chat_template_gets_the_messages_in_their_order() {
+        let folder = Path::new(TOKENIZER).parent().unwrap();
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let template = Arc::new(ChatTemplate::from_directory(folder).unwrap());
+        let turn = |role, text: &str| Message::new(role, text);
+        let dialogue =
+            [turn(Role::User, "Hi"), turn(Role::Assistant, "Hello."), turn(Role::System, "Be brief."), turn(Role::User, "Bye")];
+        let told = |messages: &[Message], instruction| {
+            tokens_of(&Framing::Chat(Arc::clone(&template)), &tokenizer, messages, instruction).unwrap()
+        };
+        let prompt = |messages: &[Message]| tokenizer.encode(&template.prompt(messages).unwrap()).unwrap();
+        assert_eq!(told(&dialogue, None), prompt(&dialogue));
+        let instruction = turn(Role::System, "Be kind.");
+        assert_eq!(told(&dialogue, Some("Be kind.")), prompt(&[&[instruction], &dialogue[..]].concat()));
+        let systems = [turn(Role::System, "A."), turn(Role::System, "B."), turn(Role::User, "Hi")];
+        assert_eq!(told(&systems, Some("C.")), prompt(&[&[turn(Role::System, "A.\n\nC.")], &systems[1..]].concat()));
+        // Other framings have no place for a system message between turns.
+        let plain = tokens_of(&Framing::Bare, &tokenizer, &dialogue, None).unwrap();
+        assert_eq!(tokenizer.decode(&plain).unwrap(), "Be brief.HiHello.Bye");
     }
 
     #[test]

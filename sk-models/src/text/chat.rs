@@ -133,7 +133,8 @@ impl ChatTemplate {
         let Some((name, template)) = template.or(in_config.map(|template| (name.to_owned(), template))) else {
             return Err(TextError::NoTemplate { name: name.to_owned() });
         };
-        let template = without_generation(template);
+        // As Jinja does, and as Python reads a file.
+        let template = without_generation(template.replace("\r\n", "\n").replace('\r', "\n"));
         syntax(&template).and_then(|syntax| guarded(&syntax).map(drop)).map_err(|error| template_error(&name, &error))?;
         let tokens = [
             ("bos_token", config.bos_token),
@@ -181,7 +182,7 @@ impl ChatTemplate {
         let guards = Value::from_pairs(guards.map(|(name, guard)| (name, Value::from_object(guard))));
         let context = minijinja::context! { ..conversation, ..self.special_tokens.clone(), ..guards };
         let mut generator = CodeGenerator::new(TEMPLATE, &self.source);
-        generator.compile_stmt(&guarded(&syntax(&self.source)?)?);
+        guarded(&syntax(&self.source)?)?.iter().for_each(|statement| generator.compile_stmt(statement));
         let (instructions, blocks) = generator.finish();
         let mut prompt = String::new();
         let mut output = machinery::make_string_output(&mut prompt);
@@ -212,7 +213,7 @@ fn syntax(source: &str) -> Result<ast::Stmt<'_>, minijinja::Error> {
 }
 
 /// Returns a template with guards around its values.
-fn guarded<'a>(syntax: &ast::Stmt<'a>) -> Result<ast::Stmt<'a>, minijinja::Error> {
+fn guarded<'a>(syntax: &ast::Stmt<'a>) -> Result<Vec<ast::Stmt<'a>>, minijinja::Error> {
     guarded::statement(syntax).map_err(|tag| invalid(format!("{{% {tag} %}} is not supported in a chat template")))
 }
 
@@ -715,6 +716,37 @@ mod tests {
             assert!(error.contains(&format!("{{% {tag} %}}")), "{error}");
         }
         assert!(template("{{ debug() }}").prompt(&[]).is_err());
+    }
+
+    #[test]
+    fn filters_of_blocks_apply_to_their_text() {
+        let messages = [Message::new(Role::User, " Hello there ")];
+        for (source, expected) in [
+            ("{% filter upper %}abc{{ messages[0].content }}{% endfilter %}.", "ABC HELLO THERE ."),
+            ("{% filter trim | replace('l', 'L') | upper %}{{ messages[0].content }}l{% endfilter %}.", "HELLO THERE L."),
+            ("{% filter length %}four{% endfilter %}", "4"),
+            ("{% set x | trim %}{{ messages[0].content }}{% endset %}{{ x }}.", "Hello there."),
+            ("{% set x | trim | list %}ab{% endset %}{{ x }}", "['a', 'b']"),
+            ("{% set n = namespace() %}{% set n.x | upper %}a{% endset %}{{ n.x }}", "A"),
+            (
+                "{% filter upper %}a{% filter replace('B', 'c') %}B{% endfilter %}{% set x | trim %} d {% endset %}{{ x }}{% endfilter %}",
+                "ACD",
+            ),
+            ("{% for m in messages %}{% set x | trim %}{{ m.content }}{% endset %}{{ x }}{% endfor %}{{ x }}", "Hello there"),
+        ] {
+            assert_eq!(template(source).prompt(&messages).unwrap(), expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn line_ends_of_a_template_are_those_of_jinja() {
+        let lines = "{% for m in messages %}\n<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}\n";
+        let messages = [Message::new(Role::User, "a\r\nb")];
+        let expected = template(lines).prompt(&messages).unwrap();
+        assert!(expected.contains("<|user|>\na\r\nb\n"));
+        for ends in ["\r\n", "\r"] {
+            assert_eq!(template(&lines.replace('\n', ends)).prompt(&messages).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) const VALUE: &str = " value";
 pub(super) const PART: &str = " part";
 /// As [`VALUE`], for a value that is printed.
 pub(super) const PRINTED: &str = " printed";
+/// The name of the text of a block until its filter is applied.
+const CAPTURED: &str = " captured";
 
 /// Filters that look at a value without walking it.
 const BRIEF_FILTERS: &[&str] = &["length", "count", "first", "default", "d"];
@@ -45,13 +47,13 @@ macro_rules! node {
     };
 }
 
-/// Returns a template with guards.
+/// Returns the statements that do what a statement does, with guards.
 ///
 /// # Errors
 ///
 /// If the template has a tag that is not supported. The error is the tag.
-pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
-    Ok(match stmt {
+pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Vec<Stmt<'a>>, &'static str> {
+    Ok(vec![match stmt {
         Stmt::Template(it) => node!(Stmt::Template(it) { children: statements(&it.children)? }),
         Stmt::EmitExpr(it) => node!(Stmt::EmitExpr(it) { expr: guard(PRINTED, expression(&it.expr)) }),
         // Text is printed like a value, so that a loop that prints it is bounded.
@@ -76,24 +78,17 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
             assignments: it.assignments.iter().map(|(name, value)| (target(name), expression(value))).collect(),
             body: statements(&it.body)?,
         }),
-        // The values in a namespace are part of it.
-        Stmt::Set(it) => {
-            let expr = match &it.target {
-                Expr::Var(_) => expression(&it.expr),
-                _ => guard(PART, expression(&it.expr)),
-            };
-            node!(Stmt::Set(it) { target: target(&it.target), expr })
+        Stmt::Set(it) => Stmt::Set(again(it, assignment(&it.target, &it.expr))),
+        Stmt::SetBlock(it) => match &it.filter {
+            None => node!(Stmt::SetBlock(it) { target: target(&it.target), filter: None, body: statements(&it.body)? }),
+            Some(filter) => {
+                return Ok(vec![captured(it, &it.body)?, Stmt::Set(again(it, assignment(&it.target, filter)))]);
+            }
+        },
+        Stmt::FilterBlock(it) => {
+            let emit = ast::EmitExpr { expr: guard(PRINTED, expression(&it.filter)) };
+            return Ok(vec![captured(it, &it.body)?, Stmt::EmitExpr(again(it, emit))]);
         }
-        Stmt::SetBlock(it) => node!(Stmt::SetBlock(it) {
-            target: target(&it.target),
-            filter: it.filter.as_ref().map(expression),
-            body: statements(&it.body)?,
-        }),
-        Stmt::FilterBlock(it) => node!(Stmt::FilterBlock(it) {
-            filter: expression(&it.filter),
-            filter_span: it.filter_span,
-            body: statements(&it.body)?,
-        }),
         Stmt::Macro(it) => node!(Stmt::Macro(it) {
             name: it.name,
             args: it.args.iter().map(target).collect(),
@@ -110,11 +105,29 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
         Stmt::Include(_) => return Err("include"),
         Stmt::CallBlock(_) => return Err("call"),
         Stmt::Do(_) => return Err("do"),
-    })
+    }])
 }
 
 fn statements<'a>(all: &[Stmt<'a>]) -> Result<Vec<Stmt<'a>>, &'static str> {
-    all.iter().map(statement).collect()
+    Ok(all.iter().map(statement).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// Returns an assignment. The values in a namespace are part of it.
+fn assignment<'a>(to: &Expr<'a>, expr: &Expr<'a>) -> ast::Set<'a> {
+    let expr = match to {
+        Expr::Var(_) => expression(expr),
+        _ => guard(PART, expression(expr)),
+    };
+    ast::Set { target: target(to), expr }
+}
+
+/// Returns the statement that keeps the text of a block under the name [`CAPTURED`].
+///
+/// The engine leaves the text on its stack for the block's filter, and a guard would come between
+/// the two.
+fn captured<'a, T>(block: &Spanned<T>, body: &[Stmt<'a>]) -> Result<Stmt<'a>, &'static str> {
+    let target = Expr::Var(again(block, ast::Var { id: CAPTURED }));
+    Ok(Stmt::SetBlock(again(block, ast::SetBlock { target, filter: None, body: statements(body)? })))
 }
 
 /// Returns a node with the source span of another.
@@ -202,8 +215,10 @@ fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
         }
         Expr::Filter(it) => {
             let input = if BRIEF_FILTERS.contains(&it.name) { expression } else { guarded };
-            let (expr, args) = (it.expr.as_ref().map(input), guarded_arguments(&it.args));
-            guard(VALUE, node!(Expr::Filter(it) { name: it.name, expr, args }))
+            // The first filter of a block has no operand.
+            let text = || guard(VALUE, Expr::Var(again(it, ast::Var { id: CAPTURED })));
+            let (expr, args) = (it.expr.as_ref().map_or_else(text, input), guarded_arguments(&it.args));
+            guard(VALUE, node!(Expr::Filter(it) { name: it.name, expr: Some(expr), args }))
         }
         Expr::Test(it) => {
             let input = if BRIEF_TESTS.contains(&it.name) { expression } else { guarded };
