@@ -146,7 +146,11 @@ impl Field {
     fn read(name: &str, value: Value) -> Result<Self, String> {
         match value {
             Value::String(text) => Ok(Self::Text(text)),
-            Value::Array(_) => serde_json::from_value(value).map(Self::Messages).map_err(|error| format!("`{name}`: {error}")),
+            Value::Array(_) => {
+                let messages: Vec<Message> = serde_json::from_value(value).map_err(|error| format!("`{name}`: {error}"))?;
+                check_turns(&messages).map_err(|reason| format!("`{name}`: {reason}"))?;
+                Ok(Self::Messages(messages))
+            }
             other => Err(format!("`{name}`: found {other}, expected text or a list of messages")),
         }
     }
@@ -212,6 +216,19 @@ impl Field {
                 }
             }
         }
+    }
+}
+
+/// Checks that messages can be framed and taken apart again.
+fn check_turns(messages: &[Message]) -> Result<(), String> {
+    if messages.iter().skip(1).any(|message| message.role == Role::System) {
+        return Err(
+            "has a system message after the first message, where the framing has no place for it; move it to the front".into()
+        );
+    }
+    match [HUMAN, ASSISTANT].into_iter().find(|label| messages.iter().any(|message| message.content.contains(label))) {
+        Some(label) => Err(format!("has a message with {label:?}, which begins another turn; make it a message of its own")),
+        None => Ok(()),
     }
 }
 

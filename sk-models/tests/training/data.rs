@@ -339,6 +339,14 @@ fn lists_of_messages_are_framed() {
             serde_json::json!({"chosen": [answer("b")], "rejected": [answer("c")]}),
             "`chosen`: expected a message of the user, and",
         ),
+        (
+            serde_json::json!({"prompt": [user, answer("b"), system, user], "chosen": "b", "rejected": "c"}),
+            "`prompt`: has a system message after the first message",
+        ),
+        (
+            serde_json::json!({"messages": [message("user", "Log:\n\nHuman: hi"), answer("b")]}),
+            "`messages`: has a message with \"\\n\\nHuman:\"",
+        ),
         (serde_json::json!({"chosen": [user], "rejected": [user]}), "`chosen`: expected a message of the user, and"),
         (serde_json::json!({"prompt": [], "chosen": "b", "rejected": "c"}), "`prompt`: the last message is not the user's"),
         (
