@@ -11,7 +11,7 @@ use sk_models::hf::{self, CheckpointError, Hub, ModelId};
 use sk_models::lora::Target;
 use sk_models::train::TrainError;
 use sk_models::train::data::{DataOptions, Source, read_rows};
-use sk_models::train::dpo::{DpoEvent, DpoOptions, check_pairs, train_dpo};
+use sk_models::train::dpo::{DpoEvent, DpoOptions, check_pairs, train_planned_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use sk_models::train::recipe::Recipe;
 
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
         let mut written = Ok(());
         interrupt::listen_between_checkpoints(options.save_every);
         let mut progress = Bar::new("step", args.steps);
-        let report = train_dpo(&options, &device, &mut |event| {
+        let report = train_planned_dpo(&options, &recipe, &device, &mut |event| {
             // The run still has its checkpoint: if it is interrupted, it measures again.
             if let DpoEvent::HeldOut { step, report } = event
                 && step == options.steps

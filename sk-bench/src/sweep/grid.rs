@@ -6,7 +6,8 @@ use std::fmt::Display;
 use super::plan::blades_of;
 use sk_report::settings::KeptSettings;
 
-use super::{Cell, Digests, Plan, PlannedScheme, Weights, settings};
+use super::settings::{self, KnownFiles};
+use super::{Cell, Digests, Plan, PlannedScheme, Weights};
 use crate::Error;
 use crate::models::{PartSources, sources_of};
 use crate::prompt_sets::Prompt;
@@ -45,6 +46,8 @@ pub struct Grid {
     /// The cells, grouped by prompt, so that an interrupted sweep has complete results for the
     /// first prompts.
     pub cells: Vec<Cell>,
+    /// The files that the digests in the settings are of.
+    pub(super) files: KnownFiles,
     places: HashMap<String, usize>,
 }
 
@@ -88,7 +91,7 @@ impl Grid {
             }
         }
         let places = cells.iter().enumerate().map(|(place, cell)| (cell.id.clone(), place)).collect();
-        Ok(Self { plan, arms, prompts, cells, places })
+        Ok(Self { plan, arms, prompts, cells, files: digests.files(), places })
     }
 
     /// Returns the position of the cell with this id.

@@ -2,8 +2,11 @@
 //! beside the records holds them in full.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use sk_models::local::ModelError;
 use sk_models::{assets, hf};
@@ -23,10 +26,51 @@ use crate::scheme::{BladeSpec, Parameter, SchemeSpec, digest};
 /// Hexadecimal digits of a digest of settings.
 const DIGITS: usize = 16;
 
+/// The extensions of the files that models, adapters and heads consist of.
+const EXTENSIONS: [&str; 3] = ["json", "jinja", "safetensors"];
+
+/// The files of a model, an adapter or a head, with their lengths and times of modification.
+type Files = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
+
+/// Returns the files of a directory or hub id. There are none if it is bundled.
+fn files_of(source: &str, loading: &mut Loading) -> Result<Files, hf::CheckpointError> {
+    let entries = fs::read_dir(hf::resolve(source, loading)?).into_iter().flatten().flatten();
+    let is_part = |path: &PathBuf| path.extension().and_then(OsStr::to_str).is_some_and(|end| EXTENSIONS.contains(&end));
+    let files = entries.map(|entry| entry.path()).filter(is_part);
+    // A link of the hub's cache is followed.
+    let state = |path: PathBuf| fs::metadata(&path).ok().map(|found| (path, (found.len(), found.modified().ok())));
+    Ok(files.filter_map(state).collect())
+}
+
+/// The files of models, adapters and heads, by source, as they were before their digests were
+/// computed.
+#[derive(Debug, Clone)]
+pub(super) struct KnownFiles(BTreeMap<String, Files>);
+
+impl KnownFiles {
+    /// Checks that the files are as they were, so that what has been loaded since is what the
+    /// digests are of.
+    ///
+    /// Lengths and times are compared. Reading the contents again would take about as long as
+    /// loading them.
+    ///
+    /// # Errors
+    /// If a file has changed.
+    pub(super) fn check(&self, loading: &mut Loading) -> Result<(), Error> {
+        for (source, before) in &self.0 {
+            let now = files_of(source, loading)?;
+            if let Some(path) = before.keys().chain(now.keys()).find(|path| before.get(*path) != now.get(*path)) {
+                return Err(Error::Input(format!("{} changed while it was read; run again", path.display())));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A cache of digests of models, adapters and heads, so that each is read only once.
 #[derive(Debug)]
 pub struct Digests {
-    known: Mutex<HashMap<String, String>>,
+    known: Mutex<HashMap<String, (String, Files)>>,
     quiet: bool,
 }
 
@@ -42,14 +86,21 @@ impl Digests {
     /// If it cannot be found, downloaded or read.
     pub fn of(&self, source: &str) -> Result<String, hf::CheckpointError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(digest) = known.get(source) {
+        if let Some((digest, _)) = known.get(source) {
             return Ok(digest.clone());
         }
         let mut loading = Loading::new(self.quiet);
         loading.show(&format!("reading {source}"));
+        let files = files_of(source, &mut loading)?;
         let digest = hf::digest(source, &mut loading)?;
-        known.insert(source.to_owned(), digest.clone());
+        known.insert(source.to_owned(), (digest.clone(), files));
         Ok(digest)
+    }
+
+    /// Returns the files of all digests so far.
+    pub(super) fn files(&self) -> KnownFiles {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        KnownFiles(known.iter().map(|(source, (_, files))| (source.clone(), files.clone())).collect())
     }
 }
 
@@ -130,4 +181,37 @@ pub(super) fn keep(
     };
     let settings = format!("{:.DIGITS$}", digest(&of));
     Ok(KeptSettings { settings, sources: places, of })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_changes_after_its_digest_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("config.json"), "{}").unwrap();
+        fs::write(path("model.safetensors"), "weights").unwrap();
+        let digests = Digests::new(true);
+        digests.of(&folder.path().display().to_string()).unwrap();
+        let known = digests.files();
+        let check = || known.check(&mut Loading::new(true));
+        fs::write(path("README.md"), "read by nobody").unwrap();
+        check().unwrap();
+        let refused = |name: &str| {
+            let says = format!("{} changed while it was read; run again", path(name).display());
+            assert_eq!(check().unwrap_err().to_string(), says);
+        };
+        fs::write(path("tokenizer.json"), "new").unwrap();
+        refused("tokenizer.json");
+        fs::remove_file(path("tokenizer.json")).unwrap();
+        check().unwrap();
+        // Other weights of the same length.
+        let weights = fs::File::options().write(true).open(path("model.safetensors")).unwrap();
+        weights.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        refused("model.safetensors");
+        fs::remove_file(path("model.safetensors")).unwrap();
+        refused("model.safetensors");
+    }
 }

@@ -33,6 +33,9 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// Loads the models, adapters and heads of a grid.
+    ///
+    /// # Errors
+    /// If one of them cannot be loaded, or has changed since its digest was computed.
     pub(crate) fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
         let mut host = grid.plan.models.open(loading)?;
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
@@ -51,6 +54,7 @@ impl Loaded {
         }
         let loaded = load_adapters(&host, sources.clone(), loading)?;
         let adapters = sources.into_iter().zip(loaded).map(|((_, source, on), (_, adapter))| ((on, source), adapter)).collect();
+        grid.files.check(loading)?;
         Ok(Self { host, adapters, heads })
     }
 }

@@ -255,11 +255,11 @@ impl DpoOptions {
     /// If the backbone or a data file cannot be read.
     pub fn whole_recipe(&self) -> Result<Recipe, TrainError> {
         let checkpoint = Checkpoint::from_directory(&self.model)?;
-        Ok(self.recipe(&checkpoint, &self.model.join("tokenizer.json"))?.value("steps", self.steps))
+        Ok(self.recipe(&checkpoint)?.value("steps", self.steps))
     }
 
     /// Returns everything that determines the matrices after a step.
-    fn recipe(&self, backbone: &Checkpoint, tokenizer: &Path) -> Result<Recipe, TrainError> {
+    fn recipe(&self, backbone: &Checkpoint) -> Result<Recipe, TrainError> {
         let Self {
             // Covered by the backbone's digest.
             model: _,
@@ -320,7 +320,7 @@ impl DpoOptions {
                 }
             }
         }
-        recipe.file("model's tokenizer", tokenizer)
+        recipe.file("model's tokenizer", &self.model.join("tokenizer.json"))
     }
 }
 
@@ -333,20 +333,50 @@ impl DpoOptions {
 ///
 /// # Errors
 ///
-/// If the backbone, the pairs or a checkpoint are unusable, the output directory holds a finished
-/// adapter, the loss diverges, or a file cannot be written.
+/// If the backbone, the pairs or a checkpoint are unusable, a file changes while it is read, the
+/// output directory holds a finished adapter, the loss diverges, or a file cannot be written.
 pub fn train_dpo(
     options: &DpoOptions,
+    device: &Device,
+    report: &mut dyn FnMut(DpoEvent),
+) -> Result<PreferenceReport, TrainError> {
+    train(options, None, device, report)
+}
+
+/// As [`train_dpo`], for a run that was planned earlier: `planned` is the
+/// [recipe](DpoOptions::whole_recipe) that its options had then.
+///
+/// # Errors
+///
+/// As [`train_dpo`], and if a file has changed since the run was planned.
+pub fn train_planned_dpo(
+    options: &DpoOptions,
+    planned: &Recipe,
+    device: &Device,
+    report: &mut dyn FnMut(DpoEvent),
+) -> Result<PreferenceReport, TrainError> {
+    train(options, Some(planned), device, report)
+}
+
+fn train(
+    options: &DpoOptions,
+    planned: Option<&Recipe>,
     device: &Device,
     report: &mut dyn FnMut(DpoEvent),
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
-    let encoder = options.encoder()?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();
     TrainError::check_context(options.length, &config, "lower --length")?;
+    // The files are read again once all is loaded: what is trained on is what the recipe names.
+    let recipe = options.recipe(&checkpoint)?;
+    let model = |_: &str| options.model.as_path();
+    if let Some(planned) = planned {
+        recipe.check_unchanged(planned, &options.data, model)?;
+    }
+    let encoder = options.encoder()?;
     let split = SplitPairs::load(&options.data, options.length, &encoder)?;
     split.left_out.iter().for_each(|&(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
     let mut tests = Vec::new();
@@ -372,7 +402,7 @@ pub fn train_dpo(
     graph.seed(options.seed);
     let matrices = Matrices::init(&config, &options.targets, options.rank, &graph);
     let mut optimizer = Optimizer::new(Rule::Adamw, BETA_2, options.weight_decay, options.clip);
-    let recipe = options.recipe(&checkpoint, &encoder.path)?;
+    options.recipe(&checkpoint)?.check_unchanged(&recipe, &options.data, model)?;
     let (mut matrices, found) = resume(&path, &recipe, options.steps, matrices, &mut optimizer, device)?;
     let mut step = found.map_or(0, |found| found.step);
     report(DpoEvent::Started {

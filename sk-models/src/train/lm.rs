@@ -128,13 +128,13 @@ pub enum LmEvent {
 
 impl LmOptions {
     /// Returns everything that determines the weights after a step.
-    fn recipe(&self, config: &Qwen2Config, initial: Option<&Checkpoint>, tokenizer: &Path) -> Result<Recipe, TrainError> {
+    fn recipe(&self, config: &Qwen2Config, initial: Option<&Checkpoint>) -> Result<Recipe, TrainError> {
         let Self {
             // Covered by the arguments.
             config: _,
             initial: _,
             keep_layers: _,
-            tokenizer: _,
+            tokenizer,
             data,
             output: _,
             // A resumed run may run longer, and report and save at other steps.
@@ -174,7 +174,7 @@ impl LmOptions {
             .value("clip", clip)
             .value("seed", seed)
             .data(data)?
-            .file("tokenizer", tokenizer)?;
+            .file("tokenizer", &tokenizer.join("tokenizer.json"))?;
         recipe.model("init", initial)
     }
 }
@@ -194,19 +194,27 @@ fn spread(count: usize, of: usize) -> impl Iterator<Item = usize> {
 ///
 /// # Errors
 ///
-/// If the data, the tokenizer or a checkpoint are unusable, a finished model lies in the output
-/// directory, the loss diverges, or a file cannot be written.
+/// If the data, the tokenizer or a checkpoint are unusable, a file changes while it is read, a
+/// finished model lies in the output directory, the loss diverges, or a file cannot be written.
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
+    let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
+    let mut config = initial.as_ref().map_or(&options.config, Checkpoint::config).clone();
+    let held = config.num_hidden_layers;
+    if let Some(kept) = options.keep_layers {
+        let value = format!("{kept} and the model to continue from has {held}");
+        TrainError::check("layers", value, (1..=held).contains(&kept), "keep at least one and at most all")?;
+        config.num_hidden_layers = kept;
+    }
+    // The files are read again once all is loaded: what is trained on is what the recipe names.
+    let recipe = options.recipe(&config, initial.as_ref())?;
     let encoder = Encoder::load(&options.tokenizer)?;
     let tokens = encoder.vocab_size();
-    let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
-    let mut config = match &initial {
-        Some(checkpoint) => checkpoint.config().clone(),
-        None => Qwen2Config { vocab_size: tokens, ..options.config.clone() },
-    };
+    if initial.is_none() {
+        config.vocab_size = tokens;
+    }
     if tokens > config.vocab_size {
         return Err(TrainError::Tokenizer {
             path: encoder.path.display().to_string(),
@@ -215,12 +223,6 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     }
     config.eos_token_ids = vec![encoder.end_of_turn];
     config.pad_token_id = Some(encoder.end_of_text);
-    let held = config.num_hidden_layers;
-    if let Some(kept) = options.keep_layers {
-        let value = format!("{kept} and the model to continue from has {held}");
-        TrainError::check("layers", value, (1..=held).contains(&kept), "keep at least one and at most all")?;
-        config.num_hidden_layers = kept;
-    }
     config.validate("model shape")?;
     let remedy = if initial.is_some() { "shorten the windows" } else { "shorten the windows or raise --max-length" };
     TrainError::check_context(options.length, &config, remedy)?;
@@ -245,7 +247,9 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         None => Qwen2::init(&config, &graph),
     };
     let mut optimizer = Optimizer::new(options.optimizer, BETA_2, options.weight_decay, options.clip);
-    let recipe = options.recipe(&config, initial.as_ref(), &encoder.path)?;
+    options.recipe(&config, initial.as_ref())?.check_unchanged(&recipe, &options.data, |option| {
+        options.initial.as_deref().filter(|_| option == "init").unwrap_or(&options.tokenizer)
+    })?;
     let (mut model, found) = resume(&path, &recipe, options.steps, model, &mut optimizer, device)?;
     let (mut step, cursor) = found.map_or_else(Default::default, |found| (found.step, found.cursor.unwrap_or_default()));
     let mut windows = Windows::new(&corpus, options.seed, options.length, cursor)?;

@@ -1,7 +1,10 @@
 //! Everything that determines the result of a run, so that a checkpoint is resumed only by the same
 //! run.
 
-use std::{fmt::Display, path::Path};
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -65,14 +68,6 @@ impl Recipe {
     /// or option, as in `--rank 8, not 16`.
     #[must_use]
     pub fn difference(&self, kept: &Self) -> Option<String> {
-        let of = |entries: &[(String, String)], option: &str| {
-            let entry = entries.iter().find(|(name, _)| name == option);
-            entry.map_or_else(|| unrecorded(option).to_owned(), |(_, value)| value.clone())
-        };
-        let differing = |own: &[(String, String)], kept: &[(String, String)]| {
-            let mut values = own.iter().chain(kept).map(|(option, _)| (option.clone(), of(own, option), of(kept, option)));
-            values.find(|(_, value, before)| value != before)
-        };
         let lacks = |recipe: &Self, file: &str| recipe.contents.iter().all(|(name, _)| name != file);
         match (differing(&self.contents, &kept.contents), differing(&self.values, &kept.values)) {
             // A file that one run alone reads is due to an option.
@@ -90,6 +85,35 @@ impl Recipe {
         let reason = format!("was made with {with}: repeat that, delete the checkpoint or choose another --output");
         Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
     }
+
+    /// Checks that no file has changed since `earlier`, a recipe of the same options. The error
+    /// names the first file of `data` that has, or else the `folder` of the option whose file has.
+    pub(super) fn check_unchanged<'a>(
+        &self,
+        earlier: &Self,
+        data: &'a DataOptions,
+        folder: impl FnOnce(&str) -> &'a Path,
+    ) -> Result<(), TrainError> {
+        let Some((option, now, before)) = differing(&self.contents, &earlier.contents) else { return Ok(()) };
+        let place = now.split(',').zip(before.split(',')).position(|(now, before)| now != before).unwrap_or(0);
+        let path = match option.as_str() {
+            "data" => data.sources.get(place).map(|source| source.path.as_path()),
+            "exclude" => data.exclude.get(place).map(PathBuf::as_path),
+            _ => None,
+        };
+        let path = path.unwrap_or_else(|| folder(&option));
+        Err(TrainError::Changed { path: path.display().to_string() })
+    }
+}
+
+/// Returns the first option whose values differ, its own value and the kept one.
+fn differing(own: &[(String, String)], kept: &[(String, String)]) -> Option<(String, String, String)> {
+    let of = |entries: &[(String, String)], option: &str| {
+        let entry = entries.iter().find(|(name, _)| name == option);
+        entry.map_or_else(|| unrecorded(option).to_owned(), |(_, value)| value.clone())
+    };
+    let mut values = own.iter().chain(kept).map(|(option, _)| (option.clone(), of(own, option), of(kept, option)));
+    values.find(|(_, value, before)| value != before)
 }
 
 /// Returns the value of an option of `train dpo` in a recipe that does not record it.
@@ -104,4 +128,35 @@ fn unrecorded(option: &str) -> &'static str {
 
 fn file_digest(path: &Path) -> Result<String, TrainError> {
     files::read(path).map(|bytes| format!("{:.DIGITS$x}", Sha256::digest(bytes))).map_err(|source| TrainError::io(path, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let names = ["one.jsonl", "other.jsonl", "excluded.jsonl", "tokenizer.json"];
+        names.iter().for_each(|name| fs::write(path(name), name).unwrap());
+        let source = |name: &str| Source { path: path(name), weight: 2.0 };
+        let options = DataOptions {
+            sources: vec![source("one.jsonl"), source("other.jsonl")],
+            exclude: vec![path("excluded.jsonl")],
+            held_out: 0.1,
+        };
+        let recipe = || Recipe::default().data(&options).unwrap().file("tokenizer", &path("tokenizer.json")).unwrap();
+        let before = recipe();
+        let check = || recipe().check_unchanged(&before, &options, |_| folder.path());
+        check().unwrap();
+        for (name, said) in names.into_iter().zip([path(names[0]), path(names[1]), path(names[2]), folder.path().to_owned()]) {
+            fs::write(path(name), "changed").unwrap();
+            let says = format!("{} changed while it was read; run again", said.display());
+            assert_eq!(check().unwrap_err().to_string(), says);
+            fs::write(path(name), name).unwrap();
+        }
+    }
 }

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::train::TrainError;
-use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo};
+use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo, train_planned_dpo};
 use sk_models::train::head::{HeadEvent, train_head};
 use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
 use sk_models::train::optimizer::Rule;
@@ -163,6 +163,31 @@ fn a_preference_run_does_not_resume_another() {
     assert!(planned && message.to_string().contains("--seed 3, not 4"), "{message}");
     // A larger number of steps continues the same run.
     train_dpo(&DpoOptions { steps: 9, ..workspace.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn pairs_that_change_while_they_are_read_are_not_trained_on() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let options = workspace.dpo("model", "run");
+    let planned = options.whole_recipe().unwrap();
+    let pairs = fs::read_to_string(&workspace.pairs).unwrap();
+    let while_read = train_dpo(&options, &device, &mut |event| {
+        // The pairs have been read.
+        if let DpoEvent::Planned { .. } = event {
+            fs::write(&workspace.pairs, pairs.replace("both hands", "two hands")).unwrap();
+        }
+    })
+    .unwrap_err();
+    let since_planned = train_planned_dpo(&options, &planned, &device, &mut |_| {}).unwrap_err();
+    let says = format!("{} changed while it was read; run again", workspace.pairs.display());
+    for error in [while_read, since_planned] {
+        assert!(matches!(error, TrainError::Changed { .. }) && error.to_string() == says, "{error}");
+    }
+    fs::write(&workspace.pairs, &pairs).unwrap();
+    train_planned_dpo(&options, &planned, &device, &mut |_| {}).unwrap();
 }
 
 #[test]
