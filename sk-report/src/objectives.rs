@@ -169,7 +169,7 @@ pub struct Rubric {
     /// The name in records and tables.
     pub name: String,
     /// The version of the text. Records and cache keep scores of different versions apart. Defaults
-    /// to a hash of the text.
+    /// to a hash of the text, and so does that of a shipped rubric whose text a file changes.
     #[serde(default)]
     pub version: u32,
     /// Whether a higher or a lower score is better.
@@ -199,6 +199,13 @@ impl Rubric {
     /// Returns the name in prose: `epistemic honesty` for `epistemic_honesty`.
     pub fn label(&self) -> String {
         self.name.replace('_', " ")
+    }
+
+    /// Returns whether it has the name and the version of a shipped rubric, and another text.
+    fn is_edited(&self) -> bool {
+        let mut shipped = [Objectives::hhh(), Objectives::offline()].into_iter().flat_map(|shipped| &shipped.rubrics);
+        let named = |own: &Rubric| own.name == self.name && own.version == self.version;
+        shipped.any(|own| named(own) && own.fingerprint() != self.fingerprint())
     }
 
     /// Returns 32 bits of the SHA-256 of everything that a judge is shown.
@@ -271,7 +278,12 @@ impl Objectives {
     /// line or entry.
     pub fn read(path: &Path) -> Result<Self, ObjectivesError> {
         let text = sk_scheme::text::read(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
-        Self::located(&text).map_err(|(line, reason)| ObjectivesError::Invalid { path: path.to_owned(), line, reason })
+        let read = Self::located(&text);
+        let mut read = read.map_err(|(line, reason)| ObjectivesError::Invalid { path: path.to_owned(), line, reason })?;
+        for rubric in read.rubrics.iter_mut().filter(|rubric| rubric.is_edited()) {
+            rubric.version = rubric.fingerprint();
+        }
+        Ok(read)
     }
 
     /// Reads objectives from TOML.

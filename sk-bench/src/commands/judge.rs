@@ -241,11 +241,14 @@ fn read_objectives(file: Option<&Path>, otherwise: &Objectives) -> Result<Object
     file.map_or_else(|| Ok(otherwise.clone()), |file| Objectives::read(file).map_err(|error| Error::Input(error.to_string())))
 }
 
-fn rubrics(objectives: Option<&Path>, json: bool, toml: bool) -> Result<(), Error> {
-    let objectives = read_objectives(objectives, Objectives::hhh())?;
-    let text = match (json, toml) {
-        (true, _) => summary::rubrics_json(&objectives),
-        (_, true) => toml::to_string(&objectives).map_err(|error| Error::Output(std::io::Error::other(error))),
+fn rubrics(file: Option<&Path>, json: bool, toml: bool) -> Result<(), Error> {
+    let objectives = read_objectives(file, Objectives::hhh())?;
+    let text = match (json, toml, file) {
+        (true, ..) => summary::rubrics_json(&objectives),
+        // As it is: a version that the file leaves out is computed from the text, and would not
+        // change with it if it were printed.
+        (_, true, Some(file)) => crate::scheme::text::read(file).map_err(Error::reading(file)),
+        (_, true, None) => toml::to_string(&objectives).map_err(|error| Error::Output(std::io::Error::other(error))),
         _ => Ok(summary::rubrics_text(&objectives)),
     };
     output::print(text?)

@@ -79,8 +79,11 @@ impl Scorer {
         match self {
             Self::Blades => "blades".to_owned(),
             Self::Judge { judge, objectives, .. } => {
-                let rubrics: Vec<_> =
-                    objectives.rubrics.iter().map(|rubric| (rubric.name.as_str(), rubric.version, rubric.better)).collect();
+                // The texts count even if their version is the same. The digests of the models of
+                // an offline judge are part of its identity, and a column of a table changes no
+                // score.
+                let scored = |rubric: &Rubric| Rubric { column: false, model: None, ..rubric.clone() };
+                let rubrics: Vec<Rubric> = objectives.rubrics.iter().map(scored).collect();
                 serde_json::json!([judge.identity(), rubrics, objectives.objectives]).to_string()
             }
         }
@@ -91,7 +94,8 @@ impl Scorer {
     /// reused from there.
     ///
     /// # Errors
-    /// If traces cannot be read, or the judge fails.
+    /// If traces cannot be read, a response to be scored by the blades has none, or the judge
+    /// fails.
     pub(super) fn score(
         &self,
         records: &[SweepRecord],
@@ -101,10 +105,13 @@ impl Scorer {
     ) -> Result<Vec<Vec<Option<f64>>>, Error> {
         match self {
             Self::Blades => {
+                // The responses of a judge's trials have no traces.
+                let span = |record: &SweepRecord| record.trace.ok_or_else(|| untraced(traces, record));
+                let spans: Vec<TraceSpan> = records.iter().map(span).collect::<Result<_, _>>()?;
                 let failed = Error::reading(traces);
                 let mut file = File::open(traces).map_err(&failed)?;
-                let scored = records.iter().map(|record| {
-                    let means = blade_means(&mut file, record.trace).map_err(&failed)?;
+                let scored = spans.into_iter().map(|span| {
+                    let means = blade_means(&mut file, span).map_err(&failed)?;
                     Ok(objectives.iter().map(|objective| means.get(&objective.blade).copied()).collect())
                 });
                 scored.collect()
@@ -188,9 +195,14 @@ struct ScoredBlade {
     mu: Vec<f64>,
 }
 
+/// Returns the error of a response without a trace, which the blades cannot score.
+fn untraced(traces: &Path, record: &SweepRecord) -> Error {
+    let (traces, id) = (traces.display(), &record.id);
+    Error::Input(format!("{traces} has no steps of response \"{id}\", which was made for a judge; give [tune] another output"))
+}
+
 /// Returns the mean score per token that each blade gave to the chosen candidates.
-fn blade_means(traces: &mut (impl Read + Seek), span: Option<TraceSpan>) -> io::Result<BTreeMap<String, f64>> {
-    let Some(span) = span else { return Ok(BTreeMap::new()) };
+fn blade_means(traces: &mut (impl Read + Seek), span: TraceSpan) -> io::Result<BTreeMap<String, f64>> {
     traces.seek(SeekFrom::Start(span.offset))?;
     let mut text = String::new();
     traces.take(span.bytes).read_to_string(&mut text)?;
@@ -223,13 +235,12 @@ mod tests {
         };
         let lines = format!("{}\n{}\n", step("[1,2,3]", "[9, 0.5]", 1), step("[1,2]", "[2.5, 9]", 0));
         let text = format!("other steps\n{lines}and more");
-        let span = |bytes| Some(TraceSpan { offset: 12, bytes });
+        let span = |bytes| TraceSpan { offset: 12, bytes };
         let means = blade_means(&mut Cursor::new(&text), span(lines.len() as u64)).unwrap();
         // (3·0.5 + 1·2.5)/4
         assert_eq!(means, BTreeMap::from([("calm".to_owned(), 1.0)]));
-        assert!(blade_means(&mut Cursor::new(&text), None).unwrap().is_empty());
         assert!(blade_means(&mut Cursor::new(&text), span(5)).is_err(), "half a step");
         let torn = step("[1]", "[1]", 1);
-        assert!(blade_means(&mut Cursor::new(&torn), Some(TraceSpan { offset: 0, bytes: torn.len() as u64 })).is_err());
+        assert!(blade_means(&mut Cursor::new(&torn), TraceSpan { offset: 0, bytes: torn.len() as u64 }).is_err());
     }
 }

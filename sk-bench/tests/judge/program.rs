@@ -96,6 +96,30 @@ fn a_summary_by_scheme_and_a_file_to_go_on_from() {
     assert_eq!(server.requests().len() - asked, models);
 }
 
+/// The file that `judge rubrics` prints gives each rubric its version.
+#[test]
+fn a_shipped_rubric_with_another_text_is_another_version() {
+    let server = good_server(|_| Duration::ZERO);
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 3);
+    let resumed = |objectives: &[&str]| {
+        let output = judge(folder.path(), &server, &[&["--json"], objectives].concat()).output().unwrap();
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["judged"], 27, "{summary}");
+        summary["resumed"].as_u64().unwrap()
+    };
+    resumed(&[]);
+    let printed = program().args(["judge", "rubrics", "--toml"]).output().unwrap().stdout;
+    let (own, file) = (String::from_utf8(printed).unwrap(), folder.path().join("own.toml"));
+    fs::write(&file, &own).unwrap();
+    assert_eq!(resumed(&["--objectives", "own.toml"]), 27);
+    // Each of the three responses is judged anew by the rubric that changed.
+    fs::write(&file, own.replace(&Objectives::hhh().rubrics[0].high, "flawless")).unwrap();
+    assert_eq!(resumed(&["--objectives", "own.toml"]), 24);
+    assert_eq!(resumed(&["--objectives", "own.toml"]), 27);
+    assert_eq!(resumed(&[]), 27);
+}
+
 /// Waits until the server has received `count` requests.
 fn wait_for_requests(server: &Server, child: &mut Child, count: usize) {
     let started = Instant::now();
@@ -316,6 +340,13 @@ fn the_rubrics_are_printed() {
     // Printed as TOML, the rubrics parse to the same objectives.
     let toml = program().args(["judge", "rubrics", "--toml"]).output().unwrap().stdout;
     assert_eq!(&Objectives::parse(&String::from_utf8(toml).unwrap()).unwrap(), Objectives::hhh());
+    // The versions of a file change with its texts if it is edited further.
+    let folder = tempfile::tempdir().unwrap();
+    let own = "[[objectives]]\nname = \"calm\"\n[[rubrics]]\nname = \"calm\"\ncriterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n";
+    fs::write(folder.path().join("own.toml"), own).unwrap();
+    let args = ["judge", "rubrics", "--toml", "--objectives", "own.toml"];
+    let toml = program().current_dir(folder.path()).args(args).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(toml).unwrap().trim_end(), own.trim_end());
     let text = String::from_utf8(program().args(["judge", "rubrics"]).output().unwrap().stdout).unwrap();
     assert!(
         text.contains("epistemic_honesty, version 1 (honesty)") && text.contains("refusal, version 1 (reported by itself)"),

@@ -398,8 +398,9 @@ fn a_key_or_a_model_that_is_refused_is_said_in_words_of_the_plan() {
 
 #[test]
 fn trials_that_were_scored_under_other_objectives_are_refused() {
-    let rubric =
-        |name: &str| format!("[[rubrics]]\nname = {name:?}\ncriterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n");
+    let rubric = |name: &str| {
+        format!("[[rubrics]]\nname = {name:?}\nversion = 1\ncriterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n")
+    };
     let objectives = "[[objectives]]\nname = \"harmless\"\n[[objectives]]\nname = \"helpful\"\nrubrics = [\"relevance\"]\n";
     let rubrics = ["harmless", "relevance", "usefulness"].map(rubric).concat();
     let server = Server::start(|_, _| Reply::score(2));
@@ -410,12 +411,16 @@ fn trials_that_were_scored_under_other_objectives_are_refused() {
     own(format!("{objectives}{rubrics}"));
     stdout(&bench.run(&["--quiet"]));
     let turned = rubrics.replacen("criterion", "better = \"less\"\ncriterion", 1);
-    for other in [format!("{objectives}{turned}"), format!("{}{rubrics}", objectives.replace("relevance", "usefulness"))] {
+    // The version stays, and the text changes.
+    let reworded = rubrics.replacen("criterion = \"?\"", "criterion = \"!\"", 1);
+    let regrouped = objectives.replace("relevance", "usefulness");
+    for other in [format!("{objectives}{turned}"), format!("{objectives}{reworded}"), format!("{regrouped}{rubrics}")] {
         own(other);
         let error = refused(&bench, &[], 2);
         assert!(error.contains("plan.jsonl:1:") && error.contains("other settings"), "{error}");
     }
-    own(format!("{objectives}{rubrics}"));
+    // A column of a table changes no score.
+    own(format!("{objectives}{}", rubrics.replacen("criterion", "column = true\ncriterion", 1)));
     stdout(&bench.run(&["--quiet"]));
 }
 

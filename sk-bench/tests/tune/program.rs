@@ -264,6 +264,26 @@ fn a_judge_that_needs_no_server_scores_and_a_second_run_asks_it_nothing() {
     assert_eq!(fs::read_to_string(&judged).unwrap(), before);
 }
 
+/// The blades score the traces of responses, which are not kept for a judge.
+#[test]
+fn responses_of_a_judge_are_not_scored_by_the_blades() {
+    let plan = PLAN.replace("trials = 6", "trials = 1");
+    let bench = Bench::new(&format!("{plan}[judge]\noffline = true\n"));
+    stdout(&bench.run(&["--quiet"]));
+    fs::remove_file(bench.path("plan.jsonl")).unwrap();
+    fs::write(bench.path("plan.toml"), &plan).unwrap();
+    let says = ["trial 0 of ", "has no steps of response", "made for a judge", "give [tune] another output"];
+    assert_refused(&bench.run(&["--quiet"]), &says);
+    // Some of the responses are lost, as after an interruption.
+    let trials = fs::read_dir(bench.path("plan.trials")).unwrap().map(|entry| entry.unwrap().path());
+    let is_output = |path: &PathBuf| path.to_str().unwrap().ends_with("-000.jsonl");
+    for output in trials.filter(is_output).collect::<Vec<_>>() {
+        let text = fs::read_to_string(&output).unwrap();
+        fs::write(&output, text.split_inclusive('\n').next().unwrap()).unwrap();
+    }
+    assert_refused(&bench.run(&["--quiet"]), &says);
+}
+
 #[test]
 fn the_model_that_ships_is_tuned() {
     let plan =
