@@ -1,5 +1,5 @@
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{io, iter};
 
 use sk_core::{SpecError, StepError};
 use sk_models::device::DeviceError;
@@ -79,8 +79,8 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] RecordFileError),
     /// An output of a sweep that was deleted or replaced while the sweep ran.
-    #[error("{} was deleted or replaced while the sweep ran; run again to make the records that are missing", path.display())]
-    Replaced { path: PathBuf },
+    #[error("{} was deleted or replaced while the sweep ran; {cure}", path.display())]
+    Replaced { path: PathBuf, cure: &'static str },
     /// An error of a part of the work, such as a cell of a sweep.
     #[error("{what}: {source}")]
     Within { what: String, source: Box<Self> },
@@ -155,19 +155,19 @@ fn exit_code_of(error: &RemoteError) -> u8 {
     }
 }
 
-/// Returns the exit status of an error of a file of records: 1 if another process has it open or
-/// the disk is full.
+/// Returns the exit status of an error of a file of records: 1 if another process has it open.
 fn exit_code_of_file(error: &RecordFileError) -> u8 {
-    match error {
-        RecordFileError::Locked { .. } => 1,
-        RecordFileError::Open { source, .. } | RecordFileError::Write { source, .. } if is_full_disk(source) => 1,
-        _ => 2,
-    }
+    if matches!(error, RecordFileError::Locked { .. }) { 1 } else { 2 }
 }
 
 /// Returns whether a file could not be written for want of space.
 fn is_full_disk(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => true,
+        // The system refuses to write so much. The program itself refuses to read too long a text.
+        io::ErrorKind::FileTooLarge => error.raw_os_error().is_some(),
+        _ => false,
+    }
 }
 
 impl Error {
@@ -211,10 +211,13 @@ impl Error {
     /// Returns the exit status: 2 if the cause is the input or something that it names, 1 if it is
     /// the program or the machine, 130 after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
+        let mut causes = iter::successors(std::error::Error::source(self), |&cause| cause.source());
+        if causes.any(|cause| cause.downcast_ref().is_some_and(is_full_disk)) {
+            return 1;
+        }
         match self {
             // A theorem that does not hold is not caused by the input.
             Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } | Self::Replaced { .. } => 1,
-            Self::Write { source, .. } | Self::Judge(JudgeError::Cache { source, .. }) if is_full_disk(source) => 1,
             Self::File(error) | Self::Judge(JudgeError::File(error)) => exit_code_of_file(error),
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // Caused by the server; a retry may help.
@@ -249,6 +252,8 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
+    use sk_models::hf::HubError;
+
     use super::*;
 
     #[test]
@@ -256,16 +261,30 @@ mod tests {
         let written = |kind: io::ErrorKind| {
             let (path, source) = (PathBuf::from("file"), || io::Error::from(kind));
             let file = || RecordFileError::Write { path: path.clone(), source: source() };
+            let checkpoint = || CheckpointError::Io { action: "write", path: path.clone(), source: source() };
             [
                 Error::Write { path: path.clone(), source: source() },
                 RecordFileError::Open { path: path.clone(), source: source() }.into(),
                 file().into(),
                 JudgeError::from(file()).into(),
+                JudgeError::Cache { path: path.clone(), source: source() }.into(),
                 Error::from(file()).within("trial 0"),
+                TrainError::Io { path: "file".to_owned(), source: source() }.into(),
+                TrainError::from(checkpoint()).into(),
+                checkpoint().into(),
+                CheckpointError::from(HubError::Io { action: "write", path: path.clone(), source: source() }).into(),
             ]
         };
-        assert!(written(io::ErrorKind::StorageFull).iter().all(|error| error.exit_code() == 1));
-        assert!(written(io::ErrorKind::PermissionDenied).iter().all(|error| error.exit_code() == 2));
+        for (kind, code) in [
+            (io::ErrorKind::StorageFull, 1),
+            (io::ErrorKind::PermissionDenied, 2),
+            // A line that is too long to be read.
+            (io::ErrorKind::FileTooLarge, 2),
+        ] {
+            for error in written(kind) {
+                assert_eq!(error.exit_code(), code, "{error:?}");
+            }
+        }
     }
 
     #[test]

@@ -184,10 +184,12 @@ impl<'g> Store<'g> {
     /// Checks that the path still refers to the open file. Records appended to a deleted or
     /// replaced file would be lost.
     fn check_in_place(&self) -> Result<(), Error> {
-        let traces = self.traces.iter().map(|(path, file)| (path, file));
-        match iter::once((&self.path, &self.file)).chain(traces).find(|(path, file)| !leads_to(path, file)) {
+        let output = (&self.path, &self.file, "run again to make the records that are missing");
+        // Records refer to steps in the traces, and are not made again.
+        let traces = self.traces.iter().map(|(path, file)| (path, file, "put it back, then run again"));
+        match iter::once(output).chain(traces).find(|(path, file, _)| !leads_to(path, file)) {
             None => Ok(()),
-            Some((path, _)) => Err(Error::Replaced { path: path.clone() }),
+            Some((path, _, cure)) => Err(Error::Replaced { path: path.clone(), cure }),
         }
     }
 

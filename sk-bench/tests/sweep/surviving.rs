@@ -105,6 +105,28 @@ fn a_sweep_reports_a_deleted_or_replaced_output() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_sweep_whose_traces_are_taken_away_goes_on_once_they_are_back() {
+    let bench = hit(|bench| {
+        let mut child = start(bench);
+        wait_for_lines(bench, &mut child, 1);
+        fs::rename(bench.path("plan.traces.jsonl"), bench.path("elsewhere")).unwrap();
+        let at_work = child.try_wait().unwrap().is_none();
+        let ended = child.wait_with_output().unwrap();
+        if at_work {
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(ended.status.code(), Some(1), "{said}");
+            let says = "plan.traces.jsonl was deleted or replaced while the sweep ran; put it back, then run again";
+            assert!(said.contains(says), "{said}");
+        }
+        fs::rename(bench.path("elsewhere"), bench.path("plan.traces.jsonl")).unwrap();
+        at_work
+    });
+    bench.finish();
+    assert_eq!(bench.answers(), *undisturbed());
+}
+
 #[test]
 fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
     let bench = Bench::new(PLAN);
