@@ -1,8 +1,9 @@
 //! `swiss-knife chat` on a tiny random model, with its input from a pipe.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use crate::common::{model_args, models, program, run_with_input, stderr, stdout};
 use serde_json::Value;
@@ -214,6 +215,32 @@ fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).matches("tokens/s").count() < 20, "{}", stderr(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_chat_that_waits_for_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace.jsonl");
+    let mut child = program();
+    child.arg("chat").args(model_args()).args(BRIEF).arg("--trace").arg(&trace);
+    child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"Hello\n").unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("tokens/s")));
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if started.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(fs::read_to_string(trace).unwrap().lines().count() > 0);
+    drop((stdin, lines));
 }
 
 /// The instruction of a blade that has left is not read by a later blade of the same name.

@@ -1,5 +1,8 @@
-use std::io::{self, BufRead, IsTerminal, Read, Stdin};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -9,17 +12,22 @@ use sk_report::lines::MARK;
 
 use super::complete::Completions;
 use crate::scheme::text;
-use crate::{Error, message, output};
+use crate::{Error, interrupt, message, output};
 
 const PROMPT: &str = "> ";
 /// Maximum number of lines in the history file.
 const REMEMBERED: usize = 1000;
+/// The time between two looks for Ctrl-C while a pipe has no line.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The source of input lines: an editor on a terminal, or a pipe.
 pub(super) enum Lines {
     Terminal(Box<Terminal>),
-    Pipe(Stdin),
+    Pipe(Pipe),
 }
+
+/// Lines of standard input with their line breaks, as a thread reads them.
+pub(super) struct Pipe(Receiver<io::Result<Vec<u8>>>);
 
 /// An editor with its history.
 pub(super) struct Terminal {
@@ -32,7 +40,7 @@ impl Lines {
     pub(super) fn new() -> Self {
         let history = || output::user_folder("XDG_STATE_HOME", ".local/state").map(|folder| folder.join("chat-history"));
         let terminal = if io::stdin().is_terminal() { Terminal::new(history()).ok() } else { None };
-        terminal.map_or_else(|| Self::Pipe(io::stdin()), |terminal| Self::Terminal(Box::new(terminal)))
+        terminal.map_or_else(|| Self::Pipe(Pipe::new()), |terminal| Self::Terminal(Box::new(terminal)))
     }
 
     pub(super) fn is_terminal(&self) -> bool {
@@ -40,14 +48,13 @@ impl Lines {
     }
 
     /// Returns the next line without its line break; `None` at the end, and an error for a line
-    /// that is not UTF-8. On a terminal, the Tab key uses `completions`.
+    /// that is not UTF-8. Ctrl-C ends a pipe. On a terminal, the Tab key uses `completions`.
     pub(super) fn next(&mut self, completions: impl FnOnce() -> Completions) -> Result<Option<Result<String, Error>>, Error> {
         let failed = Error::reading(Path::new("standard input"));
         match self {
-            Self::Pipe(stdin) => {
-                let mut line = Vec::new();
-                let read = stdin.lock().take(text::LONGEST + 1).read_until(b'\n', &mut line).map_err(failed)?;
-                if read as u64 > text::LONGEST {
+            Self::Pipe(pipe) => {
+                let Some(mut line) = pipe.next().transpose().map_err(failed)? else { return Ok(None) };
+                if line.len() as u64 > text::LONGEST {
                     return Err(Error::Input(format!("standard input: a line is longer than {} MiB", text::LONGEST >> 20)));
                 }
                 if line.starts_with(MARK) {
@@ -56,14 +63,45 @@ impl Lines {
                 if line.pop_if(|byte| *byte == b'\n').is_some() {
                     line.pop_if(|byte| *byte == b'\r');
                 }
-                let line = String::from_utf8(line).map_err(|_| Error::Input("standard input: the line is not UTF-8".to_owned()));
-                Ok((read > 0).then_some(line))
+                Ok(Some(String::from_utf8(line).map_err(|_| Error::Input("standard input: the line is not UTF-8".to_owned()))))
             }
             Self::Terminal(terminal) => {
                 terminal.editor.set_helper(Some(completions()));
                 Ok(terminal.next().map_err(failed)?.map(Ok))
             }
         }
+    }
+}
+
+impl Pipe {
+    fn new() -> Self {
+        let (sender, lines) = mpsc::sync_channel(0);
+        thread::spawn(move || {
+            loop {
+                let mut line = Vec::new();
+                let (read, ends) = match io::stdin().lock().take(text::LONGEST + 1).read_until(b'\n', &mut line) {
+                    Ok(0) => return,
+                    Ok(_) => (Ok(line), false),
+                    Err(error) => (Err(error), true),
+                };
+                if sender.send(read).is_err() || ends {
+                    return;
+                }
+            }
+        });
+        Self(lines)
+    }
+
+    /// Returns the next line; `None` at the end and after Ctrl-C.
+    fn next(&self) -> Option<io::Result<Vec<u8>>> {
+        while !interrupt::requested() {
+            match self.0.recv_timeout(PAUSE) {
+                Ok(line) => return Some(line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        None
     }
 }
 
