@@ -100,6 +100,21 @@ fn a_small_sweep_by_hand() {
     assert!(report.table("normalization").is_none() && report.table("spreads").is_none());
 }
 
+/// Qualities of equal scores in two orders tie, so no classifier ranks with them.
+#[test]
+fn what_is_equal_on_paper_ties_beside_a_classifier() {
+    let row = |(prompt, quality): (usize, &str)| {
+        let score = prompt as f64 / 16.0;
+        format!("ours,c,1,0,0,{prompt},{quality},0.2,0.5,0.0,0.7,0.7,0.7,{score}\n")
+    };
+    let rows = ["0.1,0.2,0.3", "0.3,0.2,0.1"].into_iter().cycle().take(12).enumerate().map(row);
+    let text: String = std::iter::once(HEADER.replace('\n', ",helpfulness_bert\n")).chain(rows).collect();
+    let report = report(&text);
+    let judges: Vec<&Value> = report.table("classifiers").unwrap().rows.iter().map(|row| &row[1]).collect();
+    assert_eq!(judges, [&Value::from("helpfulness")]);
+    assert!(report.table("classifiers").unwrap().notes.iter().any(|note| note.contains("too narrow")));
+}
+
 /// The same three scores in two orders: their means are equal, but not in floating point.
 #[test]
 fn what_is_equal_on_paper_ties_in_every_table() {
@@ -455,6 +470,32 @@ fn a_rubric_that_is_an_objective_by_itself_is_reported_once() {
     assert_eq!(headings.iter().filter(|heading| **heading == "padding").count(), 1, "{headings:?}");
     close(number(&report, "methods", "ours", "padding"), 0.7);
     close(number(&report, "ablation-size", "a − b", "Δ"), 0.25);
+}
+
+#[test]
+fn an_ablation_has_every_rubric_with_a_column() {
+    let objectives = PADDING.replace("padding", "truthfulness").replace("better = \"less\"", "");
+    let frontier = "method,config,w_truthfulness,frontier_id,truthfulness\nours,a,1,0,0.2\n";
+    let ablations = "ablation,arm,prompt_id,truthfulness\nsize,a,0,0.2\nsize,a,1,0.3\nsize,b,0,0.4\nsize,b,1,0.6\n";
+    let report = |ablations: &str| {
+        let results = judged_by(&objectives, frontier, ablations);
+        Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap()
+    };
+    close(number(&report(ablations), "ablation-size-means", "b", "truthfulness"), 0.5);
+    let without = report("ablation,arm,prompt_id\nsize,a,0\nsize,b,0\n");
+    assert_eq!(value(&without, "ablation-size-means", "b", "truthfulness"), &Value::Empty);
+}
+
+#[test]
+fn intervals_of_few_pairs_of_an_ablation_are_said_to_be_too_narrow() {
+    let frontier = "method,config,w_padding,frontier_id,padding\nours,a,1,0,0.2\n";
+    let noted = |prompts: usize| {
+        let rows = (0..prompts).map(|prompt| format!("size,a,{prompt},0.2\nsize,b,{prompt},0.3\n"));
+        let results = judged_by(PADDING, frontier, &format!("ablation,arm,prompt_id,padding\n{}", rows.collect::<String>()));
+        let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+        report.table("ablation-size").unwrap().notes.iter().any(|note| note.contains("too narrow"))
+    };
+    assert_eq!([1, 19, 20].map(noted), [false, true, false]);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use rand::{RngExt as _, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use sk_report::stats::{
     Bootstrap, Clusters, Distance, F1, Spearman, Steering, Wilcoxon, WinRate, ZeroRule, dominates, front, harmonic_mean, holm,
@@ -684,5 +686,28 @@ proptest! {
         let moved = Bootstrap::of_mean(&differences.iter().map(|d| 2.0 * d + shift).collect::<Vec<_>>(), 200, 7).percentile(0.9);
         prop_assert!((moved.low - 2.0 * interval.low - shift).abs() < 1e-9 && (moved.high - 2.0 * interval.high - shift).abs() < 1e-9);
         prop_assert!(interval.low <= interval.high);
+    }
+}
+
+/// The table of coverage in the page on statistics.
+#[test]
+fn percentile_intervals_are_too_narrow_for_few_prompts() {
+    const SAMPLES: u32 = 1500;
+    /// Three standard errors of a share of the samples.
+    const TOLERANCE: f64 = 0.04;
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    // The method of Box and Muller.
+    let mut normal = || {
+        let (radius, turn): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos()
+    };
+    for (prompts, coverage) in [(2, 0.48), (4, 0.80), (6, 0.86), (10, 0.90), (20, 0.92), (40, 0.94)] {
+        let mut covers = || {
+            let differences: Vec<f64> = (0..prompts).map(|_| normal()).collect();
+            let interval = Bootstrap::of_mean(&differences, 500, 1).percentile(0.95);
+            interval.low <= 0.0 && 0.0 <= interval.high
+        };
+        let found = f64::from((0..SAMPLES).map(|_| u32::from(covers())).sum::<u32>()) / f64::from(SAMPLES);
+        assert!((found - coverage).abs() < TOLERANCE, "{found} of {prompts} prompts");
     }
 }

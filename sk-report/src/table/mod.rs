@@ -103,6 +103,13 @@ impl Table {
         self
     }
 
+    /// Adds notes.
+    #[must_use]
+    pub(crate) fn notes(mut self, notes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.notes.extend(notes.into_iter().map(Into::into));
+        self
+    }
+
     /// Returns the table if it has a row.
     pub fn non_empty(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)

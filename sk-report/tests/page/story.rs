@@ -133,7 +133,10 @@ fn a_page_opens_with_what_was_found() {
     assert!(said[1].starts_with("Steering cannot be told from chance for hot at T = 8 (ρ = "), "{said:?}");
     assert!(said[1].contains(" and base at T = 0.25 (ρ = ") && said[1].contains("], p = "), "{said:?}");
     // Six prompts with one sign have p = 2/2⁶. Holm's correction for two methods doubles it.
-    assert!(said[2].starts_with("In F1, ours cannot be told from hot (0.") && said[2].contains("p = 0.062"), "{said:?}");
+    assert_eq!(
+        said[2],
+        "Whether F1 of ours differs from that of hot and base is not known: too few prompts for so many methods."
+    );
     assert_eq!(said.len(), 3);
     let said = verdict(&Made { prompts: 8, ..TWO }.page());
     assert!(
@@ -187,6 +190,64 @@ fn fewer_than_five_weight_vectors_tell_nothing_of_steering() {
     solo.cells.retain(|cell| cell.configuration == 0);
     let said = verdict(&page(&results));
     assert!(said.contains(&"Of hot it is not known: fewer than five weight vectors.".to_owned()), "{said:?}");
+}
+
+/// The p of five weight vectors is at least 2/5!; three methods make it 0.05.
+#[test]
+fn too_few_weight_vectors_for_so_many_methods_tell_nothing_of_steering() {
+    let methods = [("ours", 0.3, 0.0), ("theirs", 0.3, 0.0), ("base", 0.3, 0.0)];
+    let of = |count: usize| verdict(&Made { density: 4, prompts: 8, methods: &methods[..count], recorded: false, ..TWO }.page());
+    let said = of(3);
+    assert_eq!(said[0], "Whether the answers follow the weights is not known: too few weight vectors for so many methods.");
+    let said = of(2);
+    assert!(said[0].starts_with("The answers of ours (ρ = 0.") && said[0].ends_with(") follow the weights."), "{said:?}");
+    // The p of a method with more weight vectors is lower, so it is not multiplied by three.
+    let mut results = Made { methods: &methods, recorded: false, ..TWO }.results();
+    let base = results.sweep.methods.iter_mut().find(|method| method.name == "base").unwrap();
+    base.cells.retain(|cell| cell.configuration < 5);
+    let said = verdict(&page(&results));
+    assert!(said.iter().all(|sentence| !sentence.contains("too few weight vectors")), "{said:?}");
+}
+
+/// The p of n prompts is at least 2/2ⁿ.
+#[test]
+fn too_few_prompts_tell_nothing_of_f1() {
+    let methods = [("ours", 0.3, 0.1), ("ours_no_cbn", 0.3, 0.0), ("hot", 0.3, 0.05), ("base", 0.3, 0.0)];
+    let of = |count: usize, prompts: usize| verdict(&Made { prompts, methods: &methods[..count], ..TWO }.page());
+    let holds = |said: &[String], expected: &str| assert!(said.iter().any(|own| own.starts_with(expected)), "{said:?}");
+    holds(&of(3, 5), "Whether F1 of ours differs from that of hot is not known: fewer than six prompts.");
+    holds(&of(3, 6), "In F1, ours is ahead of hot by 0.");
+    holds(&of(4, 6), "Whether F1 of ours differs from that of hot and base is not known: too few prompts for so many methods.");
+    holds(&of(4, 7), "In F1, ours is ahead of hot by 0.");
+    // F1 and two axes are three tests.
+    holds(&of(2, 5), "Whether normalisation changes its F1 is not known: fewer than six prompts.");
+    holds(&of(2, 6), "Whether normalisation changes its F1 is not known: too few prompts for so many measures.");
+    holds(&of(2, 7), "Normalisation raises its F1 by 0.");
+}
+
+#[test]
+fn intervals_over_few_prompts_are_said_to_be_too_narrow() {
+    const NOTE: &str = "Percentile intervals over fewer than 20 prompts are too narrow.";
+    let methods = [("ours", 0.3, 0.1), ("ours_no_cbn", 0.3, 0.0), ("base", 0.3, 0.0)];
+    let noted = |prompts: usize| {
+        let results = Made { prompts, methods: &methods, recorded: false, ..TWO }.results();
+        let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+        let own = report.tables.iter().filter(|table| table.notes.iter().any(|note| note.starts_with(NOTE)));
+        let html = report.page("t", &results).unwrap().html().unwrap();
+        let document = Document::parse(&html).unwrap();
+        let said = document.elements("p").any(|p| p.text.starts_with(NOTE));
+        (own.map(|table| table.id.clone()).collect::<Vec<_>>(), said)
+    };
+    let tables = ["methods", "axes", "normalization", "clustering"].map(str::to_owned).to_vec();
+    assert_eq!([1, 2, 19, 20].map(noted), [(vec![], false), (tables.clone(), true), (tables, true), (vec![], false)]);
+}
+
+#[test]
+fn the_interval_of_rho_is_said_to_be_of_this_many_prompts() {
+    let html = TWO.page().html().unwrap();
+    for symbol in ["r_s", "ρ"] {
+        assert!(html.contains(&format!("The interval is of the {symbol} that this many prompts give on average.")), "{symbol}");
+    }
 }
 
 #[test]

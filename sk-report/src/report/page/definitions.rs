@@ -1,5 +1,6 @@
 use super::PageContext;
 use crate::page::Section;
+use crate::report::tables::few_prompts;
 
 /// The section on definitions, and on what was left out.
 pub(super) fn section(context: &PageContext<'_>, left_out: &[String]) -> Section {
@@ -16,13 +17,17 @@ pub(super) fn section(context: &PageContext<'_>, left_out: &[String]) -> Section
          of evidence; by prompt, whole prompts are resampled, since the cells of one prompt are not independent. p is of the two-sided Wilcoxon \
          signed-rank test, zeros dropped; Holm's correction is over the family that the table names.",
         "ρ is Spearman's rank correlation of requested weight and achieved axis, pooled over the axes, each standardised; its interval resamples \
-         whole prompts, and its p permutes the weight vectors. The sentences above say that something differs only if p < 0.05 after Holm's \
-         correction over the methods and the interval by prompt does not hold 0; otherwise that it cannot be told.",
+         whole prompts, and its p permutes the weight vectors. The interval is of the ρ that this many prompts give on average. Noise in the axes \
+         draws ρ towards 0, so ρ of the true means is further from 0, and ρ of sweeps with different numbers of prompts cannot be compared.",
+        "The sentences above say that something differs only if p < 0.05 after Holm's correction over the methods and the interval by prompt does \
+         not hold 0; otherwise that it cannot be told, or that the weight vectors or prompts are too few for any p < 0.05.",
         "A method has one colour on the whole page; what is no method is grey. A staircase joins the points of a frontier that no other point of \
          the method dominates in that plane. Pointing at a mark shows its numbers.",
         "Tables are sorted by a click on a heading, and saved with all digits.",
     ];
     let section = paragraphs.into_iter().fold(Section::new("definitions", "How to read this"), Section::paragraph);
+    let few = few_prompts(context.report.rows.methods.iter().map(|row| row.prompts));
+    let section = few.into_iter().fold(section, Section::paragraph);
     let section = match &context.results.recorded {
         None => section
             .missing("Made from judged results alone: no records of a sweep were given, hence no times, responses or traces."),

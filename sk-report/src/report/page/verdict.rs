@@ -8,9 +8,11 @@ use crate::stats::Interval;
 /// The significance level of every test.
 const ALPHA: f64 = 0.05;
 
-/// The least number of weight vectors whose permutations can give a p-value below [`ALPHA`]: that
-/// of n is at least 2/n!.
+/// The least number of weight vectors whose permutations can give a p-value below [`ALPHA`] in a
+/// single test: that of n is at least 2/n!.
 const FEWEST: usize = 5;
+/// The same of prompts in a signed-rank test: the p-value of n is at least 2/2ⁿ.
+const FEWEST_PROMPTS: usize = 6;
 
 /// Returns the sentences at the top of the page: whether responses follow the weights, and how the
 /// reference compares with the other methods.
@@ -142,7 +144,11 @@ fn rank_correlation<'a>(context: &PageContext<'a>, name: &str) -> Result<&'a Ste
     match points.iter().filter(|(_, _, axes)| is_pooled(axes)).count() {
         _ if points.is_empty() => Err("no answer was judged"),
         0..FEWEST => Err("fewer than five weight vectors"),
-        _ => context.pooled(name).ok_or("no axis that was judged moves"),
+        _ => match context.pooled(name) {
+            None => Err("no axis that was judged moves"),
+            Some(row) if row.least >= ALPHA => Err("too few weight vectors for so many methods"),
+            Some(row) => Ok(row),
+        },
     }
 }
 
@@ -162,6 +168,8 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
     let reference = isolated(&context.report.reference);
     let (apart, leads): (Vec<&LeadRow>, Vec<&LeadRow>) =
         context.report.rows.leads.iter().filter(|row| row.is_rival).partition(|row| row.difference.is_nan());
+    let (untestable, leads): (Vec<&LeadRow>, Vec<&LeadRow>) = leads.into_iter().partition(|row| row.least >= ALPHA);
+    let untestable = grouped(untestable.into_iter().map(|row| (too_few(row, "methods"), isolated(&row.other))));
     let those = |sign: Sign| {
         let own = leads.iter().filter(|row| Sign::of(row.difference, row.holm, row.by_prompt) == sign);
         any_listed(own.map(|row| match sign {
@@ -185,7 +193,18 @@ fn comparison(context: &PageContext<'_>) -> Vec<String> {
             format!("F1 of {those} cannot be compared: no prompt has every axis judged in both at the same weights.")
         }),
     ];
-    sentences.into_iter().flatten().collect()
+    let untestable = untestable
+        .iter()
+        .map(|(why, those)| format!("Whether F1 of {reference} differs from that of {} is not known: {why}.", listed(those)));
+    sentences.into_iter().flatten().chain(untestable).collect()
+}
+
+/// Returns why no prompts could show this difference among so many `tests`.
+fn too_few(row: &LeadRow, tests: &str) -> String {
+    match row.contrast.clusters().len() {
+        0..FEWEST_PROMPTS => "fewer than six prompts".to_owned(),
+        _ => format!("too few prompts for so many {tests}"),
+    }
 }
 
 fn normalization(context: &PageContext<'_>) -> Option<String> {
@@ -194,6 +213,9 @@ fn normalization(context: &PageContext<'_>) -> Option<String> {
         Sign::Positive => format!("Normalisation raises its F1 by {}.", with_interval(row.difference, row.by_prompt, F1)),
         Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, -row.by_prompt, F1)),
         Sign::Open if row.difference.is_nan() => return None,
+        Sign::Open if row.least >= ALPHA => {
+            format!("Whether normalisation changes its F1 is not known: {}.", too_few(row, "measures"))
+        }
         Sign::Open => format!(
             "Whether normalisation changes its F1 cannot be told ({}).",
             with_test(row.difference, row.by_prompt, row.holm, F1)

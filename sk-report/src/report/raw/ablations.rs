@@ -14,9 +14,10 @@ pub struct Ablation {
     pub arms: Vec<Method>,
 }
 
-/// Reads the single-objective ablations, which have no honesty rubrics.
+/// Reads the single-objective ablations. The honesty rubrics may have no column, as in the paper's
+/// results.
 pub(super) fn read(path: PathBuf, objectives: &Objectives) -> Result<Vec<Ablation>, ReportError> {
-    const ABSENT: [&str; 3] = ["truthfulness", "non_deception", "epistemic_honesty"];
+    const OPTIONAL: [&str; 3] = ["truthfulness", "non_deception", "epistemic_honesty"];
     let sheet = Sheet::read(path)?;
     let mut cells = Vec::new();
     let mut seen = HashSet::new();
@@ -25,7 +26,7 @@ pub(super) fn read(path: PathBuf, objectives: &Objectives) -> Result<Vec<Ablatio
         if !seen.insert((name, arm, prompt)) {
             return Err(row.duplicate(arm, name, prompt));
         }
-        let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &ABSENT)?, fluency: None };
+        let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &OPTIONAL)?, fluency: None };
         cells.push((name, (arm, cell)));
     }
     let arm = |(name, cells): (&str, Vec<Cell>)| Method { name: name.to_owned(), cells };

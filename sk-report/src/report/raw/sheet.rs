@@ -87,9 +87,10 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Parses the scores of all rubrics. Rubrics in `absent` have no column.
-    pub(super) fn scores(&self, objectives: &Objectives, absent: &[&str]) -> Result<Scores, ReportError> {
-        let score = |name: &str| if absent.contains(&name) { Ok(None) } else { self.blank_or_share(name) };
+    /// Parses the scores of all rubrics. Rubrics in `optional` may have no column.
+    pub(super) fn scores(&self, objectives: &Objectives, optional: &[&str]) -> Result<Scores, ReportError> {
+        let is_absent = |name: &str| optional.contains(&name) && self.optional(name).is_none();
+        let score = |name: &str| if is_absent(name) { Ok(None) } else { self.blank_or_share(name) };
         let rubrics = objectives.rubrics.iter().map(|rubric| score(&rubric.name)).collect::<Result<_, _>>()?;
         Ok(objectives.scores(rubrics))
     }

@@ -1,4 +1,4 @@
-use super::{At, LEVEL, Ledger, Measure, Table, mean_of, note_contrast};
+use super::{At, LEVEL, Ledger, Measure, Table, few_prompts, mean_of, note_contrast};
 use crate::objectives::Objectives;
 use crate::report::{Ablation, Cell, Contrast, Resampling};
 use crate::stats::{Interval, PUBLISHED_FLOOR, ZeroRule, harmonic_mean, holm};
@@ -160,6 +160,7 @@ fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Option<Table> {
         .column("ties %", Kind::Percent, |row| row.contrast.win_rate().of_ties())
         .build()
         .note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
+        .notes(few_prompts(rows.iter().map(|row| row.contrast.n())))
         .non_empty()
 }
 

@@ -1,4 +1,4 @@
-use super::{At, LEVEL, Ledger, Table, TableContext};
+use super::{At, LEVEL, Ledger, Table, TableContext, few_prompts};
 use crate::report::{Cell, Contrast, Method, WeightVector};
 use crate::stats::{Bootstrap, Interval, ZeroRule, harmonic_mean, holm, mean_axes};
 use crate::table::Kind;
@@ -91,9 +91,10 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow]) -> Table {
         .column("p, Holm", Kind::PValue, |row| row.p)
         .build();
     table.appendix = true;
-    table.note(format!(
+    let note = format!(
         "Intervals by resampling prompts. p: F1 of cells against {} at the same weight vector, signed-rank test with Holm's correction over all \
          rows.",
         context.reference.name
-    ))
+    );
+    table.note(note).notes(few_prompts(rows.iter().map(|row| row.n)))
 }

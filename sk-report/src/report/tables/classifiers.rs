@@ -1,6 +1,6 @@
-use super::{LEVEL, Measure, Table, TableContext};
-use crate::report::{Classified, Resampling};
-use crate::stats::{Bootstrap, Clusters, Interval, Ranks, Spearman, mean, pearson};
+use super::{LEVEL, Measure, Table, TableContext, few_prompts};
+use crate::report::{Cell, Classified, Resampling};
+use crate::stats::{Bootstrap, Clusters, Interval, Ranks, Spearman, mean, pearson, snap};
 use crate::table::Kind;
 
 /// The classifier score above which a response counts as positive.
@@ -33,8 +33,8 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
         let counts = |place: &usize| objectives.objectives[*place].rubrics.contains(rubric);
         measures.extend((0..objectives.objectives.len()).filter(counts).map(|place| Measure::objective(objectives, place)));
         for measure in measures {
-            let cells: Vec<(u32, f64, f64)> =
-                classifier.cells.iter().filter_map(|(cell, score)| Some((cell.prompt, (measure.of)(cell)?, *score))).collect();
+            let own = |(cell, score): &(Cell, f64)| Some((cell.prompt, snap((measure.of)(cell)?), *score));
+            let cells: Vec<(u32, f64, f64)> = classifier.cells.iter().filter_map(own).collect();
             let (judged, scores): (Vec<f64>, Vec<f64>) = cells.iter().map(|(_, judge, score)| (*judge, *score)).unzip();
             let Some(correlation) = Spearman::of(&judged, &scores) else { continue };
             let of = |flagged: bool| -> Vec<f64> {
@@ -66,6 +66,7 @@ pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Op
         .build()
         .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
         .note("Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.")
+        .notes(few_prompts(rows.iter().map(|row| row.prompts)))
         .non_empty()
 }
 

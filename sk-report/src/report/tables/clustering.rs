@@ -1,7 +1,7 @@
 use super::normalization::measures;
-use super::{LEVEL, Table, TableContext};
-use crate::report::Contrast;
-use crate::stats::{Interval, ZeroRule, holm};
+use super::{LEVEL, Table, TableContext, few_prompts};
+use crate::report::{Contrast, Method};
+use crate::stats::{Interval, Wilcoxon, ZeroRule, holm};
 use crate::table::Kind;
 
 /// The contrast of the reference with another method, by cell and by prompt.
@@ -19,6 +19,13 @@ pub(in crate::report) struct LeadRow {
     bca: Interval,
     /// The p-value by prompt, corrected within its family.
     pub(in crate::report) holm: f64,
+    /// The least value of `holm` for so many prompts and tests; NaN if there was no test.
+    pub(in crate::report) least: f64,
+}
+
+/// Returns the least p-value of the signed-rank test: that of so many differences of one sign.
+fn least_p(prompts: usize) -> f64 {
+    Wilcoxon::of(&(1..=prompts).map(|rank| rank as f64).collect::<Vec<_>>(), ZeroRule::Wilcox).p
 }
 
 /// Compares F1 with every other method, and all measures with the reference without normalisation.
@@ -33,7 +40,12 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
     let mut rows = Vec::new();
     for (is_rival, family) in [(true, against.collect::<Vec<_>>()), (false, normalization.collect())] {
         let tests: Vec<f64> = family.iter().map(|(_, _, contrast)| contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p).collect();
-        for ((measure, other, contrast), holm) in family.into_iter().zip(holm(&tests)) {
+        let least = |((_, _, contrast), p): (&(String, &Method, Contrast), &f64)| match p.is_nan() {
+            true => f64::NAN,
+            false => least_p(contrast.clusters().len()),
+        };
+        let least: Vec<f64> = family.iter().zip(&tests).map(least).collect();
+        for (((measure, other, contrast), holm), least) in family.into_iter().zip(holm(&tests)).zip(holm(&least)) {
             let by_prompt = contrast.bootstrap_by_prompt(context.resampling);
             rows.push(LeadRow {
                 measure,
@@ -45,6 +57,7 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
                 bca: by_prompt.bca(LEVEL),
                 contrast,
                 holm,
+                least,
             });
         }
     }
@@ -69,5 +82,6 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[LeadRow]) -> Option<Tabl
         .build()
         .note("By prompt: whole prompts are resampled, and the signed-rank test is over the mean differences of prompts.")
         .note("F1 is 0 where an axis is, and differences equal on paper tie. Holm's correction within methods and within normalisation.")
+        .notes(few_prompts(rows.iter().map(|row| row.contrast.clusters().len())))
         .non_empty()
 }

@@ -1,4 +1,4 @@
-use super::{LEVEL, Table, TableContext, mean_of};
+use super::{LEVEL, Table, TableContext, few_prompts, mean_of};
 use crate::report::{Cell, Contrast};
 use crate::stats::Interval;
 use crate::table::Kind;
@@ -10,6 +10,8 @@ pub(in crate::report) struct FluencyRow {
     n: usize,
     perplexity: f64,
     pub(in crate::report) pairs: usize,
+    /// The number of prompts of the pairs.
+    prompts: usize,
     /// The change relative to the reference and its confidence interval from a bootstrap over
     /// prompts. `None` for the reference itself, and without a pair.
     pub(in crate::report) change: Option<(f64, Interval)>,
@@ -32,6 +34,7 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<FluencyRow> {
             n: measured(&method.cells),
             perplexity: mean_of(&method.cells, surprise).exp(),
             pairs: contrast.n(),
+            prompts: contrast.clusters().len(),
             change: compared.then(|| (change(contrast.mean()), ends(interval()))),
         }
     };
@@ -54,6 +57,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<T
             "Perplexity: the geometric mean over responses of each one's, under a language model that neither drafts nor steers.",
         )
         .note("Change: of paired responses, +0.050 is five per cent more perplexity; interval by resampling prompts.")
+        .notes(few_prompts(rows.iter().filter(|row| row.change.is_some()).map(|row| row.prompts)))
         .non_empty()
 }
 

@@ -1,4 +1,6 @@
-use super::{At, LEVEL, Ledger, Table, TableContext, mean_of};
+use std::collections::HashSet;
+
+use super::{At, LEVEL, Ledger, Table, TableContext, few_prompts, mean_of};
 use crate::stats::{Bootstrap, Clusters, F1, Interval, mean_axes};
 use crate::table::Kind;
 
@@ -8,6 +10,8 @@ pub(in crate::report) struct MethodRow {
     pub(in crate::report) name: String,
     /// The number of cells with at least one objective.
     pub(in crate::report) n: usize,
+    /// The number of their prompts.
+    pub(in crate::report) prompts: usize,
     /// The mean of each objective, NaN if no cell has it.
     pub(in crate::report) axes: Vec<f64>,
     /// The confidence interval of each mean, from a bootstrap over prompts.
@@ -33,9 +37,11 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Metho
             let clusters = Clusters::of(&scores, &prompts);
             Bootstrap::of_clustered_mean(&clusters, context.resampling.resamples, context.resampling.seed).percentile(LEVEL)
         };
+        let judged = method.cells.iter().filter(|cell| cell.scores.objectives.iter().any(|score| !score.is_nan()));
         let row = MethodRow {
             name: method.name.clone(),
             n: cells.iter().map(Vec::len).sum(),
+            prompts: judged.map(|cell| cell.prompt).collect::<HashSet<_>>().len(),
             intervals: (0..names.len()).map(interval).collect(),
             axes,
             f1: F1::ALL.map(|f1| f1.of(&cells, 0.0)),
@@ -72,4 +78,5 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[MethodRow]) -> Table {
         .note(format!("{}.", objectives.definitions().join("; ")))
         .note("A blank rubric is left out of its mean, and an axis whose rubrics are all blank out of the mean of that axis and of the cell's F1.")
         .note("n counts cells with an axis. Intervals are of the means of the axes, by resampling whole prompts.")
+        .notes(few_prompts(rows.iter().map(|row| row.prompts)))
 }

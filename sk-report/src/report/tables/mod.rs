@@ -198,6 +198,15 @@ impl TableContext<'_> {
     }
 }
 
+/// Returns the note that percentile intervals over few prompts are too narrow, if one of these
+/// numbers of prompts is below 20. A single prompt has no interval.
+pub(super) fn few_prompts(mut prompts: impl Iterator<Item = usize>) -> Option<&'static str> {
+    prompts.any(|count| (2..20).contains(&count)).then_some(
+        "Percentile intervals over fewer than 20 prompts are too narrow. In simulations, 95% intervals contained the mean in 90% of \
+         samples of 10 prompts, and in 80% of samples of 4.",
+    )
+}
+
 /// Returns the mean of `measure` over cells, missing values left out.
 fn mean_of(cells: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
     crate::stats::mean(&cells.iter().filter_map(measure).collect::<Vec<_>>())

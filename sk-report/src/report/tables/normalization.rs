@@ -1,4 +1,4 @@
-use super::{At, LEVEL, Ledger, Measure, Table, TableContext, note_contrast};
+use super::{At, LEVEL, Ledger, Measure, Table, TableContext, few_prompts, note_contrast};
 use crate::report::contrast::pairs;
 use crate::report::{Cell, Contrast};
 use crate::stats::{Interval, ZeroRule, holm, mean};
@@ -84,7 +84,8 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Op
     ));
     let paper =
         "The paper's arm without normalisation also dropped two other standardisations and was post-processed differently.";
-    if context.of_the_paper { table.note(paper) } else { table }.non_empty()
+    let table = if context.of_the_paper { table.note(paper) } else { table };
+    table.notes(few_prompts(rows.iter().map(|row| row.contrast.clusters().len()))).non_empty()
 }
 
 /// Returns the mean over the cells whose partner has the measure too.

@@ -19,6 +19,8 @@ pub(in crate::report) struct SteeringRow {
     /// The permutation p-value, or that of Student's t if there is none, after correction. The
     /// pooled coefficients of all methods form one family, those of single axes another.
     pub(in crate::report) holm: f64,
+    /// The least value of `holm` by permutation of so many weight vectors, for so many tests.
+    pub(in crate::report) least: f64,
 }
 
 impl SteeringRow {
@@ -66,7 +68,9 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
                 ledger.note(&at, "slope", found.slope);
                 found.range.into_iter().for_each(|range| ledger.note(&at, "range", range));
                 let interval = intervals.get(k).copied().unwrap_or(Interval::NONE);
-                rows.push(SteeringRow { method: method.name.clone(), reading, axis, found, interval, holm: f64::NAN });
+                let vectors = if axis.is_some() { found.n } else { found.n / places.len() };
+                let (holm, least) = (found.permutation_p.unwrap_or(found.p), least_p(vectors));
+                rows.push(SteeringRow { method: method.name.clone(), reading, axis, found, interval, holm, least });
             }
         }
     }
@@ -74,11 +78,19 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
         for is_pooled in [false, true] {
             let family = || (0..).zip(&rows).filter(|(_, row)| row.reading == reading && row.axis.is_none() == is_pooled);
             let places: Vec<usize> = family().map(|(place, _)| place).collect();
-            let corrected = holm(&family().map(|(_, row)| row.found.permutation_p.unwrap_or(row.found.p)).collect::<Vec<_>>());
-            places.into_iter().zip(corrected).for_each(|(place, p)| rows[place].holm = p);
+            let corrected = |p: fn(&SteeringRow) -> f64| holm(&family().map(|(_, row)| p(row)).collect::<Vec<_>>());
+            let (holm, least) = (corrected(|row| row.holm), corrected(|row| row.least));
+            for ((place, holm), least) in places.into_iter().zip(holm).zip(least) {
+                (rows[place].holm, rows[place].least) = (holm, least);
+            }
         }
     }
     rows
+}
+
+/// Returns the least p-value by permutation of so many weight vectors: 2/n!.
+fn least_p(vectors: usize) -> f64 {
+    (2.0 / (1..=vectors).map(|k| k as f64).product::<f64>()).min(1.0)
 }
 
 /// Bootstraps the coefficients of a method, per axis and last pooled. `weights` are those of the
@@ -129,6 +141,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
         .build()
         .note(format!("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, by permutation\" permutes the weight vectors, in all ways for up to {MOST_PERMUTED} points, and of more, pooled only, in 99,999 drawn ones: no less than 2.0e-5 can come out."))
         .note("95%, prompts: r_s ∓ 1.96 standard errors, by resampling whole prompts, within [−1, 1]. Quantiles of resamples would lie too low: these hold fewer different prompts, and noise in the axes lowers r_s.")
+        .note("The interval is of the r_s that this many prompts give on average. r_s of the true means, without noise, is further from 0. r_s of sweeps with different numbers of prompts cannot be compared.")
         .note("p, Holm: of the p by permutation, or else p, t; pooled r_s of all methods are one family, those of single axes another.")
         .note(format!("As labelled: {}, from weights ({}).", labelled.join(", "), sweep.blades.join(", ")));
     if context.of_the_paper {
