@@ -1,17 +1,18 @@
 //! Admission of answers: the slots and the memory of the server.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
+use crate::live::lock;
 
 /// The unit in which memory is reserved.
-pub(crate) const MEBIBYTE: u64 = 1 << 20;
+const MEBIBYTE: u64 = 1 << 20;
 
 /// Rounds bytes up to mebibytes.
-pub(crate) fn mebibytes(bytes: u64) -> u32 {
+fn mebibytes(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX)
 }
 
@@ -22,43 +23,105 @@ pub(crate) struct Admission {
     /// In mebibytes.
     memory: Arc<Semaphore>,
     total: usize,
+    claims: Mutex<Claims>,
     waiting: Arc<AtomicUsize>,
     unfinished: Arc<AtomicUsize>,
     /// The maximum of `waiting` and of `unfinished`.
     most: [usize; 2],
 }
 
+/// The claims to memory, in mebibytes, each until its holder is dropped. The largest answer of a
+/// request always fits beside all adapters, so that no request waits for memory that only adapters
+/// hold.
+#[derive(Debug, Default)]
+struct Claims {
+    /// The adapters that clients have loaded.
+    adapters: Vec<(u32, Weak<OwnedSemaphorePermit>)>,
+    /// The largest answer of each unfinished request.
+    answers: Vec<(u32, Weak<Counted>)>,
+}
+
+impl Claims {
+    /// Returns the memory of all adapters.
+    fn of_adapters(&self) -> u64 {
+        self.adapters.iter().map(|(size, _)| u64::from(*size)).sum()
+    }
+
+    /// Returns the memory of the largest answer.
+    fn of_answer(&self) -> u64 {
+        self.answers.iter().map(|(size, _)| u64::from(*size)).max().unwrap_or(0)
+    }
+}
+
 impl Admission {
     /// Returns the admission of a server with this memory in bytes, for `concurrent` answers at the
     /// same time and `waiting` requests.
     pub(crate) fn new(memory: u64, concurrent: usize, waiting: usize) -> Self {
-        let total = usize::try_from(memory / MEBIBYTE).unwrap_or(usize::MAX).clamp(1, u32::MAX as usize);
+        let total = usize::try_from(memory / MEBIBYTE).unwrap_or(usize::MAX).min(u32::MAX as usize);
         Self {
             slots: Arc::new(Semaphore::new(concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             memory: Arc::new(Semaphore::new(total)),
             total,
+            claims: Mutex::default(),
             waiting: Arc::default(),
             unfinished: Arc::default(),
             most: [waiting, concurrent.saturating_add(waiting)],
         }
     }
 
-    /// Queues the first answer of a request, each of whose answers needs at most `bytes`.
-    pub(crate) fn queue(&self, bytes: u64) -> Result<Ticket, ApiError> {
-        let [most_waiting, most_unfinished] = self.most;
-        let place = Place {
-            slots: Arc::clone(&self.slots),
-            memory: Arc::clone(&self.memory),
-            mebibytes: mebibytes(bytes),
-            _unfinished: Arc::new(Counted::join(&self.unfinished, most_unfinished)?),
-        };
+    /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
+    /// the field of the request that limits the tokens of an answer.
+    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<Ticket, ApiError> {
+        let place = self.place(mebibytes(bytes), field)?;
         // Nobody overtakes a request that waits.
         if self.waiting.load(Ordering::Relaxed) == 0
             && let Some(admitted) = place.immediately()
         {
             return Ok(Ticket::Admitted(admitted));
         }
-        Ok(Ticket::Waiting(place, Counted::join(&self.waiting, most_waiting)?))
+        Ok(Ticket::Waiting(place, Counted::join(&self.waiting, self.most[0])?))
+    }
+
+    /// Returns the place of a request, each of whose answers needs at most `size` mebibytes.
+    fn place(&self, size: u32, field: &str) -> Result<Place, ApiError> {
+        let mut claims = self.claims();
+        let total = (self.total as u64).saturating_sub(claims.of_adapters());
+        if u64::from(size) > total {
+            let message = format!(
+                "the answer may need {size} MiB and this server gives all answers {total} MiB; shorten the prompt, or ask for fewer tokens \
+                 with `{field}`"
+            );
+            return Err(ApiError::invalid(field, message));
+        }
+        let unfinished = Arc::new(Counted::join(&self.unfinished, self.most[1])?);
+        claims.answers.push((size, Arc::downgrade(&unfinished)));
+        Ok(Place { slots: Arc::clone(&self.slots), memory: Arc::clone(&self.memory), mebibytes: size, _unfinished: unfinished })
+    }
+
+    /// Reserves memory for an adapter. Fails immediately if there is not enough, or if too little
+    /// would be left for a request that waits.
+    pub(crate) fn reserve_adapter(&self, bytes: u64) -> Result<Arc<OwnedSemaphorePermit>, ApiError> {
+        let mut claims = self.claims();
+        let size = mebibytes(bytes);
+        if claims.of_adapters() + u64::from(size) + claims.of_answer() > self.total as u64 {
+            return Err(ApiError::full());
+        }
+        let reserved = Arc::new(self.reserve(bytes).map_err(|_| ApiError::full())?);
+        claims.adapters.push((size, Arc::downgrade(&reserved)));
+        Ok(reserved)
+    }
+
+    /// Returns the memory for answers in bytes: what adapters that clients have loaded leave.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.total as u64).saturating_sub(self.claims().of_adapters()) * MEBIBYTE
+    }
+
+    /// Returns the claims whose holders exist.
+    fn claims(&self) -> MutexGuard<'_, Claims> {
+        let mut claims = lock(&self.claims);
+        claims.adapters.retain(|(_, adapter)| adapter.strong_count() > 0);
+        claims.answers.retain(|(_, request)| request.strong_count() > 0);
+        claims
     }
 
     /// Reserves memory for an answer that runs. Fails immediately if there is not enough.
@@ -146,5 +209,32 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_adapter_leaves_memory_for_the_requests_that_wait() {
+        let admission = Admission::new(10 * MEBIBYTE, 1, 8);
+        let queue = |size: u64| admission.queue(size * MEBIBYTE, "max_tokens");
+        let load = |size: u64| admission.reserve_adapter(size * MEBIBYTE);
+        let running = queue(2).unwrap();
+        let waiting = queue(8).unwrap();
+        assert!(matches!((&running, &waiting), (Ticket::Admitted(_), Ticket::Waiting(..))));
+        // 7 MiB would be left.
+        assert_eq!(load(3).unwrap_err(), ApiError::full());
+        let adapter = load(2).unwrap();
+        assert_eq!(admission.memory(), 8 * MEBIBYTE);
+        assert!(queue(9).unwrap_err().to_string().contains("gives all answers 8 MiB"));
+        drop(waiting);
+        let other = load(3).unwrap();
+        assert!(queue(6).is_err());
+        drop((running, adapter));
+        assert!(matches!(queue(7).unwrap(), Ticket::Admitted(_)));
+        drop(other);
+        assert_eq!(admission.memory(), 10 * MEBIBYTE);
     }
 }

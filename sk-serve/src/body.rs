@@ -1,5 +1,8 @@
 //! Request bodies, with limits on size, time and nesting depth.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -31,12 +34,21 @@ where
         let bytes = tokio::time::timeout(limits.patience, Bytes::from_request(request, state));
         let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(limits.body),
-            _ => ApiError::invalid("body", rejection.to_string()),
+            _ if is_malformed(&rejection) => ApiError::invalid("body", rejection.to_string()),
+            _ => ApiError::disconnected(),
         })?;
         read(&bytes, limits.depth)
             .map(Self)
             .map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
     }
+}
+
+/// Returns whether a body could not be received because its chunks are malformed, and not because
+/// the connection failed.
+fn is_malformed(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    let is_invalid = |error: &io::Error| matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData);
+    causes.any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_invalid))
 }
 
 /// Parses JSON whose arrays and objects are nested at most `most` deep.

@@ -28,6 +28,11 @@ use crate::service::Service;
 /// Number of events buffered for a slow client before generation waits for it.
 const BUFFERED: usize = 16;
 
+/// Maximum number of log-probabilities of a response that is not streamed, those of the most likely
+/// tokens included. [`Limits::memory`](crate::Limits) does not count them, and a response takes about
+/// half a kilobyte for each while it is built.
+const MOST_LOG_PROBS: usize = 1 << 19;
+
 /// The default τ.
 const TOLERANCE: f64 = 0.1;
 
@@ -127,13 +132,14 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
     };
+    check_log_probs(service, &work)?;
     let (sender, events) = mpsc::channel(BUFFERED);
     let choices = work.answers();
     let prompt_tokens = work.asked.iter().map(|asked| asked.tokens.len()).sum();
     let of_answer = |asked: &Arc<Asked>| {
         let new = work.limit(asked, service);
         let reach = (asked.tokens.len() + asked.extra() + new).min(service.parts.host.context_limit());
-        service.bytes(&work.config, reach, new)
+        service.bytes(&work.config, &work.adapters, reach, new)
     };
     let bytes = work.asked.iter().map(of_answer).max().unwrap_or(0);
     let field = work.job.max_new_tokens.map_or("max_tokens", |(field, _)| field);
@@ -142,6 +148,22 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let answers = Answers { service: Arc::clone(service), work: Arc::new(work), sender };
     tokio::spawn(answers.begin(ticket, at_once));
     Ok(Listener { events, _stop: stop, prompt_tokens, choices, done: Vec::new() })
+}
+
+/// Refuses more log-probabilities than a response that is not streamed holds.
+fn check_log_probs(service: &Service, work: &Work) -> Result<(), ApiError> {
+    let Some(likely) = work.job.log_probs.filter(|_| !work.job.stream) else { return Ok(()) };
+    let of_answer = |asked: &Arc<Asked>| work.limit(asked, service) + if work.job.echo { asked.tokens.len() } else { 0 };
+    let tokens = work.job.choices * work.asked.iter().map(of_answer).sum::<usize>();
+    let log_probs = tokens * (1 + likely);
+    if log_probs <= MOST_LOG_PROBS {
+        return Ok(());
+    }
+    let message = format!(
+        "{log_probs} log-probabilities are asked for, and a response that is not streamed has at most {MOST_LOG_PROBS}; set `stream`, or \
+         ask for fewer answers or tokens"
+    );
+    Err(ApiError::invalid("logprobs", message))
 }
 
 /// The answers of a request. Each has a slot of the server and memory of its own, and waits for them

@@ -106,7 +106,10 @@ impl Live {
             let extra = openings.iter().filter(|(lane, _)| belongs(lane, name)).map(|(_, opening)| opening.extra());
             seats.reach + extra.max().unwrap_or(0)
         };
-        let reserve = |name: &&str| Ok(((*name).to_owned(), service.reserve(&config, name, read(name), seats.new)?));
+        let reserve = |name: &&str| {
+            let own = taken.only([(*name).to_owned()]);
+            Ok(((*name).to_owned(), service.reserve(&config, &own, name, read(name), seats.new)?))
+        };
         let reserved = added.iter().map(reserve).collect::<Result<Vec<_>, ApiError>>()?;
         let weights: Option<NamedWeights> = edit.weights.map(|weights| weights.into_iter().collect());
         self.spec.edit(|spec| -> Result<_, ApiError> {

@@ -15,6 +15,10 @@ use sk_scheme::SchemeError;
 
 use crate::host::HostError;
 
+/// The status in metrics and logs of a request whose client disconnects before the response, as in
+/// nginx.
+pub(crate) const DISCONNECTED: u16 = 499;
+
 /// An error in the format of the OpenAI API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -72,6 +76,12 @@ impl ApiError {
     /// A body that did not arrive in time.
     pub(crate) fn too_slow() -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the body did not arrive in time")
+    }
+
+    /// A body that ends early because the client disconnects.
+    pub(crate) fn disconnected() -> Self {
+        let status = StatusCode::from_u16(DISCONNECTED).unwrap_or(StatusCode::BAD_REQUEST);
+        Self { status, ..Self::invalid("body", "the connection closed before the end of the body") }
     }
 
     pub(crate) fn not_found(what: String) -> Self {

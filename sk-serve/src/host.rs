@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use sk_core::{Engine, InstructionRack};
+use sk_core::{Engine, InstructionRack, Rack};
 use sk_models::decoder::{Decoder, Scheduler};
 use sk_models::dialogue::SessionParts;
 use sk_models::engine::AdapterRack;
@@ -13,6 +13,7 @@ use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
 use sk_remote::{AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport, TimeLeft};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
@@ -131,10 +132,10 @@ pub enum Adapter {
 }
 
 impl Adapter {
-    /// Returns the most memory that it takes in this process: a CPU has a packed copy of it.
+    /// Returns the most bytes that it takes in this process.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Self::Local(adapter) => (2 * adapter.parameters() * size_of::<f32>()) as u64,
+            Self::Local(adapter) => adapter.bytes(),
             Self::Remote(_) => 0,
         }
     }
@@ -145,9 +146,18 @@ impl Adapter {
 pub struct Adapters {
     local: AdapterRack,
     remote: sk_remote::AdapterRack,
+    /// The memory of those that clients have loaded. It is reserved until the last map that holds the
+    /// adapter is dropped.
+    memory: Rack<OwnedSemaphorePermit>,
 }
 
 impl Adapters {
+    /// Adds an adapter with the memory that is reserved for it.
+    pub(crate) fn insert_reserved(&self, name: &str, adapter: Adapter, memory: Arc<OwnedSemaphorePermit>) {
+        self.memory.insert(name, memory);
+        self.insert(name, adapter);
+    }
+
     /// Adds an adapter, or replaces the one with the same name. Takes effect at the next step of
     /// the generations that share this map.
     pub fn insert(&self, name: &str, adapter: Adapter) {
@@ -168,6 +178,10 @@ impl Adapters {
 
     /// Adds the adapter of this name from `others`, if there is one.
     pub(crate) fn take(&self, name: &str, others: &Self) {
+        // The memory comes first here and last in `remove`, so that no adapter is taken without it.
+        if let Some(memory) = others.memory.get(name) {
+            self.memory.insert(name, memory);
+        }
         if let Some(adapter) = others.local.get(name) {
             self.local.insert(name, adapter);
         }
@@ -193,6 +207,12 @@ impl Adapters {
     pub fn remove(&self, name: &str) {
         self.local.remove(name);
         self.remote.remove(name);
+        self.memory.remove(name);
+    }
+
+    /// Returns the most bytes that the adapters take in this process.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.local.names().iter().filter_map(|name| self.local.get(name)).map(|adapter| adapter.bytes()).sum()
     }
 }
 
@@ -455,5 +475,25 @@ impl Host {
             instructions: instructions.clone(),
         };
         Ok((engine, parts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[test]
+    fn the_memory_of_an_adapter_is_reserved_until_its_last_holder_is_dropped() {
+        let memory = Arc::new(Semaphore::new(3));
+        let reserved = Arc::new(Arc::clone(&memory).try_acquire_many_owned(2).unwrap());
+        let rack = Adapters::default();
+        rack.insert_reserved("calm", Adapter::Remote("calm".into()), reserved);
+        let answer = rack.only(["calm".to_owned()]);
+        rack.remove("calm");
+        assert_eq!(memory.available_permits(), 1);
+        drop(answer);
+        assert_eq!(memory.available_permits(), 3);
     }
 }

@@ -25,6 +25,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 use crate::body::{self, Body};
 use crate::completions::answer;
 use crate::edit::Edit;
+use crate::error::DISCONNECTED;
 use crate::id::{RequestId, new_id};
 use crate::live;
 use crate::request::{Fields, Job, SteeringBody};
@@ -202,10 +203,6 @@ async fn count(mut request: Request, next: Next) -> Response {
     }
     response
 }
-
-/// The status in metrics and logs of a request whose client disconnects before the response, as in
-/// nginx.
-const DISCONNECTED: u16 = 499;
 
 /// A request, which is counted and logged when this is dropped. If the client disconnects, it is
 /// dropped before there is a response.

@@ -21,7 +21,7 @@ use sk_scheme::{
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::ApiError;
-use crate::admission::{Admission, MEBIBYTE, Ticket, mebibytes};
+use crate::admission::{Admission, Ticket};
 use crate::host::{Adapters, Host};
 use crate::id::RequestId;
 use crate::live::Lives;
@@ -89,19 +89,12 @@ impl Default for Limits {
     }
 }
 
-/// A loaded adapter.
-struct Loaded {
-    name: String,
-    /// Its memory, if a client has loaded it.
-    memory: Option<OwnedSemaphorePermit>,
-}
-
 /// The models, their default steering, and the answers in progress.
 pub(crate) struct Service {
     pub(crate) parts: Parts,
     pub(crate) limits: Limits,
-    /// The loaded adapters.
-    adapters: RwLock<Vec<Loaded>>,
+    /// The names of the loaded adapters.
+    adapters: RwLock<Vec<String>>,
     /// The names of those that were loaded at the start, which clients cannot unload.
     given: Vec<String>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
@@ -144,7 +137,7 @@ impl Service {
             draining: AtomicBool::new(false),
             lives: Lives::default(),
             given: adapters.clone(),
-            adapters: RwLock::new(adapters.into_iter().map(|name| Loaded { name, memory: None }).collect()),
+            adapters: RwLock::new(adapters),
             loading: Arc::default(),
             parts,
             limits,
@@ -301,7 +294,7 @@ impl Service {
 
     /// The names of the loaded adapters.
     pub(crate) fn adapters(&self) -> Vec<String> {
-        self.adapters.read().unwrap_or_else(PoisonError::into_inner).iter().map(|loaded| loaded.name.clone()).collect()
+        self.adapters.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Loads an adapter from a subfolder of the adapter folder, as a blade for later requests.
@@ -322,18 +315,15 @@ impl Service {
             tracing::warn!(request = %request.0, blade = name, error = error.cause(), "adapter not loaded");
             error
         })?;
-        let reserved = self.admission.reserve(adapter.bytes()).map_err(|_| {
-            self.parts.host.forget_adapter(name);
-            ApiError::full()
-        })?;
-        self.parts.rack.insert(name, adapter);
-        let loaded = Loaded { name: name.to_owned(), memory: Some(reserved) };
-        self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(loaded);
+        let reserved = self.admission.reserve_adapter(adapter.bytes());
+        let reserved = reserved.inspect_err(|_| self.parts.host.forget_adapter(name))?;
+        self.parts.rack.insert_reserved(name, adapter, reserved);
+        self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
     }
 
     /// Unloads the adapter of a blade that a client has loaded. Answers in progress that use it keep
-    /// it.
+    /// it and its memory.
     pub(crate) fn unload(&self, name: &str) -> Result<(), ApiError> {
         if self.parts.adapter_folder.is_none() {
             return Err(ApiError::forbidden("this server does not let clients unload blades; start it with --adapters DIR"));
@@ -344,7 +334,7 @@ impl Service {
             return Err(ApiError::forbidden(&message));
         }
         let mut adapters = self.adapters.write().unwrap_or_else(PoisonError::into_inner);
-        let place = adapters.iter().position(|loaded| loaded.name == name);
+        let place = adapters.iter().position(|loaded| loaded == name);
         let place = place.ok_or_else(|| ApiError::not_found(format!("no adapter is loaded for blade \"{name}\"")))?;
         adapters.remove(place);
         self.parts.rack.remove(name);
@@ -413,8 +403,9 @@ impl Service {
     }
 
     /// Returns the maximum memory, in bytes, of an answer whose longest context, with its
-    /// instruction, has `reach` tokens, of which `new` are generated.
-    pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
+    /// instruction, has `reach` tokens, of which `new` are generated. `adapters` are those of the
+    /// scheme.
+    pub(crate) fn bytes(&self, config: &SchemeSpec, adapters: &Adapters, reach: usize, new: usize) -> u64 {
         let has_heads = config.blades.iter().any(|blade| blade.rule.head_kind().is_some());
         let ahead = match &config.proposal {
             ProposalSpec::Vocabulary(vocabulary) if has_heads && vocabulary.head_k == 0 => self.parts.host.vocab_size(),
@@ -422,15 +413,8 @@ impl Service {
             _ => 0,
         };
         let (lanes, drafter) = (config.lanes(), config.proposal.keeps_drafter());
-        self.parts.host.footprint(Extent { lanes, drafter, ahead, ..extent(config, reach, new) })
-    }
-
-    /// Returns the memory for answers in bytes: what adapters that clients have loaded leave.
-    fn memory(&self) -> u64 {
-        let adapters = self.adapters.read().unwrap_or_else(PoisonError::into_inner);
-        let loaded: usize =
-            adapters.iter().filter_map(|loaded| loaded.memory.as_ref()).map(OwnedSemaphorePermit::num_permits).sum();
-        self.limits.memory.saturating_sub(loaded as u64 * MEBIBYTE)
+        let footprint = self.parts.host.footprint(Extent { lanes, drafter, ahead, ..extent(config, reach, new) });
+        footprint.saturating_add(merged(config, adapters))
     }
 
     /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
@@ -439,36 +423,29 @@ impl Service {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
-        let total = self.memory() / MEBIBYTE;
-        if u64::from(mebibytes(bytes)) > total {
-            let message = format!(
-                "the answer may need {} MiB and this server gives all answers {total} MiB; shorten the prompt, or ask for fewer tokens with \
-                 `{field}`",
-                mebibytes(bytes)
-            );
-            return Err(ApiError::invalid(field, message));
-        }
-        self.admission.queue(bytes)
+        self.admission.queue(bytes, field)
     }
 
     /// Reserves memory for the lanes of one more blade of an answer, whose context has at most
-    /// `reach` tokens, of which `new` are generated. Fails immediately if there is not enough.
+    /// `reach` tokens, of which `new` are generated. `adapters` are those of the blade. Fails
+    /// immediately if there is not enough.
     pub(crate) fn reserve(
         &self,
         config: &SchemeSpec,
+        adapters: &Adapters,
         blade: &str,
         reach: usize,
         new: usize,
     ) -> Result<OwnedSemaphorePermit, ApiError> {
         let lanes = config.blades.iter().find(|other| other.name == blade).map_or(1, |blade| blade.lanes().len());
         let bytes = self.parts.host.footprint(Extent { lanes, ..extent(config, reach, new) });
-        self.admission.reserve(bytes)
+        self.admission.reserve(bytes.saturating_add(merged(config, adapters)))
     }
 
     /// Returns how many of a request's answers run or wait at the same time, if each needs at most
     /// `bytes`.
     pub(crate) fn at_once(&self, answers: usize, bytes: u64) -> usize {
-        let fit = usize::try_from(self.memory() / bytes.max(1)).unwrap_or(usize::MAX);
+        let fit = usize::try_from(self.admission.memory() / bytes.max(1)).unwrap_or(usize::MAX);
         answers.min(self.limits.concurrent).min(fit).max(1)
     }
 
@@ -547,6 +524,12 @@ fn extent(config: &SchemeSpec, reach: usize, new: usize) -> Extent {
     let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
     let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
     Extent { context: reach, candidates, span, ..Extent::default() }
+}
+
+/// Returns the most bytes of what `adapters` add to the merged adapter of a soup; 0 for other
+/// proposals. The merged adapter has at most the sum of their ranks.
+fn merged(config: &SchemeSpec, adapters: &Adapters) -> u64 {
+    if matches!(config.proposal, ProposalSpec::Soup(_)) { adapters.bytes() } else { 0 }
 }
 
 /// Returns the kind of heads that the template of a scheme reads.

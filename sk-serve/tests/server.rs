@@ -2,7 +2,7 @@
 //! request panics.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -18,6 +18,7 @@ use sk_models::head::{Head, HeadKind};
 use sk_models::local::Models;
 use sk_models::text::Tokenizer;
 use sk_scheme::{Parameter, SHIPPED, Steering};
+use sk_serve::host::Adapter;
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -694,6 +695,64 @@ fn a_client_that_asks_before_it_sends_too_much_is_refused() {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
     assert!(line.starts_with("HTTP/1.1 413"), "{line}");
+}
+
+#[test]
+fn a_body_that_ends_early_has_the_status_of_a_disconnect() {
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    for (length, body, status) in [
+        ("Content-Length: 100", "{\"prompt\"", 499),
+        ("Transfer-Encoding: chunked", "8\r\n{\"p", 499),
+        ("Transfer-Encoding: chunked", "XX\r\n{\"prompt\"", 400),
+    ] {
+        let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+        let request = format!("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).unwrap();
+        // The client goes on reading, and so sees the status that is counted.
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert!(line.starts_with(&format!("HTTP/1.1 {status}")), "{body}: {line}");
+    }
+}
+
+#[test]
+fn a_response_that_is_not_streamed_has_a_limited_number_of_log_probabilities() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    // The answers have 16 × 8 × 200 = 25,600 tokens, and 21 log-probabilities for each are more than
+    // 2¹⁹.
+    let ask = |likely: usize, stream: bool| {
+        let asked = json!({"prompt": vec![vec![70; 200]; 16], "n": 8, "max_tokens": 0, "echo": true, "logprobs": likely,
+            "stream": stream});
+        agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap()
+    };
+    let mut refused = ask(20, false);
+    let body: Value = serde_json::from_str(&refused.body_mut().read_to_string().unwrap()).unwrap();
+    assert_eq!((refused.status().as_u16(), body["error"]["param"].as_str()), (400, Some("logprobs")), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains("set `stream`"), "{body}");
+    assert_eq!(ask(20, true).status(), 200);
+    assert_eq!(ask(1, false).status(), 200);
+}
+
+#[test]
+fn a_soup_needs_memory_for_its_merged_adapter() {
+    let _answering = answering();
+    for (memory, status) in [(4 << 20, 400), (16 << 20, 200)] {
+        let (server, url, _runtime) = listening_with(Access::default(), Limits { memory, ..Limits::default() });
+        let parts = parts();
+        // Each has 2 × 256 × 1024 numbers, and 2 × (128 + 7 × 32) × 1024 in its packed copy. Together
+        // they take 9.5 MiB.
+        let adapter = Arc::new(parts.host.local().unwrap().random_adapter(0, 1, &[1024]));
+        adapters().iter().for_each(|name| parts.rack.insert(name, Adapter::Local(Arc::clone(&adapter))));
+        server.open(parts, adapters());
+        let asked = |model: &str| json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "model": model});
+        let (found, body) = ask(&url, &asked("lab/random:rewarded-soups"));
+        assert!(found == status && (found == 200 || body.contains("MiB")), "{memory}: {found} {body}");
+        assert_eq!(ask(&url, &asked("lab/random")).0, 200);
+    }
 }
 
 #[test]

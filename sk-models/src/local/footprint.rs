@@ -5,6 +5,7 @@ use crate::Qwen2Config;
 use crate::decoder::{PANEL, QUERIES};
 use crate::device::{Shortage, check_room, free_memory, is_processor};
 use crate::engine::chunk;
+use crate::lora::{LoraAdapter, LowRank, Target};
 use crate::team::Team;
 
 /// The sizes that determine the memory of a generation.
@@ -85,6 +86,21 @@ impl Models {
     }
 }
 
+impl LoraAdapter {
+    /// Returns the most bytes that the adapter takes: those of its matrices and, on a CPU, those of a
+    /// packed copy, in which the columns of A and of B are padded to whole panels.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let layers = self.layers.iter().flat_map(|layer| Target::ALL.into_iter().filter_map(move |target| layer.get(target)));
+        let numbers = |update: &LowRank| {
+            let ([input, rank], [_, output]) = (update.a.dims(), update.b.dims());
+            let packed = input * rank.next_multiple_of(PANEL) + rank * output.next_multiple_of(PANEL);
+            rank * (input + output) + packed
+        };
+        layers.chain(&self.embed_tokens).chain(&self.lm_head).map(|update| times(numbers(update), size_of::<f32>())).sum()
+    }
+}
+
 /// Maximum size in bytes of an activation that is prepared for products in tiles: three bf16
 /// numbers.
 const TERM_BYTES: usize = 6;
@@ -97,4 +113,20 @@ fn scores(tokens: usize) -> u64 {
 
 fn times(a: usize, b: usize) -> u64 {
     (a as u64).saturating_mul(b as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+
+    #[test]
+    fn an_adapter_counts_with_its_padded_copy() {
+        let config = Qwen2Config::small([8, 4, 6, 2, 2, 2]);
+        let adapter = LoraAdapter::random(&config, 3, 1, &Device::flex());
+        // Of seven targets, four map 4 to 4, two 4 to 6 and one 6 to 4. Ranks and outputs are padded
+        // to 32 columns.
+        let layer = 3 * (4 * 8 + 3 * 10) + (6 * 4 + 6) * 32 + 3 * 7 * 32;
+        assert_eq!(adapter.bytes(), 4 * 2 * layer);
+    }
 }
