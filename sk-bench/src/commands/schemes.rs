@@ -7,7 +7,7 @@ use sk_report::grid::Grid;
 
 use crate::args::Sources;
 use crate::scheme::{SHIPPED, Shipped, Summary, json_schema};
-use crate::{Error, output, suggest, terminal};
+use crate::{Error, message, output, suggest, terminal};
 use measure::MeasureArgs;
 
 const EXAMPLES: &str = "\
@@ -80,7 +80,12 @@ pub(crate) fn run(args: &SchemesArgs) -> Result<(), Error> {
     }
     let row = |scheme: &Shipped| Ok(SchemeRow { name: scheme.name, summary: scheme.spec()?.summary() });
     let rows: Vec<SchemeRow> = SHIPPED.iter().map(row).collect::<Result<_, Error>>()?;
-    output::print(if args.json { output::pretty_json(&rows)? } else { table(&rows) })
+    if args.json {
+        return output::print(output::pretty_json(&rows)?);
+    }
+    output::print(table(&rows))?;
+    message::note("N is that of the published operating point, `hhh`; `--preset` and the model may set another");
+    Ok(())
 }
 
 fn shipped(name: &str) -> Result<&'static Shipped, Error> {

@@ -84,7 +84,7 @@ pub struct ServeArgs {
     /// `explain` lists.
     #[arg(long, value_name = "N", default_value_t = Limits::default().candidates, value_parser = positive)]
     max_candidates: usize,
-    /// Maximum number of blades of an answer.
+    /// Maximum number of blades of an answer, with those of weight zero.
     #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive)]
     max_blades: usize,
     /// Seconds from a request to the end of its answers; an unfinished answer is cut off after the
