@@ -14,7 +14,7 @@ use super::grid::{Grid, Slab};
 use super::terms::DEPTH;
 use super::tile::{Place, WIDTH, heights, multiply};
 #[cfg(target_arch = "x86_64")]
-use super::tile::{load_sums, of_height, store_sums};
+use super::tile::{ROWS, load_sums, of_height, store_sums};
 use crate::team::{SharedSlice, for_each_mut};
 
 /// Proof that the processor adds products of two pairs of bf16 numbers (AVX-512 BF16) faster than
@@ -315,19 +315,24 @@ unsafe fn avx512(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16]
     unsafe { of_height!(rows, R => avx512_tile::<R>(input, a, panel, c, add)) }
 }
 
+/// A function of its own, since its addresses take all registers.
+///
 /// # Safety
 ///
 /// As [`avx512`], with R rows.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-#[inline]
+#[inline(never)]
 unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
     use std::arch::x86_64::{
         _MM_HINT_T0, _mm_prefetch, _mm512_and_si512, _mm512_castsi512_ps, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_set1_epi32,
-        _mm512_set1_ps, _mm512_setzero_ps, _mm512_slli_epi32,
+        _mm512_set1_ps, _mm512_slli_epi32,
     };
     /// Pairs of rows to fetch ahead; see [`super::tile`].
     const AHEAD: usize = 48;
+    /// Rows that are reached from one pointer: the stride and its multiples by 3 and 5 are in
+    /// registers, and an address multiplies them by 2 or 4.
+    const HALF: usize = ROWS / 2;
     assert!(panel.len() >= input.div_ceil(2) * 2 * WIDTH);
     // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for
     // A and C; a prefetch may point anywhere.
@@ -335,27 +340,34 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
         let mut sums = load_sums!(R, 2, c, add);
         let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
         let mut line = panel.as_ptr();
-        for k in (0..input).step_by(2) {
-            let (mut firsts, mut seconds) = ([_mm512_setzero_ps(); 2], [_mm512_setzero_ps(); 2]);
-            let ahead = line.wrapping_add(AHEAD * 2 * WIDTH).cast::<i8>();
-            for v in 0..2 {
-                let pairs = _mm512_loadu_si512(line.add(32 * v).cast());
-                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64 * v));
-                firsts[v] = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs));
-                seconds[v] = _mm512_castsi512_ps(_mm512_and_si512(pairs, upper));
-            }
-            // If `input` is odd, the last pair has no second row, and A may hold anything there.
-            for (place, columns) in [(k, firsts), (k + 1, seconds)] {
-                if place < input {
-                    for (r, sums) in sums.iter_mut().enumerate() {
-                        let x = _mm512_set1_ps(*a.start.add(r * a.stride + place));
-                        for (sum, column) in sums.iter_mut().zip(columns) {
-                            *sum = _mm512_fmadd_ps(x, column, *sum);
-                        }
+        let mut halves = [a.start, a.start.wrapping_add(HALF * a.stride)];
+        macro_rules! add_products {
+            ($k:expr, $columns:expr) => {
+                let columns = $columns;
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let x = _mm512_set1_ps(*halves[r / HALF].add(r % HALF * a.stride + $k));
+                    for (sum, column) in sums.iter_mut().zip(columns) {
+                        *sum = _mm512_fmadd_ps(x, column, *sum);
                     }
                 }
+            };
+        }
+        let mut left = input;
+        while left > 0 {
+            let ahead = line.wrapping_add(AHEAD * 2 * WIDTH).cast::<i8>();
+            let pairs: [_; 2] = std::array::from_fn(|v| {
+                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64 * v));
+                _mm512_loadu_si512(line.add(32 * v).cast())
+            });
+            add_products!(0, pairs.map(|pairs| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs))));
+            // If `input` is odd, the last pair has no second row, and A may hold anything there.
+            if left == 1 {
+                break;
             }
-            line = line.add(2 * WIDTH);
+            add_products!(1, pairs.map(|pairs| _mm512_castsi512_ps(_mm512_and_si512(pairs, upper))));
+            line = line.wrapping_add(2 * WIDTH);
+            halves = halves.map(|half| half.wrapping_add(2));
+            left -= 2;
         }
         store_sums!(sums, c);
     }
