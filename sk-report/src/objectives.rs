@@ -278,7 +278,15 @@ impl Objectives {
     /// line or entry.
     pub fn read(path: &Path) -> Result<Self, ObjectivesError> {
         let text = sk_scheme::text::read(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
-        let read = Self::located(&text);
+        Self::of_file(path, &text)
+    }
+
+    /// As [`read`](Self::read), for the text of the file.
+    ///
+    /// # Errors
+    /// If the text does not describe objectives. The error names the file and the line or entry.
+    pub fn of_file(path: &Path, text: &str) -> Result<Self, ObjectivesError> {
+        let read = Self::located(text);
         let mut read = read.map_err(|(line, reason)| ObjectivesError::Invalid { path: path.to_owned(), line, reason })?;
         for rubric in read.rubrics.iter_mut().filter(|rubric| rubric.is_edited()) {
             rubric.version = rubric.fingerprint();

@@ -178,7 +178,8 @@ impl Adapters {
 
     /// Adds the adapter of this name from `others`, if there is one.
     pub(crate) fn take(&self, name: &str, others: &Self) {
-        // The memory comes first here and last in `remove`, so that no adapter is taken without it.
+        // The memory comes first here and last in `remove`, so that an adapter is taken with it, unless
+        // the name is loaded again in between.
         if let Some(memory) = others.memory.get(name) {
             self.memory.insert(name, memory);
         }

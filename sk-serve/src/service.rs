@@ -527,7 +527,8 @@ fn extent(config: &SchemeSpec, reach: usize, new: usize) -> Extent {
 }
 
 /// Returns the most bytes of what `adapters` add to the merged adapter of a soup; 0 for other
-/// proposals. The merged adapter has at most the sum of their ranks.
+/// proposals. The merged adapter has at most the sum of their ranks. The first step after an edit of
+/// the weights holds it twice.
 fn merged(config: &SchemeSpec, adapters: &Adapters) -> u64 {
     if matches!(config.proposal, ProposalSpec::Soup(_)) { adapters.bytes() } else { 0 }
 }

@@ -242,14 +242,19 @@ fn read_objectives(file: Option<&Path>, otherwise: &Objectives) -> Result<Object
 }
 
 fn rubrics(file: Option<&Path>, json: bool, toml: bool) -> Result<(), Error> {
-    let objectives = read_objectives(file, Objectives::hhh())?;
-    let text = match (json, toml, file) {
-        (true, ..) => summary::rubrics_json(&objectives),
+    let read = |file: &Path| {
+        let text = crate::scheme::text::read(file).map_err(Error::reading(file))?;
+        let objectives = Objectives::of_file(file, &text).map_err(|error| Error::Input(error.to_string()))?;
+        Ok::<_, Error>((objectives, Some(text)))
+    };
+    let (objectives, own) = file.map_or_else(|| Ok((Objectives::hhh().clone(), None)), read)?;
+    let text = match own {
+        _ if json => summary::rubrics_json(&objectives),
+        _ if !toml => Ok(summary::rubrics_text(&objectives)),
         // As it is: a version that the file leaves out is computed from the text, and would not
         // change with it if it were printed.
-        (_, true, Some(file)) => crate::scheme::text::read(file).map_err(Error::reading(file)),
-        (_, true, None) => toml::to_string(&objectives).map_err(|error| Error::Output(std::io::Error::other(error))),
-        _ => Ok(summary::rubrics_text(&objectives)),
+        Some(own) => Ok(own),
+        None => toml::to_string(&objectives).map_err(|error| Error::Output(std::io::Error::other(error))),
     };
     output::print(text?)
 }

@@ -2,7 +2,6 @@
 //! beside the records holds them in full.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -26,20 +25,13 @@ use crate::scheme::{BladeSpec, Parameter, SchemeSpec, digest};
 /// Hexadecimal digits of a digest of settings.
 const DIGITS: usize = 16;
 
-/// The extensions of the files that models, adapters and heads consist of.
-const EXTENSIONS: [&str; 3] = ["json", "jinja", "safetensors"];
-
 /// The files of a model, an adapter or a head, with their lengths and times of modification.
 type Files = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
 
 /// Returns the files of a directory or hub id. There are none if it is bundled.
 fn files_of(source: &str, loading: &mut Loading) -> Result<Files, hf::CheckpointError> {
-    let entries = fs::read_dir(hf::resolve(source, loading)?).into_iter().flatten().flatten();
-    let is_part = |path: &PathBuf| path.extension().and_then(OsStr::to_str).is_some_and(|end| EXTENSIONS.contains(&end));
-    let files = entries.map(|entry| entry.path()).filter(is_part);
-    // A link of the hub's cache is followed.
     let state = |path: PathBuf| fs::metadata(&path).ok().map(|found| (path, (found.len(), found.modified().ok())));
-    Ok(files.filter_map(state).collect())
+    Ok(hf::parts(source, loading)?.into_iter().filter_map(state).collect())
 }
 
 /// The files of models, adapters and heads, by source, as they were before their digests were
@@ -60,7 +52,7 @@ impl KnownFiles {
         for (source, before) in &self.0 {
             let now = files_of(source, loading)?;
             if let Some(path) = before.keys().chain(now.keys()).find(|path| before.get(*path) != now.get(*path)) {
-                return Err(Error::Input(format!("{} changed while it was read; run again", path.display())));
+                return Err(Error::Input(format!("{} changed during the run; run again", path.display())));
             }
         }
         Ok(())
@@ -197,10 +189,10 @@ mod tests {
         digests.of(&folder.path().display().to_string()).unwrap();
         let known = digests.files();
         let check = || known.check(&mut Loading::new(true));
-        fs::write(path("README.md"), "read by nobody").unwrap();
+        fs::write(path("vocab.json"), "read by nobody").unwrap();
         check().unwrap();
         let refused = |name: &str| {
-            let says = format!("{} changed while it was read; run again", path(name).display());
+            let says = format!("{} changed during the run; run again", path(name).display());
             assert_eq!(check().unwrap_err().to_string(), says);
         };
         fs::write(path("tokenizer.json"), "new").unwrap();

@@ -186,7 +186,7 @@ impl<'g> Store<'g> {
     fn check_in_place(&self) -> Result<(), Error> {
         let output = (&self.path, &self.file, "run again to make the records that are missing");
         // Records refer to steps in the traces, and are not made again.
-        let traces = self.traces.iter().map(|(path, file)| (path, file, "put it back, then run again"));
+        let traces = self.traces.iter().map(|(path, file)| (path, file, "put it back and run again, or start a new output"));
         match iter::once(output).chain(traces).find(|(path, file, _)| !leads_to(path, file)) {
             None => Ok(()),
             Some((path, _, cure)) => Err(Error::Replaced { path: path.clone(), cure }),

@@ -117,7 +117,8 @@ fn a_sweep_whose_traces_are_taken_away_goes_on_once_they_are_back() {
         if at_work {
             let said = String::from_utf8(ended.stderr).unwrap();
             assert_eq!(ended.status.code(), Some(1), "{said}");
-            let says = "plan.traces.jsonl was deleted or replaced while the sweep ran; put it back, then run again";
+            let says =
+                "plan.traces.jsonl was deleted or replaced while the sweep ran; put it back and run again, or start a new output";
             assert!(said.contains(says), "{said}");
         }
         fs::rename(bench.path("elsewhere"), bench.path("plan.traces.jsonl")).unwrap();

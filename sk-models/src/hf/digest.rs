@@ -1,6 +1,6 @@
 //! Digests that identify a model, an adapter or a head, wherever it is stored.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -30,6 +30,29 @@ const HEAD_FILES: [&str; 2] = [head::CONFIG_FILE, head::WEIGHTS_FILE];
 /// If it cannot be found or downloaded, or a file cannot be read.
 pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, CheckpointError> {
     let directory = resolve(source, progress)?;
+    let names = names(&directory)?;
+    let digests = names.par_iter().map(|name| digest_of_file(&directory.join(name))).collect::<Result<Vec<_>, _>>()?;
+    let mut all = Sha256::new();
+    for (name, digest) in names.iter().zip(&digests) {
+        all.update(name);
+        all.update([0]);
+        all.update(digest);
+    }
+    Ok(format!("{:x}", all.finalize()))
+}
+
+/// Returns the files that [`digest`] reads, in the order of their names.
+///
+/// # Errors
+///
+/// If the source cannot be found or downloaded, or its index cannot be read.
+pub fn parts(source: &str, progress: &mut dyn Progress) -> Result<Vec<PathBuf>, CheckpointError> {
+    let directory = resolve(source, progress)?;
+    Ok(names(&directory)?.into_iter().map(|name| directory.join(name)).collect())
+}
+
+/// Returns the names of the files in a directory that loading reads.
+fn names(directory: &Path) -> Result<Vec<String>, CheckpointError> {
     let mut names: Vec<String> = SMALL_FILES.into_iter().chain(HEAD_FILES).chain([ADAPTER_WEIGHTS]).map(str::to_owned).collect();
     let index = directory.join(INDEX_FILE);
     if files::is_file(&directory.join(SINGLE_FILE)) {
@@ -40,14 +63,7 @@ pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, Check
     names.retain(|name| files::is_file(&directory.join(name)));
     names.sort();
     names.dedup();
-    let digests = names.par_iter().map(|name| digest_of_file(&directory.join(name))).collect::<Result<Vec<_>, _>>()?;
-    let mut all = Sha256::new();
-    for (name, digest) in names.iter().zip(&digests) {
-        all.update(name);
-        all.update([0]);
-        all.update(digest);
-    }
-    Ok(format!("{:x}", all.finalize()))
+    Ok(names)
 }
 
 fn digest_of_file(path: &Path) -> Result<Vec<u8>, CheckpointError> {

@@ -14,7 +14,7 @@ mod weights;
 mod write;
 
 pub use checkpoint::{Checkpoint, check_settings, resolve};
-pub use digest::digest;
+pub use digest::{digest, parts};
 pub(crate) use error::io_error;
 pub use error::{CheckpointError, TensorFault};
 pub(crate) use head::WEIGHTS_FILE as HEAD_WEIGHTS;

@@ -227,7 +227,9 @@ fn check_turns(messages: &[Message]) -> Result<(), String> {
         );
     }
     match [HUMAN, ASSISTANT].into_iter().find(|label| messages.iter().any(|message| message.content.contains(label))) {
-        Some(label) => Err(format!("has a message with {label:?}, which begins another turn; make it a message of its own")),
+        Some(label) => Err(format!(
+            "has a message with {label:?}, which begins another turn; split the message, change its text, or leave out the row"
+        )),
         None => Ok(()),
     }
 }

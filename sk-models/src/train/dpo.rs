@@ -333,7 +333,7 @@ impl DpoOptions {
 ///
 /// # Errors
 ///
-/// If the backbone, the pairs or a checkpoint are unusable, a file changes while it is read, the
+/// If the backbone, the pairs or a checkpoint are unusable, a file changes before it is loaded, the
 /// output directory holds a finished adapter, the loss diverges, or a file cannot be written.
 pub fn train_dpo(
     options: &DpoOptions,

@@ -20,8 +20,8 @@ pub enum TrainError {
     /// A file cannot be read or written.
     #[error("cannot access {path}: {source}")]
     Io { path: String, source: std::io::Error },
-    /// A file differs between the time when it was read and another.
-    #[error("{path} changed while it was read; run again")]
+    /// A file changed after the run had first read it.
+    #[error("{path} changed during the run; run again")]
     Changed { path: String },
     /// A line of a data file is not a row of a known form.
     #[error("{path}:{line}: {reason}")]

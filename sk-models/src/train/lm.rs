@@ -194,7 +194,7 @@ fn spread(count: usize, of: usize) -> impl Iterator<Item = usize> {
 ///
 /// # Errors
 ///
-/// If the data, the tokenizer or a checkpoint are unusable, a file changes while it is read, a
+/// If the data, the tokenizer or a checkpoint are unusable, a file changes before it is loaded, a
 /// finished model lies in the output directory, the loss diverges, or a file cannot be written.
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;

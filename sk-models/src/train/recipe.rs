@@ -154,7 +154,7 @@ mod tests {
         check().unwrap();
         for (name, said) in names.into_iter().zip([path(names[0]), path(names[1]), path(names[2]), folder.path().to_owned()]) {
             fs::write(path(name), "changed").unwrap();
-            let says = format!("{} changed while it was read; run again", said.display());
+            let says = format!("{} changed during the run; run again", said.display());
             assert_eq!(check().unwrap_err().to_string(), says);
             fs::write(path(name), name).unwrap();
         }

@@ -182,7 +182,7 @@ fn pairs_that_change_while_they_are_read_are_not_trained_on() {
     })
     .unwrap_err();
     let since_planned = train_planned_dpo(&options, &planned, &device, &mut |_| {}).unwrap_err();
-    let says = format!("{} changed while it was read; run again", workspace.pairs.display());
+    let says = format!("{} changed during the run; run again", workspace.pairs.display());
     for error in [while_read, since_planned] {
         assert!(matches!(error, TrainError::Changed { .. }) && error.to_string() == says, "{error}");
     }
