@@ -1,9 +1,8 @@
 //! `swiss-knife chat` on a tiny random model, with its input from a pipe.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use crate::common::{model_args, models, program, run_with_input, stderr, stdout};
 use serde_json::Value;
@@ -220,6 +219,9 @@ fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_chat_that_waits_for_a_line() {
+    use std::io::{BufRead, BufReader};
+    use std::time::{Duration, Instant};
+
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace.jsonl");
     let mut child = program();
