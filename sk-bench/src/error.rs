@@ -155,7 +155,8 @@ fn exit_code_of(error: &RemoteError) -> u8 {
     }
 }
 
-/// Returns the exit status of an error of a file of records: 1 if another process has it open.
+/// Returns the exit status of an error of a record file: 1 if another process has the file open,
+/// otherwise 2.
 fn exit_code_of_file(error: &RecordFileError) -> u8 {
     if matches!(error, RecordFileError::Locked { .. }) { 1 } else { 2 }
 }

@@ -201,7 +201,7 @@ impl Rubric {
         self.name.replace('_', " ")
     }
 
-    /// Returns whether it has the name and the version of a shipped rubric, and another text.
+    /// Returns whether its name and version are those of a shipped rubric and its text is not.
     fn is_edited(&self) -> bool {
         let mut shipped = [Objectives::hhh(), Objectives::offline()].into_iter().flat_map(|shipped| &shipped.rubrics);
         let named = |own: &Rubric| own.name == self.name && own.version == self.version;

@@ -28,7 +28,7 @@ const DIGITS: usize = 16;
 /// The files of a model, an adapter or a head, with their lengths and times of modification.
 type Files = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
 
-/// Returns the files of a directory or hub id. There are none if it is bundled.
+/// Returns the files that are loaded from a directory or hub id, none for a bundled model.
 fn files_of(source: &str, loading: &mut Loading) -> Result<Files, hf::CheckpointError> {
     let state = |path: PathBuf| fs::metadata(&path).ok().map(|found| (path, (found.len(), found.modified().ok())));
     Ok(hf::parts(source, loading)?.into_iter().filter_map(state).collect())

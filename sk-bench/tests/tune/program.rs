@@ -264,7 +264,7 @@ fn a_judge_that_needs_no_server_scores_and_a_second_run_asks_it_nothing() {
     assert_eq!(fs::read_to_string(&judged).unwrap(), before);
 }
 
-/// The blades score the traces of responses, which are not kept for a judge.
+/// The blades score recorded steps. Trials that a judge scores record none.
 #[test]
 fn responses_of_a_judge_are_not_scored_by_the_blades() {
     let plan = PLAN.replace("trials = 6", "trials = 1");

@@ -192,7 +192,7 @@ fn fewer_than_five_weight_vectors_tell_nothing_of_steering() {
     assert!(said.contains(&"Of hot it is not known: fewer than five weight vectors.".to_owned()), "{said:?}");
 }
 
-/// The p of five weight vectors is at least 2/5!; three methods make it 0.05.
+/// The least p of five weight vectors is 2/5!. Corrected for three methods, it is 0.05.
 #[test]
 fn too_few_weight_vectors_for_so_many_methods_tell_nothing_of_steering() {
     let methods = [("ours", 0.3, 0.0), ("theirs", 0.3, 0.0), ("base", 0.3, 0.0)];
