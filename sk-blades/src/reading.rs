@@ -1,23 +1,13 @@
-use sk_core::{Observation, Policy, Reading, Score, Scratch};
+use sk_core::{Observation, Policy, Reading, ReadingsError, Score, Scratch};
 
 use crate::{BladeError, Dispersion};
-
-/// Returns the readings of one policy, one per candidate.
-fn per_candidate<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
-    let readings = step.readings.get(policy).ok_or_else(|| BladeError::Missing { policy: policy.clone() })?;
-    let expected = step.candidates.len();
-    if readings.len() != expected {
-        return Err(BladeError::Candidates { policy: policy.clone(), expected, got: readings.len() });
-    }
-    Ok(readings)
-}
 
 /// Returns the readings of one policy that predicts tokens, validated to have the candidates'
 /// lengths.
 pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
-    let readings = per_candidate(step, policy)?;
+    let readings = step.readings.of(policy, step.candidates)?;
     for (candidate, reading) in readings.iter().enumerate() {
-        same_length(step, policy, "the log-probability", candidate, reading.log_probs.len())?;
+        same_length(step, policy, "log-probabilities", candidate, reading.log_probs.len())?;
     }
     Ok(readings)
 }
@@ -25,10 +15,10 @@ pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Rea
 /// Returns the value of a head after the last token of each candidate.
 pub(crate) fn last_values(step: &Observation<'_>, head: &Policy) -> Result<Scratch<Vec<f64>>, BladeError> {
     let last = |(candidate, reading): (usize, &Reading)| {
-        same_length(step, head, "the value", candidate, reading.values.len())?;
+        same_length(step, head, "values", candidate, reading.values.len())?;
         Ok(f64::from(reading.values[reading.values.len() - 1]))
     };
-    per_candidate(step, head)?.iter().enumerate().map(last).collect()
+    step.readings.of(head, step.candidates)?.iter().enumerate().map(last).collect()
 }
 
 /// As [`of`], and also validates the length of min-entropies if the dispersion needs them.
@@ -36,7 +26,7 @@ pub(crate) fn with<'a>(step: &Observation<'a>, policy: &Policy, dispersion: Disp
     let readings = of(step, policy)?;
     if dispersion == Dispersion::MinEntropy {
         for (candidate, reading) in readings.iter().enumerate() {
-            same_length(step, policy, "the min-entropy", candidate, reading.min_entropy.len())?;
+            same_length(step, policy, "min-entropies", candidate, reading.min_entropy.len())?;
         }
     }
     Ok(readings)
@@ -48,9 +38,13 @@ fn same_length(
     quantity: &'static str,
     candidate: usize,
     got: usize,
-) -> Result<(), BladeError> {
+) -> Result<(), ReadingsError> {
     let expected = step.candidates[candidate].tokens.len();
-    if got == expected { Ok(()) } else { Err(BladeError::Tokens { policy: policy.clone(), quantity, candidate, expected, got }) }
+    if got == expected {
+        Ok(())
+    } else {
+        Err(ReadingsError::Tokens { policy: policy.clone(), quantity, candidate, expected, got })
+    }
 }
 
 /// Replaces the score of each of `n` candidates by the (μ, σ) that `score` computes from its index

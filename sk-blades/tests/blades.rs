@@ -6,7 +6,8 @@ use sk_blades::{
     LabelSpread, Length, Likelihood, RewardHead,
 };
 use sk_core::{
-    Blade, BoxError, Candidate, Candidates, Divergence, Observation, Policy, Reading, Readings, Score, ScoreError, SpanEnd,
+    Blade, BoxError, Candidate, Candidates, Divergence, Observation, Policy, Reading, Readings, ReadingsError, Score, ScoreError,
+    SpanEnd,
 };
 
 /// Rounding of sums in `f64` over at most 40 tokens.
@@ -148,9 +149,10 @@ fn weights_on_the_simplex_leave_the_likelihood_of_guided_blades_alone() {
 fn heads_that_were_not_read_or_not_to_the_end_are_named() {
     let (candidates, readings) = headed([&[0.0, 1.0], &[1.0]], [&[1.0], &[f32::INFINITY]]);
     let unknown = error(&RewardHead::new("calm"), &candidates, &readings);
-    assert_eq!(unknown.to_string(), "head \"calm\" was not read; the backbone must know it and be asked for it");
+    assert_eq!(unknown.to_string(), "head \"calm\" was not read");
     let short = error(&Discriminator::new("fair", LabelSpread::Zero), &candidates, &readings);
-    assert_eq!(short, BladeError::Tokens { policy: head("fair"), quantity: "the value", candidate: 0, expected: 2, got: 1 });
+    let tokens = ReadingsError::Tokens { policy: head("fair"), quantity: "values", candidate: 0, expected: 2, got: 1 };
+    assert_eq!(short, BladeError::Readings(tokens));
     let (candidates, readings) = headed([&[0.0, 1.0], &[1.0]], [&[1.0, 1.0], &[f32::INFINITY]]);
     assert!(matches!(
         error(&RewardHead::new("fair"), &candidates, &readings),
@@ -158,7 +160,10 @@ fn heads_that_were_not_read_or_not_to_the_end_are_named() {
     ));
     // A head has values, not log-probabilities.
     let likelihood = Likelihood::new(head("kind"), Dispersion::Zero);
-    assert!(matches!(error(&likelihood, &candidates, &readings), BladeError::Tokens { quantity: "the log-probability", .. }));
+    assert!(matches!(
+        error(&likelihood, &candidates, &readings),
+        BladeError::Readings(ReadingsError::Tokens { quantity: "log-probabilities", .. })
+    ));
 }
 
 #[test]
@@ -183,12 +188,14 @@ fn bad_readings_name_the_policy_and_the_candidate() {
 
     let unknown = ImplicitReward::new("polite", BETA, Dispersion::Zero).unwrap();
     let missing = error(&unknown, &candidates, &readings);
-    assert_eq!(missing, BladeError::Missing { policy: variant("polite") });
-    assert_eq!(missing.to_string(), "policy \"polite\" was not read; the backbone must know it and be asked for it");
-    assert_eq!(error(&reward, &candidates, &Readings::new()), BladeError::Missing { policy: Policy::Backbone });
+    assert_eq!(missing, BladeError::Readings(ReadingsError::Missing { policy: variant("polite") }));
+    assert_eq!(missing.to_string(), "policy \"polite\" was not read");
+    let backbone = ReadingsError::Missing { policy: Policy::Backbone };
+    assert_eq!(error(&reward, &candidates, &Readings::new()), BladeError::Readings(backbone));
 
     let (one, _) = step(std::slice::from_ref(&row));
-    assert_eq!(error(&reward, &one, &readings), BladeError::Candidates { policy: Policy::Backbone, expected: 1, got: 2 });
+    let two = ReadingsError::Candidates { policy: Policy::Backbone, expected: 1, got: 2 };
+    assert_eq!(error(&reward, &one, &readings), BladeError::Readings(two));
 
     let damage = |edit: fn(&mut Reading)| {
         let mut damaged = readings.clone();
@@ -197,11 +204,13 @@ fn bad_readings_name_the_policy_and_the_candidate() {
         damaged.insert(variant("honest"), honest);
         damaged
     };
-    let tokens = |quantity| BladeError::Tokens { policy: variant("honest"), quantity, candidate: 1, expected: 2, got: 1 };
+    let tokens = |quantity| {
+        BladeError::Readings(ReadingsError::Tokens { policy: variant("honest"), quantity, candidate: 1, expected: 2, got: 1 })
+    };
     let short = damage(|r| r.log_probs.truncate(1));
-    assert_eq!(error(&reward, &candidates, &short), tokens("the log-probability"));
+    assert_eq!(error(&reward, &candidates, &short), tokens("log-probabilities"));
     let short = damage(|r| r.min_entropy.truncate(1));
-    assert_eq!(error(&reward, &candidates, &short), tokens("the min-entropy"));
+    assert_eq!(error(&reward, &candidates, &short), tokens("min-entropies"));
     // Min-entropies may be missing if the blade does not read them.
     let plain = ImplicitReward::new("honest", BETA, Dispersion::Zero).unwrap();
     assert!(scores(&plain, &candidates, &short).is_ok());

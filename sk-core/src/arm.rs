@@ -2,8 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Aggregator, AlignmentSpec, Blade, Decision, Normalizer, Observation, Operators, Policy, Score, ScoreTable, ScoreTrace, Seat,
-    Selector, SpecHandle, StepError, Weighting,
+    AlignmentSpec, Blade, Decision, Observation, Operators, Policy, Score, ScoreTable, ScoreTrace, Seat, SpecHandle, StepError,
 };
 
 /// Ω with its rule for **w**, and ⟨b₀, 𝓝, 𝓐, 𝓢⟩: the part of a scheme that selects among given
@@ -20,14 +19,8 @@ pub struct Arm {
     pub spec: SpecHandle,
     /// The fluency blade b₀. It has no simplex weight; the aggregator applies its coefficient α.
     pub fluency: Option<Arc<dyn Blade>>,
-    /// The rule that derives the weights of a step from those of Ω.
-    pub weighting: Arc<dyn Weighting>,
-    /// 𝓝.
-    pub normalizer: Arc<dyn Normalizer>,
-    /// 𝓐.
-    pub aggregator: Arc<dyn Aggregator>,
-    /// 𝓢.
-    pub selector: Arc<dyn Selector>,
+    /// The rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩.
+    pub operators: Operators,
 }
 
 impl fmt::Debug for Arm {
@@ -37,19 +30,9 @@ impl fmt::Debug for Arm {
 }
 
 impl Arm {
-    /// Returns the rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩.
-    pub fn operators(&self) -> Operators<'_> {
-        Operators {
-            weighting: &*self.weighting,
-            normalizer: &*self.normalizer,
-            aggregator: &*self.aggregator,
-            selector: &*self.selector,
-        }
-    }
-
     /// Returns the blades to read in a step under `spec`, a snapshot of this arm's.
     pub(crate) fn seated<'s>(&'s self, spec: &'s AlignmentSpec) -> Result<Seated<'s>, StepError> {
-        let looked_at = self.selector.blades();
+        let looked_at = self.operators.selector.blades();
         if let Some(name) = looked_at.iter().find(|name| spec.weight(name).is_none()) {
             let seated: Vec<&str> = spec.seats().iter().map(|seat| &**seat.name()).collect();
             return Err(StepError::Unseated { name: name.to_string(), seated: seated.join(", ") });
@@ -83,7 +66,7 @@ pub(crate) struct Scores {
 impl Scores {
     /// Decides, selecting among the given candidates; `None` for all.
     pub(crate) fn decide(&self, arm: &Arm, uniform: f64, among: Option<&[usize]>) -> Result<Decision, StepError> {
-        arm.operators().decide(&self.table, &self.weights, self.fluency.as_deref(), uniform, among)
+        arm.operators.decide(&self.table, &self.weights, self.fluency.as_deref(), uniform, among)
     }
 
     pub(crate) fn into_trace(self) -> (Vec<ScoreTrace>, Option<Vec<f64>>) {

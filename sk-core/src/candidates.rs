@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{CandidatesError, TokenId};
+use crate::{CandidatesError, DraftRequest, TokenId};
 
 /// The reason why a candidate span ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,54 @@ pub struct Candidate {
     pub log_probs: Vec<f32>,
     /// The reason why it ends.
     pub end: SpanEnd,
+}
+
+/// A candidate that is being drafted.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PartialSpan {
+    /// The tokens so far.
+    pub tokens: Vec<TokenId>,
+    /// Their log-probabilities, as in [`Candidate`].
+    pub log_probs: Vec<f32>,
+    /// The reason why the span ends, once it does.
+    pub end: Option<SpanEnd>,
+}
+
+impl PartialSpan {
+    /// Appends a token, unless the span has ended. A token of `end_of_text` ends it; such a token
+    /// completes the span and is dropped if not `keep_end_of_text`. Otherwise the span ends if ρ
+    /// completes it, or at the limit of `request`.
+    pub fn push(
+        &mut self,
+        token: TokenId,
+        log_prob: f32,
+        request: &DraftRequest<'_>,
+        end_of_text: &[TokenId],
+        keep_end_of_text: bool,
+    ) {
+        if self.end.is_some() {
+            return;
+        }
+        let ends_text = end_of_text.contains(&token);
+        if ends_text && !keep_end_of_text {
+            self.end = Some(SpanEnd::Complete);
+            return;
+        }
+        self.tokens.push(token);
+        self.log_probs.push(log_prob);
+        if ends_text {
+            self.end = Some(SpanEnd::EndOfText);
+        } else if request.granularity.completes(&self.tokens) {
+            self.end = Some(SpanEnd::Complete);
+        } else if self.tokens.len() >= request.limit {
+            self.end = Some(SpanEnd::Limit);
+        }
+    }
+
+    /// Returns the candidate. A span that has not ended ends at a limit.
+    pub fn into_candidate(self) -> Candidate {
+        Candidate { tokens: self.tokens, log_probs: self.log_probs, end: self.end.unwrap_or(SpanEnd::Limit) }
+    }
 }
 
 /// N ≥ 1 candidates of at least one token each.
@@ -109,6 +157,7 @@ impl<'a> IntoIterator for &'a Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Granularity, Response, Token};
 
     fn candidate(tokens: &[TokenId], log_probs: &[f32]) -> Candidate {
         Candidate { tokens: tokens.to_vec(), log_probs: log_probs.to_vec(), end: SpanEnd::Complete }
@@ -122,6 +171,26 @@ mod tests {
         assert_eq!(short, Err(CandidatesError::Length { index: 1, tokens: 2, log_probs: 1 }));
         assert!(matches!(Candidates::new(vec![candidate(&[7], &[f32::NAN])]), Err(CandidatesError::LogProb { token: 7, .. })));
         assert_eq!(Candidates::new(vec![candidate(&[1], &[-1.0])]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_span_ends_at_the_end_of_text_where_it_is_complete_or_at_the_limit() {
+        fn drafted(granularity: &dyn Granularity, end_of_text: &[TokenId], keep_end_of_text: bool) -> (Vec<TokenId>, SpanEnd) {
+            let request = DraftRequest { context: &[0], granularity, limit: 3 };
+            let mut span = PartialSpan::default();
+            for token in 1..=4 {
+                span.push(token, -1.0, &request, end_of_text, keep_end_of_text);
+            }
+            assert_eq!(span.tokens.len(), span.log_probs.len());
+            let Candidate { tokens, end, .. } = span.into_candidate();
+            (tokens, end)
+        }
+        assert_eq!(drafted(&Response, &[], true), (vec![1, 2, 3], SpanEnd::Limit));
+        assert_eq!(drafted(&Response, &[3], true), (vec![1, 2, 3], SpanEnd::EndOfText));
+        assert_eq!(drafted(&Response, &[2], false), (vec![1], SpanEnd::Complete));
+        assert_eq!(drafted(&Token, &[], true), (vec![1], SpanEnd::Complete));
+        assert_eq!(drafted(&Token, &[1], true), (vec![1], SpanEnd::EndOfText));
+        assert_eq!(PartialSpan::default().into_candidate().end, SpanEnd::Limit);
     }
 
     #[test]

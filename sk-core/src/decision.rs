@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -11,19 +12,19 @@ const PROBABILITY_TOLERANCE: f64 = 1e-9;
 const WEIGHT_TOLERANCE: f64 = 1e-9;
 
 /// The rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩: the operators that select a candidate from scores.
-#[derive(Clone, Copy)]
-pub struct Operators<'s> {
-    /// The rule for **w**.
-    pub weighting: &'s dyn Weighting,
+#[derive(Clone)]
+pub struct Operators {
+    /// The rule that derives the weights of a step from those of Ω.
+    pub weighting: Arc<dyn Weighting>,
     /// 𝓝.
-    pub normalizer: &'s dyn Normalizer,
+    pub normalizer: Arc<dyn Normalizer>,
     /// 𝓐.
-    pub aggregator: &'s dyn Aggregator,
+    pub aggregator: Arc<dyn Aggregator>,
     /// 𝓢.
-    pub selector: &'s dyn Selector,
+    pub selector: Arc<dyn Selector>,
 }
 
-impl fmt::Debug for Operators<'_> {
+impl fmt::Debug for Operators {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operators").finish_non_exhaustive()
     }
@@ -67,7 +68,7 @@ impl Decision {
     }
 }
 
-impl Operators<'_> {
+impl Operators {
     /// Weights, normalises and rates the scores of N candidates, and selects one with the number
     /// `uniform` in [0, 1), among all of them or the given ones in ascending order.
     ///

@@ -109,13 +109,13 @@ pub enum CandidatesError {
     LogProb { index: usize, position: usize, token: TokenId, value: String },
 }
 
-/// The reason why the readings of the backbone cannot be used. Candidates are counted from 0 in the
-/// call to the backbone.
+/// The reason why readings of the backbone cannot be used. Candidates are counted from 0 in the
+/// call to the backbone or to the blade.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum ReadingsError {
-    /// A requested policy was not read.
+    /// A policy was not read.
     #[error("{policy} was not read")]
     Missing { policy: Policy },
     /// A policy was read for another number of candidates.

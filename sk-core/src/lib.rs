@@ -39,7 +39,7 @@ pub use arm::Arm;
 pub use backbone::Backbone;
 pub use batch::{Batch, Composite, Picked};
 pub use blade::{Blade, Observation};
-pub use candidates::{Candidate, Candidates, SpanEnd};
+pub use candidates::{Candidate, Candidates, PartialSpan, SpanEnd};
 pub use context::Context;
 pub use decision::{Decision, Operators};
 pub use delimited::Delimited;

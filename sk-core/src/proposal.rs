@@ -25,9 +25,9 @@ impl fmt::Debug for DraftRequest<'_> {
 /// Π_prop: proposes N candidate spans.
 ///
 /// # For implementors
-/// End a span where [`Granularity::completes`] says so. To support rules that
-/// [need the entropy](Granularity::needs_entropy) of each token, also ask
-/// [`Granularity::ends_before`], and return `true` from [`knows_entropy`](Self::knows_entropy).
+/// End a span where [`Granularity::completes`] says so, as [`PartialSpan`](crate::PartialSpan)
+/// does. To support rules that [need the entropy](Granularity::needs_entropy) of each token, also
+/// ask [`Granularity::ends_before`], and return `true` from [`knows_entropy`](Self::knows_entropy).
 #[auto_impl(&mut, Box)]
 pub trait Proposal: Send {
     /// Draws candidates for the next step. All randomness comes from `rng`.

@@ -66,15 +66,20 @@ impl Readings {
         self.0.get(policy).map(Vec::as_slice)
     }
 
+    /// Returns the readings of a policy, one per candidate.
+    ///
+    /// # Errors
+    /// If the policy was not read, or was read for another number of candidates.
+    pub fn of(&self, policy: &Policy, candidates: &Candidates) -> Result<&[Reading], ReadingsError> {
+        let readings = self.get(policy).ok_or_else(|| ReadingsError::Missing { policy: policy.clone() })?;
+        let (expected, got) = (candidates.len(), readings.len());
+        if got == expected { Ok(readings) } else { Err(ReadingsError::Candidates { policy: policy.clone(), expected, got }) }
+    }
+
     /// Checks that each policy has one reading per candidate, and each reading one value per token.
     pub(crate) fn check(&self, policies: &[Policy], candidates: &Candidates) -> Result<(), ReadingsError> {
         for policy in policies {
-            let readings = self.get(policy).ok_or_else(|| ReadingsError::Missing { policy: policy.clone() })?;
-            let (expected, got) = (candidates.len(), readings.len());
-            if got != expected {
-                return Err(ReadingsError::Candidates { policy: policy.clone(), expected, got });
-            }
-            for (index, (candidate, reading)) in candidates.iter().zip(readings).enumerate() {
+            for (index, (candidate, reading)) in candidates.iter().zip(self.of(policy, candidates)?).enumerate() {
                 let lengths = match policy {
                     Policy::Head(_) => [("values", reading.values.len()); 2],
                     _ => [("log-probabilities", reading.log_probs.len()), ("min-entropies", reading.min_entropy.len())],

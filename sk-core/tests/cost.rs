@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Capped, Composite, Context,
-    DraftRequest, Fixed, Normalizer, Observation, Policy, Proposal, Reading, Readings, Response, Scheme, Score, ScoreTable,
-    Search, Seat, Selector, Simplex, SpanEnd, SpecHandle, TokenId,
+    DraftRequest, Fixed, Normalizer, Observation, Operators, Policy, Proposal, Reading, Readings, Response, Scheme, Score,
+    ScoreTable, Search, Seat, Selector, Simplex, SpanEnd, SpecHandle, TokenId,
 };
 
 /// The calls that the slots received.
@@ -114,10 +114,12 @@ fn scheme(n: usize, length: usize, blades: usize) -> (Scheme, Arc<Counts>) {
             name: "own".into(),
             spec: SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(blades).unwrap()).unwrap()),
             fluency: None,
-            weighting: Arc::new(Fixed),
-            normalizer: Arc::new(Rest(Arc::clone(&counts))),
-            aggregator: Arc::new(Rest(Arc::clone(&counts))),
-            selector: Arc::new(Rest(Arc::clone(&counts))),
+            operators: Operators {
+                weighting: Arc::new(Fixed),
+                normalizer: Arc::new(Rest(Arc::clone(&counts))),
+                aggregator: Arc::new(Rest(Arc::clone(&counts))),
+                selector: Arc::new(Rest(Arc::clone(&counts))),
+            },
         },
         others: Vec::new(),
     };

@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Fallback, Fixed, Normalizer, Observation, Policy, Proposal, Race, Reading, Readings, Response, Scheme, Score, ScoreTable,
-    Search, Seat, Selector, Settled, Simplex, SpanEnd, SpecHandle, StepTrace, TokenId, Waves,
+    Fallback, Fixed, Normalizer, Observation, Operators, Policy, Proposal, Race, Reading, Readings, Response, Scheme, Score,
+    ScoreTable, Search, Seat, Selector, Settled, Simplex, SpanEnd, SpecHandle, StepTrace, TokenId, Waves,
 };
 
 /// The calls that the slots received, in order.
@@ -137,10 +137,12 @@ fn step(
             name: "own".into(),
             spec: SpecHandle::new(spec),
             fluency: None,
-            weighting: Arc::new(Fixed),
-            normalizer: Arc::new(Plain),
-            aggregator: Arc::new(Plain),
-            selector: Arc::new(selector),
+            operators: Operators {
+                weighting: Arc::new(Fixed),
+                normalizer: Arc::new(Plain),
+                aggregator: Arc::new(Plain),
+                selector: Arc::new(selector),
+            },
         },
         others: Vec::new(),
     };

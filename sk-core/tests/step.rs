@@ -153,10 +153,12 @@ fn scheme(n: usize) -> (Scheme, Arc<std::sync::Mutex<Vec<Vec<Policy>>>>) {
             name: "own".into(),
             spec: SpecHandle::new(spec),
             fluency: None,
-            weighting: Arc::new(Fixed),
-            normalizer: Arc::new(WeightedSum),
-            aggregator: Arc::new(Scores),
-            selector: Arc::new(First),
+            operators: Operators {
+                weighting: Arc::new(Fixed),
+                normalizer: Arc::new(WeightedSum),
+                aggregator: Arc::new(Scores),
+                selector: Arc::new(First),
+            },
         },
         others: Vec::new(),
     };
@@ -189,10 +191,12 @@ fn arm(name: &'static str, sign: f64, selector: impl Selector + 'static) -> Arm 
         name: format!("by {name}").into(),
         spec: SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(1).unwrap()).unwrap()),
         fluency: None,
-        weighting: Arc::new(Fixed),
-        normalizer: Arc::new(WeightedSum),
-        aggregator: Arc::new(Scores),
-        selector: Arc::new(selector),
+        operators: Operators {
+            weighting: Arc::new(Fixed),
+            normalizer: Arc::new(WeightedSum),
+            aggregator: Arc::new(Scores),
+            selector: Arc::new(selector),
+        },
     }
 }
 
@@ -209,7 +213,7 @@ impl Selector for Even {
 fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
     let run = |arms: Vec<Arm>| {
         let (mut scheme, asked) = scheme(5);
-        scheme.arm.selector = Arc::new(Even);
+        scheme.arm.operators.selector = Arc::new(Even);
         scheme.others = arms;
         let mut context = Context::new([1, 2]).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -281,7 +285,7 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     // In a `Box` and an `Arc`, as schemes hold their slots.
-    scheme.arm.selector = Arc::new(Box::new(LookingAt("large")));
+    scheme.arm.operators.selector = Arc::new(Box::new(LookingAt("large")));
     let trace = scheme.step(&mut context, 10, &mut rng).unwrap();
     let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
     assert_eq!(means[trace.decision.chosen], means.iter().copied().fold(0.0, f64::max));
@@ -299,10 +303,10 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     assert_eq!(read, [("small", 1.0), ("large", 0.0)]);
     assert_eq!(*asked.lock().unwrap(), [vec![Policy::Variant("large".into()), Policy::Variant("small".into())]]);
 
-    scheme.arm.normalizer = Arc::new(Rows);
+    scheme.arm.operators.normalizer = Arc::new(Rows);
     scheme.step(&mut context, 10, &mut rng).unwrap();
 
-    scheme.arm.selector = Arc::new(LookingAt("polite"));
+    scheme.arm.operators.selector = Arc::new(LookingAt("polite"));
     let error = scheme.step(&mut context, 10, &mut rng).unwrap_err();
     assert_eq!(error.to_string(), "the selector looks at blade \"polite\", which is not seated; seated: small, large");
 }
@@ -374,7 +378,7 @@ fn the_fluency_blade_is_scored_beside_the_others_and_has_no_weight() {
     let trace = scheme.step(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     assert_eq!((trace.fluency, trace.blades.len()), (None, 1));
     scheme.arm.fluency = Some(Arc::new(Length));
-    scheme.arm.aggregator = Arc::new(Fluency);
+    scheme.arm.operators.aggregator = Arc::new(Fluency);
     let trace = scheme.step(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     let lengths: Vec<f64> = trace.candidates.iter().map(|c| c.tokens.len() as f64).collect();
     assert_eq!((&trace.decision.ratings, trace.blades.len()), (&lengths, 1));
@@ -391,7 +395,7 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
     }
     let step = |probabilities: &[f64]| {
         let (mut scheme, _) = scheme(probabilities.len());
-        scheme.arm.selector = Arc::new(Fixed(probabilities.to_vec()));
+        scheme.arm.operators.selector = Arc::new(Fixed(probabilities.to_vec()));
         scheme.step(&mut Context::new([1]).unwrap(), 10, &mut ChaCha8Rng::seed_from_u64(9))
     };
     // The tolerance is one rounding of 1e-9 per candidate, so 5e-9 here.
@@ -434,23 +438,23 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
         scheme.step(&mut Context::new([1]).unwrap(), 10, &mut ChaCha8Rng::seed_from_u64(9)).unwrap_err().to_string()
     };
     for place in 0..3 {
-        let error = refused(&|scheme| scheme.arm.normalizer = Arc::new(Nowhere(place, 0)));
+        let error = refused(&|scheme| scheme.arm.operators.normalizer = Arc::new(Nowhere(place, 0)));
         assert_eq!(
             error,
             format!("the normaliser's composites cannot be used: score of candidate {place} is NaN; scores must be finite")
         );
-        let error = refused(&|scheme| scheme.arm.aggregator = Arc::new(Nowhere(place, 0)));
+        let error = refused(&|scheme| scheme.arm.operators.aggregator = Arc::new(Nowhere(place, 0)));
         assert_eq!(error, format!("the aggregator rated candidate {place} NaN; ratings must be finite"));
     }
-    let error = refused(&|scheme| scheme.arm.aggregator = Arc::new(Beyond(f64::INFINITY)));
+    let error = refused(&|scheme| scheme.arm.operators.aggregator = Arc::new(Beyond(f64::INFINITY)));
     assert_eq!(error, "the aggregator rated candidate 0 inf; ratings must be finite");
-    let error = refused(&|scheme| scheme.arm.normalizer = Arc::new(Nowhere(0, 1)));
+    let error = refused(&|scheme| scheme.arm.operators.normalizer = Arc::new(Nowhere(0, 1)));
     assert_eq!(error, "the normaliser's composites cannot be used: 4 composite scores for 3 scores");
     // Scores from another source, such as a trace.
     let (scheme, _) = scheme(3);
     let table = ScoreTable::new([([0.0, 0.0], [0.1; 2])]).unwrap();
     let decide = |weights: &[f64], fluency: Option<&[f64]>| {
-        scheme.arm.operators().decide(&table, weights, fluency, 0.5, None).unwrap_err().to_string()
+        scheme.arm.operators.decide(&table, weights, fluency, 0.5, None).unwrap_err().to_string()
     };
     assert!(decide(&[f64::INFINITY], None).contains("the weights of the blades cannot be used: weight 0 is inf"));
     assert!(decide(&[0.0], None).contains("the weights of the blades cannot be used: weights sum to 0"));
@@ -468,7 +472,7 @@ fn an_error_of_the_rule_for_w_counts_the_blades_of_weight_zero() {
     }
     let (scheme, _) = scheme(3);
     let table = ScoreTable::new([([0.0, 1.0], [0.1; 2]); 3]).unwrap();
-    let operators = Operators { weighting: &Negative, ..scheme.arm.operators() };
+    let operators = Operators { weighting: Arc::new(Negative), ..scheme.arm.operators };
     let error = operators.decide(&table, &[1.0; 3], None, 0.5, None).unwrap_err().to_string();
     assert_eq!(error, "the weights of the blades cannot be used: weight 1 is -1; weights must not be negative");
 }
@@ -478,7 +482,7 @@ fn a_decision_is_among_some_of_the_candidates_in_ascending_order() {
     let (scheme, _) = scheme(3);
     let table = ScoreTable::new([([0.0, 1.0, 2.0], [0.1; 3])]).unwrap();
     let decide = |among: &[usize]| {
-        let decide = || scheme.arm.operators().decide(&table, &[1.0], None, 0.5, Some(among)).unwrap();
+        let decide = || scheme.arm.operators.decide(&table, &[1.0], None, 0.5, Some(among)).unwrap();
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)).map(|decision| decision.probabilities)
     };
     assert_eq!(decide(&[1]).unwrap(), [0.0, 1.0, 0.0]);
@@ -535,7 +539,7 @@ fn failures_name_the_slot_and_leave_the_context_alone() {
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for probability in [f64::NAN, -0.5, 0.1, 0.9] {
-        scheme.arm.selector = Arc::new(Broken(probability));
+        scheme.arm.operators.selector = Arc::new(Broken(probability));
         let error = scheme.step(&mut context, 10, &mut rng).unwrap_err();
         assert!(error.to_string().contains("selector"), "{error}");
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{
-    AlignmentSpec, Arm, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecError,
-    SpecHandle,
+    AlignmentSpec, Arm, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Operators, Scheme, Seat, Simplex,
+    SpecError, SpecHandle,
 };
 use toml::Table;
 
@@ -351,6 +351,16 @@ impl SchemeSpec {
             name: name.into(),
             spec,
             fluency: self.fluency.as_ref().map(|_| Arc::new(sk_blades::Fluency) as _),
+            operators: self.operators()?,
+        })
+    }
+
+    /// Builds the rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩.
+    ///
+    /// # Errors
+    /// If a number is out of range.
+    pub fn operators(&self) -> Result<Operators, SchemeError> {
+        Ok(Operators {
             weighting: self.weighting.build(&self.selector).map_err(|reason| parameter("weighting", reason))?,
             normalizer: self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?,
             aggregator: self.aggregator.build().map_err(|error| parameter("aggregator", error))?,

@@ -255,13 +255,8 @@ fn a_constraint_of_the_dual_holds_in_expectation() {
     let safe = [-0.3, -0.12, -0.02];
     let table = sk_core::ScoreTable::new([([0.25, 0.2, 0.18], [0.0; 3]), (safe, [0.0; 3])]).unwrap();
     let table = table.with_names(["helpful", "harmless"]).unwrap();
-    let weighting = spec.weighting.build(&spec.selector).unwrap();
-    let operators = sk_core::Operators {
-        weighting: &*weighting,
-        normalizer: &*spec.normalizer.build().unwrap(),
-        aggregator: &*spec.aggregator.build().unwrap(),
-        selector: &sk_select::Softmax::new(0.01).unwrap(),
-    };
+    let selector = std::sync::Arc::new(sk_select::Softmax::new(0.01).unwrap());
+    let operators = sk_core::Operators { selector, ..spec.operators().unwrap() };
     let decision = operators.decide(&table, &[1.0, 0.0], None, 0.5, None).unwrap();
     assert!(decision.weights[1] > 0.1, "the constraint is active: {:?}", decision.weights);
     let expected: f64 = decision.probabilities.iter().zip(safe).map(|(p, score)| p * score).sum();

@@ -119,7 +119,7 @@ fn contributions(trace: &StepTrace, weights: &[f64], arm: &Arm) -> Vec<Vec<f64>>
         let alone = ScoreTable::new([(blade.mu.clone(), blade.sigma.clone())]).ok().zip(Simplex::uniform(1).ok());
         let Some((table, whole)) = alone.filter(|_| *weight > 0.0) else { return vec![0.0; blade.mu.len()] };
         let mut out = Composite::default();
-        arm.normalizer.combine(&table, &whole, &mut out);
+        arm.operators.normalizer.combine(&table, &whole, &mut out);
         out.mu.iter().map(|mu| mu * weight).collect()
     };
     trace.blades.iter().zip(weights).map(added).collect()
@@ -130,7 +130,7 @@ fn influence(trace: &StepTrace, weights: &[f64], arm: &Arm) -> BTreeMap<String, 
     let table = ScoreTable::new(weighed().map(|(blade, _)| (blade.mu.clone(), blade.sigma.clone())).collect::<Vec<_>>());
     let weights = Simplex::normalized(weighed().map(|(_, weight)| *weight).collect::<Vec<_>>());
     let (Ok(table), Ok(weights)) = (table, weights) else { return BTreeMap::new() };
-    let shares = influence_shares(&*arm.normalizer, &table, &weights);
+    let shares = influence_shares(&*arm.operators.normalizer, &table, &weights);
     weighed().map(|(blade, _)| blade.name.clone()).zip(shares).collect()
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Backbone, BoxError, Candidate, Candidates, Context, DraftModel, DraftRequest, Drafting, Engine, Generation, Policy, Proposal,
-    Reading, Readings, Sampling, SpanEnd, SpecHandle, TokenId,
+    Backbone, BoxError, Candidate, Candidates, Context, DraftModel, DraftRequest, Drafting, Engine, Generation, PartialSpan,
+    Policy, Proposal, Reading, Readings, Sampling, SpecHandle, TokenId,
 };
 use sk_scheme::Shipped;
 
@@ -107,22 +107,17 @@ struct Writer {
 
 impl Proposal for Writer {
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
-        let most = self.most.min(request.limit);
+        let request = DraftRequest { limit: self.most.min(request.limit), ..request };
         let start = *request.context.last().ok_or("a context holds at least one token")?;
         let mut span = |_| {
-            let (mut last, mut tokens, mut log_probs) = (start, Vec::new(), Vec::new());
-            let end = loop {
+            let (mut last, mut span) = (start, PartialSpan::default());
+            while span.end.is_none() {
                 let (next, log_prob) = self.table.draw(last, rng);
-                tokens.push(next);
-                log_probs.push(log_prob);
+                // No token ends a text.
+                span.push(next, log_prob, &request, &[], false);
                 last = next;
-                if request.granularity.completes(&tokens) {
-                    break SpanEnd::Complete;
-                } else if tokens.len() == most {
-                    break SpanEnd::Limit;
-                }
-            };
-            Candidate { tokens, log_probs, end }
+            }
+            span.into_candidate()
         };
         Ok(Candidates::new((0..self.candidates).map(&mut span).collect())?)
     }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use sk_core::{ArmTrace, Batch, Decision, Operators, ScoreError, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, TokenId};
+use sk_core::{ArmTrace, Batch, Decision, ScoreError, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, TokenId};
 
 use super::PlannedArm;
 use super::step::{Distributions, PoolStep};
 use crate::Error;
 use crate::explain::shorten;
-use crate::scheme::{BladeSpec, DispersionArm, NamedWeights, SchemeError, SchemeSpec};
+use crate::scheme::{BladeSpec, DispersionArm, NamedWeights, SchemeSpec};
 use sk_report::record::{RecordError, json_lines};
 
 /// Tolerance for the sum of recorded probabilities, which were rounded to decimal notation.
@@ -92,21 +92,12 @@ impl Recording {
         arms: &[PlannedArm],
         weights: Option<&NamedWeights>,
     ) -> Result<Vec<(PoolStep, Distributions)>, Error> {
-        let parameter = |arm: &PlannedArm, slot: &'static str, reason: String| {
-            Error::from(SchemeError::Parameter { slot, reason }).within(format!("arm \"{}\"", arm.name))
-        };
         let mut choices: Vec<Vec<ArmTrace>> = vec![Vec::new(); self.steps.len()];
         for arm in arms {
-            let normalizer = arm.config.normalizer.build().map_err(|reason| parameter(arm, "normalizer", reason))?;
-            let aggregator = arm.config.aggregator.build().map_err(|error| parameter(arm, "aggregator", error.to_string()))?;
-            let selector = arm.config.selector.build().map_err(|error| parameter(arm, "selector", error.to_string()))?;
-            let aggregator: &dyn sk_core::Aggregator = &*aggregator;
-            let weighting =
-                arm.config.weighting.build(&arm.config.selector).map_err(|reason| parameter(arm, "weighting", reason))?;
-            let operators = Operators { weighting: &*weighting, normalizer: &*normalizer, aggregator, selector: &*selector };
+            let operators = arm.config.operators().map_err(|error| Error::from(error).within(format!("arm \"{}\"", arm.name)))?;
             for ((line, step), choices) in self.steps.iter().zip(&mut choices) {
                 let wrong = |reason: String| RecordError::line(&self.path, *line, reason);
-                let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
+                let (blades, fluency) = step.scores(arm, weights, &*operators.selector).map_err(wrong)?;
                 let decided = || {
                     let table = table(&blades).map_err(StepError::Scores)?;
                     let weights: Vec<f64> = blades.iter().map(|blade| blade.weight).collect();

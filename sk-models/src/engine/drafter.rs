@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rand::Rng;
-use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, TokenId};
+use sk_core::{BoxError, Candidates, DraftRequest, PartialSpan, Proposal, SpanEnd, TokenId};
 
 use super::EngineError;
 use super::Sampling;
@@ -93,12 +93,14 @@ impl Proposal for Drafter {
         let context = request.context;
         check_context(&self.model, ROLE, context, 1)?;
         let limit = request.limit.min(self.model.config().max_position_embeddings - context.len()).max(1);
+        let request = DraftRequest { limit, ..request };
         self.seat()?;
         self.follower.follow(&self.model, &self.seats, context)?;
 
         let rows = self.config.candidates.max(1);
         let mut suffix = self.model.suffix(1, rows);
-        let mut spans: Vec<PartialSpan> = (0..rows).map(|_| PartialSpan::default()).collect();
+        let mut spans = vec![PartialSpan::default(); rows];
+        let mut samplers: Vec<Sampler> = (0..rows).map(|_| Sampler::default()).collect();
         let last = context[context.len() - 1];
         while spans.iter().any(|span| span.end.is_none()) {
             proceed()?;
@@ -121,13 +123,14 @@ impl Proposal for Drafter {
             // Uniform numbers are drawn in the order of the rows, so the results do not depend on
             // threads.
             let mut draws: Vec<RowDraw<'_>> = spans
-                .iter_mut()
+                .iter()
+                .zip(&mut samplers)
                 .enumerate()
-                .filter(|(_, span)| span.end.is_none())
-                .map(|(row, PartialSpan { tokens, sampler, .. })| RowDraw {
+                .filter(|(_, (span, _))| span.end.is_none())
+                .map(|(row, (span, sampler))| RowDraw {
                     row,
                     sampler,
-                    history: [context, tokens],
+                    history: [context, &span.tokens],
                     uniform: uniform(&self.config.sampling, rng),
                     drawn: None,
                 })
@@ -136,21 +139,17 @@ impl Proposal for Drafter {
             self.model.in_turn(HostWork::Draw, 1, || draw(logits, sampling, &forbidden, &mut draws))?;
             let drawn: Vec<(usize, Option<Drawn>)> = draws.into_iter().map(|draw| (draw.row, draw.drawn)).collect();
             for (row, drawn) in drawn {
-                let Some(drawn) = drawn else {
+                let Some(Drawn { token, log_prob }) = drawn else {
                     let (policy, [token]) = ("model that drafts".to_owned(), inputs[row]);
                     return Err(EngineError::NotANumber { policy, token }.into());
                 };
-                self.config.extend(&mut spans[row], drawn, &request, limit);
+                spans[row].push(token, log_prob, &request, &self.config.end_of_text, self.config.keep_end_of_text);
             }
         }
 
         let inputs = spans.iter().map(|span| inputs_of(last, &span.tokens)).collect();
         self.last = Some((suffix, inputs));
-        let candidates = spans
-            .into_iter()
-            .map(|span| Candidate { tokens: span.tokens, log_probs: span.log_probs, end: span.end.unwrap_or(SpanEnd::Limit) })
-            .collect();
-        Ok(Candidates::new(candidates)?)
+        Ok(Candidates::new(spans.into_iter().map(PartialSpan::into_candidate).collect())?)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
@@ -158,35 +157,6 @@ impl Proposal for Drafter {
             self.follower.adopt(&self.model, &self.seats, (&suffix, chosen), &inputs[chosen]);
         }
         Ok(())
-    }
-}
-
-/// A candidate that is being drawn.
-#[derive(Default)]
-struct PartialSpan {
-    tokens: Vec<TokenId>,
-    log_probs: Vec<f32>,
-    end: Option<SpanEnd>,
-    sampler: Sampler,
-}
-
-impl DrafterConfig {
-    /// Adds a drawn token to a span. Ends the span if the token is the last.
-    fn extend(&self, span: &mut PartialSpan, drawn: Drawn, request: &DraftRequest<'_>, limit: usize) {
-        let ends_text = self.end_of_text.contains(&drawn.token);
-        if ends_text && !self.keep_end_of_text {
-            span.end = Some(SpanEnd::Complete);
-            return;
-        }
-        span.tokens.push(drawn.token);
-        span.log_probs.push(drawn.log_prob);
-        if ends_text {
-            span.end = Some(SpanEnd::EndOfText);
-        } else if request.granularity.completes(&span.tokens) {
-            span.end = Some(SpanEnd::Complete);
-        } else if span.tokens.len() >= limit {
-            span.end = Some(SpanEnd::Limit);
-        }
     }
 }
 
