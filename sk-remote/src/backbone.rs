@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use sk_core::{Backbone, BoxError, Candidates, InstructionRack, Policy, Readings, TokenId, Traffic};
@@ -11,19 +10,10 @@ use crate::{AdapterRack, RemoteError};
 ///
 /// All requests of a step are concurrent. Nothing needs to be committed, since the servers keep
 /// what they have read in their own caches.
-pub struct RemoteBackbone {
+pub(crate) struct RemoteBackbone {
     reader: Reader,
     adapters: AdapterRack,
     instructions: InstructionRack,
-}
-
-impl fmt::Debug for RemoteBackbone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteBackbone")
-            .field("adapters", &self.adapters)
-            .field("instructions", &self.instructions)
-            .finish_non_exhaustive()
-    }
 }
 
 impl RemoteBackbone {

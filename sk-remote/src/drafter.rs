@@ -1,9 +1,8 @@
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use rand::{Rng, RngExt};
-use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, Sampling, SpanEnd, TokenId};
+use sk_core::{BoxError, Candidates, DraftRequest, PartialSpan, Proposal, Sampling, TokenId};
 
 use crate::error::counted;
 use crate::fleet::{Answered, Fleet, Lease, Request};
@@ -35,23 +34,17 @@ pub(crate) struct DrafterConfig {
 /// of the first piece is that of the longest span of the last step. Each further piece, for the
 /// rows that are not complete yet, is twice as long. A piece costs one round trip.
 ///
-/// The log-probabilities of a candidate are those of the model before temperature, top-k, top-p and
-/// penalty. If one of these is on, the candidates are read again under the drafting model, which
-/// costs a round trip. This is skipped if [`check`](crate::RemoteEngine::check) has found that the
-/// servers return the unmodified log-probabilities, as vLLM does by default. On SGLang, candidates
-/// are also read again if a span may not start with an end-of-text token.
-pub struct RemoteDrafter {
+/// The log-probabilities of a candidate are those of the model before temperature, top-k, top-p,
+/// penalty and masks. If one of these is on, the candidates are read again under the drafting
+/// model, which costs a round trip. This is skipped if [`check`](crate::RemoteEngine::check) has
+/// found that the servers return the unmodified log-probabilities, as vLLM does by default. On
+/// SGLang, candidates are always read again if a span may not start with an end-of-text token.
+pub(crate) struct RemoteDrafter {
     reader: Reader,
     config: DrafterConfig,
     /// The server that has cached the context.
     home: Lease,
     piece: usize,
-}
-
-impl fmt::Debug for RemoteDrafter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteDrafter").field("config", &self.config).finish_non_exhaustive()
-    }
 }
 
 impl RemoteDrafter {
@@ -91,14 +84,15 @@ impl RemoteDrafter {
             && sampling.temperature() == 1.0
             && sampling.top_p() == 1.0
             && sampling.top_k() == 0;
-        // SGLang returns the log-probability of a first token after masking the tokens that may not
-        // come first.
-        let is_masked = self.fleet().kind == Kind::Sglang && !self.config.keep_end_of_text;
-        is_masked || (!is_plain && !self.fleet().is_untempered())
+        // Tokens that may not come first are masked. SGLang returns the log-probability of a first
+        // token after that, whatever the check has found.
+        let is_masked = !self.config.keep_end_of_text;
+        let is_untempered = self.fleet().is_untempered();
+        (is_masked && self.fleet().kind == Kind::Sglang) || ((is_masked || !is_plain) && !is_untempered)
     }
 
     /// Replaces the log-probabilities by those of the unmodified model.
-    fn read_back(&mut self, prefix: Arc<Prefix>, spans: &mut [Span]) -> Result<(), RemoteError> {
+    fn read_back(&mut self, prefix: Arc<Prefix>, spans: &mut [PartialSpan]) -> Result<(), RemoteError> {
         let lane = Lane { name: Arc::from(""), adapter: None, prefix };
         let tokens: Vec<&[TokenId]> = spans.iter().map(|span| &span.tokens[..]).collect();
         let readings = self.reader.read(&[lane], &tokens)?;
@@ -121,10 +115,11 @@ impl Proposal for RemoteDrafter {
         self.fleet().check_room(prefix.len() + 2)?;
         let room = self.fleet().room(prefix.len() + 1).unwrap_or(usize::MAX);
         let limit = request.limit.min(cap).min(room).max(1);
+        let request = DraftRequest { limit, ..request };
         let rows = self.config.candidates.get();
         // All greedy rows are equal, and vLLM rejects several of them.
         let drawn = if self.config.sampling.is_greedy() { 1 } else { rows };
-        let mut spans: Vec<Span> = (0..drawn).map(|_| Span::default()).collect();
+        let mut spans = vec![PartialSpan::default(); drawn];
         let mut piece = self.piece;
         loop {
             let open: Vec<usize> = (0..drawn).filter(|&row| spans[row].end.is_none()).collect();
@@ -142,8 +137,10 @@ impl Proposal for RemoteDrafter {
             let seeds: Vec<u32> = open.iter().map(|_| rng.random::<u32>() >> 1).collect();
             let (pieces, server) = self.pieces(&prefix, &tails, &seeds, &params)?;
             self.home.move_to(server);
-            for (row, piece) in open.into_iter().zip(pieces) {
-                self.config.extend(&mut spans[row], &piece, &request, limit);
+            for (row, Drafted { tokens, log_probs }) in open.into_iter().zip(pieces) {
+                for (token, log_prob) in tokens.into_iter().zip(log_probs) {
+                    spans[row].push(token, log_prob, &request, &self.config.end_of_text, self.config.keep_end_of_text);
+                }
             }
             piece = piece.saturating_mul(2);
         }
@@ -151,12 +148,8 @@ impl Proposal for RemoteDrafter {
         if self.is_altered() {
             self.read_back(prefix, &mut spans)?;
         }
-        let candidate = |span: &Span| Candidate {
-            tokens: span.tokens.clone(),
-            log_probs: span.log_probs.clone(),
-            end: span.end.unwrap_or(SpanEnd::Limit),
-        };
-        Ok(Candidates::new(spans.iter().cycle().take(rows).map(candidate).collect())?)
+        let candidates = spans.iter().cycle().take(rows).cloned().map(PartialSpan::into_candidate);
+        Ok(Candidates::new(candidates.collect())?)
     }
 }
 
@@ -178,37 +171,4 @@ pub(crate) fn request<'a>(
     };
     let task = format!("drafting {} with the {}", counted(count, "span"), fleet.role);
     Request { home, pinned, task, path, body: Some(body), parse: Box::new(parse) }
-}
-
-/// A candidate that is being drafted.
-#[derive(Default)]
-struct Span {
-    tokens: Vec<TokenId>,
-    log_probs: Vec<f32>,
-    end: Option<SpanEnd>,
-}
-
-impl DrafterConfig {
-    /// Appends a piece to a span, up to the end of the span.
-    fn extend(&self, span: &mut Span, piece: &Drafted, request: &DraftRequest<'_>, limit: usize) {
-        for (&token, &log_prob) in piece.tokens.iter().zip(&piece.log_probs) {
-            if span.end.is_some() {
-                break;
-            }
-            let is_end = self.end_of_text.contains(&token);
-            if is_end && !self.keep_end_of_text {
-                span.end = Some(SpanEnd::Complete);
-                break;
-            }
-            span.tokens.push(token);
-            span.log_probs.push(log_prob);
-            if is_end {
-                span.end = Some(SpanEnd::EndOfText);
-            } else if request.granularity.completes(&span.tokens) {
-                span.end = Some(SpanEnd::Complete);
-            } else if span.tokens.len() >= limit {
-                span.end = Some(SpanEnd::Limit);
-            }
-        }
-    }
 }

@@ -3,16 +3,15 @@ use std::sync::Arc;
 
 use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, InstructionRack, Prior, SpecHandle, TokenId};
 
+use crate::backbone::RemoteBackbone;
 use crate::check::Checker;
-use crate::drafter::DrafterConfig;
+use crate::drafter::{DrafterConfig, RemoteDrafter};
 use crate::fleet::{Answered, Fleet, Request};
 use crate::http::agent;
 use crate::reader::Reader;
+use crate::vocabulary::RemoteVocabulary;
 use crate::wire::{load_body, load_path, sglang};
-use crate::{
-    AdapterRack, CheckReport, Fault, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, RemoteVocabulary, Retry,
-    Role, TimeLeft, Tolerance, Traffic,
-};
+use crate::{AdapterRack, CheckReport, Fault, Kind, Meter, Probe, RemoteError, Retry, Role, TimeLeft, Tolerance, Traffic};
 
 /// The modules of an adapter that servers ignore when they score a prompt.
 const LEFT_OUT: [&str; 2] = ["lm_head", "embed_tokens"];
@@ -150,6 +149,8 @@ impl RemoteEngine {
         };
         let requests: Vec<Request<'_, Option<String>>> = (0..self.backbone.len()).map(request).collect();
         let adapter = || name.to_owned();
+        // The message may quote the directory.
+        let is_known = |message: &str| message.replace(directory, "").contains("already");
         for answer in self.backbone.each(&requests, &self.meter) {
             match answer {
                 Ok(Answered { value: None, .. }) => {}
@@ -159,8 +160,8 @@ impl RemoteEngine {
                     return Err(RemoteError::AdapterRefused { server, adapter: adapter(), message });
                 }
                 // The server has loaded it, and its answer was lost.
-                Err(RemoteError::Refused { message, repeated: true, .. }) if message.contains("already") => {}
-                Err(RemoteError::Refused { server, message, .. }) if message.contains("already") => {
+                Err(RemoteError::Refused { message, repeated: true, .. }) if is_known(&message) => {}
+                Err(RemoteError::Refused { server, message, .. }) if is_known(&message) => {
                     return Err(RemoteError::AdapterKnown { server, adapter: adapter(), message });
                 }
                 Err(RemoteError::Refused { server, status: 404, message, .. })
@@ -241,6 +242,14 @@ impl RemoteEngine {
                         });
                     }
                 };
+                // SGLang would penalise the tokens of a piece of a span, and no token before it.
+                if reader.fleet.kind == Kind::Sglang && sampling.repetition_penalty() != 1.0 {
+                    return Err(RemoteError::Unsupported {
+                        what: format!("a repetition penalty of {}", sampling.repetition_penalty()),
+                        reason: "SGLang penalises only what it has drafted in the same request, and not the context; set repetition_penalty \
+                                 to 1, or draft with vLLM",
+                    });
+                }
                 let config = DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text, span_tokens };
                 Box::new(RemoteDrafter::new(reader, config))
             }

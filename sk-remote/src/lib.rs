@@ -16,9 +16,7 @@ mod traffic;
 mod vocabulary;
 mod wire;
 
-pub use backbone::RemoteBackbone;
 pub use check::{CheckReport, Probe, ServerReport};
-pub use drafter::RemoteDrafter;
 pub use engine::{RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
 pub use http::{is_local, message_of, shown};
@@ -26,7 +24,6 @@ pub use retry::{Retry, backoff, retry_after};
 pub use role::{AddressError, Key, Kind, Reason, Role, without_user};
 pub use sk_core::Traffic;
 pub use tolerance::Tolerance;
-pub use vocabulary::RemoteVocabulary;
 
 pub use traffic::TimeLeft;
 

@@ -150,6 +150,9 @@ pub enum Reason {
     /// It has a path, a query or a fragment.
     #[error("a path, query or fragment follows host and port; give scheme, host and port alone")]
     Path,
+    /// A name of a model holds an address.
+    #[error("an address follows the name of the model; give #NAME once, after all addresses")]
+    Name,
     /// It is given twice.
     #[error("it is given twice; each server is named once")]
     Twice,
@@ -164,6 +167,9 @@ impl FromStr for Role {
         let kind = Kind::named(kind).ok_or(wrong(Reason::Kind))?;
         let (addresses, model) = rest.split_once('#').unwrap_or((rest, ""));
         let model = Some(model.trim().to_owned()).filter(|model| !model.is_empty());
+        if model.as_ref().is_some_and(|model| model.contains("://")) {
+            return Err(wrong(Reason::Name));
+        }
         let urls = addresses.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
         Self { kind, urls, model, key: None }.checked()
     }
@@ -228,6 +234,7 @@ mod tests {
             ("vllm+http://[::1]:", Reason::Port),
             ("vllm+http://a:1/generate", Reason::Path),
             ("vllm+http://a:1/?x=1", Reason::Path),
+            ("vllm+http://a:1#base,http://b:1", Reason::Name),
             ("vllm+http://a:1,http://a:1/", Reason::Twice),
             ("vllm+http://a:1,HTTP://A:1/v1/", Reason::Twice),
         ] {

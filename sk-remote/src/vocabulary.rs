@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use rand::Rng;
@@ -19,7 +18,7 @@ const MOST: usize = 20;
 /// The rest of the vocabulary is not available. The probabilities of these tokens are therefore
 /// divided by their sum, and the candidates are [marked](Candidates::head). Nothing is sampled. A
 /// step costs one request, and another one for the amateur of contrastive decoding.
-pub struct RemoteVocabulary {
+pub(crate) struct RemoteVocabulary {
     backbone: Reader,
     prior: Prior,
     /// The model whose log-probabilities the candidates have, if it is the drafter.
@@ -28,12 +27,6 @@ pub struct RemoteVocabulary {
     end_of_text: Arc<[TokenId]>,
     /// The server that has cached the context.
     home: Lease,
-}
-
-impl fmt::Debug for RemoteVocabulary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteVocabulary").field("prior", &self.prior).field("head", &self.head).finish_non_exhaustive()
-    }
 }
 
 impl RemoteVocabulary {

@@ -39,7 +39,7 @@ impl RemoteSources {
     /// Returns whether `source` is an address of servers and not a directory or hub id.
     #[must_use]
     pub fn is_address(source: &str) -> bool {
-        source.split_once('+').is_some_and(|(kind, _)| Kind::named(kind).is_some())
+        source.contains("://") || source.split_once('+').is_some_and(|(kind, _)| Kind::named(kind).is_some())
     }
 
     /// Parses the addresses. All servers are sent the same key.

@@ -124,22 +124,37 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     interrupt::listen();
     let adapters = Adapters::from_iter(adapters);
     let open = |config| session::open(&host, config, dialogue.framing(), host.heads(), &adapters, args.generation.seed);
-    let (mut replies, mut answers) = (Vec::new(), Vec::new());
+    let (mut replies, mut answers, mut failed) = (Vec::new(), Vec::new(), None);
     for (place, (_, _, config)) in plans.iter().enumerate() {
         loading.show(&format!("answer {} of {}", place + 1, plans.len()));
         let mut session = open(config)?;
         let length = args.generation.max_new_tokens;
-        let reply = session::reply(&mut session, &host, &dialogue, &tokens, length, |_, _| Ok(()))?;
-        answers.push(reply.tokens.clone());
-        replies.push(reply);
+        match session::reply(&mut session, &host, &dialogue, &tokens, length, |_, _| Ok(())) {
+            Ok(reply) => {
+                answers.push(reply.tokens.clone());
+                replies.push(reply);
+            }
+            // The finished columns are shown first.
+            Err(error) if !replies.is_empty() => {
+                failed = Some(error);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
         if interrupt::requested() {
             break;
         }
     }
     loading.show("scores");
-    let mut session = open(&reader)?;
-    session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
-    let scores = session.scores(&tokens, &answers)?;
+    let scored = || -> Result<_, Error> {
+        let mut session = open(&reader)?;
+        session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
+        Ok(session.scores(&tokens, &answers)?)
+    };
+    let scores = scored().unwrap_or_else(|error| {
+        failed.get_or_insert(error);
+        vec![Vec::new(); answers.len()]
+    });
     drop(loading);
     let answered = plans.into_iter().zip(replies).zip(scores);
     let columns = answered.map(|(((scheme, weights, _), reply), scores)| Column {
@@ -154,7 +169,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     });
     let columns: Vec<Column> = columns.collect();
     let shown = if args.json { output::json(&columns)? } else { render(&columns, args.schemes.len() > 1, terminal::columns()) };
-    writeln!(io::stdout().lock(), "{shown}").map_err(Error::Output)
+    writeln!(io::stdout().lock(), "{shown}").map_err(Error::Output)?;
+    failed.map_or(Ok(()), Err)
 }
 
 impl CompareArgs {
@@ -219,6 +235,9 @@ fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
     grid.row(line("", &|column| column.text.clone()));
     for (place, name) in names.enumerate() {
         grid.row(line(name, &|column| score(column, place)));
+    }
+    if scored.is_none() {
+        return grid.render(width);
     }
     let star = if columns.len() > 1 { "; * the highest of a row" } else { "" };
     let caption = wrap(&format!("μ of each blade over the whole answer{star}"), width, 0);

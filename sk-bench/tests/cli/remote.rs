@@ -11,7 +11,7 @@ use sk_core::TokenId;
 use sk_remote::Kind;
 
 use crate::common::{assert_refused, models, program, run, run_on_models, stderr, stdout};
-use crate::fake::{Act, Fake, Mistake, Setup};
+use crate::fake::{Act, Fake, Mistake, Seen, Setup};
 use crate::model;
 use crate::serve::Server;
 
@@ -126,6 +126,7 @@ fn options_that_servers_do_not_support_are_refused_by_name() {
         (vec!["--scheme", "rewarded-soups"], ["soup", "servers do not average"]),
         (vec!["--scheme", "cards"], ["by entropy", "another granularity"]),
         (vec!["--backbone", "vllm+http://a/b"], ["http://a/b", "path"]),
+        (vec!["--backbone", "http://a:1"], ["http://a:1", "begin with sglang+http://"]),
     ] {
         assert_refused(&run_on(&server, "generate", &[&["Hi"], &args[..]].concat()), &parts);
     }
@@ -233,14 +234,27 @@ fn a_chat_seats_adapters_that_servers_know_or_load() {
 }
 
 #[test]
-fn answers_are_compared() {
+fn answers_are_compared_up_to_a_failure() {
     let server = start(Kind::Vllm);
-    let output = run_on(&server, "compare", &[&["Hello", "--json", "--n", "3"], &SHORT[..]].concat());
-    let columns: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(columns.as_array().unwrap().len(), 2);
-    for column in columns.as_array().unwrap() {
+    let args = [&["Hello", "--json", "--n", "3"], &SHORT[..]].concat();
+    let columns = |output: &Output| -> Vec<Value> { serde_json::from_slice(&output.stdout).unwrap() };
+    let whole = columns(&run_on(&server, "compare", &args));
+    assert_eq!(whole.len(), 2);
+    for column in &whole {
         assert_eq!(column["scores"].as_array().unwrap().len(), 2, "{column}");
     }
+
+    let is_step = |seen: &Seen| seen.drafts() && seen.body["n"] == 3;
+    let steps = server.seen().iter().filter(|seen| is_step(seen)).count();
+    let mut drafted = 0;
+    server.behave(move |seen, _| {
+        drafted += usize::from(is_step(seen));
+        if drafted == steps { Act::Status(400, None, "CUDA error") } else { Act::Serve }
+    });
+    let output = run_on(&server, "compare", &args);
+    assert!(!output.status.success() && stderr(&output).contains("CUDA error"), "{}", stderr(&output));
+    let finished = columns(&output);
+    assert_eq!((finished.len(), &finished[0]["text"], &finished[0]["scores"]), (1, &whole[0]["text"], &whole[0]["scores"]));
 }
 
 #[test]

@@ -13,6 +13,10 @@ use crate::{AnswerError, Fault, Kind};
 /// probable token, if one token has all the probability.
 const ROUNDING: f32 = 1e-3;
 
+/// The least log-probability of a most probable token, −ln 2³², since a [`TokenId`] has 32 bits. A
+/// smaller value is a logit.
+const LEAST_TOP: f32 = -22.2;
+
 /// Tokens shared by the beginning of several rows, serialised once.
 pub(crate) struct Prefix {
     pub(crate) tokens: Vec<TokenId>,
@@ -149,6 +153,9 @@ fn reading(row: usize, pairs: &[(f32, f32)]) -> Result<Reading, AnswerError> {
                 return Err(AnswerError::Value { row, position, value });
             }
         }
+        if top < LEAST_TOP {
+            return Err(AnswerError::Value { row, position, value: top });
+        }
         if got > top + ROUNDING {
             return Err(AnswerError::Top { row, position, got, top });
         }
@@ -213,6 +220,12 @@ fn drafted(
         "stop" => ended.is_some_and(|place| place + 1 == tokens.len()) && tokens.len() <= params.max_tokens,
         _ => false,
     };
+    if let ("stop", None, Some(last)) = (finish, ended, tokens.last()) {
+        return Err(Fault::body(format!(
+            "row {row} ended with token {last}, an end of text of the server alone; add it to eos_token_id of the generation_config.json \
+             beside tokenizer.json"
+        )));
+    }
     if !whole || (params.not_first && ended == Some(0)) {
         return Err(AnswerError::Finish { row, reason: finish.to_owned(), tokens: tokens.len() }.into());
     }
@@ -247,7 +260,18 @@ mod tests {
         assert!(matches!(reading(3, &[(f32::NAN, -0.5)]), Err(AnswerError::Value { row: 3, position: 0, .. })));
         assert!(matches!(reading(0, &[(-1.0, -0.5), (0.5, 0.5)]), Err(AnswerError::Value { position: 1, .. })));
         assert!(matches!(reading(0, &[(-1.0, -1.5)]), Err(AnswerError::Top { .. })));
+        assert!(matches!(reading(0, &[(-1.0, -0.5), (-23.0, -22.5)]), Err(AnswerError::Value { position: 1, .. })));
         assert_eq!(reading(0, &[(1e-6, 1e-6)]).unwrap().min_entropy, [0.0]);
+    }
+
+    #[test]
+    fn an_end_of_text_that_only_the_server_knows_is_named() {
+        let (sampling, stop) = (Sampling::greedy(), &[9][..]);
+        let params = DraftParams { max_tokens: 3, sampling, stop, not_first: false, tops: 0 };
+        let ended = |tokens: &[TokenId]| drafted(0, tokens.to_vec(), vec![-1.0; tokens.len()], "stop", &params);
+        assert!(ended(&[5, 9]).is_ok());
+        assert!(ended(&[5, 7]).unwrap_err().to_string().contains("ended with token 7, an end of text of the server alone"));
+        assert!(matches!(ended(&[]), Err(Fault::Answer(AnswerError::Finish { tokens: 0, .. }))));
     }
 
     #[test]

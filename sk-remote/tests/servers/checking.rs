@@ -160,7 +160,8 @@ fn adapters_are_loaded_by_every_server() {
         let readings = generation.backbone.read(&CONTEXT, &candidates(&SPANS), &[variant("kind")]).unwrap();
         assert_exact(&readings, &CONTEXT, &SPANS, &[(variant("kind"), Some("kind"))]);
 
-        let error = engine.load_adapter("gone", "missing", &modules("v_proj")).unwrap_err();
+        // The server quotes the directory, whose name must not be taken for its reason.
+        let error = engine.load_adapter("gone", "already-missing", &modules("v_proj")).unwrap_err();
         assert!(matches!(error, RemoteError::Refused { .. } | RemoteError::AdapterRefused { .. }), "{error}");
         assert!(error.to_string().contains("gone") && error.to_string().contains("missing"), "{error}");
         assert!(engine.adapters().get("gone").is_none());

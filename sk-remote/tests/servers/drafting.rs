@@ -90,11 +90,15 @@ fn spans_end_where_the_rule_the_limit_or_the_text_does() {
 fn an_end_of_text_that_is_dropped_completes_a_span_and_never_opens_one() {
     for kind in KINDS {
         let servers = start(kind, 1);
+        for tempered in [true, false] {
+            servers[0].set_up(|setup| setup.tempered = tempered);
+            let engine = checked(&servers);
+            let dropped = propose(&engine, &with(sampled(60, plain()), false, 40), &Response, 40, 6);
+            assert!(dropped.iter().all(|candidate| !candidate.tokens.contains(&END)), "{kind:?}");
+            assert!(dropped.iter().any(|candidate| candidate.end == SpanEnd::Complete));
+            assert_untempered(&dropped);
+        }
         let engine = engine(&servers);
-        let dropped = propose(&engine, &with(sampled(60, plain()), false, 40), &Response, 40, 6);
-        assert!(dropped.iter().all(|candidate| !candidate.tokens.contains(&END)), "{kind:?}");
-        assert!(dropped.iter().any(|candidate| candidate.end == SpanEnd::Complete));
-        assert_untempered(&dropped);
         let kept = propose(&engine, &with(sampled(60, plain()), true, 40), &Response, 40, 6);
         assert!(kept.iter().any(|candidate| candidate.end == SpanEnd::EndOfText));
     }
@@ -156,6 +160,12 @@ fn what_cannot_be_drafted_is_refused_by_name() {
     let error = typed(engine.start(&soup, &spec()).err().unwrap());
     assert!(matches!(error, RemoteError::Unsupported { .. }) && error.to_string().contains("a soup of adapters"), "{error}");
     assert!(servers[0].seen().is_empty());
+
+    let penalised = sampled(4, Sampling::new(1.0, 1.0, 0, 1.05).unwrap());
+    assert!(engine.start(&penalised, &spec()).is_ok());
+    let servers = start(Kind::Sglang, 1);
+    let error = typed(crate::engine(&servers).start(&penalised, &spec()).err().unwrap());
+    assert!(matches!(error, RemoteError::Unsupported { .. }) && error.to_string().contains("penalty of 1.05"), "{error}");
 }
 
 /// The `count` most probable next tokens of the model, in order of their ids, and the sum of their

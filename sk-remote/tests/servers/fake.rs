@@ -97,7 +97,7 @@ pub(crate) struct Setup {
     pub(crate) kind: Kind,
     /// Adapters by name. The value names the adapter whose numbers are used.
     pub(crate) adapters: BTreeMap<String, Option<String>>,
-    /// Whether the log-probabilities of drafted tokens include the temperature.
+    /// Whether the log-probabilities of drafted tokens include temperature and masks.
     pub(crate) tempered: bool,
     /// Whether `/tokenize` exists.
     pub(crate) tokenizes: bool,
@@ -425,7 +425,8 @@ fn vllm_read(setup: &Setup, body: &Value, adapter: Option<&str>, mistaken: &Mist
 /// Draws a row. Returns its tokens, their log-probabilities, and whether it was stopped.
 ///
 /// If SGLang is told to ignore the model's own stop tokens, it ignores all of them. Its
-/// log-probability of a token is computed after masking the tokens that may not come first.
+/// log-probability of a token is computed after masking the tokens that may not come first, as that
+/// of a tempered server is.
 fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &str, seed: u64) -> (Vec<TokenId>, Vec<f32>, bool) {
     let temperature = params["temperature"].as_f64().unwrap();
     let (most, least) = (params[most].as_u64().unwrap() as usize, params[least].as_u64().unwrap() as usize);
@@ -448,7 +449,7 @@ fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &s
         } else {
             top(&weights).0
         };
-        let is_masked = is_sglang && tokens.len() < least;
+        let is_masked = (is_sglang || setup.tempered) && tokens.len() < least;
         let left = if is_masked { (0..VOCABULARY).map(masked).sum::<f64>().ln() as f32 } else { 0.0 };
         let seen = if setup.tempered { weights } else { state.log_probs(1.0) };
         values.push(seen[token as usize] - left);
