@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::spec::text_of;
 use crate::{
-    AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, DispersionArm, FallbackSpec, LinkSpec, NormalizerRule, Prior,
-    ProposalSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec,
+    AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, DispersionArm, FallbackSpec, Guidance, Length, LinkSpec, NormalizerRule,
+    Prior, ProposalSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec,
 };
 
 /// A scheme described slot by slot.
@@ -161,10 +161,13 @@ fn blade(blade: &BladeSpec) -> String {
         _ => String::new(),
     };
     let score = format!("{}{divergence}{arm}", blade.rule.kind());
-    match blade.rule.guidance() {
-        Some(guidance) => format!("(log π_B + {} × {score})", guidance.lambda),
-        None => score,
-    }
+    let Some(Guidance { lambda, likelihood }) = blade.rule.guidance() else { return score };
+    let prior = match likelihood {
+        Length::Summed => "log π_B",
+        Length::PerToken => "1/L log π_B",
+        Length::Ratio => "log π_B/π_S",
+    };
+    format!("({prior} + {lambda} × {score})")
 }
 
 fn proposal(proposal: &ProposalSpec) -> String {
@@ -228,7 +231,7 @@ fn selector(selector: &SelectorSpec) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::Shipped;
+    use crate::{BladeRule, BladeSpec, Length, Shipped};
 
     #[test]
     fn the_words_are_those_of_the_paper() {
@@ -257,7 +260,19 @@ mod tests {
         );
         assert_eq!(words("swiss-knife")[2..5], ["CBN", "swiss-elo", "champion"]);
         assert_eq!(words("swiss-knife")[5], "drafter × 7 / token; backbone × 7 × (K + 1) / span");
+        assert_eq!(words("gsi")[1], "K × (log π_B/π_S + 20 × implicit-reward, σ zero)");
         assert_eq!(words("base")[5], "backbone × 1 / token");
         assert_eq!(words("gsi")[5], "drafter × 7 / token; backbone × 7 (fallback) / token; backbone × 7 × (K + 1) / span");
+    }
+
+    #[test]
+    fn a_guided_score_names_the_form_of_its_likelihood() {
+        let mut scheme = Shipped::named("args").unwrap().spec().unwrap();
+        let Some(BladeSpec { rule: BladeRule::ImplicitReward { guidance: Some(guidance), .. }, .. }) = &mut scheme.template
+        else {
+            panic!("ARGS is not guided")
+        };
+        guidance.likelihood = Length::PerToken;
+        assert!(scheme.summary().blades.starts_with("K × (1/L log π_B + "), "{}", scheme.summary().blades);
     }
 }
