@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use sk_report::stats::{
     Bootstrap, Clusters, Distance, F1, Spearman, Steering, Wilcoxon, WinRate, ZeroRule, dominates, front, harmonic_mean, holm,
-    hypervolume, influence_shares, median, population_std, sample_std, snap, spacing,
+    hypervolume, median, population_std, snap, spacing,
 };
 
 /// The tolerance against the references: relative to values above 1, absolute below, and relative
@@ -26,7 +26,6 @@ struct Fixtures {
     bootstrap: Vec<Resampled>,
     holm: Vec<Family>,
     f1: Vec<Averages>,
-    influence: Vec<Influence>,
     win_rates: Vec<Wins>,
     clustered: Vec<Clustered>,
 }
@@ -112,13 +111,6 @@ struct Averages {
     of_mean_axes: f64,
     mean_of_configurations: f64,
     mean_of_cells: f64,
-}
-
-#[derive(Deserialize)]
-struct Influence {
-    weights: Vec<f64>,
-    scores: Vec<Vec<f64>>,
-    shares: Vec<f64>,
 }
 
 #[derive(Deserialize)]
@@ -326,16 +318,6 @@ fn f1_agrees_with_scipy_under_its_three_definitions() {
 }
 
 #[test]
-fn influence_shares_agree_with_numpy() {
-    for case in fixtures().influence {
-        let spreads: Vec<f64> = case.scores.iter().map(|scores| sample_std(scores)).collect();
-        let ours = influence_shares(&case.weights, &spreads).unwrap();
-        assert_eq!(ours.len(), case.shares.len());
-        ours.iter().zip(&case.shares).for_each(|(ours, theirs)| agrees(*ours, *theirs));
-    }
-}
-
-#[test]
 fn win_rates_agree_with_numpy() {
     for case in fixtures().win_rates {
         let ours = WinRate::of(&case.differences);
@@ -408,7 +390,6 @@ fn what_has_no_answer_says_so() {
     assert!(Spearman::of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]).is_none() && Spearman::of(&[1.0, 2.0], &[1.0, 2.0]).is_none());
     assert!(spacing(&[[0.0; 3]], Distance::Schott).is_none());
     assert_eq!((hypervolume::<[f64; 3]>(&[], [0.0; 3]), front::<[f64; 3]>(&[])), (0.0, vec![]));
-    assert!(influence_shares(&[0.0, 1.0], &[1.0, 0.0]).is_none());
     assert!(Bootstrap::of_mean(&[2.0, 2.0], 50, 1).bca(0.95).is_none());
     let nothing = Bootstrap::of_mean(&[], 50, 1);
     assert!(nothing.estimate().is_nan() && nothing.percentile(0.95).low.is_nan() && nothing.bca(0.95).is_none());
@@ -669,15 +650,6 @@ proptest! {
                 prop_assert!(p[i] > p[j] || adjusted[i] <= adjusted[j]);
             }
         }
-    }
-
-    #[test]
-    fn shares_sum_to_one_and_do_not_see_the_common_scale(pulls in prop::collection::vec((0.01..1.0_f64, 0.01..1.0_f64), 1..6), scale in 0.01..100.0_f64) {
-        let (weights, spreads): (Vec<f64>, Vec<f64>) = pulls.into_iter().unzip();
-        let shares = influence_shares(&weights, &spreads).unwrap();
-        prop_assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        let rescaled = influence_shares(&weights, &spreads.iter().map(|s| scale * s).collect::<Vec<_>>()).unwrap();
-        prop_assert!(shares.iter().zip(rescaled).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 
     #[test]

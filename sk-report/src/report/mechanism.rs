@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::{CandidateStep, grouped};
-use crate::stats::{influence_shares, mean, median};
+use crate::stats::{mean, median};
 
 /// How blades and tournament combine, measured on the candidate batches of one arm.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,10 +82,13 @@ impl Mechanism {
         let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
         // Every step lists its blades in the order of their names.
         let whole = steps.iter().filter(|step| step.raw_blade_mu_stds.len() == names.len());
-        let even = vec![1.0 / names.len() as f64; names.len()];
-        let shares: Vec<Vec<f64>> = whole
-            .filter_map(|step| influence_shares(&even, &step.raw_blade_mu_stds.values().copied().collect::<Vec<_>>()))
-            .collect();
+        let even = 1.0 / names.len() as f64;
+        let shares_of = |step: &&CandidateStep| {
+            let pulls: Vec<f64> = step.raw_blade_mu_stds.values().map(|std| even * std).collect();
+            let total: f64 = pulls.iter().sum();
+            (total > 0.0).then(|| pulls.iter().map(|pull| pull / total).collect())
+        };
+        let shares: Vec<Vec<f64>> = whole.filter_map(shares_of).collect();
         let share = |k: usize| (!shares.is_empty()).then(|| mean(&shares.iter().map(|shares| shares[k]).collect::<Vec<_>>()));
         let spread = |(k, blade): (usize, &&String)| BladeSpread {
             blade: (*blade).clone(),
@@ -102,5 +105,32 @@ impl Mechanism {
             scale_ratio: median(&steps.iter().filter_map(|step| step.logit_scale_ratio).collect::<Vec<_>>()),
             choice: Choice::of(steps),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_those_of_the_spreads_where_every_blade_was_seated() {
+        let step = |spreads: &[(&str, f64)]| CandidateStep {
+            arm: "raw".to_owned(),
+            candidate_mus: Vec::new(),
+            raw_blade_mu_stds: spreads.iter().map(|(blade, std)| ((*blade).to_owned(), *std)).collect(),
+            logit_scale_ratio: None,
+            selected_idx: 0,
+            probabilities: None,
+            drafted: 0,
+        };
+        let shares = |steps: &[CandidateStep]| -> Vec<Option<f64>> {
+            Mechanism::by_arm(steps).iter().flat_map(|arm| arm.blades.iter().map(|blade| blade.share)).collect()
+        };
+        for scale in [0.01, 1.0, 100.0] {
+            let steps = [step(&[("kind", 3.0 * scale), ("safe", scale)]), step(&[("safe", scale)])];
+            let [Some(kind), Some(safe)] = shares(&steps)[..] else { panic!("two blades") };
+            assert!((kind - 0.75).abs() < 1e-12 && (safe - 0.25).abs() < 1e-12, "{kind} {safe}");
+        }
+        assert_eq!(shares(&[step(&[("kind", 0.0), ("safe", 0.0)])]), [None::<f64>; 2]);
     }
 }

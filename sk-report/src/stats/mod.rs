@@ -14,7 +14,6 @@
 //! | several contrasts | Holm's correction | [`holm`] |
 //! | weights against axes | Spearman's coefficient, per axis and pooled | [`Spearman`], [`Steering`] |
 //! | judges against themselves | Pearson's correlation | [`pearson`] |
-//! | blades | influence shares, from recorded spreads | [`influence_shares`] |
 //! | dispersions | σ-informativeness | [`sk_blades::informativeness`] |
 //!
 //! Results agree with SciPy, pymoo, moocore and statsmodels to 1e-9 on committed fixtures.
@@ -24,7 +23,6 @@ mod clusters;
 mod f1;
 mod holm;
 mod hypervolume;
-mod influence;
 mod interval;
 mod moments;
 mod pareto;
@@ -44,7 +42,6 @@ pub(crate) use f1::mean_axes;
 pub use f1::{F1, PUBLISHED_FLOOR, harmonic_mean};
 pub use holm::holm;
 pub use hypervolume::hypervolume;
-pub use influence::influence_shares;
 pub use interval::Interval;
 pub(crate) use moments::extent;
 pub use moments::{mean, median, population_std, sample_std, slope};

@@ -148,17 +148,6 @@ def f1():
     return cases
 
 
-def influence():
-    """Shares of the weighted standard deviations of a batch's scores."""
-    cases = []
-    for blades, candidates in [(1, 5), (3, 7), (5, 16)]:
-        scores = np.round(own.normal(size=(blades, candidates)) * 10.0 ** own.integers(-3, 3, (blades, 1)), 6)
-        weights = np.round(own.dirichlet(np.ones(blades)), 4)
-        pulls = weights * np.std(scores, axis=1, ddof=1)
-        cases.append(dict(weights=weights.tolist(), scores=scores.tolist(), shares=(pulls / pulls.sum()).tolist()))
-    return cases
-
-
 def win_rates():
     cases = []
     for d in [np.round(own.normal(0.2, 1, 40), 1), np.round(own.normal(0, 1, 12), 3)]:
@@ -196,7 +185,7 @@ def clustered():
 
 result = dict(
     frontiers=frontiers(), harmonic_means=harmonic_means(), wilcoxon=wilcoxon(), spearman=spearman(), steering=steering(),
-    bootstrap=bootstrap(), holm=holm(), f1=f1(), influence=influence(), win_rates=win_rates(), clustered=clustered(),
+    bootstrap=bootstrap(), holm=holm(), f1=f1(), win_rates=win_rates(), clustered=clustered(),
 )
 print("{")
 print(",\n".join(f'"{name}": ' + ("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]" if isinstance(cases, list) else json.dumps(cases))
