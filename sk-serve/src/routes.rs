@@ -17,7 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
@@ -245,7 +245,7 @@ async fn chat(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
-    Body(body): Body<Map<String, Value>>,
+    Body(body): Body,
 ) -> Result<Response, ApiError> {
     answer(&app.service, id, Job::chat(body, of_header(&headers, &app)?)?, Shape::Chat).await
 }
@@ -254,7 +254,7 @@ async fn completions(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
-    Body(body): Body<Map<String, Value>>,
+    Body(body): Body,
 ) -> Result<Response, ApiError> {
     answer(&app.service, id, Job::completion(body, of_header(&headers, &app)?)?, Shape::Text).await
 }
@@ -307,11 +307,7 @@ async fn generation(State(app): State<App>, PathText(id): PathText) -> Result<Js
     Ok(Json(live::find(&app.service.lives, &id)?.view(&id)))
 }
 
-async fn edit(
-    State(app): State<App>,
-    PathText(id): PathText,
-    Body(body): Body<Map<String, Value>>,
-) -> Result<Json<Value>, ApiError> {
+async fn edit(State(app): State<App>, PathText(id): PathText, Body(body): Body) -> Result<Json<Value>, ApiError> {
     let edit = Edit::read(body)?;
     // An instruction may take a while to tokenize.
     let edited = tokio::task::spawn_blocking(move || {
@@ -326,11 +322,7 @@ async fn blades(State(app): State<App>) -> Json<Value> {
     Json(json!({"object": "list", "data": app.service.blades()}))
 }
 
-async fn load(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    Body(body): Body<Map<String, Value>>,
-) -> Result<Response, ApiError> {
+async fn load(State(app): State<App>, Extension(id): Extension<RequestId>, Body(body): Body) -> Result<Response, ApiError> {
     let mut fields = Fields::new("", body);
     let (name, adapter): (String, String) = (fields.require("name")?, fields.require("adapter")?);
     fields.end()?;
