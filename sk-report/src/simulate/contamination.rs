@@ -1,10 +1,10 @@
 //! How far contaminated scores move the selection (`thm:robust`).
 //!
 //! Batches have standard normal μ and normal log σ. An audit searches for the contamination ‖δ‖_∞ ≤
-//! D that changes the selection probabilities most. Under argmax, the selection flips if and only
-//! if D exceeds half the gap between the two highest scores (i). Under a member of the family with
-//! softmax, the total variation is at most the sharpened bound, which is at most the uniform bound,
-//! which is at most the published bound (ii).
+//! D that changes the selection probabilities most. Under argmax, the selection flips if D exceeds
+//! half the gap between the two highest scores, and not if D is below it (i). Under a member of the
+//! family with softmax, the total variation is at most the sharpened bound, which is at most the
+//! uniform bound, which is at most the published bound (ii).
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
