@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use burn::tensor::Device;
-use sk_bench::judge::{ChatJudge, ChatSettings, Endpoint, Journal, Judge, Objectives, Question, Retry, Scale, Scoring};
-use sk_bench::judge::{read_judged, read_responses};
+use sk_bench::judge::run::{Panel, judge_all};
+use sk_bench::judge::{
+    ChatJudge, ChatSettings, Endpoint, Identity, Judge, JudgeError, Objectives, Question, Retry, Scale, Scoring, Verdict,
+    read_judged, read_responses,
+};
 use sk_bench::pool::Recording;
 use sk_bench::scheme::SchemeSpec;
 use sk_bench::{sweep, tune};
@@ -488,11 +491,27 @@ fn record(scratch: &Scratch, bytes: &[u8]) {
     see(read_records(&path));
     see(read_responses(&path));
     see(read_judged(&path));
-    // A journal that was opened once can be opened again.
-    if let Some((journal, judged)) = see(Journal::open(&path)) {
-        drop(journal);
-        let (_, again) = Journal::open(&path).expect("it was taken up before");
-        assert_eq!(again, judged);
+    // A file of judgements that was taken up once can be taken up again, and does not change.
+    let panel = Panel { responses: &[], objectives: Objectives::hhh(), rubrics: &[], passes: 0..1, concurrency: 1 };
+    let judge = Idle(Identity { model: String::new(), scoring: String::new(), scale: None, settings: String::new() });
+    let take_up = || judge_all(&panel, &judge, &path, &|_| ());
+    if see(take_up()).is_some() {
+        let judged = fs::read(&path).expect("it is there");
+        take_up().expect("it was taken up before");
+        assert!(fs::read(&path).expect("it is there") == judged, "the judgements have changed");
+    }
+}
+
+/// A judge that is asked nothing.
+struct Idle(Identity);
+
+impl Judge for Idle {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+
+    fn judge(&self, _: &Question<'_>) -> Result<Verdict, JudgeError> {
+        Ok(Verdict::Abstention("idle".to_owned()))
     }
 }
 

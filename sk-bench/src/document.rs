@@ -29,6 +29,11 @@ pub(crate) fn sections<'s>(
     }
 }
 
+/// Returns a section of a plan, or an empty one if the plan lacks it.
+pub(crate) fn or_empty<'s>(section: Option<Section<'s>>, source: &'s Source<'s>) -> Section<'s> {
+    section.unwrap_or_else(|| Section::of(source.root()))
+}
+
 /// Returns the error for a missing section of a plan, with a hint about its contents.
 pub(crate) fn missing(plan: &str, section: &'static str, hint: &str) -> SchemeError {
     SchemeError::Missing { file: plan.to_owned(), section, hint: hint.to_owned() }

@@ -155,12 +155,6 @@ fn exit_code_of(error: &RemoteError) -> u8 {
     }
 }
 
-/// Returns the exit status of an error of a record file: 1 if another process has the file open,
-/// otherwise 2.
-fn exit_code_of_file(error: &RecordFileError) -> u8 {
-    if matches!(error, RecordFileError::Locked { .. }) { 1 } else { 2 }
-}
-
 /// Returns whether a file could not be written for want of space.
 fn is_full_disk(error: &io::Error) -> bool {
     match error.kind() {
@@ -219,8 +213,9 @@ impl Error {
         match self {
             // A theorem that does not hold is not caused by the input.
             Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } | Self::Replaced { .. } => 1,
-            Self::File(error) | Self::Judge(JudgeError::File(error)) => exit_code_of_file(error),
-            Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
+            // Another process has the file open.
+            Self::File(RecordFileError::Locked { .. }) | Self::Judge(JudgeError::File(RecordFileError::Locked { .. })) => 1,
+            Self::Judge(JudgeError::Interrupted) => interrupt::EXIT_CODE,
             // Caused by the server; a retry may help.
             Self::Judge(error) if error.is_external() => 1,
             // Failed or untrustworthy servers are not caused by the input.

@@ -14,9 +14,7 @@ use clap::{Args, Subcommand};
 use crate::args::written;
 use crate::judge::candidates::{informativeness, read_candidates};
 use crate::judge::run::{Outcome, Panel, judge_all};
-use crate::judge::{
-    Cached, Journal, Judge, JudgeError, Objectives, check_axes, frontier_csv, read_judged, read_responses, retest,
-};
+use crate::judge::{Cached, Judge, JudgeError, Objectives, check_axes, frontier_csv, read_judged, read_responses, retest};
 use crate::plural::counted;
 use crate::record_file::same_file;
 use crate::{Error, interrupt, message, output};
@@ -160,12 +158,9 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
         concurrency: options.concurrency,
     };
     let ask = |judge: &dyn Judge| -> Result<Outcome, Error> {
-        // Create the file of judgements after the judge, so that there is none if the server cannot
-        // be reached.
-        let (journal, earlier) = Journal::open(&options.output)?;
         interrupt::listen();
         let progress = Progress::new(options.quiet);
-        let outcome = judge_all(&panel, judge, &journal, earlier, &progress);
+        let outcome = judge_all(&panel, judge, &options.output, &|event| progress.show(event));
         progress.finish();
         Ok(outcome?)
     };
@@ -174,19 +169,15 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
         (ask(&judge)?, 0)
     } else {
         let chat = options.judge()?;
-        match options.cache_directory() {
+        let judged = match options.cache_directory() {
             Some(directory) => {
-                let judge = Cached::new(chat, &directory)?;
-                let outcome = ask(&judge)?;
-                options.note_structure(judge.inner());
-                (outcome, judge.hits())
+                let judge = Cached::new(&chat, &directory)?;
+                (ask(&judge)?, judge.hits())
             }
-            None => {
-                let outcome = ask(&chat)?;
-                options.note_structure(&chat);
-                (outcome, 0)
-            }
-        }
+            None => (ask(&chat)?, 0),
+        };
+        options.note_structure(&chat);
+        judged
     };
     let total = responses.len() * rubrics.len() * passes as usize;
     let text = match task {

@@ -11,7 +11,7 @@ use crate::args::{FEW, at_most};
 use crate::plural::counted;
 use crate::progress::{Loading, Work};
 use crate::record_file::RecordFileError;
-use crate::sweep::{self, Completion, Digests, Grid, Loaded, Plan, Store, SweepProgress, Worker};
+use crate::sweep::{self, Completion, Digests, Grid, Loaded, Plan, Store, Worker};
 use crate::{Error, interrupt, message};
 
 const EXAMPLES: &str = "\
@@ -59,7 +59,8 @@ pub struct SweepArgs {
 pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     let mut plan = Plan::read(&args.plan)?;
     plan.models.device = args.device.unwrap_or(plan.models.device);
-    let grid = Grid::new(plan, &Digests::new(args.quiet))?;
+    let digests = Digests::new(args.quiet);
+    let grid = Grid::new(plan, &digests)?;
     // Create no file before all prompts are known to fit.
     let completion = Store::peek(&grid)?;
     if args.dry_run {
@@ -84,15 +85,16 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     }
     interrupt::listen();
     let mut loading = Loading::new(args.quiet);
-    let loaded = Loaded::new(&grid, &mut loading)?;
+    let loaded = Loaded::new(&grid, &digests, &mut loading)?;
     loading.show("reading the prompts");
     let worker = Worker::new(&grid, &loaded)?;
     drop(loading);
     let mut store = Store::open(&grid)?;
     // The progress includes the cells of all processes.
     let mut work = Work::new("cell", args.quiet);
-    sweep::run(&mut store, &worker, args.at_once, |SweepProgress { done, total, waiting }| {
-        work.follow(done as u64, total as u64, if waiting { "other processes have the rest" } else { "" });
+    sweep::run(&mut store, &worker, args.at_once, |completion, waiting| {
+        let (done, total) = (completion.finished as u64, completion.grid.cells.len() as u64);
+        work.follow(done, total, if waiting { "other processes have the rest" } else { "" });
     })?;
     drop(work);
     if !args.quiet {

@@ -19,9 +19,8 @@ const LAYOUT: u32 = 1;
 /// identity, the rubric's name, version and text, the pass, the conversation and the response.
 /// Files are written atomically, so that processes can share a cache. Abstentions are not cached,
 /// because another run may get a score. A damaged file counts as absent.
-#[derive(Debug)]
-pub struct Cached<J> {
-    judge: J,
+pub struct Cached<'j> {
+    judge: &'j dyn Judge,
     directory: PathBuf,
     hits: AtomicUsize,
 }
@@ -50,12 +49,12 @@ struct Entry {
     score: Score,
 }
 
-impl<J: Judge> Cached<J> {
+impl<'j> Cached<'j> {
     /// Returns a judge whose scores are cached in `directory`. Creates the directory.
     ///
     /// # Errors
     /// If the directory cannot be created.
-    pub fn new(judge: J, directory: &Path) -> Result<Self, JudgeError> {
+    pub fn new(judge: &'j dyn Judge, directory: &Path) -> Result<Self, JudgeError> {
         fs::create_dir_all(directory).map_err(|source| JudgeError::Cache { path: directory.to_owned(), source })?;
         Ok(Self { judge, directory: directory.to_owned(), hits: AtomicUsize::new(0) })
     }
@@ -63,11 +62,6 @@ impl<J: Judge> Cached<J> {
     /// Returns the number of questions answered from the cache.
     pub fn hits(&self) -> usize {
         self.hits.load(Ordering::Relaxed)
-    }
-
-    /// Returns the wrapped judge.
-    pub fn inner(&self) -> &J {
-        &self.judge
     }
 
     fn path(&self, question: &Question<'_>) -> PathBuf {
@@ -104,7 +98,7 @@ impl<J: Judge> Cached<J> {
     }
 }
 
-impl<J: Judge> Judge for Cached<J> {
+impl Judge for Cached<'_> {
     fn identity(&self) -> &Identity {
         self.judge.identity()
     }

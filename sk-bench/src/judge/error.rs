@@ -70,11 +70,6 @@ impl JudgeError {
         matches!(self, Self::Rejected { .. } | Self::Unanswered { .. })
     }
 
-    /// Returns whether the user interrupted judging.
-    pub fn is_interruption(&self) -> bool {
-        matches!(self, Self::Interrupted)
-    }
-
     /// Returns whether the cause is the server or the machine and not the user's input.
     pub fn is_external(&self) -> bool {
         self.is_local() || matches!(self, Self::Incomplete { .. } | Self::Outage { .. })

@@ -3,8 +3,8 @@
 //! A [`Judge`] answers one [`Question`]: how strongly does a response show what a [`Rubric`]
 //! describes? [`ChatJudge`] uses a language model behind an OpenAI-compatible endpoint,
 //! [`OfflineJudge`] uses preference models, and [`Cached`] caches the scores of another judge.
-//! [`run`](run::judge_all) asks a judge all questions and stores the answers in a [`Journal`], one
-//! JSON object per line, from which a later run resumes.
+//! [`run`](run::judge_all) asks a judge all questions and stores the answers in a file, one JSON
+//! object per line, from which a later run resumes.
 //!
 //! The scores of [`Objectives`] and the test–retest [`agreement`](retest::agreement) are computed
 //! from those lines.
@@ -15,7 +15,6 @@ pub mod candidates;
 mod chat;
 mod endpoint;
 mod error;
-mod journal;
 mod offline;
 mod question;
 mod record;
@@ -33,7 +32,6 @@ pub use cache::Cached;
 pub use chat::{ChatJudge, ChatSettings, Scoring, Structure};
 pub use endpoint::{Endpoint, key_from_env};
 pub use error::JudgeError;
-pub use journal::Journal;
 pub use offline::OfflineJudge;
 pub use question::Question;
 pub use record::{Judged, Response, read_judged, read_responses};

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use crate::interrupt;
+use crate::record_file::RecordFile;
 
-use super::{Identity, Journal, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
+use super::{Identity, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
 
 /// Number of consecutive unanswered questions after which judging stops.
 const OUTAGE: usize = 10;
@@ -56,43 +58,42 @@ struct State {
     fatal: Option<JudgeError>,
 }
 
-/// An observer of a run.
-pub trait Watch: Sync {
-    /// Called at the start, with the number of questions and the number answered by earlier runs.
-    fn begin(&self, total: usize, resumed: usize);
-    /// Called when a question was answered.
-    fn answered(&self, record: &Judged);
-    /// Called when a question could not be answered.
-    fn failed(&self, error: &JudgeError);
+/// An event of a run.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// The run begins.
+    Begun {
+        /// Number of questions.
+        total: usize,
+        /// Number of questions that earlier runs answered.
+        resumed: usize,
+    },
+    /// A question was answered.
+    Answered(&'a Judged),
+    /// A question could not be answered.
+    Failed(&'a JudgeError),
 }
 
-/// An observer that does nothing.
-impl Watch for () {
-    fn begin(&self, _: usize, _: usize) {}
-    fn answered(&self, _: &Judged) {}
-    fn failed(&self, _: &JudgeError) {}
-}
-
-/// Asks a judge all questions of a panel that the journal does not answer already, and appends the
-/// answers to the journal.
+/// Asks a judge all questions of a panel that the file at `path` does not answer already, and
+/// appends the answers to the file, which is created if needed and locked during the run.
 ///
 /// An unanswered question does not stop the run. It is not recorded, and a later run asks it again.
 /// The run stops after ten consecutive unanswered questions, and after an error that concerns all
 /// questions, such as a wrong key.
 ///
 /// # Errors
-/// If a response has changed since it was judged, or another judge has judged it, or if the run
-/// stopped before all questions were asked. The journal holds the answers so far.
+/// If the file cannot be used, a response has changed since it was judged, another judge has judged
+/// it, or the run stopped before all questions were asked. The file holds the answers so far.
 pub fn judge_all(
     panel: &Panel<'_>,
     judge: &dyn Judge,
-    journal: &Journal,
-    earlier: Vec<Judged>,
-    watch: &dyn Watch,
+    path: &Path,
+    watch: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Outcome, JudgeError> {
+    let (journal, earlier) = RecordFile::open::<Judged>(path)?;
     let identity = judge.identity();
     let questions = questions(panel);
-    check_earlier(panel, identity, journal, &earlier)?;
+    check_earlier(panel, identity, path, &earlier)?;
     // The place of each question, by response, rubric, its version, and pass.
     let places: HashMap<(&str, &str, u32, u32), usize> = questions
         .iter()
@@ -103,7 +104,7 @@ pub fn judge_all(
         .collect();
     let mut done = vec![false; questions.len()];
     let mut records: Vec<Judged> = Vec::new();
-    for record in earlier {
+    for (_, record) in earlier {
         let place = places.get(&(record.id.as_str(), record.rubric.as_str(), record.rubric_version, record.pass));
         // A record without a score and without an abstention is not an answer.
         let answers = record.score.is_some() || record.abstention.is_some();
@@ -116,7 +117,7 @@ pub fn judge_all(
     }
     let (resumed, total) = (records.len(), places.len());
     let open: Vec<_> = questions.into_iter().zip(done).filter(|(_, done)| !done).map(|(question, _)| question).collect();
-    watch.begin(total, resumed);
+    watch(Event::Begun { total, resumed });
 
     let next = AtomicUsize::new(0);
     let outcome = Outcome { records, resumed, unanswered: 0, trouble: None };
@@ -138,13 +139,13 @@ pub fn judge_all(
             let Some(question) = open.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             match ask(question) {
                 Ok(record) => {
-                    watch.answered(&record);
+                    watch(Event::Answered(&record));
                     let mut state = lock();
                     state.in_a_row = 0;
                     state.outcome.records.push(record);
                 }
                 Err(error) if error.is_local() => {
-                    watch.failed(&error);
+                    watch(Event::Failed(&error));
                     let mut state = lock();
                     state.outcome.unanswered += 1;
                     state.in_a_row += 1;
@@ -191,10 +192,10 @@ fn questions<'a>(panel: &Panel<'a>) -> Vec<(&'a Response, Question<'a>)> {
 
 /// Checks that the responses have not changed since they were judged, and that no other judge has
 /// judged them.
-fn check_earlier(panel: &Panel<'_>, judge: &Identity, journal: &Journal, earlier: &[Judged]) -> Result<(), JudgeError> {
+fn check_earlier(panel: &Panel<'_>, judge: &Identity, path: &Path, earlier: &[(u64, Judged)]) -> Result<(), JudgeError> {
     let responses: HashMap<&str, (&Response, String)> =
         panel.responses.iter().map(|response| (response.id.as_str(), (response, response.digest()))).collect();
-    for record in earlier {
+    for (_, record) in earlier {
         let Some((response, digest)) = responses.get(record.id.as_str()) else { continue };
         let changes = [
             ("text", *digest != record.digest),
@@ -204,10 +205,10 @@ fn check_earlier(panel: &Panel<'_>, judge: &Identity, journal: &Journal, earlier
             ("seed", response.seed != record.seed),
         ];
         if let Some((what, _)) = changes.into_iter().find(|(_, changed)| *changed) {
-            return Err(JudgeError::Changed { path: journal.path().to_owned(), id: record.id.clone(), what });
+            return Err(JudgeError::Changed { path: path.to_owned(), id: record.id.clone(), what });
         }
         if record.judge != *judge {
-            let (path, id, judge) = (journal.path().to_owned(), record.id.clone(), record.judge.to_string());
+            let (path, id, judge) = (path.to_owned(), record.id.clone(), record.judge.to_string());
             return Err(JudgeError::AnotherJudge { path, id, judge });
         }
     }

@@ -8,12 +8,6 @@ use crate::Error;
 use sk_report::lines;
 use sk_report::record::RecordError;
 
-/// A table in memory.
-struct Table<'p> {
-    path: &'p Path,
-    bytes: Vec<u8>,
-}
-
 /// Reads a table, gzipped or not. `read` gets the position of each row, from 0, and its fields in
 /// the requested columns. It returns the reason why a row is invalid.
 ///
@@ -23,55 +17,46 @@ struct Table<'p> {
 pub(super) fn rows<T, const N: usize>(
     path: &Path,
     columns: [&'static str; N],
-    read: impl FnMut(usize, [&str; N]) -> Result<T, String>,
+    mut read: impl FnMut(usize, [&str; N]) -> Result<T, String>,
 ) -> Result<Vec<T>, Error> {
     let bytes = lines::read(path).map_err(RecordError::reading(path))?;
-    Table { path, bytes }.rows(columns, read)
+    let failed = |error: csv::Error| failure(path, &bytes, &error);
+    let mut reader = csv::Reader::from_reader(bytes.as_slice());
+    let header = reader.headers().map_err(failed)?.clone();
+    let mut places = [0; N];
+    for (place, column) in places.iter_mut().zip(columns) {
+        *place = header.iter().position(|name| name == column).ok_or_else(|| {
+            let found = header.iter().collect::<Vec<_>>().join(", ");
+            Error::Input(format!("{}: no column \"{column}\"; found: {found}", path.display()))
+        })?;
+    }
+    let mut rows = Vec::new();
+    let mut record = StringRecord::new();
+    while reader.read_record(&mut record).map_err(failed)? {
+        let start = record.position().map_or(0, |position| position.byte() as usize);
+        let fields = places.map(|place| record.get(place).unwrap_or_default());
+        rows.push(read(rows.len(), fields).map_err(|reason| wrong(path, &bytes, start, reason))?);
+    }
+    Ok(rows)
 }
 
-impl Table<'_> {
-    fn rows<T, const N: usize>(
-        &self,
-        columns: [&'static str; N],
-        mut read: impl FnMut(usize, [&str; N]) -> Result<T, String>,
-    ) -> Result<Vec<T>, Error> {
-        let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
-        let header = reader.headers().map_err(|error| self.failure(&error))?.clone();
-        let mut places = [0; N];
-        for (place, column) in places.iter_mut().zip(columns) {
-            *place = header.iter().position(|name| name == column).ok_or_else(|| {
-                let found = header.iter().collect::<Vec<_>>().join(", ");
-                Error::Input(format!("{}: no column \"{column}\"; found: {found}", self.path.display()))
-            })?;
-        }
-        let mut rows = Vec::new();
-        let mut record = StringRecord::new();
-        while reader.read_record(&mut record).map_err(|error| self.failure(&error))? {
-            let start = record.position().map_or(0, |position| position.byte() as usize);
-            let fields = places.map(|place| record.get(place).unwrap_or_default());
-            rows.push(read(rows.len(), fields).map_err(|reason| self.wrong(start, reason))?);
-        }
-        Ok(rows)
-    }
+/// Returns the error for the row at byte offset `start`.
+fn wrong(path: &Path, bytes: &[u8], start: usize, reason: String) -> Error {
+    // For the parser, a row starts right after the first byte of a two-byte line end, and includes
+    // blank lines before it.
+    let blank = bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let line = 1 + bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
+    RecordError::line(path, line, reason).into()
+}
 
-    /// Returns the error for the row at byte offset `start`.
-    fn wrong(&self, start: usize, reason: String) -> Error {
-        // For the parser, a row starts right after the first byte of a two-byte line end, and
-        // includes blank lines before it.
-        let blank = self.bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-        let line = 1 + self.bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
-        RecordError::line(self.path, line, reason).into()
-    }
-
-    fn failure(&self, error: &csv::Error) -> Error {
-        let start = error.position().map_or(0, |position| position.byte() as usize);
-        let reason = match error.kind() {
-            csv::ErrorKind::Utf8 { .. } => "it is not UTF-8".to_owned(),
-            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                format!("it has {len} fields where the header has {expected_len}; is a quotation mark missing?")
-            }
-            _ => error.to_string(),
-        };
-        self.wrong(start, reason)
-    }
+fn failure(path: &Path, bytes: &[u8], error: &csv::Error) -> Error {
+    let start = error.position().map_or(0, |position| position.byte() as usize);
+    let reason = match error.kind() {
+        csv::ErrorKind::Utf8 { .. } => "it is not UTF-8".to_owned(),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("it has {len} fields where the header has {expected_len}; is a quotation mark missing?")
+        }
+        _ => error.to_string(),
+    };
+    wrong(path, bytes, start, reason)
 }

@@ -1,7 +1,9 @@
-//! Minimum times of measurements, from the roofline of each model.
+//! Minimum times of measurements, from the roofline of each model, and the memory that they need.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use serde::Serialize;
 use sk_core::{Blade, Policy};
 use sk_models::Qwen2Config;
 use sk_models::decoder::{Decoder, Formats};
@@ -165,10 +167,34 @@ impl Floors {
         let starts = (0..tokens).step_by(at.span);
         starts.map(|done| self.step(Operating { prefix: at.prefix + done, span: at.span.min(tokens - done), ..at })).sum()
     }
+}
 
-    /// Returns the bytes of KV cache per token: of all lanes of the backbone, and of the drafter.
-    pub(crate) fn cache_bytes(&self) -> (f64, f64) {
+/// The memory that a steered generation needs: θ_B + θ_S + Σ adapters + KV, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Footprint {
+    /// θ_B.
+    pub backbone: f64,
+    /// θ_S; zero if the backbone drafts for itself.
+    pub drafter: f64,
+    /// Σ adapters.
+    pub adapters: f64,
+    /// KV cache of the longest context in every lane, and of N spans, in both models.
+    pub cache: f64,
+    pub total: f64,
+}
+
+impl Footprint {
+    /// Returns the footprint at the operating point `at`, where the final context has `at.prefix`
+    /// tokens.
+    pub(crate) fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
+        let weights = |model: &Decoder| (model.formats().weights.size() * model.config().parameters()) as f64;
+        let backbone = weights(&models.backbone);
+        let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { weights(&models.drafter) };
+        let parameters = adapters.iter().map(|(_, adapter)| adapter.parameters()).sum::<usize>();
+        let adapters = (models.backbone.formats().states.size() * parameters) as f64;
         let per_token = |model: &Roofed| (model.formats.keys.size() * model.config.cache_numbers()) as f64;
-        (self.lanes.count as f64 * per_token(&self.backbone), per_token(&self.drafter))
+        let in_lanes = floors.lanes.count as f64 * per_token(&floors.backbone);
+        let cache = (at.prefix + at.candidates * at.span) as f64 * (in_lanes + per_token(&floors.drafter));
+        Self { backbone, drafter, adapters, cache, total: backbone + drafter + adapters + cache }
     }
 }

@@ -7,20 +7,14 @@
 mod axis;
 mod figure;
 mod floors;
-mod footprint;
-mod frozen;
 mod opponent;
-mod spread;
 mod steered;
 
 pub(crate) use axis::{Axis, AxisArg, Operating};
-pub(crate) use figure::Figure;
-pub(crate) use floors::{Floors, Roofs};
-pub(crate) use footprint::Footprint;
-pub(crate) use frozen::{FrozenSeconds, frozen};
+pub(crate) use figure::{Figure, Spread};
+pub(crate) use floors::{Floors, Footprint, Roofs};
 pub(crate) use opponent::Opponent;
-pub(crate) use spread::Spread;
-pub(crate) use steered::{Steered, instructions};
+pub(crate) use steered::{FrozenSeconds, Steered, frozen, instructions};
 
 use sk_core::TokenId;
 

@@ -1,17 +1,40 @@
-//! Timed generation with a scheme.
+//! Timed generation, frozen and steered.
 
 use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Context, Instruction, InstructionRack, Scheme, Seconds, SpecHandle, TokenId};
-use sk_models::engine::AdapterRack;
+use sk_models::engine::{AdapterRack, Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 
 use crate::Error;
 use crate::scheme::{SchemeError, SchemeSpec};
 use sk_models::local::Models;
 use sk_models::text::{TextError, Tokenizer};
+
+/// The times of an unsteered response, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FrozenSeconds {
+    /// Time of the prefill.
+    pub prefill: f64,
+    /// Time of decoding.
+    pub decode: f64,
+}
+
+/// Generates `tokens` tokens after `prompt` greedily with the backbone alone.
+pub(crate) fn frozen(models: &Models, prompt: &[TokenId], tokens: usize, seed: u64) -> Result<FrozenSeconds, Error> {
+    let mut frozen = Frozen::new(models.backbone.clone());
+    let mut context = prompt.to_vec();
+    let start = Instant::now();
+    // Reading logits waits for the device; filling the KV cache alone would not.
+    frozen.next_logits(&context)?;
+    let prefill = start.elapsed().as_secs_f64();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let start = Instant::now();
+    frozen.decode(&mut context, &Sampling::greedy(), tokens, &[], &mut rng, |_| true)?;
+    Ok(FrozenSeconds { prefill, decode: start.elapsed().as_secs_f64() })
+}
 
 /// A scheme on loaded models, with its own KV caches and random generator. It works on tokens only,
 /// without text.
@@ -163,7 +186,7 @@ mod tests {
     fn the_step_after_a_swap_is_that_of_the_new_blades_and_the_backbone_stays_as_it_is() {
         let (models, adapters) = random(&[("first", 4), ("second", 4), ("third", 4), ("resident", 4)]);
         // The bit-exact logits of the backbone alone.
-        let alone = |models: &Models| sk_models::engine::Frozen::new(models.backbone.clone()).next_logits(&PROMPT).unwrap();
+        let alone = |models: &Models| Frozen::new(models.backbone.clone()).next_logits(&PROMPT).unwrap();
         let size = models.backbone.bytes();
         let before = alone(&models);
         let mut steered = Steered::new(&models, &seating(&["first", "second", "third"], 7), &adapters, 5).unwrap();

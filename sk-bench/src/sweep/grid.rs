@@ -6,8 +6,7 @@ use std::fmt::Display;
 use super::plan::blades_of;
 use sk_report::settings::KeptSettings;
 
-use super::settings::{self, KnownFiles};
-use super::{Cell, Digests, Plan, PlannedScheme, Weights};
+use super::{Cell, Digests, Plan, PlannedScheme, Weights, settings};
 use crate::Error;
 use crate::models::{PartSources, sources_of};
 use crate::prompt_sets::Prompt;
@@ -46,8 +45,6 @@ pub struct Grid {
     /// The cells, grouped by prompt, so that an interrupted sweep has complete results for the
     /// first prompts.
     pub cells: Vec<Cell>,
-    /// The files that the digests in the settings are of.
-    pub(super) files: KnownFiles,
     places: HashMap<String, usize>,
 }
 
@@ -91,7 +88,7 @@ impl Grid {
             }
         }
         let places = cells.iter().enumerate().map(|(place, cell)| (cell.id.clone(), place)).collect();
-        Ok(Self { plan, arms, prompts, cells, files: digests.files(), places })
+        Ok(Self { plan, arms, prompts, cells, places })
     }
 
     /// Returns the position of the cell with this id.

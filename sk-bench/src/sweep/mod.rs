@@ -20,7 +20,7 @@ pub(crate) use grid::Arm;
 pub use grid::Grid;
 pub use plan::Plan;
 pub(crate) use plan::{Generation, PlannedScheme, Questions};
-pub(crate) use run::{AT_ONCE, SweepProgress, run};
+pub(crate) use run::{AT_ONCE, run};
 pub use settings::Digests;
 pub(crate) use store::{Next, Store};
 pub(crate) use worker::{Loaded, Worker};

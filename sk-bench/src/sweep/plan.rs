@@ -8,7 +8,7 @@ use sk_models::assets;
 
 use super::Weights;
 use crate::Error;
-use crate::document::{self, Section, missing};
+use crate::document::{self, Section, missing, or_empty};
 use crate::framing::DialogueFraming;
 use crate::models::{Source, Sources};
 use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat};
@@ -118,9 +118,9 @@ impl Plan {
         let (source, table) = source::Source::parse(&name, text, true)?;
         let mut sections = document::sections(&source, table, &SECTIONS)?;
 
-        let (output, seeds, traces) = sections.remove("sweep").map(sweep).transpose()?.unwrap_or_default();
+        let (output, seeds, traces) = sweep(or_empty(sections.remove("sweep"), &source))?;
         let output = output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output));
-        let models = sections.remove("model").map(|section| model(section, &folder)).transpose()?.unwrap_or_default();
+        let models = model(or_empty(sections.remove("model"), &source), &folder)?;
         let schemes =
             sections.remove("schemes").ok_or_else(|| missing(&name, "schemes", "name at least one, such as [schemes.mod]"))?;
         let schemes = schemes.sections("scheme")?.into_iter().map(|section| scheme(section, &models, &folder));
@@ -137,7 +137,7 @@ impl Plan {
             prompts.ok_or_else(|| missing(&name, "prompts", "name the files, such as sources = [\"prompts.jsonl\"]"))?;
         Ok(Self {
             questions: questions(prompts, &folder)?,
-            generation: sections.remove("generation").map(generation).transpose()?.unwrap_or_default(),
+            generation: generation(or_empty(sections.remove("generation"), &source))?,
             seeds: seeds.unwrap_or_else(|| vec![SEED]),
             traces: traces.unwrap_or(true),
             folder,
@@ -156,12 +156,6 @@ impl Plan {
     /// Returns the files that a sweep appends to.
     pub(super) fn files(&self) -> [PathBuf; 3] {
         [self.output.clone(), self.traces_file(), beside(&self.output)]
-    }
-}
-
-impl Default for Generation {
-    fn default() -> Self {
-        Self { max_new_tokens: MAX_NEW_TOKENS, framing: DialogueFraming::Hh, system: None }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Next, Store, Worker};
+use super::{Completion, Next, Store, Worker};
 use crate::Error;
 use crate::interrupt;
 
@@ -16,17 +16,6 @@ pub(crate) const AT_ONCE: usize = 4;
 /// Interval at which a waiting process checks for cells that other processes have released.
 const POLL: Duration = Duration::from_millis(250);
 
-/// The progress of a sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SweepProgress {
-    /// Number of cells done by all processes.
-    pub done: usize,
-    /// Number of cells in the plan.
-    pub total: usize,
-    /// Whether this process waits because other processes have claimed the remaining cells.
-    pub waiting: bool,
-}
-
 /// Runs cells, `at_once` at a time, until all cells are done (by this process or others) or Ctrl-C
 /// is pressed. Takes over the cells of processes that have died.
 ///
@@ -35,11 +24,14 @@ pub(crate) struct SweepProgress {
 /// which cells finish.
 ///
 /// If a cell fails, other cells in progress are discarded.
+///
+/// `watch` gets the cells that all processes have done, and whether this process waits because
+/// other processes have claimed the remaining cells.
 pub(crate) fn run<'g>(
     store: &mut Store<'g>,
     worker: &Worker<'g>,
     at_once: usize,
-    watch: impl FnMut(SweepProgress) + Send,
+    watch: impl FnMut(&Completion<'_>, bool) + Send,
 ) -> Result<(), Error> {
     let threads = at_once.min(store.completion().open().count()).max(1);
     let mut common = Common { store, watch, at_work: 0 };
@@ -69,7 +61,7 @@ struct Common<'s, 'g, W> {
     at_work: usize,
 }
 
-impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
+impl<'s, 'g, W: FnMut(&Completion<'_>, bool) + Send> Sweep<'s, 'g, W> {
     /// Runs one cell after another.
     fn work(&self) -> Result<(), Error> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer_all()));
@@ -126,10 +118,8 @@ impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
     }
 }
 
-impl<W: FnMut(SweepProgress)> Common<'_, '_, W> {
+impl<W: FnMut(&Completion<'_>, bool)> Common<'_, '_, W> {
     fn show(&mut self, waiting: bool) {
-        let completion = self.store.completion();
-        let (done, total) = (completion.finished, completion.grid.cells.len());
-        (self.watch)(SweepProgress { done, total, waiting });
+        (self.watch)(self.store.completion(), waiting);
     }
 }

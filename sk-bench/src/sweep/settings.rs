@@ -1,7 +1,7 @@
 //! Settings that the responses of a scheme depend on. Every record holds their digest; a file
 //! beside the records holds them in full.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -34,35 +34,11 @@ fn files_of(source: &str, loading: &mut Loading) -> Result<Files, hf::Checkpoint
     Ok(hf::parts(source, loading)?.into_iter().filter_map(state).collect())
 }
 
-/// The files of models, adapters and heads, by source, as they were before their digests were
-/// computed.
-#[derive(Debug, Clone)]
-pub(super) struct KnownFiles(BTreeMap<String, Files>);
-
-impl KnownFiles {
-    /// Checks that the files are as they were, so that what has been loaded since is what the
-    /// digests are of.
-    ///
-    /// Lengths and times are compared. Reading the contents again would take about as long as
-    /// loading them.
-    ///
-    /// # Errors
-    /// If a file has changed.
-    pub(super) fn check(&self, loading: &mut Loading) -> Result<(), Error> {
-        for (source, before) in &self.0 {
-            let now = files_of(source, loading)?;
-            if let Some(path) = before.keys().chain(now.keys()).find(|path| before.get(*path) != now.get(*path)) {
-                return Err(Error::Input(format!("{} changed during the run; run again", path.display())));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A cache of digests of models, adapters and heads, so that each is read only once.
 #[derive(Debug)]
 pub struct Digests {
-    known: Mutex<HashMap<String, (String, Files)>>,
+    /// The digests by source, and the files as they were before.
+    known: Mutex<BTreeMap<String, (String, Files)>>,
     quiet: bool,
 }
 
@@ -89,10 +65,23 @@ impl Digests {
         Ok(digest)
     }
 
-    /// Returns the files of all digests so far.
-    pub(super) fn files(&self) -> KnownFiles {
+    /// Checks that the files are as they were, so that what has been loaded since is what the
+    /// digests are of.
+    ///
+    /// Lengths and times are compared. Reading the contents again would take about as long as
+    /// loading them.
+    ///
+    /// # Errors
+    /// If a file has changed.
+    pub(super) fn check(&self, loading: &mut Loading) -> Result<(), Error> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        KnownFiles(known.iter().map(|(source, (_, files))| (source.clone(), files.clone())).collect())
+        for (source, (_, before)) in &*known {
+            let now = files_of(source, loading)?;
+            if let Some(path) = before.keys().chain(now.keys()).find(|path| before.get(*path) != now.get(*path)) {
+                return Err(Error::Input(format!("{} changed during the run; run again", path.display())));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -187,8 +176,7 @@ mod tests {
         fs::write(path("model.safetensors"), "weights").unwrap();
         let digests = Digests::new(true);
         digests.of(&folder.path().display().to_string()).unwrap();
-        let known = digests.files();
-        let check = || known.check(&mut Loading::new(true));
+        let check = || digests.check(&mut Loading::new(true));
         fs::write(path("vocab.json"), "read by nobody").unwrap();
         check().unwrap();
         let refused = |name: &str| {

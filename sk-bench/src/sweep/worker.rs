@@ -11,7 +11,7 @@ use sk_serve::host::{Adapter, Adapters, Host};
 
 use sk_report::record::SweepRecord;
 
-use super::{Arm, Cell, Grid};
+use super::{Arm, Cell, Digests, Grid};
 use crate::certificates::{Certificates, TOLERANCE};
 use crate::models::{load_adapters, load_heads, on};
 use crate::progress::Loading;
@@ -32,11 +32,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Loads the models, adapters and heads of a grid.
+    /// Loads the models, adapters and heads of a grid whose settings hold `digests`.
     ///
     /// # Errors
     /// If one of them cannot be loaded, or has changed since its digest was computed.
-    pub(crate) fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
+    pub(crate) fn new(grid: &Grid, digests: &Digests, loading: &mut Loading) -> Result<Self, Error> {
         let mut host = grid.plan.models.open(loading)?;
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
             host.open_reader(&lane, on, loading)?;
@@ -54,7 +54,7 @@ impl Loaded {
         }
         let loaded = load_adapters(&host, sources.clone(), loading)?;
         let adapters = sources.into_iter().zip(loaded).map(|((_, source, on), (_, adapter))| ((on, source), adapter)).collect();
-        grid.files.check(loading)?;
+        digests.check(loading)?;
         Ok(Self { host, adapters, heads })
     }
 }

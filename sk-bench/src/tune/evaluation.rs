@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::{Objective, Scorer, TunePlan, Worth};
+use crate::judge::JudgeError;
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
 use crate::record_file::RecordFileError;
@@ -43,10 +44,10 @@ impl<'p> SweepTrials<'p> {
         }
         let loaded = match self.loaded.take() {
             Some(loaded) => loaded,
-            None => Loaded::new(grid, &mut Loading::new(self.quiet))?,
+            None => Loaded::new(grid, self.digests, &mut Loading::new(self.quiet))?,
         };
         let loaded = self.loaded.insert(loaded);
-        sweep::run(&mut store, &Worker::new(grid, loaded)?, sweep::AT_ONCE, |_| ())
+        sweep::run(&mut store, &Worker::new(grid, loaded)?, sweep::AT_ONCE, |_, _| ())
     }
 
     /// Evaluates a point of the search at a position. Returns `None` if Ctrl-C was pressed.
@@ -67,7 +68,7 @@ impl<'p> SweepTrials<'p> {
         let objectives = &self.plan.searches[search].objectives;
         let (traces, journal) = (traces_of(&output), output.with_extension("judged.jsonl"));
         let scored = match self.scorer.score(&records, objectives, &traces, &journal) {
-            Err(Error::Judge(error)) if error.is_interruption() => return Ok(None),
+            Err(Error::Judge(JudgeError::Interrupted)) => return Ok(None),
             scored => scored.map_err(failed)?,
         };
         Ok(Some(worth(&records, objectives, &scored)))

@@ -9,7 +9,6 @@
 //! The method of the paper (section on hyperparameter search) is [`consensus`] over one search per
 //! objective.
 
-mod consensus;
 mod dimension;
 mod evaluation;
 mod ledger;
@@ -21,13 +20,12 @@ mod score;
 mod search;
 mod space;
 
-pub use consensus::consensus;
 pub use dimension::Dimension;
 pub use evaluation::SweepTrials;
 pub(crate) use ledger::write_point;
 pub use ledger::{Ledger, TrialRecord};
 pub use plan::{JudgePlan, Mode, Objective, ScoreSource, SearchPlan, ServerPlan, TunePlan};
-pub use points::{balanced, best, front};
+pub use points::{balanced, best, consensus, front};
 pub use run::{TuneProgress, Worth, run};
 pub use score::Scorer;
 pub use search::{Search, Trial};

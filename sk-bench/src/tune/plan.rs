@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Dimension, Search, Space};
 use crate::Error;
-use crate::document::{self, missing};
+use crate::document::{self, missing, or_empty};
 use crate::judge::{self, Objectives};
 use crate::models::Sources;
 use crate::named::named;
@@ -215,8 +215,8 @@ impl TunePlan {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let (source, table) = source::Source::parse(&name, text, true)?;
         let mut sections = document::sections(&source, table, &SECTIONS)?;
-        let head = sections.remove("tune").map(head).transpose()?.unwrap_or_default();
-        let models = sections.remove("model").map(|section| model(section, &folder)).transpose()?.unwrap_or_default();
+        let head = head(or_empty(sections.remove("tune"), &source))?;
+        let models = model(or_empty(sections.remove("model"), &source), &folder)?;
         let mut scheme = Steering { scheme: Some(SCHEME.into()), ..Steering::default() };
         if let Some(mut section) = sections.remove("scheme") {
             scheme = steering(&mut section, SCHEME, &folder)?;
@@ -257,7 +257,7 @@ impl TunePlan {
             searches: searches(head.mode, &scoring, objectives, at, &blades)?,
             questions: questions(prompts, &folder)?,
             evaluation: questions(evaluation, &folder)?,
-            generation: sections.remove("generation").map(generation).transpose()?.unwrap_or_default(),
+            generation: generation(or_empty(sections.remove("generation"), &source))?,
             mode: head.mode,
             scoring,
             trials: head.trials,

@@ -11,7 +11,7 @@ use super::{JudgePlan, Objective, ScoreSource, ServerPlan, TunePlan};
 use crate::Error;
 use crate::judge::run::{Panel, judge_all};
 use crate::judge::{
-    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Objectives, OfflineJudge, Response, Retry, Rubric,
+    ChatJudge, ChatSettings, Endpoint, Judge, JudgeError, Judged, Objectives, OfflineJudge, Response, Retry, Rubric,
 };
 use sk_report::record::{SweepRecord, TraceSpan};
 
@@ -157,11 +157,10 @@ fn ask(
     concurrency: usize,
     journal: &Path,
 ) -> Result<BTreeMap<String, RubricScores>, JudgeError> {
-    let (journal, earlier) = Journal::open(journal)?;
     let (mut scores, mut unanswered, mut trouble): (BTreeMap<String, RubricScores>, _, _) = (BTreeMap::new(), 0, None);
     for (rubrics, responses) in questions {
         let panel = Panel { responses, objectives, rubrics, passes: 0..1, concurrency };
-        let outcome = judge_all(&panel, judge, &journal, earlier.clone(), &())?;
+        let outcome = judge_all(&panel, judge, journal, &|_| ())?;
         unanswered += outcome.unanswered;
         trouble = trouble.or(outcome.trouble);
         for Judged { id, rubric, score, .. } in outcome.records {

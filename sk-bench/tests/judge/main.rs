@@ -20,8 +20,7 @@ use std::time::Duration;
 
 use sk_bench::judge::run::{Outcome, Panel, judge_all};
 use sk_bench::judge::{
-    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Objectives, Question, Response, Retry, Rubric, Score, Scoring,
-    Verdict,
+    ChatJudge, ChatSettings, Endpoint, Judge, JudgeError, Objectives, Question, Response, Retry, Rubric, Score, Scoring, Verdict,
 };
 
 use server::Server;
@@ -93,12 +92,6 @@ fn rubrics(names: &[&str]) -> Vec<&'static Rubric> {
 
 /// Judges into `file`, and skips what the file already holds.
 fn run(judge: &dyn Judge, responses: &[Response], rubrics: &[&Rubric], passes: u32, file: &Path) -> Result<Outcome, JudgeError> {
-    let (journal, earlier) = Journal::open(file)?;
-    judge_all(
-        &Panel { responses, objectives: Objectives::hhh(), rubrics, passes: 0..passes, concurrency: 4 },
-        judge,
-        &journal,
-        earlier,
-        &(),
-    )
+    let panel = Panel { responses, objectives: Objectives::hhh(), rubrics, passes: 0..passes, concurrency: 4 };
+    judge_all(&panel, judge, file, &|_| ())
 }

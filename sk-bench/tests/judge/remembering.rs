@@ -10,8 +10,8 @@ use sk_bench::RecordFileError;
 use sk_bench::judge::retest::agreement;
 use sk_bench::judge::run::{MOST_AT_ONCE, Panel, judge_all};
 use sk_bench::judge::{
-    Cached, ChatSettings, Identity, Journal, Judge, JudgeError, Objectives, Question, Response, Retry, Score, Scoring, Structure,
-    Verdict, read_responses,
+    Cached, ChatSettings, Identity, Judge, JudgeError, Objectives, Question, Response, Retry, Score, Scoring, Structure, Verdict,
+    read_judged, read_responses,
 };
 
 use crate::server::{Reply, Server};
@@ -55,7 +55,7 @@ fn a_run_goes_on_where_one_stopped() {
     let outcome = run(&judge, &responses, &rubrics, 1, &file).unwrap();
     assert_eq!((outcome.resumed, outcome.records.len()), (7, 12));
     assert_eq!(server.requests().len() - before, 5);
-    let (_, records) = Journal::open(&file).unwrap();
+    let records = read_judged(&file).unwrap();
     let cells: HashSet<_> = records.iter().map(|record| (record.id.clone(), record.rubric.clone())).collect();
     assert_eq!((records.len(), cells.len()), (12, 12), "none lost, none doubled");
 }
@@ -127,10 +127,12 @@ fn files_that_do_not_fit_are_refused_by_name() {
     assert!(error.to_string().contains("was judged by judge-model (integer, "), "{error}");
     assert_eq!((server.requests().len(), fs::read(&file).unwrap()), (asked, before));
 
-    let held = Journal::open(&file).unwrap();
+    let held = fs::File::open(&file).unwrap();
+    held.try_lock().unwrap();
     let error = run(&judge, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap_err();
     assert!(matches!(error, JudgeError::File(RecordFileError::Locked { .. })), "{error}");
-    drop(held);
+    // Closing it is not enough if a child process of another test has inherited it.
+    held.unlock().unwrap();
 
     let mut text = fs::read_to_string(&file).unwrap();
     text.insert_str(0, "{\"id\": 1}\n");
@@ -192,10 +194,9 @@ fn the_number_of_threads_is_limited() {
         now: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
     };
-    let (journal, earlier) = Journal::open(&folder.path().join("judged.jsonl")).unwrap();
     let panel =
         Panel { responses: &responses, objectives: Objectives::hhh(), rubrics: &rubrics, passes: 0..1, concurrency: usize::MAX };
-    let outcome = judge_all(&panel, &judge, &journal, earlier, &()).unwrap();
+    let outcome = judge_all(&panel, &judge, &folder.path().join("judged.jsonl"), &|_| ()).unwrap();
     assert_eq!((outcome.records.len(), outcome.unanswered), (1500, 0));
     assert!((1..=MOST_AT_ONCE).contains(&judge.most.into_inner()));
 }
@@ -210,22 +211,26 @@ fn a_wait_without_end_is_a_long_one() {
 fn cached_questions_are_not_asked_again() {
     let server = Server::start(|_, _| Reply::score(6));
     let folder = tempfile::tempdir().unwrap();
-    let cached = |settings| Cached::new(judge_with(&server, settings, TIMEOUT), folder.path()).unwrap();
-    let judge = cached(settings(Scoring::Integer));
+    let chat = integer_judge(&server);
+    let judge = Cached::new(&chat, folder.path()).unwrap();
     assert_eq!([value(ask(&judge, 0)), value(ask(&judge, 0))], [0.6, 0.6]);
     assert_eq!((server.requests().len(), judge.hits()), (1, 1));
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error = Cached::new(integer_judge(&server), &file.join("cache")).unwrap_err().to_string();
+    let error = Cached::new(&chat, &file.join("cache")).err().unwrap().to_string();
     assert!(error.contains("file/cache") && error.ends_with("give another --cache, or --no-cache"), "{error}");
     // A new judge object, as in a later run.
-    assert_eq!(value(ask(&cached(settings(Scoring::Integer)), 0)), 0.6);
+    let later = |settings| {
+        let chat = judge_with(&server, settings, TIMEOUT);
+        value(ask(&Cached::new(&chat, folder.path()).unwrap(), 0))
+    };
+    assert_eq!(later(settings(Scoring::Integer)), 0.6);
     assert_eq!(server.requests().len(), 1);
     // The cache key holds the pass, the model, the temperature and the response format.
     value(ask(&judge, 1));
-    value(ask(&cached(ChatSettings { model: "other".to_owned(), ..settings(Scoring::Integer) }), 0));
-    value(ask(&cached(ChatSettings { temperature: 0.5, ..settings(Scoring::Integer) }), 0));
-    value(ask(&cached(ChatSettings { structure: Some(Structure::Plain), ..settings(Scoring::Integer) }), 0));
+    later(ChatSettings { model: "other".to_owned(), ..settings(Scoring::Integer) });
+    later(ChatSettings { temperature: 0.5, ..settings(Scoring::Integer) });
+    later(ChatSettings { structure: Some(Structure::Plain), ..settings(Scoring::Integer) });
     assert_eq!(server.requests().len(), 5);
 }
 
@@ -233,7 +238,8 @@ fn cached_questions_are_not_asked_again() {
 fn a_cache_keeps_whole_scores_only() {
     let server = Server::start(|_, number| if number < 3 { Reply::says("no") } else { Reply::score(6) });
     let folder = tempfile::tempdir().unwrap();
-    let judge = Cached::new(integer_judge(&server), folder.path()).unwrap();
+    let chat = integer_judge(&server);
+    let judge = Cached::new(&chat, folder.path()).unwrap();
     abstention(ask(&judge, 0));
     assert_eq!(value(ask(&judge, 0)), 0.6, "an abstention is not kept");
     // A damaged cache file counts as absent and is replaced.

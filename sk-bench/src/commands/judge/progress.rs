@@ -2,8 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::judge::run::Watch;
-use crate::judge::{JudgeError, Judged};
+use crate::judge::run::Event;
 use crate::message;
 use crate::progress::Work;
 
@@ -28,6 +27,38 @@ impl Progress {
         Self(Mutex::new(Inner { work: Work::new("judgement", quiet), abstained: 0, failed: 0, unreadable: Default::default() }))
     }
 
+    /// Shows an event of the run.
+    pub(super) fn show(&self, event: Event<'_>) {
+        let mut inner = self.lock();
+        match event {
+            Event::Begun { total, resumed } => {
+                inner.work.begin(total as u64, resumed as u64);
+                if resumed > 0 {
+                    inner.work.line(&format!("{resumed} of {total} judgements are there already"));
+                }
+            }
+            Event::Answered(record) => {
+                if let Some(reply) = &record.reply {
+                    if inner.unreadable.0 == 0 {
+                        let (id, reply) = (message::quoted(&record.id, LONGEST), message::quoted(reply, LONGEST));
+                        let why = record.abstention.as_deref().map_or_else(String::new, |why| format!(" ({why})"));
+                        inner.unreadable.1 = format!("on {} of \"{id}\"{why}: {reply}", record.rubric);
+                    }
+                    inner.unreadable.0 += 1;
+                }
+                inner.abstained += usize::from(record.score.is_none());
+                inner.step();
+            }
+            Event::Failed(error) => {
+                if inner.failed < SHOWN {
+                    inner.work.line(&error.to_string());
+                }
+                inner.failed += 1;
+                inner.step();
+            }
+        }
+    }
+
     /// Ends the bar, and prints the number of replies without a readable score.
     pub(super) fn finish(self) {
         let Inner { work, unreadable: (count, first), .. } = &*self.lock();
@@ -48,38 +79,5 @@ impl Inner {
         let parts = counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
         let note = parts.collect::<Vec<_>>().join(", ");
         self.work.show(self.work.done() + 1, &note);
-    }
-}
-
-impl Watch for Progress {
-    fn begin(&self, total: usize, resumed: usize) {
-        let mut inner = self.lock();
-        inner.work.begin(total as u64, resumed as u64);
-        if resumed > 0 {
-            inner.work.line(&format!("{resumed} of {total} judgements are there already"));
-        }
-    }
-
-    fn answered(&self, record: &Judged) {
-        let mut inner = self.lock();
-        if let Some(reply) = &record.reply {
-            if inner.unreadable.0 == 0 {
-                let (id, reply) = (message::quoted(&record.id, LONGEST), message::quoted(reply, LONGEST));
-                let why = record.abstention.as_deref().map_or_else(String::new, |why| format!(" ({why})"));
-                inner.unreadable.1 = format!("on {} of \"{id}\"{why}: {reply}", record.rubric);
-            }
-            inner.unreadable.0 += 1;
-        }
-        inner.abstained += usize::from(record.score.is_none());
-        inner.step();
-    }
-
-    fn failed(&self, error: &JudgeError) {
-        let mut inner = self.lock();
-        if inner.failed < SHOWN {
-            inner.work.line(&error.to_string());
-        }
-        inner.failed += 1;
-        inner.step();
     }
 }

@@ -42,21 +42,14 @@ pub(super) struct Head {
     pub(super) seeds: Vec<u64>,
 }
 
-impl Default for Head {
-    fn default() -> Self {
-        Self { output: None, mode: Mode::Each, trials: TRIALS, startup: STARTUP, seed: SEED, seeds: vec![SEED] }
-    }
-}
-
 pub(super) fn head(mut section: Section<'_>) -> Result<Head, SchemeError> {
-    let default = Head::default();
     let head = Head {
         output: output(&mut section)?,
-        mode: section.choice("search", "search", Mode::by_name())?.unwrap_or(default.mode),
-        trials: section.count("trials")?.unwrap_or(default.trials),
-        startup: section.count("startup")?.unwrap_or(default.startup),
-        seed: section.count("seed")?.unwrap_or(default.seed),
-        seeds: seeds(&mut section)?.unwrap_or(default.seeds),
+        mode: section.choice("search", "search", Mode::by_name())?.unwrap_or(Mode::Each),
+        trials: section.count("trials")?.unwrap_or(TRIALS),
+        startup: section.count("startup")?.unwrap_or(STARTUP),
+        seed: section.count("seed")?.unwrap_or(SEED),
+        seeds: seeds(&mut section)?.unwrap_or_else(|| vec![SEED]),
     };
     if head.trials == 0 || head.startup == 0 {
         return Err(section.fault("trials and startup are at least 1"));
