@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -252,12 +252,17 @@ impl Progress for Count {
     }
 }
 
+/// Resolves a model whatever its settings.
+fn resolve(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+    hub.resolve(source, |_| Ok(()), progress)
+}
+
 #[test]
 fn a_model_is_downloaded_once_and_only_what_is_needed() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
     let mut count = Count::default();
-    let snapshot = fake.hub(cache.path()).resolve(ID, &mut count).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut count).unwrap();
 
     assert_eq!(snapshot, cache.path().join(format!("models--owner--model/snapshots/{COMMIT}")));
     for name in ["config.json", "tokenizer.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"] {
@@ -273,7 +278,7 @@ fn a_model_is_downloaded_once_and_only_what_is_needed() {
     assert_eq!(reference, COMMIT);
 
     let before = fake.requests().len();
-    let again = fake.hub(cache.path()).with_offline(true).resolve(ID, &mut ()).unwrap();
+    let again = resolve(&fake.hub(cache.path()).with_offline(true), ID, &mut ()).unwrap();
     assert_eq!(again, snapshot);
     assert_eq!(fake.requests().len(), before, "a complete snapshot needs no hub");
 }
@@ -284,10 +289,10 @@ fn of_whole_weights_and_an_index_the_whole_weights_are_fetched() {
     files.insert("model.safetensors".to_owned(), vec![4; 100]);
     let fake = FakeHub::start(State { files, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
     assert!(snapshot.join("model.safetensors").exists());
     assert!(!snapshot.join("model-00001-of-00002.safetensors").exists());
-    assert_eq!(fake.hub(cache.path()).with_offline(true).resolve(ID, &mut ()).unwrap(), snapshot);
+    assert_eq!(resolve(&fake.hub(cache.path()).with_offline(true), ID, &mut ()).unwrap(), snapshot);
 }
 
 #[test]
@@ -319,7 +324,7 @@ fn a_download_is_resumed_after_a_broken_connection() {
     let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(2), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
     let mut count = Count::default();
-    let snapshot = fake.hub(cache.path()).resolve(ID, &mut count).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut count).unwrap();
     let name = "model-00001-of-00002.safetensors";
     assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
     assert!(count.resumed > 0);
@@ -331,7 +336,7 @@ fn a_download_goes_on_while_it_makes_progress() {
     // An attempt to continue meets two cuts, so more attempts fail than may fail without progress.
     let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(16), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
     let name = "model-00001-of-00002.safetensors";
     assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
 }
@@ -340,14 +345,14 @@ fn a_download_goes_on_while_it_makes_progress() {
 fn a_listing_is_requested_again_after_an_outage() {
     let fake = FakeHub::start(State { files: sharded(), outages: AtomicUsize::new(2), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    assert!(fake.hub(cache.path()).resolve(ID, &mut ()).unwrap().join("config.json").exists());
+    assert!(resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap().join("config.json").exists());
 }
 
 #[test]
 fn contents_may_lie_at_a_host_named_without_a_scheme() {
     let fake = FakeHub::start(State { files: sharded(), without_scheme: true, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
     let name = "model-00001-of-00002.safetensors";
     assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
 }
@@ -357,7 +362,7 @@ fn a_server_without_ranges_is_read_from_the_beginning() {
     let state = State { files: sharded(), cuts: AtomicUsize::new(1), ignore_ranges: true, ..State::default() };
     let fake = FakeHub::start(state);
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
     let name = "model-00001-of-00002.safetensors";
     assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
 }
@@ -369,7 +374,7 @@ fn an_interrupted_download_leaves_nothing_under_the_final_name() {
     files.insert("model-00001-of-00002.safetensors".to_owned(), vec![1; 4]);
     let fake = FakeHub::start(State { files, cuts: AtomicUsize::new(usize::MAX), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Interrupted { .. }), "{error}");
     assert!(error.to_string().contains("run again to continue"), "{error}");
     let repository = cache.path().join("models--owner--model");
@@ -378,14 +383,14 @@ fn an_interrupted_download_leaves_nothing_under_the_final_name() {
     let hash = sha256(&fake.state.files["model-00001-of-00002.safetensors"]);
     assert!(!repository.join("blobs").join(&hash).exists());
     assert!(repository.join("blobs").join(format!("{hash}.incomplete")).exists());
-    assert!(fake.hub(cache.path()).with_offline(true).resolve(ID, &mut ()).is_err());
+    assert!(resolve(&fake.hub(cache.path()).with_offline(true), ID, &mut ()).is_err());
 }
 
 #[test]
 fn contents_that_differ_from_their_hash_are_refused() {
     let fake = FakeHub::start(State { files: sharded(), corrupt: true, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("model-00001-of-00002.safetensors"), "{error}");
 }
@@ -395,7 +400,7 @@ fn contents_that_differ_from_their_hash_are_refused() {
 fn files_with_one_etag_are_kept_apart() {
     let fake = FakeHub::start(State { files: sharded(), opaque: true, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
     for (name, bytes) in sharded().iter().filter(|(name, _)| snapshot.join(name).exists()) {
         assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), *bytes, "{name}");
     }
@@ -406,14 +411,14 @@ fn files_with_one_etag_are_kept_apart() {
 fn a_hash_may_be_announced_in_capital_digits() {
     let fake = FakeHub::start(State { files: sharded(), capitals: true, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    assert!(fake.hub(cache.path()).resolve(ID, &mut ()).unwrap().join("config.json").exists());
+    assert!(resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap().join("config.json").exists());
 }
 
 #[test]
 fn a_listing_has_an_end() {
     let fake = FakeHub::start(State { files: sharded(), padding: 65 << 20, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Answer { .. }), "{error}");
 }
 
@@ -422,7 +427,7 @@ fn lengths_that_differ_from_what_was_announced_are_refused() {
     for (off_by, says) in [(-1, "299999 were announced"), (1, "300000 of 300001 bytes")] {
         let fake = FakeHub::start(State { files: sharded(), off_by, ..State::default() });
         let cache = tempfile::tempdir().unwrap();
-        let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+        let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
         let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(format!("{error} {source}").contains(says), "{error} {source}");
         assert!(!cache.path().join(format!("models--owner--model/snapshots/{COMMIT}/model-00001-of-00002.safetensors")).exists());
@@ -433,7 +438,7 @@ fn lengths_that_differ_from_what_was_announced_are_refused() {
 fn a_file_without_a_length_has_an_end() {
     let fake = FakeHub::start(State { files: sharded(), endless: true, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(&error, HubError::Corrupt { reason, .. } if reason.contains("no length was announced")), "{error}");
 }
 
@@ -442,7 +447,7 @@ fn small_files_that_differ_from_their_hash_are_refused() {
     assert_eq!(git_blob(b"what is up, doc?"), "bd9dbf5aae1a3862dd1526723246b20206e5fc37");
     let fake = FakeHub::start(State { files: sharded(), corrupt_small: true, ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("SHA-1"), "{error}");
 }
@@ -460,7 +465,7 @@ fn the_rest_of_an_earlier_download_blocks_no_other() {
         std::fs::create_dir_all(&blobs).unwrap();
         let left: Vec<u8> = bytes.iter().copied().chain(vec![7; beyond]).collect();
         std::fs::write(blobs.join(format!("{}.incomplete", sha256(bytes))), left).unwrap();
-        let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+        let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
         assert_eq!(&std::fs::read(snapshot.join(name)).unwrap(), bytes);
         assert_eq!(fake.requests().iter().any(|request| request.range.is_some()), asked, "{beyond} bytes too many");
     }
@@ -483,7 +488,7 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
     let first = std::fs::File::open(&partial).unwrap();
     first.lock().unwrap();
     let snapshot = std::thread::scope(|scope| {
-        let second = scope.spawn(|| fake.hub(cache.path()).resolve(ID, &mut ()));
+        let second = scope.spawn(|| resolve(&fake.hub(cache.path()), ID, &mut ()));
         while !fake.requests().iter().any(|request| request.path.contains(name)) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -501,11 +506,11 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
 fn the_token_goes_to_the_hub_and_nowhere_else() {
     let fake = FakeHub::start(State { files: sharded(), token: Some("secret"), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Status { status: 401, .. }), "{error}");
     assert!(error.to_string().contains("check the id") && error.to_string().contains("HF_TOKEN"), "{error}");
 
-    fake.hub(cache.path()).with_token(Some("secret".to_owned())).resolve(ID, &mut ()).unwrap();
+    resolve(&fake.hub(cache.path()).with_token(Some("secret".to_owned())), ID, &mut ()).unwrap();
     let storage: Vec<_> = fake.requests().into_iter().filter(|request| request.path.starts_with("/blob/")).collect();
     assert!(!storage.is_empty());
     assert!(storage.iter().all(|request| request.authorization.is_none()));
@@ -515,14 +520,14 @@ fn the_token_goes_to_the_hub_and_nowhere_else() {
 fn unknown_models_and_missing_weights_are_named() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve("owner/other", &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), "owner/other", &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Status { status: 404, .. }), "{error}");
     assert!(error.to_string().contains("owner/other"), "{error}");
 
     let mut files = sharded();
     files.retain(|name, _| !name.contains("safetensors"));
     let fake = FakeHub::start(State { files, ..State::default() });
-    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::NoWeights { .. }), "{error}");
 }
 
@@ -531,10 +536,10 @@ fn a_revision_may_have_slashes() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
     let id = format!("{ID}@refs/pr/1");
-    let snapshot = fake.hub(cache.path()).resolve(&id, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(cache.path()), &id, &mut ()).unwrap();
     let reference = std::fs::read_to_string(cache.path().join("models--owner--model/refs/refs/pr/1")).unwrap();
     assert_eq!(reference, COMMIT);
-    assert_eq!(fake.hub(cache.path()).with_offline(true).resolve(&id, &mut ()).unwrap(), snapshot);
+    assert_eq!(resolve(&fake.hub(cache.path()).with_offline(true), &id, &mut ()).unwrap(), snapshot);
 }
 
 #[test]
@@ -542,7 +547,7 @@ fn weights_of_an_unsupported_model_or_adapter_are_not_downloaded() {
     let refused = |files: HashMap<String, Vec<u8>>, file: &str, field: &str| {
         let fake = FakeHub::start(State { files, ..State::default() });
         let cache = tempfile::tempdir().unwrap();
-        let error = fake.hub(cache.path()).resolve_checked(ID, check_settings, &mut ()).unwrap_err();
+        let error = fake.hub(cache.path()).resolve(ID, check_settings, &mut ()).unwrap_err();
         assert!(error.to_string().contains(file) && error.to_string().contains(field), "{error}");
         assert!(fake.requests().iter().all(|request| !request.path.contains("/blob/")), "{field}");
     };
@@ -565,7 +570,7 @@ fn weights_of_an_unsupported_model_or_adapter_are_not_downloaded() {
 fn weights_of_a_model_are_not_downloaded_as_an_adapter() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
     let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve_checked(ID, check_adapter, &mut ()).unwrap_err();
+    let error = fake.hub(cache.path()).resolve(ID, check_adapter, &mut ()).unwrap_err();
     assert!(matches!(error, CheckpointError::NotAnAdapter { .. }), "{error}");
     assert!(fake.requests().iter().all(|request| !request.path.contains("/blob/")));
 }
@@ -575,7 +580,7 @@ fn a_directory_wins_and_offline_forbids_the_rest() {
     let directory = tempfile::tempdir().unwrap();
     let hub = Hub::new("http://127.0.0.1:9", directory.path().join("cache")).with_offline(true);
     let path = directory.path().to_str().unwrap();
-    assert_eq!(hub.resolve(path, &mut ()).unwrap(), directory.path());
-    let error = hub.resolve(ID, &mut ()).unwrap_err();
+    assert_eq!(resolve(&hub, path, &mut ()).unwrap(), directory.path());
+    let error = resolve(&hub, ID, &mut ()).unwrap_err();
     assert!(error.to_string().contains("HF_HUB_OFFLINE"), "{error}");
 }

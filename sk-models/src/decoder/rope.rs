@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::model::rope::frequencies;
+
 /// Cosines and sines by position, computed once and extended as contexts grow.
 #[derive(Debug)]
 pub(super) struct Rotations {
     half: usize,
-    /// `base^(−2j/d)` for j below half.
+    /// Angles per position.
     frequencies: Vec<f64>,
     table: Mutex<Arc<Table>>,
 }
@@ -20,9 +22,7 @@ pub(super) struct Table {
 
 impl Rotations {
     pub(super) fn new(head_dim: usize, base: f64) -> Self {
-        let half = head_dim / 2;
-        let frequencies = (0..half).map(|j| base.powf(-2.0 * j as f64 / head_dim as f64)).collect();
-        Self { half, frequencies, table: Mutex::default() }
+        Self { half: head_dim / 2, frequencies: frequencies(head_dim, base), table: Mutex::default() }
     }
 
     /// Returns a table of at least `positions` positions.

@@ -256,7 +256,7 @@ fn ask(
     check: impl FnOnce(&Path) -> Result<(), CheckpointError>,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf, CheckpointError> {
-    hub.resolve_checked(source, check, progress).map_err(|error| match error {
+    hub.resolve(source, check, progress).map_err(|error| match error {
         CheckpointError::Hub(absence) if absence.is_absence() => {
             CheckpointError::Nowhere { name: source.to_owned(), source: absence }
         }

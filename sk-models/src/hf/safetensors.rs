@@ -212,7 +212,7 @@ impl TensorFiles {
         let tensor = self.find(name, shape)?;
         let mut values = vec![0.0; shape.iter().product()];
         let finite = values.par_chunks_mut(CHUNK).enumerate().map_init(Vec::new, |buffer, (chunk, out)| {
-            tensor.dtype.decode(tensor.values(chunk * CHUNK, out.len(), buffer)?, out);
+            (tensor.decode)(tensor.values(chunk * CHUNK, out.len(), buffer)?, out);
             Ok::<_, CheckpointError>(are_finite(out))
         });
         let finite = finite.try_reduce(|| true, |a, b| Ok(a & b))?;
@@ -228,7 +228,7 @@ impl TensorFiles {
     /// As [`read`](Self::read).
     pub fn read_transposed(&self, name: &str, [rows, columns]: [usize; 2]) -> Result<Vec<f32>, CheckpointError> {
         let tensor = self.find(name, &[rows, columns])?;
-        let (dtype, width) = (tensor.dtype, tensor.dtype.width());
+        let StoredTensor { width, decode, .. } = tensor;
         let mut values = vec![0.0; rows * columns];
         if values.is_empty() {
             // The file may claim any number of empty rows.
@@ -250,7 +250,7 @@ impl TensorFiles {
                 let mut finite = true;
                 for row in 0..height {
                     let start = (row * columns + first) * width;
-                    dtype.decode(&bytes[start..start + count * width], &mut line[..count]);
+                    decode(&bytes[start..start + count * width], &mut line[..count]);
                     finite &= are_finite(&line[..count]);
                     for (column, &value) in line[..count].iter().enumerate() {
                         out[column * rows + top + row] = value;
@@ -311,9 +311,9 @@ impl TensorFiles {
             return Err(self.fault(name, TensorFault::Shape { found, expected, hint: self.hint }));
         }
         let unsupported = || self.fault(name, TensorFault::Dtype(format!("{:?}", info.dtype)));
-        let dtype = Float::new(info.dtype).ok_or_else(unsupported)?;
+        let (width, decode) = float(info.dtype).ok_or_else(unsupported)?;
         let (start, _) = info.data_offsets;
-        Ok(StoredTensor { shard, dtype, start: shard.data_start + start })
+        Ok(StoredTensor { shard, dtype: info.dtype, width, decode, start: shard.data_start + start })
     }
 }
 
@@ -325,7 +325,10 @@ fn are_finite(values: &[f32]) -> bool {
 /// A tensor in its file.
 struct StoredTensor<'a> {
     shard: &'a Shard,
-    dtype: Float,
+    dtype: Dtype,
+    /// Bytes per value.
+    width: usize,
+    decode: Decode,
     /// Where its bytes begin.
     start: usize,
 }
@@ -333,7 +336,7 @@ struct StoredTensor<'a> {
 impl StoredTensor<'_> {
     /// Returns the bytes of `count` values from value `first` on.
     fn values<'b>(&'b self, first: usize, count: usize, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], CheckpointError> {
-        let (shard, width) = (self.shard, self.dtype.width());
+        let Self { shard, width, .. } = *self;
         let start = self.start + first * width;
         shard.contents.bytes(start..start + count * width, buffer).map_err(|source| io_error("read", &shard.path, source))
     }
@@ -346,45 +349,23 @@ const BAND: usize = 1 << 24;
 /// Columns that a task transposes at a time: 64 bytes of a 16-bit source, a cache line.
 const BLOCK: usize = 32;
 
-/// A floating-point type that weights are stored in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Float {
-    F32,
-    F16,
-    Bf16,
-}
+/// Converts little-endian values to f32, exactly.
+type Decode = fn(&[u8], &mut [f32]);
 
-impl Float {
-    fn new(dtype: Dtype) -> Option<Self> {
-        match dtype {
-            Dtype::F32 => Some(Self::F32),
-            Dtype::F16 => Some(Self::F16),
-            Dtype::BF16 => Some(Self::Bf16),
-            _ => None,
+/// Returns the bytes per value of a floating-point type that weights are stored in, and its
+/// conversion.
+fn float(dtype: Dtype) -> Option<(usize, Decode)> {
+    fn each<const WIDTH: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; WIDTH]) -> f32) {
+        for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<WIDTH>().0) {
+            *value = convert(*raw);
         }
     }
-
-    /// Returns the bytes per value.
-    fn width(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-
-    /// Converts little-endian values to f32, exactly.
-    fn decode(self, bytes: &[u8], out: &mut [f32]) {
-        fn each<const WIDTH: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; WIDTH]) -> f32) {
-            for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<WIDTH>().0) {
-                *value = convert(*raw);
-            }
-        }
-        match self {
-            Self::F32 => each(bytes, out, f32::from_le_bytes),
-            Self::F16 => each(bytes, out, |raw| f16::from_le_bytes(raw).to_f32()),
-            Self::Bf16 => each(bytes, out, |raw| bf16::from_le_bytes(raw).to_f32()),
-        }
-    }
+    Some(match dtype {
+        Dtype::F32 => (4, |bytes, out| each(bytes, out, f32::from_le_bytes)),
+        Dtype::F16 => (2, |bytes, out| each(bytes, out, |raw| f16::from_le_bytes(raw).to_f32())),
+        Dtype::BF16 => (2, |bytes, out| each(bytes, out, |raw| bf16::from_le_bytes(raw).to_f32())),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -18,11 +18,6 @@ const TURN_ENDS: [&str; 2] = [END_OF_TURN, END_OF_TEXT];
 /// The file with the shape of a model.
 pub(super) const CONFIG_FILE: &str = "config.json";
 
-/// Returns the ids of the tokens that end a turn or a text in the vocabularies of Qwen2.
-fn turn_ends(tokenizer: &Tokenizer) -> impl Iterator<Item = u32> {
-    TURN_ENDS.iter().filter_map(|token| tokenizer.id_of(token))
-}
-
 /// The tokenizer of a model directory, and the settings of its configuration that concern text. The
 /// directory needs neither weights nor an architecture that runs in this process.
 #[derive(Debug)]
@@ -74,7 +69,7 @@ impl TextFiles {
         }
         let mut end_of_text = generation_ends(directory)?;
         end_of_text.extend(config.eos_token_id);
-        end_of_text.extend(turn_ends(&tokenizer));
+        end_of_text.extend(TURN_ENDS.iter().filter_map(|token| tokenizer.id_of(token)));
         end_of_text.sort_unstable();
         end_of_text.dedup();
         Ok(Self {

@@ -5,7 +5,7 @@ use crate::Qwen2Config;
 use crate::decoder::{PANEL, QUERIES};
 use crate::device::{Shortage, check_room, free_memory, is_processor};
 use crate::engine::chunk;
-use crate::lora::{LoraAdapter, LowRank, Target};
+use crate::lora::{LoraAdapter, LowRank};
 use crate::team::Team;
 
 /// The sizes that determine the memory of a generation.
@@ -91,13 +91,12 @@ impl LoraAdapter {
     /// packed copy, in which the columns of A and of B are padded to whole panels.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let layers = self.layers.iter().flat_map(|layer| Target::ALL.into_iter().filter_map(move |target| layer.get(target)));
         let numbers = |update: &LowRank| {
             let ([input, rank], [_, output]) = (update.a.dims(), update.b.dims());
             let packed = input * rank.next_multiple_of(PANEL) + rank * output.next_multiple_of(PANEL);
             rank * (input + output) + packed
         };
-        layers.chain(&self.embed_tokens).chain(&self.lm_head).map(|update| times(numbers(update), size_of::<f32>())).sum()
+        self.updates().map(|update| times(numbers(update), size_of::<f32>())).sum()
     }
 }
 

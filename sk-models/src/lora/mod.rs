@@ -183,7 +183,8 @@ impl LoraAdapter {
         matrices.map(|matrix| matrix.dims().iter().product::<usize>()).sum()
     }
 
-    fn updates(&self) -> impl Iterator<Item = &LowRank> {
+    /// Returns the updates of all layers, then those of the embedding and the head.
+    pub(crate) fn updates(&self) -> impl Iterator<Item = &LowRank> {
         let layers = self.layers.iter().flat_map(|layer| &layer.targets).flatten();
         layers.chain(&self.embed_tokens).chain(&self.lm_head)
     }
@@ -215,12 +216,6 @@ pub struct LaneDelta {
 }
 
 impl LaneDelta {
-    /// Adds each lane's update for `x` to `frozen`: `[M, in]` and `[M, out]`, rows grouped by lane.
-    #[must_use]
-    pub fn add(&self, frozen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
-        frozen + self.update(x)
-    }
-
     /// Returns each lane's update for `x`: `[M, in]` to `[M, Σ out]`, rows grouped by lane.
     pub(crate) fn update(&self, x: Tensor<2>) -> Tensor<2> {
         let [lanes, rank, output] = self.b.dims();

@@ -28,7 +28,7 @@ impl Projection {
 
     /// Applies the layer to `[M, in]`, then adds the low-rank term of each row's lane.
     ///
-    /// One frozen product serves every lane; see [`LaneDelta::add`].
+    /// One frozen product serves every lane.
     #[must_use]
     pub fn forward(&self, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
         adapted(x, self.weight.val(), self.bias.as_ref().map(Param::val), delta)
@@ -39,6 +39,6 @@ impl Projection {
 pub(super) fn adapted(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>, delta: Option<&LaneDelta>) -> Tensor<2> {
     match delta {
         None => affine(x, weight, bias),
-        Some(delta) => delta.add(affine(x.clone(), weight, bias), x),
+        Some(delta) => affine(x.clone(), weight, bias) + delta.update(x),
     }
 }

@@ -23,12 +23,12 @@ impl Rope {
     ///
     /// Angles are computed in f64 and rounded once.
     pub(crate) fn new(head_dim: usize, base: f64, length: usize, device: &Device) -> Self {
-        let half = head_dim / 2;
+        let frequencies = frequencies(head_dim, base);
+        let half = frequencies.len();
         let mut cos = vec![0.0_f32; length * head_dim];
         let mut sin = vec![0.0_f32; length * head_dim];
         for step in 0..length {
-            for j in 0..half {
-                let frequency = base.powf(-2.0 * j as f64 / head_dim as f64);
+            for (j, frequency) in frequencies.iter().enumerate() {
                 let (s, c) = (step as f64 * frequency).sin_cos();
                 for component in [j, j + half] {
                     cos[step * head_dim + component] = c as f32;
@@ -67,6 +67,11 @@ impl Rope {
             .reshape([batch, heads, length, width]);
         x * self.cos.clone().unsqueeze::<4>() + turned * self.sin.clone().unsqueeze::<4>()
     }
+}
+
+/// Returns the angles per position, `base^(−2j/d)` for j below half the width d of a head.
+pub(crate) fn frequencies(head_dim: usize, base: f64) -> Vec<f64> {
+    (0..head_dim / 2).map(|j| base.powf(-2.0 * j as f64 / head_dim as f64)).collect()
 }
 
 /// Returns the quarter turn of a head, `[D, D]`: `x·R = [−x₂, x₁]` for `x = [x₁, x₂]`.

@@ -114,8 +114,7 @@ mod tests {
         let deltas = Lanes::of(&stack).layer(0).unwrap();
         let x = (Tensor::<1>::from_data(TensorData::from(std::array::from_fn::<f32, 288, _>(|i| (i as f32).sin())), &device))
             .reshape([6, 48]);
-        let zeros = || Tensor::zeros([6, 20], &device);
-        let single = [Target::Gate, Target::Up].map(|target| deltas.get(target).unwrap().add(zeros(), x.clone()));
+        let single = [Target::Gate, Target::Up].map(|target| deltas.get(target).unwrap().update(x.clone()));
         let whole = Tensor::cat(single.to_vec(), 1);
         let error = (low_rank(&x, deltas.of(Reads::Between).unwrap()) - whole.clone()).abs().max().into_scalar::<f32>();
         assert!(error < TOLERANCE, "off by {error:e}");

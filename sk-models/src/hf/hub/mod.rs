@@ -110,22 +110,14 @@ impl Hub {
     ///
     /// A complete snapshot in the cache is used without asking the hub, so that a model does not
     /// change between runs. Otherwise, missing files are downloaded, but only those that a model or
-    /// an adapter needs.
+    /// an adapter needs. Before weights are downloaded, `check` gets the directory with the other
+    /// files.
     ///
     /// # Errors
     ///
-    /// If `source` is neither a directory nor an id, or the id cannot be resolved.
-    pub fn resolve(&self, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
-        self.resolve_checked(source, |_| Ok(()), progress)
-    }
-
-    /// As [`resolve`](Self::resolve), but before weights are downloaded, `check` gets the directory
-    /// with the other files.
-    ///
-    /// # Errors
-    ///
-    /// As for [`resolve`](Self::resolve), and that of `check`.
-    pub fn resolve_checked<E: From<HubError>>(
+    /// If `source` is neither a directory nor an id, or the id cannot be resolved, and that of
+    /// `check`.
+    pub fn resolve<E: From<HubError>>(
         &self,
         source: &str,
         check: impl FnOnce(&Path) -> Result<(), E>,
