@@ -11,6 +11,7 @@ use sk_core::{AlignmentSpec, Arm, Ended, InstructionRack, Policy, StepTrace, Tok
 use sk_models::decoder::Stop;
 use sk_models::dialogue::{Session, SessionError};
 use sk_models::engine::{EngineError, Frozen};
+use sk_models::text::Detokenizer;
 use sk_scheme::{SchemeError, SchemeSpec};
 use tokio::sync::mpsc;
 
@@ -179,32 +180,43 @@ impl Work {
                 return Err(Failure::Failed(ApiError::out_of_time()));
             }
             summary.ended = Some(Ended::Interrupted);
-            self.echo(choice, asked, service, send)?;
+            self.echo(choice, asked, service, false, send)?;
             return Ok(None);
         }
         let written = if self.max_new_tokens > 0 {
             self.steer(choice, asked, service, summary, send)?
         } else {
             summary.ended = Some(Ended::Limit);
-            self.echo(choice, asked, service, send)?;
+            self.echo(choice, asked, service, false, send)?;
             Vec::new()
         };
         let score = |top| self.score(asked, &written, top, service);
         Ok(self.job.log_probs.map(score).transpose()?.flatten())
     }
 
-    /// Sends the prompt if the answer begins with it.
+    /// Sends the prompt if the answer begins with it. If it `goes_on`, a character that the prompt
+    /// begins is left to what follows.
     fn echo(
         &self,
         choice: usize,
         asked: &Asked,
         service: &Service,
+        goes_on: bool,
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if !self.job.echo {
             return Ok(());
         }
-        let text = service.parts.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
+        let tokenizer = service.parts.host.tokenizer();
+        let mut text = tokenizer.decode(&asked.tokens).map_err(SessionError::from)?;
+        let mut detokenizer = Detokenizer::new(tokenizer);
+        for &token in &asked.tokens {
+            detokenizer.push(token).map_err(SessionError::from)?;
+        }
+        if goes_on && detokenizer.pending() > 0 {
+            // The bytes that are held back.
+            text.pop();
+        }
         send(Event::Span { choice, text, step: None })
     }
 
@@ -242,7 +254,7 @@ impl Work {
         let progress = Arc::clone(&live.progress);
         let _listed = Listed::new(&service.lives, &self.id, choice, live);
         send(Event::Started { choice })?;
-        self.echo(choice, asked, service, send)?;
+        self.echo(choice, asked, service, true, send)?;
 
         // Only a dialogue has a framing.
         let framing = matches!(asked.prompt, Prompt::Messages(_)).then(|| service.parts.framing.stops());
@@ -306,7 +318,8 @@ impl Work {
         let _request = models.scheduler.enter(&self.stop);
         let scores = Frozen::new(Arc::clone(&models.backbone)).score(&text, from, top)?;
         let first = self.job.echo.then_some((text[0], None));
-        Ok(Some(first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect()))
+        let tokens = first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect();
+        Ok(Some(Scores { echoed: if self.job.echo { asked.tokens.len() } else { 0 }, tokens }))
     }
 }
 

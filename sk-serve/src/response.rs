@@ -156,7 +156,12 @@ impl Summary {
 
 /// Tokens with the scores that the frozen backbone gives them. The first token of a text has no
 /// score.
-pub(crate) type Scores = Vec<(TokenId, Option<TokenScore>)>;
+#[derive(Debug)]
+pub(crate) struct Scores {
+    /// The number of tokens that are of the prompt, whose special tokens are part of the text.
+    pub(crate) echoed: usize,
+    pub(crate) tokens: Vec<(TokenId, Option<TokenScore>)>,
+}
 
 /// A complete choice.
 #[derive(Debug, Default)]
@@ -173,11 +178,13 @@ fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     let text = |token: u32| tokenizer.decode(&[token]).unwrap_or_default();
     let (mut tokens, mut own, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut offset = 0;
-    for (token, score) in scores {
+    for (place, (token, score)) in scores.tokens.iter().enumerate() {
         offsets.push(offset);
-        // A character of several tokens counts where it begins.
-        let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
-        offset += bytes.iter().filter(|byte| *byte & 0xC0 != 0x80).count();
+        if place < scores.echoed || !tokenizer.is_special(*token) {
+            // A character of several tokens counts where it begins.
+            let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
+            offset += bytes.iter().filter(|byte| *byte & 0xC0 != 0x80).count();
+        }
         tokens.push(text(*token));
         own.push(score.as_ref().map(|score| score.log_prob));
         let most_probable = |score: &TokenScore| -> Map<String, Value> {
@@ -197,7 +204,7 @@ fn of_chat(scores: &Scores, tokenizer: &Tokenizer) -> Value {
         json!({"token": tokenizer.decode(&[token]).unwrap_or_default(), "logprob": log_prob,
             "bytes": tokenizer.token_bytes(token).unwrap_or_default()})
     };
-    let content = scores.iter().filter_map(|(token, score)| {
+    let content = scores.tokens.iter().filter_map(|(token, score)| {
         let score = score.as_ref()?;
         let mut value = entry(*token, score.log_prob);
         value["top_logprobs"] = score.top.iter().map(|(token, log_prob)| entry(*token, *log_prob)).collect();
@@ -227,7 +234,7 @@ mod tests {
     fn offsets_count_characters_not_tokens() {
         let tokenizer = Tokenizer::bytes();
         let text = "é☃a";
-        let scores = text.bytes().map(|byte| (TokenId::from(byte), None)).collect();
-        assert_eq!(of_text(&scores, &tokenizer)["text_offset"], json!([0, 1, 1, 2, 2, 2]));
+        let tokens = text.bytes().map(|byte| (TokenId::from(byte), None)).collect();
+        assert_eq!(of_text(&Scores { echoed: 0, tokens }, &tokenizer)["text_offset"], json!([0, 1, 1, 2, 2, 2]));
     }
 }

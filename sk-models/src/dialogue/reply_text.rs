@@ -14,7 +14,7 @@ pub(super) struct ReplyText<'t> {
     continues: bool,
     /// The text of all tokens.
     raw: String,
-    /// Length of `raw` after each token.
+    /// Length of `raw` after each token, with the bytes of a character that is not complete yet.
     ends: Vec<usize>,
     /// The length of the part of `raw` that was returned or left out.
     passed: usize,
@@ -40,12 +40,20 @@ impl<'t> ReplyText<'t> {
         }
     }
 
+    /// Takes the tokens that the response continues. A character that they begin and the response
+    /// completes belongs to the response.
+    pub(super) fn follow(&mut self, prompt: &[TokenId]) {
+        for &token in prompt {
+            let _ = self.detokenizer.push(token);
+        }
+    }
+
     /// Takes more tokens and returns the text that can be shown now. A token that the tokenizer
     /// lacks (an embedding may have spare rows) has no text.
     pub(super) fn push(&mut self, tokens: &[TokenId]) -> String {
         for &token in tokens {
             self.raw.push_str(&self.detokenizer.push(token).unwrap_or_default());
-            self.ends.push(self.raw.len());
+            self.ends.push(self.raw.len() + self.detokenizer.pending());
         }
         self.advance(false)
     }
@@ -68,6 +76,14 @@ impl<'t> ReplyText<'t> {
         if self.stopped { self.ends.partition_point(|&end| end <= self.passed) } else { self.ends.len() }
     }
 
+    /// Returns the text after the kept tokens: that of a token in which a stop text begins, up to
+    /// the stop text.
+    pub(super) fn rest(&self) -> &str {
+        let kept = self.ends[..self.kept_tokens()].last().copied().unwrap_or(0);
+        // A kept token may end within a character.
+        if self.stopped { self.raw.get(kept..self.passed).unwrap_or_default() } else { "" }
+    }
+
     /// Returns all text that was returned so far.
     pub(super) fn text(&self) -> &str {
         &self.text
@@ -82,9 +98,13 @@ impl<'t> ReplyText<'t> {
         let first_word = if begins { rest.len() - rest.trim_start().len() } else { 0 };
         // White space that is left out does not end the response.
         let from = |stop: &str| if stop.trim_start().is_empty() { first_word } else { 0 };
-        let place = |stop: &String| Some(from(stop) + rest[from(stop)..].find(stop.as_str())?);
+        // The stop text that is complete first ends the response, wherever its tokens are divided.
+        let place = |stop: &String| {
+            let at = from(stop) + rest[from(stop)..].find(stop.as_str())?;
+            Some((at + stop.len(), at))
+        };
         let clear = match self.stops.iter().filter_map(place).min() {
-            Some(at) => {
+            Some((_, at)) => {
                 self.stopped = true;
                 at
             }
@@ -110,7 +130,12 @@ fn beginning_of(stop: &str, text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    /// The tokenizer of the model that ships with the program, which merges bytes into words.
+    const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/backbone/tokenizer.json");
 
     /// Returns the tokens of [`Tokenizer::bytes`].
     fn tokens(text: &str) -> Vec<TokenId> {
@@ -169,6 +194,47 @@ mod tests {
         }
         let mut continued = ReplyText::new(&tokenizer, &[" "], true);
         assert_eq!((continued.push(&tokens(" is")).as_str(), continued.is_stopped()), ("", true));
+    }
+
+    #[test]
+    fn of_overlapping_stop_texts_the_first_complete_one_counts() {
+        let tokenizer = Tokenizer::bytes();
+        let ids = tokens("ab cd ef");
+        for cut in 1..=ids.len() {
+            let mut reply = ReplyText::new(&tokenizer, &["ab cd ef", "b cd", "cd"], true);
+            let shown = ids.chunks(cut).map(|piece| reply.push(piece)).collect::<String>() + &reply.finish();
+            assert_eq!((shown.as_str(), reply.is_stopped()), ("a", true), "{cut}");
+        }
+    }
+
+    #[test]
+    fn no_byte_of_a_stop_text_is_kept() {
+        let tokenizer = Tokenizer::bytes();
+        let mut reply = ReplyText::new(&tokenizer, &["☃"], false);
+        assert_eq!(reply.push(&tokens("aé☃")), "aé");
+        assert_eq!((reply.kept_tokens(), reply.rest()), ("aé".len(), ""));
+    }
+
+    #[test]
+    fn the_text_before_a_stop_text_within_a_token_is_the_rest() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        // A token of this tokenizer holds the full stop and both line breaks.
+        let ids = tokenizer.encode("A day.\n\nHuman: more").unwrap();
+        let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"], false);
+        assert_eq!(reply.push(&ids), "A day.");
+        assert_eq!((tokenizer.decode(&ids[..reply.kept_tokens()]).unwrap().as_str(), reply.rest()), ("A day", "."));
+    }
+
+    #[test]
+    fn a_character_that_the_prompt_begins_is_whole() {
+        let tokenizer = Tokenizer::bytes();
+        let ids = tokens("A☃B");
+        for cut in 1..ids.len() {
+            let mut reply = ReplyText::new(&tokenizer, &[], true);
+            reply.follow(&ids[..cut]);
+            let expected = if cut < "A☃".len() { "☃B" } else { "B" };
+            assert_eq!(reply.push(&ids[cut..]), expected, "{cut}");
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Reply {
     pub text: String,
     /// Its tokens, without those of a stop text.
     pub tokens: Vec<TokenId>,
+    /// The end of its text that is in none of `tokens`, since a stop text begins in the same token.
+    pub rest: String,
     /// Why it ended.
     pub ended: Ended,
     /// Steps taken.
@@ -250,6 +252,9 @@ impl<'m> Session<'m> {
         let start = Instant::now();
         let mut context = Context::new(prompt).map_err(SessionError::from)?;
         let mut text = ReplyText::new(self.parts.tokenizer, stop, self.continues);
+        if self.continues {
+            text.follow(prompt);
+        }
         let mut seconds = Seconds::default();
         let mut steps = 0;
         let mut failure = None;
@@ -279,7 +284,8 @@ impl<'m> Session<'m> {
             other => other,
         };
         let tokens = context.response()[..text.kept_tokens()].to_vec();
-        Ok(Reply { text: text.text().to_owned(), tokens, ended, steps, seconds, elapsed: start.elapsed().as_secs_f64() })
+        let (text, rest) = (text.text().to_owned(), text.rest().to_owned());
+        Ok(Reply { text, tokens, rest, ended, steps, seconds, elapsed: start.elapsed().as_secs_f64() })
     }
 }
 

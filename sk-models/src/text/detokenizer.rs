@@ -36,6 +36,12 @@ impl<'a> Detokenizer<'a> {
         Ok(take_whole(&mut self.pending))
     }
 
+    /// Returns the number of bytes that are held back.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Ends the text. Bytes that are held back are returned as U+FFFD.
     pub fn finish(&mut self) -> String {
         let rest = String::from_utf8_lossy(&self.pending).into_owned();
