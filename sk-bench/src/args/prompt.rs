@@ -10,34 +10,40 @@ use crate::scheme::text;
 #[derive(Debug, Clone, Default, Args)]
 pub struct PromptArgs {
     /// The prompt. `-`, or nothing when standard input is not a terminal, reads it from standard
-    /// input.
+    /// input, without the line breaks at its end.
     pub prompt: Option<String>,
-    /// Read the prompt from a file.
+    /// Read the prompt from a file, without the line breaks at its end.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt", help_heading = "Prompt")]
     pub file: Option<PathBuf>,
 }
 
 impl PromptArgs {
-    /// Reads the prompt from the argument, the file, or standard input. Trailing line breaks are
-    /// dropped.
+    /// Reads the prompt from the argument, the file, or standard input. The line breaks at the end
+    /// of a file or of standard input are dropped.
     ///
     /// # Errors
     /// If there is no prompt, it is blank, or it cannot be read as UTF-8.
     pub fn read(&self) -> Result<String, Error> {
+        let unbroken = |text: String| text.trim_end_matches(['\n', '\r']).to_owned();
         let text = match (&self.prompt, &self.file) {
-            (_, Some(path)) => text::read(path).map_err(Error::reading(path))?,
+            (_, Some(path)) => unbroken(text::read(path).map_err(Error::reading(path))?),
             (Some(prompt), None) if prompt != "-" => prompt.clone(),
             (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
-            _ => text::read_from(std::io::stdin()).map_err(Error::reading(Path::new("standard input")))?,
+            _ => unbroken(text::read_from(std::io::stdin()).map_err(Error::reading(Path::new("standard input")))?),
         };
-        let text = text.trim_end_matches(['\n', '\r']);
-        if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }
+        if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_argument_keeps_its_line_breaks() {
+        let args = PromptArgs { prompt: Some("List:\n\n".to_owned()), ..PromptArgs::default() };
+        assert_eq!(args.read().unwrap(), "List:\n\n");
+    }
 
     #[test]
     fn a_byte_order_mark_is_no_part_of_a_prompt() {
