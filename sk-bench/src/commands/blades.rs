@@ -11,9 +11,10 @@ use sk_models::hf::{self, CheckpointError, Hub, ModelId};
 use sk_models::lora::Target;
 use sk_models::train::TrainError;
 use sk_models::train::data::{DataOptions, Source, read_rows};
-use sk_models::train::dpo::{DpoEvent, DpoOptions, check_pairs, train_planned_dpo};
+use sk_models::train::dpo::{DpoEvent, DpoOptions, check_pairs, train_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use sk_models::train::recipe::Recipe;
+use sk_models::train::run::RunOptions;
 
 use super::train::{Bar, FRAMINGS};
 use crate::args::{choice, written};
@@ -171,12 +172,12 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
         };
         let write = |report| output::write(&options.output.join(RECORD), output::pretty_json(&record(report))?);
         let mut written = Ok(());
-        interrupt::listen_between_checkpoints(options.save_every);
+        interrupt::listen_between_checkpoints(options.run.save_every);
         let mut progress = Bar::new("step", args.steps);
-        let report = train_planned_dpo(&options, &recipe, &device, &mut |event| {
+        let report = train_dpo(&options, Some(&recipe), &device, &mut |event| {
             // The run still has its checkpoint: if it is interrupted, it measures again.
             if let DpoEvent::HeldOut { step, report } = event
-                && step == options.steps
+                && step == options.run.steps
             {
                 written = write(report);
             }
@@ -209,18 +210,20 @@ impl BladesArgs {
             alpha: 2.0 * self.rank as f64,
             loss: PreferenceLoss { beta: BETA, label_smoothing: 0.0, length_normalised: false },
             precision: self.precision,
-            steps: self.steps,
-            batch: self.batch,
-            accumulate: self.accumulate,
-            length: self.length,
-            rate: self.rate,
-            warmup: WARMUP,
-            floor: 0.1,
-            weight_decay: 0.0,
-            clip: 1.0,
-            seed: 0,
-            evaluate_every: 100,
-            save_every: 10,
+            run: RunOptions {
+                steps: self.steps,
+                batch: self.batch,
+                accumulate: self.accumulate,
+                length: self.length,
+                rate: self.rate,
+                warmup: WARMUP,
+                floor: 0.1,
+                weight_decay: 0.0,
+                clip: 1.0,
+                seed: 0,
+                evaluate_every: 100,
+                save_every: 10,
+            },
         })
     }
 

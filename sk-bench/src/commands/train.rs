@@ -24,6 +24,7 @@ use sk_models::{
         lm::{LmOptions, train_lm},
         optimizer::Rule,
         preference::PreferenceLoss,
+        run::RunOptions,
         state::{OutputFolder, WeightType},
         tokenizer::{TokenizerOptions, train_tokenizer},
     },
@@ -386,20 +387,22 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         initial: args.init,
         data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
         output: args.output,
-        steps: args.steps,
-        batch: args.batch,
-        accumulate: args.accumulate,
-        length: args.length,
-        rate: args.rate,
-        warmup: args.warmup,
-        floor: args.floor,
+        run: RunOptions {
+            steps: args.steps,
+            batch: args.batch,
+            accumulate: args.accumulate,
+            length: args.length,
+            rate: args.rate,
+            warmup: args.warmup,
+            floor: args.floor,
+            weight_decay: args.weight_decay,
+            clip: args.clip,
+            seed: args.seed,
+            evaluate_every: args.evaluate_every,
+            save_every: args.save_every,
+        },
         optimizer: args.optimizer,
-        weight_decay: args.weight_decay,
-        clip: args.clip,
-        seed: args.seed,
-        evaluate_every: args.evaluate_every,
         evaluate_windows: args.evaluate_windows,
-        save_every: args.save_every,
         precision: args.precision,
     };
     interrupt::listen_between_checkpoints(args.save_every);
@@ -430,18 +433,20 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
             length_normalised: args.length_normalised,
         },
         precision: args.precision,
-        steps: args.steps,
-        batch: args.batch,
-        accumulate: args.accumulate,
-        length: args.length,
-        rate: args.rate,
-        warmup: args.warmup,
-        floor: args.floor,
-        weight_decay: args.weight_decay,
-        clip: args.clip,
-        seed: args.seed,
-        evaluate_every: args.evaluate_every,
-        save_every: args.save_every,
+        run: RunOptions {
+            steps: args.steps,
+            batch: args.batch,
+            accumulate: args.accumulate,
+            length: args.length,
+            rate: args.rate,
+            warmup: args.warmup,
+            floor: args.floor,
+            weight_decay: args.weight_decay,
+            clip: args.clip,
+            seed: args.seed,
+            evaluate_every: args.evaluate_every,
+            save_every: args.save_every,
+        },
     };
     if let Some(path) = args.unseen {
         let DataOptions { sources, exclude, .. } = &options.data;
@@ -452,6 +457,6 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     let device = args.device.open()?;
     interrupt::listen_between_checkpoints(args.save_every);
     let mut progress = Bar::new("step", args.steps);
-    train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
+    train_dpo(&options, None, &device, &mut |event| progress.dpo(event))?;
     Ok(())
 }

@@ -26,7 +26,7 @@ use super::{
     pairs::{Pair, Side, SplitPairs, read_pairs},
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
-    schedule::Cosine,
+    run::RunOptions,
     state::{CHECKPOINT, OutputFolder, RunProgress, resume, save_checkpoint},
 };
 use crate::{
@@ -73,30 +73,8 @@ pub struct DpoOptions {
     pub loss: PreferenceLoss,
     /// The frozen weights of the backbone, in f32 or bf16. The adapter is in f32 in any case.
     pub precision: Precision,
-    /// Optimiser steps.
-    pub steps: u64,
-    /// Pairs per forward pass.
-    pub batch: usize,
-    /// Forward passes per step: a step trains on `batch · accumulate` pairs.
-    pub accumulate: usize,
-    /// Longest prompt and completion together, in tokens; prompts lose their beginning.
-    pub length: usize,
-    /// The highest learning rate.
-    pub rate: f64,
-    /// Steps of warm-up.
-    pub warmup: u64,
-    /// The last rate as a fraction of the highest.
-    pub floor: f64,
-    /// Decoupled weight decay.
-    pub weight_decay: f64,
-    /// Largest global gradient norm; zero for no limit.
-    pub clip: f64,
-    /// Seed of the matrices and the order of the pairs.
-    pub seed: u64,
-    /// Steps between held-out measurements.
-    pub evaluate_every: u64,
-    /// Steps between checkpoints.
-    pub save_every: u64,
+    /// The steps and their learning rate.
+    pub run: RunOptions,
 }
 
 /// An event of a run.
@@ -232,7 +210,7 @@ impl DpoOptions {
 
     /// Returns the pairs of a step.
     fn pairs(&self) -> usize {
-        self.batch * self.accumulate
+        self.run.batch * self.run.accumulate
     }
 
     /// Returns the bytes that the run takes at its largest pass, up to the step after which every
@@ -243,8 +221,8 @@ impl DpoOptions {
             let longest = sides().map(|side| side.ids.len()).max().unwrap_or(0);
             TrainingPass { tokens: 2 * group.len() * longest, completion: sides().map(|side| side.completion).sum() }
         };
-        let steps = order.steps(0..self.steps, self.pairs());
-        let passes = steps.flat_map(|pairs| pairs.chunks(self.batch).map(pass).collect::<Vec<_>>());
+        let steps = order.steps(0..self.run.steps, self.pairs());
+        let passes = steps.flat_map(|pairs| pairs.chunks(self.run.batch).map(pass).collect::<Vec<_>>());
         footprint::bytes(config, self.precision, (&self.targets, self.rank), passes)
     }
 
@@ -255,7 +233,7 @@ impl DpoOptions {
     /// If the backbone or a data file cannot be read.
     pub fn whole_recipe(&self) -> Result<Recipe, TrainError> {
         let checkpoint = Checkpoint::from_directory(&self.model)?;
-        Ok(self.recipe(&checkpoint)?.value("steps", self.steps))
+        Ok(self.recipe(&checkpoint)?.value("steps", self.run.steps))
     }
 
     /// Returns everything that determines the matrices after a step.
@@ -271,12 +249,16 @@ impl DpoOptions {
             rank,
             alpha,
             loss: PreferenceLoss { beta, label_smoothing, length_normalised },
-            // A resumed run may run longer, and report and save at other steps.
-            steps: _,
+            // Without effect on the steps.
             tests: _,
+            precision,
+            run,
+        } = self;
+        // A resumed run may run longer, and report and save at other steps.
+        let RunOptions {
+            steps: _,
             evaluate_every: _,
             save_every: _,
-            precision,
             batch,
             accumulate,
             length,
@@ -286,7 +268,7 @@ impl DpoOptions {
             weight_decay,
             clip,
             seed,
-        } = self;
+        } = run;
         let mut recipe = Recipe::default()
             .value("targets", targets.iter().map(|target| target.name()).collect::<Vec<_>>().join(","))
             .value("rank", rank)
@@ -303,14 +285,10 @@ impl DpoOptions {
             .value("clip", clip)
             .value("seed", seed)
             .data(data)?
-            .model("model", Some(backbone))?;
-        // Checkpoints from before these options resume.
-        if *precision != Precision::default() {
-            recipe = recipe.value("precision", precision);
-        }
-        if *accumulate > 1 {
-            recipe = recipe.value("accumulate", accumulate);
-        }
+            .model("model", Some(backbone))?
+            .value("precision", precision)
+            .value("accumulate", accumulate);
+        // Checkpoints from before this option resume.
         if *chat {
             recipe = recipe.value("framing", "chat");
             for (what, name) in [("settings", "tokenizer_config.json"), ("chat template", "chat_template.jinja")] {
@@ -325,7 +303,8 @@ impl DpoOptions {
 }
 
 /// Trains an adapter and writes it in PEFT's format. A run whose checkpoint is in the output
-/// directory is resumed.
+/// directory is resumed. `planned` is the [recipe](DpoOptions::whole_recipe) that the options of a
+/// run had when it was planned, if that was earlier.
 ///
 /// The log-probabilities of the reference, the backbone itself, are computed once. The result
 /// depends on the options alone: a run that is interrupted and resumed ends with the same bytes.
@@ -333,43 +312,22 @@ impl DpoOptions {
 ///
 /// # Errors
 ///
-/// If the backbone, the pairs or a checkpoint are unusable, a file changes before it is loaded, the
-/// output directory holds a finished adapter, the loss diverges, or a file cannot be written.
+/// If the backbone, the pairs or a checkpoint are unusable, a file has changed since the run was
+/// planned or changes before it is loaded, the output directory holds a finished adapter, the loss
+/// diverges, or a file cannot be written.
 pub fn train_dpo(
-    options: &DpoOptions,
-    device: &Device,
-    report: &mut dyn FnMut(DpoEvent),
-) -> Result<PreferenceReport, TrainError> {
-    train(options, None, device, report)
-}
-
-/// As [`train_dpo`], for a run that was planned earlier: `planned` is the
-/// [recipe](DpoOptions::whole_recipe) that its options had then.
-///
-/// # Errors
-///
-/// As [`train_dpo`], and if a file has changed since the run was planned.
-pub fn train_planned_dpo(
-    options: &DpoOptions,
-    planned: &Recipe,
-    device: &Device,
-    report: &mut dyn FnMut(DpoEvent),
-) -> Result<PreferenceReport, TrainError> {
-    train(options, Some(planned), device, report)
-}
-
-fn train(
     options: &DpoOptions,
     planned: Option<&Recipe>,
     device: &Device,
     report: &mut dyn FnMut(DpoEvent),
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
+    let run = &options.run;
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();
-    TrainError::check_context(options.length, &config, "lower --length")?;
+    TrainError::check_context(run.length, &config, "lower --length")?;
     // The files are read again once all is loaded: what is trained on is what the recipe names.
     let recipe = options.recipe(&checkpoint)?;
     let model = |_: &str| options.model.as_path();
@@ -377,19 +335,19 @@ fn train(
         recipe.check_unchanged(planned, &options.data, model)?;
     }
     let encoder = options.encoder()?;
-    let split = SplitPairs::load(&options.data, options.length, &encoder)?;
+    let split = SplitPairs::load(&options.data, run.length, &encoder)?;
     split.left_out.iter().for_each(|&(reason, pairs)| report(DpoEvent::LeftOut { pairs, reason }));
     let mut tests = Vec::new();
     for path in &options.tests {
         let mut tally = Tally::default();
         let (rows, pairs): (Vec<Row>, Vec<Pair>) =
-            read_pairs(path, &Excluded::default(), options.length, &encoder, &mut tally)?.into_iter().unzip();
+            read_pairs(path, &Excluded::default(), run.length, &encoder, &mut tally)?.into_iter().unzip();
         tally.check("pairs to measure on", pairs.is_empty())?;
         let left_out = tally.left_out().map(|(_, pairs)| pairs).sum();
         tests.push((pairs, left_out, rows.iter().filter(|row| split.asked.shares(row)).count()));
     }
     let (mut train, mut held_out) = split.without_rows();
-    let mut order = Order::new(options.seed, &train);
+    let mut order = Order::new(run.seed, &train);
     let memory = options.memory(&config, &train, &mut order);
     let free = free_memory().filter(|_| is_processor(device));
     report(DpoEvent::Planned { memory, free });
@@ -399,65 +357,64 @@ fn train(
     let graph = device.clone().autodiff();
     // Frozen: on the graph's device, outside its gradients.
     let backbone = plain.clone().to_device(&graph).no_grad();
-    graph.seed(options.seed);
+    graph.seed(run.seed);
     let matrices = Matrices::init(&config, &options.targets, options.rank, &graph);
-    let mut optimizer = Optimizer::new(Rule::Adamw, BETA_2, options.weight_decay, options.clip);
+    let mut optimizer = Optimizer::new(Rule::Adamw, BETA_2, run.weight_decay, run.clip);
     options.recipe(&checkpoint)?.check_unchanged(&recipe, &options.data, model)?;
-    let (mut matrices, found) = resume(&path, &recipe, options.steps, matrices, &mut optimizer, device)?;
+    let (mut matrices, found) = resume(&path, &recipe, run.steps, matrices, &mut optimizer, device)?;
     let mut step = found.map_or(0, |found| found.step);
     report(DpoEvent::Started {
         parameters: matrices.num_params(),
         pairs: train.len(),
         held_out: held_out.len(),
         resumed: step,
-        steps: options.steps,
+        steps: run.steps,
     });
     // Only the pairs of the remaining steps need a reference.
-    let used: BTreeSet<usize> = order.steps(step..options.steps, options.pairs()).flatten().collect();
+    let used: BTreeSet<usize> = order.steps(step..run.steps, options.pairs()).flatten().collect();
     let mut used: Vec<&mut Pair> =
         train.iter_mut().enumerate().filter(|(index, _)| used.contains(index)).map(|(_, pair)| pair).collect();
     let mut measured: Vec<&mut Pair> = held_out.iter_mut().collect();
     let total = used.len() + measured.len();
     let mut done = 0;
-    for group in used.chunks_mut(options.batch).chain(measured.chunks_mut(options.batch)) {
+    for group in used.chunks_mut(run.batch).chain(measured.chunks_mut(run.batch)) {
         set_reference(&plain, group);
         done += group.len();
         report(DpoEvent::Reference { done, total });
     }
 
-    let schedule = Cosine { peak: options.rate, warmup: options.warmup, steps: options.steps, floor: options.floor };
     let scale = options.alpha / options.rank as f64;
-    while step < options.steps {
+    while step < run.steps {
         let start = Instant::now();
         let pairs: Vec<&Pair> = order.step(step, options.pairs()).into_iter().map(|index| &train[index]).collect();
         let mut accumulator = GradientsAccumulator::new();
         let (mut value, mut right) = (0.0, 0);
-        for group in pairs.chunks(options.batch) {
+        for group in pairs.chunks(run.batch) {
             let adapter = matrices.adapter(&config, &options.targets, scale);
             let stack = AdapterStack::new(&config, &[Some(&adapter)], &graph)?;
             let margins = margins(&backbone, Lanes::of(&stack), group, &options.loss, &graph);
             right += margins.clone().inner().into_data().iter::<f32>().filter(|&margin| margin > 0.0).count();
             // The mean over the step is the mean of its groups, which are of one size.
             let mut loss = options.loss.loss(margins);
-            if options.accumulate > 1 {
-                loss = loss.div_scalar(options.accumulate as f64);
+            if run.accumulate > 1 {
+                loss = loss.div_scalar(run.accumulate as f64);
             }
             value += f64::from(loss.clone().inner().into_scalar::<f32>());
             TrainError::check_loss(step, value)?;
             accumulator.accumulate(&matrices, GradientsParams::from_grads(loss.backward(), &matrices));
         }
-        let rate = schedule.rate(step);
+        let rate = run.rate_at(step);
         let (changed, norm) = optimizer.step(matrices, accumulator.grads(), rate);
         matrices = changed;
         step += 1;
         let accuracy = right as f64 / pairs.len() as f64;
         let tokens = pairs.iter().map(|pair| pair.chosen.ids.len() + pair.rejected.ids.len()).sum();
         report(DpoEvent::Step { step, loss: value, accuracy, norm, rate, tokens, elapsed: start.elapsed() });
-        if step % options.evaluate_every == 0 && step < options.steps {
+        if step % run.evaluate_every == 0 && step < run.steps {
             let measured = measure(&plain, &matrices.valid(), options, &held_out)?;
             report(DpoEvent::HeldOut { step, report: measured });
         }
-        if step % options.save_every == 0 || step == options.steps {
+        if step % run.save_every == 0 || step == run.steps {
             save_checkpoint(&path, &matrices, &optimizer, &RunProgress { step, cursor: None, recipe: recipe.clone() })?;
             report(DpoEvent::Saved { step });
         }
@@ -468,7 +425,7 @@ fn train(
     TrainError::check_loss(step, measured.loss)?;
     for (test, (pairs, left_out, asked)) in tests.iter_mut().enumerate() {
         let mut all: Vec<&mut Pair> = pairs.iter_mut().collect();
-        all.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
+        all.chunks_mut(run.batch).for_each(|group| set_reference(&plain, group));
         report(DpoEvent::Tested {
             test,
             left_out: *left_out,
@@ -491,7 +448,7 @@ fn train(
 /// If the tokenizer of the backbone, a setting or the pairs are unusable.
 pub fn check_pairs(options: &DpoOptions) -> Result<(), TrainError> {
     check(options)?;
-    SplitPairs::load(&options.data, options.length, &options.encoder()?).map(drop)
+    SplitPairs::load(&options.data, options.run.length, &options.encoder()?).map(drop)
 }
 
 /// Returns the pairs that a run with these options does not train on, and whose questions no
@@ -505,11 +462,12 @@ pub fn check_pairs(options: &DpoOptions) -> Result<(), TrainError> {
 /// If the tokenizer of the backbone or the pairs are unusable.
 pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
     check(options)?;
+    let run = &options.run;
     let encoder = options.encoder()?;
-    let SplitPairs { train, held_out, .. } = SplitPairs::load(&options.data, options.length, &encoder)?;
+    let SplitPairs { train, held_out, .. } = SplitPairs::load(&options.data, run.length, &encoder)?;
     let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
-    let mut order = Order::new(options.seed, &pairs);
-    let seen: BTreeSet<usize> = order.steps(0..options.steps, options.pairs()).flatten().collect();
+    let mut order = Order::new(run.seed, &pairs);
+    let seen: BTreeSet<usize> = order.steps(0..run.steps, options.pairs()).flatten().collect();
     let mut asked = Excluded::default();
     asked.add(seen.iter().map(|&index| &rows[index]));
     let mut unseen: Vec<Row> = Vec::new();
@@ -523,33 +481,23 @@ pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
 }
 
 fn check(options: &DpoOptions) -> Result<(), TrainError> {
-    TrainError::check_counts(&[
-        ("steps", options.steps),
-        ("batch", options.batch as u64),
-        ("accumulate", options.accumulate as u64),
-        ("rank", options.rank as u64),
-        ("targets", options.targets.len() as u64),
-        ("evaluate-every", options.evaluate_every),
-        ("save-every", options.save_every),
-    ])?;
-    TrainError::check_step(&[options.batch, options.accumulate])?;
+    let run = &options.run;
+    run.check()?;
+    TrainError::check_counts(&[("rank", options.rank as u64), ("targets", options.targets.len() as u64)])?;
+    TrainError::check_step(&[run.batch, run.accumulate])?;
     TrainError::check("rank", options.rank, options.rank <= LARGEST_RANK, "must be at most 65536")?;
     // A second matrix of a layer would never be used, and have no state to resume with.
     let twice = options.targets.iter().enumerate().find(|(at, target)| options.targets[..*at].contains(target));
     let name = twice.map_or("", |(_, target)| target.name());
     TrainError::check("targets", name, twice.is_none(), "named twice")?;
-    TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
+    TrainError::check("length", run.length, run.length >= 4, "must be at least 4 tokens")?;
     let precision = options.precision;
     TrainError::check("precision", precision, precision != Precision::Int8, "must be f32 or bf16, which have gradients")?;
     let PreferenceLoss { beta, label_smoothing: smoothing, .. } = options.loss;
     TrainError::check_positive("beta", beta)?;
     TrainError::check("label-smoothing", smoothing, (0.0..0.5).contains(&smoothing), "must lie between 0 and one half")?;
-    TrainError::check_positive("rate", options.rate)?;
     TrainError::check_split("held-out", options.data.held_out)?;
-    TrainError::check_positive("alpha", options.alpha)?;
-    TrainError::check_number("floor", options.floor, true)?;
-    TrainError::check_number("weight-decay", options.weight_decay, false)?;
-    TrainError::check_number("clip", options.clip, false)
+    TrainError::check_positive("alpha", options.alpha)
 }
 
 /// The order of the pairs: each epoch is its own permutation, which depends on the seed and the
@@ -680,7 +628,7 @@ fn measure(
     let stack = AdapterStack::new(config, &[Some(&matrices.adapter(config, &options.targets, scale))], &device)?;
     let mut values = Vec::with_capacity(held_out.len());
     let mut sum = 0.0;
-    for group in held_out.chunks(options.batch) {
+    for group in held_out.chunks(options.run.batch) {
         let pairs: Vec<&Pair> = group.iter().collect();
         let margins = margins(backbone, Lanes::of(&stack), &pairs, &options.loss, &device);
         values.extend(margins.clone().into_data().iter::<f32>().map(f64::from));

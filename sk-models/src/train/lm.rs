@@ -18,7 +18,7 @@ use super::{
     loss::{chunked_cross_entropy, target_log_probs},
     optimizer::{BETA_1, EPSILON, MOMENTUM, Optimizer, Rule},
     recipe::Recipe,
-    schedule::Cosine,
+    run::RunOptions,
     state::{CHECKPOINT, OutputFolder, RunProgress, WeightType, resume, save_checkpoint, save_pretrained},
 };
 use crate::{
@@ -49,35 +49,12 @@ pub struct LmOptions {
     pub data: DataOptions,
     /// The directory of the model and the checkpoint.
     pub output: PathBuf,
-    /// Optimiser steps.
-    pub steps: u64,
-    /// Windows per forward pass.
-    pub batch: usize,
-    /// Forward passes per step.
-    pub accumulate: usize,
-    /// Tokens per window.
-    pub length: usize,
-    /// The highest learning rate.
-    pub rate: f64,
-    /// Steps of warm-up.
-    pub warmup: u64,
-    /// The last rate as a fraction of the highest.
-    pub floor: f64,
+    /// The steps and their learning rate.
+    pub run: RunOptions,
     /// The rule of the layers' matrices.
     pub optimizer: Rule,
-    /// Decoupled weight decay of matrices, per step and unit of learning rate. Norms and biases do
-    /// not decay.
-    pub weight_decay: f64,
-    /// Largest global gradient norm; larger gradients are scaled down to it. Zero means no limit.
-    pub clip: f64,
-    /// Seed of the weights and the order of the data.
-    pub seed: u64,
-    /// Steps between held-out measurements.
-    pub evaluate_every: u64,
     /// Held-out windows per measurement.
     pub evaluate_windows: usize,
-    /// Steps between checkpoints.
-    pub save_every: u64,
     /// Type of the written weights.
     pub precision: WeightType,
 }
@@ -137,23 +114,27 @@ impl LmOptions {
             tokenizer,
             data,
             output: _,
-            // A resumed run may run longer, and report and save at other steps.
+            // Without effect on the steps.
+            evaluate_windows: _,
+            precision: _,
+            run,
+            optimizer,
+        } = self;
+        // A resumed run may run longer, and report and save at other steps.
+        let RunOptions {
             steps: _,
             evaluate_every: _,
-            evaluate_windows: _,
             save_every: _,
-            precision: _,
             batch,
             accumulate,
             length,
             rate,
             warmup,
             floor,
-            optimizer,
             weight_decay,
             clip,
             seed,
-        } = self;
+        } = run;
         let recipe = Recipe::default()
             .value("hidden", config.hidden_size)
             .value("intermediate", config.intermediate_size)
@@ -198,6 +179,7 @@ fn spread(count: usize, of: usize) -> impl Iterator<Item = usize> {
 /// finished model lies in the output directory, the loss diverges, or a file cannot be written.
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
+    let run = &options.run;
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
     let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
@@ -225,17 +207,17 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     config.pad_token_id = Some(encoder.end_of_text);
     config.validate("model shape")?;
     let remedy = if initial.is_some() { "shorten the windows" } else { "shorten the windows or raise --max-length" };
-    TrainError::check_context(options.length, &config, remedy)?;
+    TrainError::check_context(run.length, &config, remedy)?;
 
     let corpus = Corpus::load(&options.data, &encoder)?;
-    let held_out = corpus.held_out_windows(options.length, options.evaluate_windows);
+    let held_out = corpus.held_out_windows(run.length, options.evaluate_windows);
     if held_out.is_empty() {
         return Err(TrainError::NoData {
             reason: "the held-out documents do not fill one window: raise --held-out, lower --length or give more data".into(),
         });
     }
     let graph = device.clone().autodiff();
-    graph.seed(options.seed);
+    graph.seed(run.seed);
     let model = match &initial {
         Some(checkpoint) => {
             let mut model = checkpoint.model(&graph)?;
@@ -246,28 +228,27 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         }
         None => Qwen2::init(&config, &graph),
     };
-    let mut optimizer = Optimizer::new(options.optimizer, BETA_2, options.weight_decay, options.clip);
+    let mut optimizer = Optimizer::new(options.optimizer, BETA_2, run.weight_decay, run.clip);
     options.recipe(&config, initial.as_ref())?.check_unchanged(&recipe, &options.data, |option| {
         options.initial.as_deref().filter(|_| option == "init").unwrap_or(&options.tokenizer)
     })?;
-    let (mut model, found) = resume(&path, &recipe, options.steps, model, &mut optimizer, device)?;
+    let (mut model, found) = resume(&path, &recipe, run.steps, model, &mut optimizer, device)?;
     let (mut step, cursor) = found.map_or_else(Default::default, |found| (found.step, found.cursor.unwrap_or_default()));
-    let mut windows = Windows::new(&corpus, options.seed, options.length, cursor)?;
-    let schedule = Cosine { peak: options.rate, warmup: options.warmup, steps: options.steps, floor: options.floor };
+    let mut windows = Windows::new(&corpus, run.seed, run.length, cursor)?;
     report(LmEvent::Started {
         parameters: model.num_params(),
         epoch_tokens: corpus.epoch_tokens(),
         resumed: step,
-        steps: options.steps,
+        steps: run.steps,
     });
 
-    let tokens = options.batch * options.accumulate * options.length;
-    while step < options.steps {
+    let tokens = run.batch * run.accumulate * run.length;
+    while step < run.steps {
         let start = Instant::now();
         let mut accumulator = GradientsAccumulator::new();
         let mut sum = 0.0;
-        for _ in 0..options.accumulate {
-            let batch: Vec<Vec<u32>> = (0..options.batch).map(|_| windows.next_window()).collect();
+        for _ in 0..run.accumulate {
+            let batch: Vec<Vec<u32>> = (0..run.batch).map(|_| windows.next_window()).collect();
             let (inputs, targets) = split(&batch, &graph);
             let hidden = model.forward(inputs, Lanes::backbone());
             let head = head(&model);
@@ -277,22 +258,22 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         }
         let loss = sum / tokens as f64;
         TrainError::check_loss(step, loss)?;
-        let rate = schedule.rate(step);
+        let rate = run.rate_at(step);
         let (changed, norm) = optimizer.step(model, accumulator.grads(), rate);
         model = changed;
         step += 1;
         report(LmEvent::Step { step, loss, norm, rate, tokens, elapsed: start.elapsed() });
-        if step % options.evaluate_every == 0 && step < options.steps {
-            report(LmEvent::HeldOut { step, loss: held_out_loss(&model.valid(), &held_out, options.batch) });
+        if step % run.evaluate_every == 0 && step < run.steps {
+            report(LmEvent::HeldOut { step, loss: held_out_loss(&model.valid(), &held_out, run.batch) });
         }
-        if step % options.save_every == 0 || step == options.steps {
+        if step % run.save_every == 0 || step == run.steps {
             let progress = RunProgress { step, cursor: Some(windows.cursor()), recipe: recipe.clone() };
             save_checkpoint(&path, &model, &optimizer, &progress)?;
             report(LmEvent::Saved { step });
         }
     }
     let model = model.valid();
-    let loss = held_out_loss(&model, &held_out, options.batch);
+    let loss = held_out_loss(&model, &held_out, run.batch);
     report(LmEvent::HeldOut { step, loss });
     TrainError::check_loss(step, loss)?;
     save_pretrained(&model, &options.output, options.precision)?;
@@ -302,21 +283,11 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
 }
 
 fn check(options: &LmOptions) -> Result<(), TrainError> {
-    TrainError::check_counts(&[
-        ("steps", options.steps),
-        ("batch", options.batch as u64),
-        ("accumulate", options.accumulate as u64),
-        ("length", options.length as u64),
-        ("evaluate-every", options.evaluate_every),
-        ("save-every", options.save_every),
-        ("evaluate-windows", options.evaluate_windows as u64),
-    ])?;
-    TrainError::check_step(&[options.batch, options.accumulate, options.length])?;
-    TrainError::check_positive("rate", options.rate)?;
-    TrainError::check_split("held-out", options.data.held_out)?;
-    TrainError::check_number("floor", options.floor, true)?;
-    TrainError::check_number("weight-decay", options.weight_decay, false)?;
-    TrainError::check_number("clip", options.clip, false)
+    let run = &options.run;
+    run.check()?;
+    TrainError::check_counts(&[("length", run.length as u64), ("evaluate-windows", options.evaluate_windows as u64)])?;
+    TrainError::check_step(&[run.batch, run.accumulate, run.length])?;
+    TrainError::check_split("held-out", options.data.held_out)
 }
 
 /// Returns the head as `[V, H]`.

@@ -16,7 +16,7 @@ pub mod optimizer;
 mod pairs;
 pub mod preference;
 pub mod recipe;
-mod schedule;
+pub mod run;
 pub mod state;
 pub mod tokenizer;
 

@@ -137,6 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_recipe_from_before_an_option_has_its_default() {
+        let before = Recipe::default().value("rank", 8);
+        let now = |precision: &str| before.clone().value("precision", precision).value("accumulate", 1);
+        assert_eq!(now("f32").difference(&before), None);
+        assert_eq!(now("bf16").difference(&before).as_deref(), Some("--precision f32, not bf16"));
+    }
+
+    #[test]
     fn a_file_that_changes_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);

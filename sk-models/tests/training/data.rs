@@ -5,24 +5,24 @@ use std::{fs, io::Write, path::PathBuf};
 use burn::tensor::Device;
 use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows};
 use sk_models::train::data::{Cursor, DataOptions, END_OF_TEXT, END_OF_TURN, Source, Windows};
-use sk_models::train::dpo::{DpoOptions, train_dpo, unseen_pairs};
+use sk_models::train::dpo::{train_dpo, unseen_pairs};
 use sk_models::train::encoder::Encoder;
-use sk_models::train::lm::{LmOptions, train_lm};
+use sk_models::train::lm::train_lm;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
-use super::{Workspace, alone, data};
+use super::{Workspace, alone, data, with};
 
 #[test]
 fn windows_do_not_exceed_the_longest_context() {
     let _alone = alone();
     let workspace = Workspace::new();
-    let message =
-        train_lm(&LmOptions { length: 65, ..workspace.lm("model") }, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    let options = with(workspace.lm("model"), |o| o.run.length = 65);
+    let message = train_lm(&options, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("--max-length"), "{message}");
     // A model to continue from has its length.
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let initial = Some(workspace.root.path().join("model"));
-    let further = LmOptions { length: 65, initial, ..workspace.lm("further") };
+    let further = with(workspace.lm("further"), |o| (o.run.length, o.initial) = (65, initial));
     let message = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("shorten the windows") && !message.contains("--max-length"), "{message}");
 }
@@ -32,8 +32,8 @@ fn pairs_do_not_exceed_the_longest_context() {
     let _alone = alone();
     let workspace = Workspace::new();
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
-    let options = DpoOptions { length: 65, ..workspace.dpo("model", "adapter") };
-    let message = train_dpo(&options, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    let options = with(workspace.dpo("model", "adapter"), |o| o.run.length = 65);
+    let message = train_dpo(&options, None, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("lower --length"), "{message}");
 }
 

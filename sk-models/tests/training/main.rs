@@ -19,6 +19,7 @@ use sk_models::train::head::HeadOptions;
 use sk_models::train::lm::LmOptions;
 use sk_models::train::optimizer::Rule;
 use sk_models::train::preference::PreferenceLoss;
+use sk_models::train::run::RunOptions;
 use sk_models::train::state::WeightType;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
@@ -56,6 +57,12 @@ fn write_data(directory: &Path) -> (PathBuf, PathBuf) {
 
 fn data(path: &Path) -> DataOptions {
     DataOptions { sources: vec![Source { path: path.to_owned(), weight: 1.0 }], exclude: Vec::new(), held_out: 0.2 }
+}
+
+/// Returns options after a change.
+fn with<O>(mut options: O, change: impl FnOnce(&mut O)) -> O {
+    change(&mut options);
+    options
 }
 
 /// A directory with training data and a tokenizer.
@@ -102,20 +109,22 @@ impl Workspace {
             tokenizer: self.root.path().join("tokenizer"),
             data: data(&self.texts),
             output: self.root.path().join(output),
-            steps: 8,
-            batch: 2,
-            accumulate: 2,
-            length: 24,
-            rate: 1e-2,
-            warmup: 2,
-            floor: 0.1,
+            run: RunOptions {
+                steps: 8,
+                batch: 2,
+                accumulate: 2,
+                length: 24,
+                rate: 1e-2,
+                warmup: 2,
+                floor: 0.1,
+                weight_decay: 0.1,
+                clip: 1.0,
+                seed: 7,
+                evaluate_every: 4,
+                save_every: 3,
+            },
             optimizer: Rule::Muon,
-            weight_decay: 0.1,
-            clip: 1.0,
-            seed: 7,
-            evaluate_every: 4,
             evaluate_windows: 4,
-            save_every: 3,
             precision: WeightType::F32,
         }
     }
@@ -133,18 +142,20 @@ impl Workspace {
             alpha: 4.0,
             loss: PreferenceLoss { beta: 0.5, label_smoothing: 0.0, length_normalised: false },
             precision: Precision::F32,
-            steps: 8,
-            batch: 4,
-            accumulate: 1,
-            length: 48,
-            rate: 1e-2,
-            warmup: 2,
-            floor: 0.1,
-            weight_decay: 0.0,
-            clip: 1.0,
-            seed: 3,
-            evaluate_every: 4,
-            save_every: 3,
+            run: RunOptions {
+                steps: 8,
+                batch: 4,
+                accumulate: 1,
+                length: 48,
+                rate: 1e-2,
+                warmup: 2,
+                floor: 0.1,
+                weight_decay: 0.0,
+                clip: 1.0,
+                seed: 3,
+                evaluate_every: 4,
+                save_every: 3,
+            },
         }
     }
 

@@ -14,15 +14,16 @@ use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs};
 use sk_models::train::encoder::Encoder;
 use sk_models::train::head::{HeadEvent, HeadOptions, train_head};
 use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
+use sk_models::train::run::RunOptions;
 
-use super::{Workspace, alone};
+use super::{Workspace, alone, with};
 
 #[test]
 fn training_lowers_the_loss_and_the_result_loads() {
     let _alone = alone();
     let workspace = Workspace::new();
     let mut options = workspace.lm("model");
-    options.steps = 60;
+    options.run.steps = 60;
     let mut first = None;
     let last = train_lm(&options, &Device::flex(), &mut |event| {
         if let LmEvent::Step { loss, .. } = event {
@@ -48,7 +49,7 @@ const LOSSES: f64 = 1e-5;
 /// Trains an adapter. Returns the loss of each step, and the matrices B.
 fn trained(options: &DpoOptions) -> (Vec<f64>, Vec<f32>) {
     let mut losses = Vec::new();
-    train_dpo(options, &Device::flex(), &mut |event| {
+    train_dpo(options, None, &Device::flex(), &mut |event| {
         if let DpoEvent::Step { loss, .. } = event {
             losses.push(loss);
         }
@@ -80,7 +81,7 @@ fn accumulated_passes_are_a_larger_batch() {
     let workspace = Workspace::new();
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let whole = trained(&workspace.dpo("model", "whole"));
-    let parts = trained(&DpoOptions { batch: 1, accumulate: 4, ..workspace.dpo("model", "parts") });
+    let parts = trained(&with(workspace.dpo("model", "parts"), |o| (o.run.batch, o.run.accumulate) = (1, 4)));
     assert_alike(parts, whole);
 }
 
@@ -102,7 +103,7 @@ fn weights_in_bf16_give_the_gradients_of_f32() {
     let half = trained(&DpoOptions { precision: Precision::Bf16, ..workspace.dpo("model", "bf16") });
     assert_alike(half, single);
     let refused = DpoOptions { precision: Precision::Int8, ..workspace.dpo("model", "int8") };
-    let message = train_dpo(&refused, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    let message = train_dpo(&refused, None, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("`precision` is int8: must be f32 or bf16"), "{message}");
 }
 
@@ -113,13 +114,13 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
     let device = Device::flex();
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
     let mut options = workspace.dpo("model", "adapter");
-    options.steps = 60;
+    options.run.steps = 60;
     options.tests = vec![workspace.pairs.clone()];
     let equal = r#"{"prompt": "A?", "chosen": "b", "rejected": "b"}"#;
     let lines = fs::read_to_string(&workspace.pairs).unwrap();
     fs::write(&workspace.pairs, lines + equal + "\n" + equal + "\n").unwrap();
     let (mut tested, mut left_out) = (None, Vec::new());
-    let report = train_dpo(&options, &device, &mut |event| match event {
+    let report = train_dpo(&options, None, &device, &mut |event| match event {
         DpoEvent::Tested { test: 0, left_out, asked, report } => tested = Some((report, left_out, asked)),
         DpoEvent::LeftOut { pairs, reason } => left_out.push((pairs, reason)),
         _ => {}
@@ -142,7 +143,7 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
     let workspace = Workspace::new();
     let all: Vec<Row> = read_rows(&workspace.pairs).unwrap();
     // Of the model, only the tokenizer is needed.
-    let unseen = |steps| unseen_pairs(&DpoOptions { steps, ..workspace.dpo("tokenizer", "none") }).unwrap();
+    let unseen = |steps| unseen_pairs(&with(workspace.dpo("tokenizer", "none"), |o| o.run.steps = steps)).unwrap();
     // Two steps of four pairs see at most eight questions; a long run sees all but those held out.
     let (short, long) = (unseen(2), unseen(64));
     assert!((all.len() - 8..all.len()).contains(&short.len()), "{} of {}", short.len(), all.len());
@@ -162,15 +163,16 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
 fn a_run_continues_from_another_models_weights() {
     let _alone = alone();
     let workspace = Workspace::new();
-    let first = LmOptions { steps: 30, ..workspace.lm("first") };
+    let first = with(workspace.lm("first"), |o| o.run.steps = 30);
     let trained = train_lm(&first, &Device::flex(), &mut |_| {}).unwrap();
     // The step is too small to change the f32 weights, so the loss is that of the initial weights.
-    let still = LmOptions { steps: 1, rate: 1e-12, initial: Some(first.output.clone()), ..workspace.lm("still") };
+    let still = LmOptions { initial: Some(first.output.clone()), ..workspace.lm("still") };
+    let still = with(still, |o| (o.run.steps, o.run.rate) = (1, 1e-12));
     let continued = train_lm(&still, &Device::flex(), &mut |_| {}).unwrap();
     // The sums of a product are in another order, after the weights were read back from an f32
     // file.
     assert!((continued - trained).abs() < 1e-5, "{continued} against {trained}");
-    let further = LmOptions { steps: 30, initial: Some(first.output), ..workspace.lm("further") };
+    let further = LmOptions { run: first.run, initial: Some(first.output), ..workspace.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
 }
@@ -216,11 +218,11 @@ fn a_run_that_diverges_in_its_last_step_writes_no_result() {
     let workspace = Workspace::new();
     let device = Device::flex();
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
-    let model = LmOptions { steps: 1, rate: 1e30, ..workspace.lm("broken") };
-    let adapter = DpoOptions { steps: 1, rate: 1e30, ..workspace.dpo("model", "adapter") };
+    let model = with(workspace.lm("broken"), |o| (o.run.steps, o.run.rate) = (1, 1e30));
+    let adapter = with(workspace.dpo("model", "adapter"), |o| (o.run.steps, o.run.rate) = (1, 1e30));
     for (error, result) in [
         (train_lm(&model, &device, &mut |_| {}).unwrap_err(), model.output.join("model.safetensors")),
-        (train_dpo(&adapter, &device, &mut |_| {}).unwrap_err(), adapter.output.join("adapter_model.safetensors")),
+        (train_dpo(&adapter, None, &device, &mut |_| {}).unwrap_err(), adapter.output.join("adapter_model.safetensors")),
     ] {
         assert!(error.to_string().contains("lower the learning rate"), "{error}");
         assert!(!result.exists(), "{}", result.display());
@@ -234,12 +236,12 @@ fn a_step_that_no_machine_can_take_and_a_layer_named_twice_are_refused() {
     let device = Device::flex();
     let refused = |message: String, part: &str| assert!(message.contains(part), "{message}");
     // Their product is zero in 64 bits.
-    let (batch, accumulate) = (1 << 32, 1 << 32);
-    let model = LmOptions { batch, accumulate, ..workspace.lm("model") };
+    let enlarge = |run: &mut RunOptions| (run.batch, run.accumulate) = (1 << 32, 1 << 32);
+    let model = with(workspace.lm("model"), |o| enlarge(&mut o.run));
     refused(train_lm(&model, &device, &mut |_| {}).unwrap_err().to_string(), "`accumulate` is 4294967296 with a batch of");
     let adapter = || workspace.dpo("model", "adapter");
-    let says = |options: DpoOptions| train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
-    refused(says(DpoOptions { batch, accumulate, ..adapter() }), "`accumulate` is 4294967296 with a batch of");
+    let says = |options: DpoOptions| train_dpo(&options, None, &device, &mut |_| {}).unwrap_err().to_string();
+    refused(says(with(adapter(), |o| enlarge(&mut o.run))), "`accumulate` is 4294967296 with a batch of");
     refused(says(DpoOptions { rank: usize::MAX, ..adapter() }), "`rank` is");
     refused(
         says(DpoOptions { targets: vec![Target::Query, Target::Up, Target::Query], ..adapter() }),
@@ -267,8 +269,8 @@ fn a_run_keeps_some_layers_of_another_model() {
     let mut whole = workspace.lm("whole");
     whole.config.num_hidden_layers = 4;
     train_lm(&whole, &Device::flex(), &mut |_| {}).unwrap();
-    let thin =
-        LmOptions { steps: 1, rate: 1e-12, initial: Some(whole.output.clone()), keep_layers: Some(3), ..workspace.lm("thin") };
+    let thin = LmOptions { initial: Some(whole.output.clone()), keep_layers: Some(3), ..workspace.lm("thin") };
+    let thin = with(thin, |o| (o.run.steps, o.run.rate) = (1, 1e-12));
     train_lm(&thin, &Device::flex(), &mut |_| {}).unwrap();
     let device = Device::flex();
     let model = |path: &Path| Checkpoint::from_directory(path).unwrap().model(&device).unwrap();

@@ -7,13 +7,13 @@ use burn::tensor::Device;
 use sk_models::decoder::Precision;
 use sk_models::head::HeadKind;
 use sk_models::train::TrainError;
-use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo, train_planned_dpo};
+use sk_models::train::dpo::{DpoEvent, DpoOptions, train_dpo};
 use sk_models::train::head::{HeadEvent, train_head};
 use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
 use sk_models::train::optimizer::Rule;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
-use super::{Workspace, alone, data};
+use super::{Workspace, alone, data, with};
 
 /// Stops a run after its first checkpoint by a panic, as a power failure would.
 fn interrupted(run: impl FnOnce(&mut dyn FnMut(bool))) {
@@ -29,7 +29,7 @@ fn interrupted_lm(options: &LmOptions, device: &Device) {
 
 fn interrupted_dpo(options: &DpoOptions, device: &Device) {
     interrupted(|stop| {
-        let _ = train_dpo(options, device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
+        let _ = train_dpo(options, None, device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
     });
 }
 
@@ -66,9 +66,9 @@ fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
     let workspace = Workspace::new();
     let device = Device::flex();
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
-    let whole = train_dpo(&workspace.dpo("model", "whole"), &device, &mut |_| {}).unwrap();
+    let whole = train_dpo(&workspace.dpo("model", "whole"), None, &device, &mut |_| {}).unwrap();
     interrupted_dpo(&workspace.dpo("model", "parts"), &device);
-    let parts = train_dpo(&workspace.dpo("model", "parts"), &device, &mut |_| {}).unwrap();
+    let parts = train_dpo(&workspace.dpo("model", "parts"), None, &device, &mut |_| {}).unwrap();
     assert_eq!(whole, parts);
     let file = "adapter_model.safetensors";
     assert_eq!(workspace.bytes(&format!("whole/{file}")), workspace.bytes(&format!("parts/{file}")));
@@ -100,13 +100,13 @@ fn a_language_model_run_does_not_resume_another() {
     let device = Device::flex();
     interrupted_lm(&workspace.lm("run"), &device);
     let changes: [Change<LmOptions>; 11] = [
-        (|o| o.batch = 4, "--batch 2, not 4"),
-        (|o| o.accumulate = 1, "--accumulate 2, not 1"),
-        (|o| o.length = 32, "--length 24, not 32"),
-        (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
-        (|o| o.floor = 0.2, "--floor 0.1, not 0.2"),
+        (|o| o.run.batch = 4, "--batch 2, not 4"),
+        (|o| o.run.accumulate = 1, "--accumulate 2, not 1"),
+        (|o| o.run.length = 32, "--length 24, not 32"),
+        (|o| o.run.rate = 2e-2, "--rate 0.01, not 0.02"),
+        (|o| o.run.floor = 0.2, "--floor 0.1, not 0.2"),
         (|o| o.optimizer = Rule::Adamw, "--optimizer muon, not adamw"),
-        (|o| o.clip = 0.0, "--clip 1, not 0"),
+        (|o| o.run.clip = 0.0, "--clip 1, not 0"),
         (|o| o.data.held_out = 0.3, "--held-out 0.2, not 0.3"),
         (|o| o.config.hidden_size = 24, "--hidden 16, not 24"),
         (|o| o.data.sources[0].weight = 2.0, "another --data"),
@@ -132,13 +132,13 @@ fn a_preference_run_does_not_resume_another() {
     let workspace = Workspace::new();
     let device = Device::flex();
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
-    train_lm(&LmOptions { seed: 8, ..workspace.lm("other") }, &device, &mut |_| {}).unwrap();
+    train_lm(&with(workspace.lm("other"), |o| o.run.seed = 8), &device, &mut |_| {}).unwrap();
     interrupted_dpo(&workspace.dpo("model", "run"), &device);
     let changes: [Change<DpoOptions>; 8] = [
-        (|o| (o.batch, o.accumulate) = (2, 2), "--batch 4, not 2"),
+        (|o| (o.run.batch, o.run.accumulate) = (2, 2), "--batch 4, not 2"),
         (|o| o.precision = Precision::Bf16, "--precision f32, not bf16"),
-        (|o| o.accumulate = 2, "--accumulate 1, not 2"),
-        (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
+        (|o| o.run.accumulate = 2, "--accumulate 1, not 2"),
+        (|o| o.run.rate = 2e-2, "--rate 0.01, not 0.02"),
         (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
         (|o| o.loss.label_smoothing = 0.1, "--label-smoothing 0, not 0.1"),
         (|o| o.alpha = 8.0, "--alpha 4, not 8"),
@@ -147,22 +147,23 @@ fn a_preference_run_does_not_resume_another() {
     for (change, part) in changes {
         let mut options = workspace.dpo("model", "run");
         change(&mut options);
-        let message = train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
+        let message = train_dpo(&options, None, &device, &mut |_| {}).unwrap_err().to_string();
         assert!(message.contains(part), "{part}: {message}");
     }
     // The same number of pairs, with other contents.
     let pairs = fs::read_to_string(&workspace.pairs).unwrap();
     fs::write(&workspace.pairs, pairs.replace("both hands", "two hands")).unwrap();
-    let message = train_dpo(&workspace.dpo("model", "run"), &device, &mut |_| {}).unwrap_err().to_string();
+    let message = train_dpo(&workspace.dpo("model", "run"), None, &device, &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("another --data"), "{message}");
     fs::write(&workspace.pairs, pairs).unwrap();
     // A number of steps without end is planned at once.
-    let endless = DpoOptions { steps: u64::MAX, seed: 4, ..workspace.dpo("model", "run") };
+    let endless = with(workspace.dpo("model", "run"), |o| (o.run.steps, o.run.seed) = (u64::MAX, 4));
     let mut planned = false;
-    let message = train_dpo(&endless, &device, &mut |event| planned |= matches!(event, DpoEvent::Planned { .. })).unwrap_err();
+    let mut see = |event| planned |= matches!(event, DpoEvent::Planned { .. });
+    let message = train_dpo(&endless, None, &device, &mut see).unwrap_err();
     assert!(planned && message.to_string().contains("--seed 3, not 4"), "{message}");
     // A larger number of steps continues the same run.
-    train_dpo(&DpoOptions { steps: 9, ..workspace.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
+    train_dpo(&with(workspace.dpo("model", "run"), |o| o.run.steps = 9), None, &device, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -174,20 +175,20 @@ fn pairs_that_change_while_they_are_read_are_not_trained_on() {
     let options = workspace.dpo("model", "run");
     let planned = options.whole_recipe().unwrap();
     let pairs = fs::read_to_string(&workspace.pairs).unwrap();
-    let while_read = train_dpo(&options, &device, &mut |event| {
+    let while_read = train_dpo(&options, None, &device, &mut |event| {
         // The pairs have been read.
         if let DpoEvent::Planned { .. } = event {
             fs::write(&workspace.pairs, pairs.replace("both hands", "two hands")).unwrap();
         }
     })
     .unwrap_err();
-    let since_planned = train_planned_dpo(&options, &planned, &device, &mut |_| {}).unwrap_err();
+    let since_planned = train_dpo(&options, Some(&planned), &device, &mut |_| {}).unwrap_err();
     let says = format!("{} changed during the run; run again", workspace.pairs.display());
     for error in [while_read, since_planned] {
         assert!(matches!(error, TrainError::Changed { .. }) && error.to_string() == says, "{error}");
     }
     fs::write(&workspace.pairs, &pairs).unwrap();
-    train_planned_dpo(&options, &planned, &device, &mut |_| {}).unwrap();
+    train_dpo(&options, Some(&planned), &device, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     let device = Device::flex();
     interrupted_lm(&workspace.lm("model"), &device);
     let mut other = workspace.lm("model");
-    other.seed += 1;
+    other.run.seed += 1;
     let error = train_lm(&other, &device, &mut |_| {}).unwrap_err();
     assert!(matches!(error, TrainError::Checkpoint { .. }), "{error}");
     assert!(error.to_string().contains("checkpoint.safetensors"), "{error}");
@@ -232,8 +233,8 @@ fn a_checkpoint_of_more_steps_than_requested_is_refused() {
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
     interrupted_lm(&workspace.lm("run"), &device);
     interrupted_dpo(&workspace.dpo("model", "blade"), &device);
-    let lm = train_lm(&LmOptions { steps: 2, ..workspace.lm("run") }, &device, &mut |_| {}).unwrap_err();
-    let dpo = train_dpo(&DpoOptions { steps: 2, ..workspace.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    let lm = train_lm(&with(workspace.lm("run"), |o| o.run.steps = 2), &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&with(workspace.dpo("model", "blade"), |o| o.run.steps = 2), None, &device, &mut |_| {}).unwrap_err();
     for error in [lm, dpo] {
         let message = error.to_string();
         assert!(
@@ -275,11 +276,11 @@ fn finished_results_are_not_overwritten() {
     let workspace = Workspace::new();
     let device = Device::flex();
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
-    train_dpo(&workspace.dpo("model", "blade"), &device, &mut |_| {}).unwrap();
+    train_dpo(&workspace.dpo("model", "blade"), None, &device, &mut |_| {}).unwrap();
     let files = ["model/model.safetensors", "blade/adapter_model.safetensors"];
     let before = files.map(|file| workspace.bytes(file));
-    let lm = train_lm(&LmOptions { seed: 8, ..workspace.lm("model") }, &device, &mut |_| {}).unwrap_err();
-    let dpo = train_dpo(&DpoOptions { seed: 8, ..workspace.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    let lm = train_lm(&with(workspace.lm("model"), |o| o.run.seed = 8), &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&with(workspace.dpo("model", "blade"), |o| o.run.seed = 8), None, &device, &mut |_| {}).unwrap_err();
     for (error, file) in [lm, dpo].into_iter().zip(files) {
         assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains(file), "{error}");
     }
