@@ -145,7 +145,7 @@ impl Field {
     /// Reads the field called `name`.
     fn read(name: &str, value: Value) -> Result<Self, String> {
         match value {
-            Value::String(text) => Ok(Self::Text(text)),
+            Value::String(text) => Ok(Self::Text(begin_turn(text))),
             Value::Array(_) => {
                 let messages: Vec<Message> = serde_json::from_value(value).map_err(|error| format!("`{name}`: {error}"))?;
                 check_turns(&messages).map_err(|reason| format!("`{name}`: {reason}"))?;
@@ -166,11 +166,21 @@ impl Field {
     }
 
     /// Returns a dialogue or a plain text. Messages are framed.
-    fn into_document(self) -> String {
+    fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
             Self::Messages(messages) => plain_dialogue(&messages),
         }
+    }
+
+    /// As [`into_text`](Self::into_text), but a dialogue without an assistant turn, in the field
+    /// called `name`, is an error.
+    fn into_document(self, name: &str) -> Result<String, String> {
+        let is_complete = match &self {
+            Self::Text(text) => !text.starts_with(HUMAN) || text.contains(ASSISTANT),
+            Self::Messages(messages) => messages.iter().any(|message| message.role == Role::Assistant),
+        };
+        if is_complete { Ok(self.into_text()) } else { Err(format!("`{name}`: has no turn of the assistant")) }
     }
 
     /// Returns a prompt, which the field called `name` holds. Messages are framed.
@@ -219,6 +229,14 @@ impl Field {
     }
 }
 
+/// Puts an empty line before a dialogue that begins with `Human:`. A plain text, in which no label
+/// follows, is left as it is.
+fn begin_turn(text: String) -> String {
+    let turns = text.trim_start();
+    let is_dialogue = turns.starts_with(HUMAN.trim_start()) && [HUMAN, ASSISTANT].iter().any(|label| turns.contains(*label));
+    if is_dialogue { format!("\n\n{turns}") } else { text }
+}
+
 /// Checks that messages can be framed and taken apart again.
 fn check_turns(messages: &[Message]) -> Result<(), String> {
     if messages.iter().skip(1).any(|message| message.role == Role::System) {
@@ -264,19 +282,33 @@ impl Row {
         if framed { Self::Text(row.document()) } else { row }
     }
 
-    /// As [`parse`](Self::parse), but a missing answer is empty.
+    /// As [`parse`](Self::parse), but an answer may be missing, and a row without a question is an
+    /// error.
     fn question(raw: RawRow) -> Result<Option<Self>, String> {
-        match raw {
+        let row = match raw {
             RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
-                Ok(Some(Self::exchange(Field::read("prompt", prompt)?.into_prompt("prompt")?, String::new())))
+                Some(Self::exchange(Field::read("prompt", prompt)?.into_prompt("prompt")?, String::new()))
             }
-            raw => Self::parse(raw),
+            raw => Self::parse_with(raw, |field, _| Ok(field.into_text()))?,
+        };
+        match row {
+            // The answers do not matter, and may be ones that cannot be trained on.
+            Some(Self::Pair { prompt, .. }) => Ok(Some(Self::Text(prompt))),
+            Some(row) if row.human_turns().next().is_none() => {
+                Err("has no question: expected `prompt`, or a dialogue with a human turn".into())
+            }
+            row => Ok(row),
         }
     }
 
     /// Returns the row, or `None` for two dialogues that differ before their last answers. Fields
     /// that the row does not need are ignored.
     fn parse(raw: RawRow) -> Result<Option<Self>, String> {
+        Self::parse_with(raw, Field::into_document)
+    }
+
+    /// As [`parse`](Self::parse), where `document` converts the field `text` or `messages`.
+    fn parse_with(raw: RawRow, document: fn(Field, &str) -> Result<String, String>) -> Result<Option<Self>, String> {
         let RawRow { text, messages, prompt, response, chosen, rejected } = raw;
         if let (Some(chosen), Some(rejected)) = (chosen, rejected) {
             let (chosen, rejected) = (Field::read("chosen", chosen)?, Field::read("rejected", rejected)?);
@@ -297,12 +329,12 @@ impl Row {
             return Ok(Some(Self::Pair { prompt, chosen: answer(&chosen), rejected: answer(&rejected) }));
         }
         match (text, messages, prompt, response) {
-            (Some(text), ..) => Ok(Some(Self::Text(Field::read("text", text)?.into_document()))),
+            (Some(text), ..) => Ok(Some(Self::Text(document(Field::read("text", text)?, "text")?))),
             (None, _, Some(prompt), Some(response)) => {
                 let (prompt, response) = (Field::read("prompt", prompt)?, Field::read("response", response)?);
                 Ok(Some(Self::exchange(prompt.into_prompt("prompt")?, response.into_answer("response")?)))
             }
-            (None, Some(messages), ..) => Ok(Some(Self::Text(Field::read("messages", messages)?.into_document()))),
+            (None, Some(messages), ..) => Ok(Some(Self::Text(document(Field::read("messages", messages)?, "messages")?))),
             _ => Err("expected `text`, `messages`, `prompt` with `response`, or `chosen` with `rejected`".into()),
         }
     }
@@ -363,8 +395,11 @@ impl Row {
     }
 }
 
-/// Writes rows as [`read_rows`] reads them, a pair as two whole dialogues, gzipped if the name ends
-/// in `.gz`. Returns their number.
+/// Writes rows as [`read_rows`] reads them, gzipped if the name ends in `.gz`. Returns their
+/// number.
+///
+/// A pair is written as its prompt and two answers, which may contain labels of turns, or as two
+/// whole dialogues if [`frame`] would change the prompt.
 ///
 /// # Errors
 ///
@@ -375,6 +410,9 @@ pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<us
         let line = match row {
             Row::Text(text) => serde_json::json!({ "text": text }),
             Row::Exchange { prompt, response } => serde_json::json!({ "prompt": prompt, "response": response }),
+            Row::Pair { prompt, chosen, rejected } if frame(&prompt) == prompt => {
+                serde_json::json!({ "prompt": prompt, "chosen": chosen, "rejected": rejected })
+            }
             Row::Pair { prompt, chosen, rejected } => {
                 serde_json::json!({ "chosen": format!("{prompt}{chosen}"), "rejected": format!("{prompt}{rejected}") })
             }

@@ -60,7 +60,8 @@ pub struct HeadOptions {
     pub pairs: Option<usize>,
     /// Bytes that hidden states may take; training pairs beyond are left out.
     pub memory: u64,
-    /// λ of the penalty λ/2·‖w‖² on the weights of standardised hidden states.
+    /// λ of the penalty λ/2·‖w‖² on the weights of standardised hidden states; for a reward head,
+    /// of their differences between the sides, divided by their root mean squares.
     pub l2: f64,
     /// The largest number of iterations.
     pub iterations: usize,

@@ -201,7 +201,7 @@ impl FeaturePairs {
         for (j, (gradient, theta)) in gradient.iter_mut().zip(theta).enumerate() {
             *gradient = if j < penalised { l2 * theta } else { 0.0 };
         }
-        let total: f64 = self.deltas.iter().map(|delta| delta.weight).sum();
+        let total = self.total();
         let mut loss = 0.0;
         for delta in &self.deltas {
             let share = delta.weight / total;
@@ -220,9 +220,16 @@ impl FeaturePairs {
         loss + 0.5 * l2 * theta[..penalised].iter().map(|theta| theta * theta).sum::<f64>()
     }
 
-    /// Returns the mean score over both sides.
+    /// Returns the sum of the weights of the pairs.
+    fn total(&self) -> f64 {
+        self.deltas.iter().map(|delta| delta.weight).sum()
+    }
+
+    /// Returns the mean score over both sides, by the weights of the pairs.
     fn mean(&self, weights: &Weights) -> f64 {
-        self.sides.iter().flatten().map(|side| weights.logit(side)).sum::<f64>() / (2 * self.sides.len()) as f64
+        let pairs = self.sides.iter().zip(&self.deltas);
+        let scores = pairs.map(|([c, r], delta)| delta.weight * (weights.logit(c) + weights.logit(r)));
+        scores.sum::<f64>() / (2.0 * self.total())
     }
 
     fn measure(&self, name: String, weights: &Weights) -> Measurement {
@@ -352,6 +359,29 @@ mod tests {
         let size = 32 + MANNERS + 1;
         let theta: Vec<f64> = (0..size).map(|j| 0.1 * j as f64 - 1.5).collect();
         lbfgs::check_gradient(|theta, gradient| pairs.loss(0.3, theta, gradient), &theta);
+    }
+
+    #[test]
+    fn a_pair_of_weight_three_counts_as_three_pairs() {
+        let folder = tempfile::tempdir().unwrap();
+        write_synthetic(&folder.path().join("pairs.jsonl"), 20);
+        let splitter = Splitter::new();
+        let (mut weighted, mut repeated) = (FeaturePairs::default(), FeaturePairs::default());
+        for (i, row) in read_rows(&folder.path().join("pairs.jsonl")).unwrap().iter().enumerate() {
+            let copies = if i % 3 == 0 { 3 } else { 1 };
+            assert!(weighted.push(row, f64::from(copies), &splitter, 5));
+            (0..copies).for_each(|_| assert!(repeated.push(row, 1.0, &splitter, 5)));
+        }
+        let theta: Vec<f64> = (0..32 + MANNERS + 1).map(|j| 0.1 * j as f64 - 1.5).collect();
+        let words = theta[..32].iter().map(|&w| w as f32).collect();
+        let weights = Weights { words, manner: [0.5; MANNERS], length: 0.0, mean: 0.0 };
+        let of = |pairs: &FeaturePairs| {
+            let mut gradient = vec![0.0; theta.len()];
+            [pairs.loss(0.3, &theta, &mut gradient), pairs.mean(&weights)]
+        };
+        for (weighted, repeated) in of(&weighted).into_iter().zip(of(&repeated)) {
+            assert!((weighted - repeated).abs() < 1e-9, "{weighted} is not {repeated}");
+        }
     }
 
     #[test]

@@ -176,12 +176,16 @@ fn spread(count: usize, of: usize) -> impl Iterator<Item = usize> {
 /// # Errors
 ///
 /// If the data, the tokenizer or a checkpoint are unusable, a file changes before it is loaded, a
-/// finished model lies in the output directory, the loss diverges, or a file cannot be written.
+/// finished model or another tokenizer lies in the output directory, the loss diverges, or a file
+/// cannot be written.
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
     let run = &options.run;
     let path = options.output.join(CHECKPOINT);
     let _output = OutputFolder::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
+    if !path.exists() {
+        check_tokenizer(&options.tokenizer, &options.output)?;
+    }
     let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
     let mut config = initial.as_ref().map_or(&options.config, Checkpoint::config).clone();
     let held = config.num_hidden_layers;
@@ -326,6 +330,15 @@ fn held_out_loss(model: &Qwen2, windows: &[Vec<u32>], batch: usize) -> f64 {
 
 /// The files of a tokenizer. transformers 5 writes the chat template to one of its own.
 const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+
+/// Checks that copying the tokenizer at `from` overwrites no other one.
+fn check_tokenizer(from: &Path, to: &Path) -> Result<(), TrainError> {
+    let [source, target] = [from, to].map(|folder| folder.join("tokenizer.json"));
+    if target.exists() && files::read(&target).ok() != files::read(&source).ok() {
+        return Err(TrainError::Finished { path: target.display().to_string() });
+    }
+    Ok(())
+}
 
 fn copy_tokenizer(from: &Path, to: &Path) -> Result<(), TrainError> {
     for name in TOKENIZER_FILES {

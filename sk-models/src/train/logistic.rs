@@ -40,9 +40,10 @@ pub(super) struct Fit {
 }
 
 impl Logistic<'_> {
-    /// Minimises from zero. The coordinates are first scaled to columns of standard deviation d =
-    /// 1, to which the penalty applies. The penalty then does not depend on the units of the
-    /// columns, and the problem is far better conditioned.
+    /// Minimises from zero. The columns are first divided by their standard deviations d, or by
+    /// their root mean squares without an intercept, and the penalty applies to the scaled columns.
+    /// It then does not depend on the units of the columns, and the problem is far better
+    /// conditioned.
     pub(super) fn fit(&self, tolerance: f64, iterations: usize, report: impl FnMut(Iterate)) -> Fit {
         let columns = self.columns();
         let mut theta = vec![0.0; self.width + usize::from(self.intercept)];
@@ -52,7 +53,7 @@ impl Logistic<'_> {
     }
 
     /// Returns the weighted mean and standard deviation of each column. Without an intercept the
-    /// mean stays, since nothing can absorb it.
+    /// mean stays, since nothing can absorb it, and the deviation is the root mean square.
     fn columns(&self) -> Columns {
         let total: f64 = self.weights.iter().sum();
         let sums = self.sum(2 * self.width, |row, _, weight, sums| {
@@ -127,7 +128,7 @@ impl Logistic<'_> {
     }
 }
 
-/// Mean and standard deviation of each column.
+/// Mean and standard deviation of each column; zero and root mean square without an intercept.
 struct Columns {
     mean: Vec<f64>,
     deviation: Vec<f64>,

@@ -3,7 +3,7 @@
 use std::{fs, io::Write, path::PathBuf};
 
 use burn::tensor::Device;
-use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows};
+use sk_models::train::data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame, read_rows, write_rows};
 use sk_models::train::data::{Cursor, DataOptions, END_OF_TEXT, END_OF_TURN, Source, Windows};
 use sk_models::train::dpo::{train_dpo, unseen_pairs};
 use sk_models::train::encoder::Encoder;
@@ -196,6 +196,33 @@ fn a_question_is_excluded_in_any_turn() {
     assert!(!Excluded::default().contains(&Row::Text(frame("Good day"))));
 }
 
+/// Such a row would protect nothing.
+#[test]
+fn an_excluded_row_without_a_question_is_refused() {
+    let load = |line: serde_json::Value| {
+        let (_folder, path) = rows_file("rows.jsonl", format!("{{\"prompt\": \"A?\"}}\n{line}\n"));
+        Excluded::load(&[path])
+    };
+    let message = |role: &str| serde_json::json!({"role": role, "content": "How do I open the door?"});
+    for line in [
+        serde_json::json!({"text": "How do I open the door?"}),
+        serde_json::json!({"messages": []}),
+        serde_json::json!({"messages": [message("assistant")]}),
+    ] {
+        let message = load(line).unwrap_err().to_string();
+        assert!(message.contains("rows.jsonl:2: has no question: expected `prompt`, or a dialogue"), "{message}");
+    }
+    // A question needs no answer.
+    let asked = Row::Exchange { prompt: "How do I open the door?".into(), response: "So.".into() };
+    for line in [
+        serde_json::json!({"prompt": "How do I open the door?"}),
+        serde_json::json!({"text": "\n\nHuman: How do I open the door?"}),
+        serde_json::json!({"messages": [message("user")]}),
+    ] {
+        assert!(load(line.clone()).unwrap().contains(&asked), "{line}");
+    }
+}
+
 #[test]
 fn a_table_without_questions_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -307,6 +334,51 @@ fn a_framed_prompt_is_not_framed_again() {
     assert!(Excluded::load(&[path]).unwrap().contains(&rows[1]));
 }
 
+#[test]
+fn a_dialogue_may_begin_without_an_empty_line() {
+    let text = |answer: &str| format!("Human: A?\n\nAssistant: b\n\nHuman: C?\n\nAssistant: {answer}");
+    let lines = [
+        serde_json::json!({"text": text("d")}),
+        serde_json::json!({"messages": format!("\n{}", text("d"))}),
+        serde_json::json!({"chosen": text("d"), "rejected": text("e")}),
+        // Beside the dialogues, the prompt is superfluous.
+        serde_json::json!({"prompt": "Z?", "chosen": text("d"), "rejected": text("e")}),
+    ];
+    let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
+    let rows = read_rows(&path).unwrap();
+    let prompt = "\n\nHuman: A?\n\nAssistant: b\n\nHuman: C?\n\nAssistant:";
+    let pair = Row::Pair { prompt: prompt.into(), chosen: " d".into(), rejected: " e".into() };
+    let dialogue = Row::Text(format!("{prompt} d"));
+    assert_eq!(rows, [dialogue.clone(), dialogue, pair.clone(), pair]);
+    assert!(rows.iter().all(|row| row.key() == "A?"), "{rows:?}");
+    let asked = Row::Exchange { prompt: "A?".into(), response: "So.".into() };
+    assert!(Excluded::load(&[path]).unwrap().contains(&asked));
+    // Plain texts stay as they are.
+    let texts = ["Human: a short history\n\nChapter 1", " The sun.\n\nHuman: a word"];
+    let lines = texts.map(|text| serde_json::json!({ "text": text }).to_string() + "\n");
+    let (_folder, path) = rows_file("rows.jsonl", lines.concat());
+    assert_eq!(read_rows(&path).unwrap(), texts.map(|text| Row::Text(text.into())));
+}
+
+/// Answers without framing may run on into another turn.
+#[test]
+fn pairs_are_read_as_they_are_written() {
+    let untrimmed = |answer: &str| format!(" Be brief.\n\nHuman: A?\n\nAssistant: {answer}");
+    let lines = [
+        serde_json::json!({"prompt": "A?", "chosen": "b\n\nHuman: C?\n\nAssistant: d", "rejected": "e"}),
+        serde_json::json!({"prompt": "A?", "chosen": "b", "rejected": "b\n\nHuman: C?"}),
+        serde_json::json!({"prompt": "A?", "chosen": "Human: b\n\nHuman: C?", "rejected": "e"}),
+        serde_json::json!({"prompt": "Be brief.\n\nHuman: A?\n\nAssistant:", "chosen": "b", "rejected": "e"}),
+        // The framing would trim the prompt.
+        serde_json::json!({"chosen": untrimmed("b"), "rejected": untrimmed("e")}),
+    ];
+    let (folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
+    let rows = read_rows(&path).unwrap();
+    let written = folder.path().join("written.jsonl");
+    assert_eq!(write_rows(&written, rows.clone()).unwrap(), 5);
+    assert_eq!(read_rows(&written).unwrap(), rows);
+}
+
 /// The forms of TRL: a preference with or without its prompt apart, and a dialogue.
 #[test]
 fn lists_of_messages_are_framed() {
@@ -348,6 +420,9 @@ fn lists_of_messages_are_framed() {
             "`messages`: has a message with \"\\n\\nHuman:\"",
         ),
         (serde_json::json!({"chosen": [user], "rejected": [user]}), "`chosen`: expected a message of the user, and"),
+        (serde_json::json!({"messages": []}), "rows.jsonl:1: `messages`: has no turn of the assistant"),
+        (serde_json::json!({"messages": [system, user]}), "`messages`: has no turn of the assistant"),
+        (serde_json::json!({"text": "\n\nHuman: A?"}), "`text`: has no turn of the assistant"),
         (serde_json::json!({"prompt": [], "chosen": "b", "rejected": "c"}), "`prompt`: the last message is not the user's"),
         (
             serde_json::json!({"prompt": [user], "chosen": [answer("b"), user, answer("d")], "rejected": "c"}),

@@ -112,7 +112,7 @@ fn a_language_model_run_does_not_resume_another() {
         (|o| o.data.sources[0].weight = 2.0, "another --data"),
         (|o| o.data.exclude = vec![o.data.sources[0].path.with_file_name("other.jsonl")], "another --exclude"),
     ];
-    fs::write(workspace.root.path().join("other.jsonl"), "{\"text\": \"nothing of the kind\"}\n").unwrap();
+    fs::write(workspace.root.path().join("other.jsonl"), "{\"prompt\": \"nothing of the kind\"}\n").unwrap();
     for (change, part) in changes {
         let mut options = workspace.lm("run");
         change(&mut options);
@@ -268,6 +268,29 @@ fn two_runs_do_not_share_a_folder() {
     fs::create_dir(workspace.root.path().join("other")).unwrap();
     train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
     assert!(workspace.root.path().join("other").exists());
+}
+
+/// The other tokenizer in the folder may be a result of `train tokenizer`.
+#[test]
+fn a_language_model_does_not_overwrite_another_tokenizer() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    let output = workspace.root.path().join("model");
+    train_tokenizer(&TokenizerOptions { data: data(&workspace.texts), vocab_size: 300, output, max_length: 64 }).unwrap();
+    let trained = workspace.bytes("model/tokenizer.json");
+    let error = train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("model/tokenizer.json"), "{error}");
+    assert_eq!(workspace.bytes("model/tokenizer.json"), trained);
+    // It may be the tokenizer of the run.
+    let own = with(workspace.lm("model"), |o| o.tokenizer = o.output.clone());
+    train_lm(&own, &device, &mut |_| {}).unwrap();
+    assert_eq!(workspace.bytes("model/tokenizer.json"), trained);
+    // A run with a checkpoint is resumed.
+    interrupted_lm(&workspace.lm("resumed"), &device);
+    fs::write(workspace.root.path().join("resumed/tokenizer.json"), trained).unwrap();
+    train_lm(&workspace.lm("resumed"), &device, &mut |_| {}).unwrap();
+    assert_eq!(workspace.bytes("resumed/tokenizer.json"), workspace.bytes("tokenizer/tokenizer.json"));
 }
 
 #[test]

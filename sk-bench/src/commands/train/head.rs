@@ -49,7 +49,8 @@ pub struct HeadArgs {
     /// Maximum memory for hidden states, in GB; pairs beyond it are left out
     #[arg(long, value_name = "GB", default_value_t = 4.0)]
     memory: f64,
-    /// Penalty on the squared weights of standardised hidden states
+    /// Penalty on the squared weights of standardised hidden states; for a reward head, of their
+    /// differences between the sides, divided by their root mean squares
     #[arg(long, default_value_t = 1e-4, allow_negative_numbers = true)]
     l2: f64,
     /// Maximum number of iterations of the optimiser

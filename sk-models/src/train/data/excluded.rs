@@ -1,15 +1,17 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use tokenizers::NormalizedString;
+
 use super::{HELD, Row, Tally, read};
 use crate::files;
 use crate::train::error::TrainError;
 
 /// Questions whose rows are excluded, in any file and any turn.
 ///
-/// Questions are compared by their letters and digits in lower case. The first turn always counts;
-/// a later turn counts if it is longer than [`Excluded::INCIDENTAL`], since "yes, please" is not a
-/// question of its own.
+/// Questions are compared by their letters and digits in NFC and lower case. The first turn always
+/// counts; a later turn counts if it is longer than [`Excluded::INCIDENTAL`], since "yes, please"
+/// is not a question of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Excluded {
     questions: HashSet<String>,
@@ -20,11 +22,11 @@ impl Excluded {
     pub const INCIDENTAL: usize = 25;
 
     /// Collects the questions of the given files: rows as [`read_rows`](super::read_rows) takes
-    /// them, prompts without an answer, or a `.csv` table with a column `prompt` or `question`.
+    /// them, with or without an answer, or a `.csv` table with a column `prompt` or `question`.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or a table has no such column.
+    /// If a file cannot be read, a row has no question, or a table has no such column.
     pub fn load(paths: &[PathBuf]) -> Result<Self, TrainError> {
         let mut excluded = Self::default();
         for path in paths {
@@ -100,8 +102,15 @@ impl Excluded {
     }
 }
 
-/// Returns the letters and digits of a text, in lower case.
+/// Returns the letters and digits of a text, in NFC and lower case.
 fn letters(text: &str) -> String {
+    let mut composed;
+    let text = if text.is_ascii() {
+        text
+    } else {
+        composed = NormalizedString::from(text);
+        composed.nfc().get()
+    };
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
@@ -145,6 +154,23 @@ mod tests {
         assert_eq!(kept, [pair("Why?", "x"), pair("Why?", "y")]);
         let left_out: Vec<_> = tally.left_out().collect();
         assert_eq!(left_out, [("held out, but with a question of the training data", 1), ("that repeat a held-out pair", 1)]);
+    }
+
+    #[test]
+    fn a_pair_counts_whatever_its_answers() {
+        let file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
+        std::fs::write(file.path(), r#"{"prompt": "Is it so?", "chosen": "Yes.", "rejected": "Yes."}"#).unwrap();
+        let excluded = Excluded::load(&[file.path().to_owned()]).unwrap();
+        let (prompt, response) = ("Is it so?".to_owned(), "No.".to_owned());
+        assert!(excluded.shares(&Row::Exchange { prompt, response }));
+    }
+
+    #[test]
+    fn composed_and_decomposed_letters_are_the_same() {
+        let (composed, decomposed) = ("Où est le café ?", "Ou\u{300} est le cafe\u{301} ?");
+        assert_ne!(composed, decomposed);
+        assert_eq!(letters(composed), "oùestlecafé");
+        assert_eq!(letters(decomposed), "oùestlecafé");
     }
 
     /// A later turn of 17 letters is no question of its own, whatever its bytes.
