@@ -163,8 +163,7 @@ impl Chat<'_> {
             }
         })?;
         let mut tokens = prompt;
-        tokens.extend(&reply.tokens);
-        tokens.extend(self.host.tokenizer().encode(&reply.rest).map_err(SessionError::from)?);
+        tokens.extend(reply.whole(self.host.tokenizer()).map_err(SessionError::from)?);
         self.conversation.answer(tokens, &reply.text);
         self.screen.end(&reply, self.seed)
     }

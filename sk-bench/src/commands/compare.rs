@@ -15,6 +15,7 @@ use crate::scheme::{NamedWeights, SchemeError, SchemeSpec};
 use crate::{Error, interrupt, models, output, session, terminal};
 use sk_core::Ended;
 use sk_models::assets;
+use sk_models::dialogue::SessionError;
 use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
         let length = args.generation.max_new_tokens;
         match session::reply(&mut session, &host, &dialogue, &tokens, length, |_, _| Ok(())) {
             Ok(reply) => {
-                answers.push(reply.tokens.clone());
+                answers.push(reply.whole(host.tokenizer()).map_err(SessionError::from)?);
                 replies.push(reply);
             }
             // The finished columns are shown first.

@@ -8,8 +8,8 @@ use super::framing::{self, Framing, is_framed};
 
 /// A dialogue, turn by turn.
 ///
-/// Answers keep the tokens that were generated, and only new turns are encoded. So the cached
-/// prefix of the models stays valid.
+/// Answers keep the tokens that were generated, and only new turns are encoded, so that the cached
+/// prefix of the models stays valid. Under the convention of the paper, all is encoded again.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     framing: Framing,
@@ -157,9 +157,14 @@ impl Conversation {
         let turn = &self.messages[self.messages.len() - 1..];
         let addition = match &self.framing {
             Framing::Bare => self.framing.render(turn)?,
-            Framing::Hh { .. } => {
-                close_turn(&mut tokens, tokenizer);
+            Framing::Hh { stop: true } => {
+                close_turn(&mut tokens, tokenizer)?;
                 self.framing.render(turn)?
+            }
+            // Answers are not closed: the text is encoded as that of a stored dialogue is.
+            Framing::Hh { stop: false } => {
+                let tokens = framing::tokens_of(&self.framing, tokenizer, &self.messages, None)?;
+                return Ok(self.open(tokens));
             }
             Framing::Chat(template) => {
                 let whole = template.prompt(&self.messages)?;
@@ -183,15 +188,22 @@ impl Conversation {
 /// Ends the answer at the end of `tokens` as in training: no white space after the last word, then
 /// the end-of-turn token. The model may have ended it otherwise, or a limit or a stop text may have
 /// cut it off.
-fn close_turn(tokens: &mut Vec<TokenId>, tokenizer: &Tokenizer) {
-    let Some(end_of_turn) = tokenizer.id_of(END_OF_TURN) else { return };
+fn close_turn(tokens: &mut Vec<TokenId>, tokenizer: &Tokenizer) -> Result<(), TextError> {
+    let Some(end_of_turn) = tokenizer.id_of(END_OF_TURN) else { return Ok(()) };
     let end_of_text = tokenizer.id_of(END_OF_TEXT);
     let ends = |token| token == end_of_turn || Some(token) == end_of_text;
     let is_blank = |token| tokenizer.token_bytes(token).is_ok_and(|bytes| bytes.iter().all(u8::is_ascii_whitespace));
     while tokens.last().is_some_and(|&token| ends(token) || is_blank(token)) {
         tokens.pop();
     }
+    // The last token may end in white space, too.
+    let last = tokens.last().and_then(|&token| std::str::from_utf8(tokenizer.token_bytes(token).ok()?).ok());
+    if let Some(word) = last.filter(|text| text.ends_with(char::is_whitespace)) {
+        tokens.pop();
+        tokens.extend(tokenizer.encode(word.trim_end())?);
+    }
     tokens.push(end_of_turn);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -244,7 +256,13 @@ mod tests {
         for ending in &endings {
             assert_eq!(asked(&tokenizer, Framing::Hh { stop: true }, |_| ending.clone()), expected, "{ending:?}");
         }
-        assert_eq!(asked(&tokenizer, Framing::Hh { stop: false }, |turn| endings[turn].clone()), expected);
+        let unchanged = tokenizer.encode(&format!("{dialogue}\n\nHuman: Bye.\n\nAssistant:")).unwrap();
+        assert_eq!(asked(&tokenizer, Framing::Hh { stop: false }, |turn| endings[turn].clone()), unchanged);
+
+        // A token of this tokenizer holds a full stop and two line breaks.
+        let mut tokens = tokenizer.encode("Mean it.\n\n").unwrap();
+        close_turn(&mut tokens, &tokenizer).unwrap();
+        assert_eq!(tokens, [tokenizer.encode("Mean it.").unwrap(), vec![trained.end_of_turn]].concat());
     }
 
     #[test]

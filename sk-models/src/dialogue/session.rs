@@ -34,6 +34,14 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Returns the tokens of its whole text.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses the rest.
+    pub fn whole(&self, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, TextError> {
+        Ok([&self.tokens[..], &tokenizer.encode(&self.rest)?].concat())
+    }
+
     /// Returns the tokens per second of wall time.
     pub fn rate(&self) -> f64 {
         self.tokens.len() as f64 / self.elapsed.max(f64::MIN_POSITIVE)
