@@ -326,6 +326,28 @@ fn a_prompt_is_named_by_its_text_and_all_of_it_is_there() {
 }
 
 #[test]
+fn prompts_and_answers_run_in_the_direction_of_their_text() {
+    let html = everything("plain text").html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    let directed: Vec<&str> =
+        document.all().filter(|element| element.attribute("dir") == Some("auto")).map(|element| element.name.as_str()).collect();
+    // The cell of a table, the heading of an exchange, its prompt and its answer.
+    assert_eq!(directed, ["td", "span", "blockquote", "blockquote"]);
+}
+
+/// Numbers and short names break on paper, which does not scroll, and no check box is printed: the
+/// rules for paper are no weaker than those for screens.
+#[test]
+fn a_table_fits_on_paper() {
+    let html = everything("plain text").html().unwrap();
+    let paper = html.split("@media print {").nth(1).unwrap().split("</style>").next().unwrap();
+    let rule = |selector: &str| paper.lines().find(|line| line.contains(selector)).unwrap_or_else(|| panic!("no {selector}"));
+    assert!(rule(".number, th[scope=\"row\"].short {").contains("white-space: normal"));
+    assert!(rule("thead th.number {").contains("min-width: 0"));
+    assert!(rule(".folding > .all,").contains("display: none"));
+}
+
+#[test]
 fn the_library_is_the_one_its_readme_names() {
     let library = include_str!("../../src/page/plotly/plotly.min.js");
     let digest = format!("{:x}", Sha256::digest(library));
