@@ -3,7 +3,7 @@
 import { h, inWords, percent } from './dom.js';
 import { deciding, level } from './decide.js';
 import { sameWeights } from './settings.js';
-import { textOf } from './tree.js';
+import { saidOf } from './tree.js';
 
 const words = (weights) => inWords(Object.entries(weights));
 
@@ -60,9 +60,9 @@ export class Answer {
     const candidate = step.candidates[choice];
     const blade = deciding(step, choice);
     if (this.#last && !sameWeights(this.#last.step.weights, step.weights)) this.place.append(marker(step.weights));
-    const text = textOf(candidate);
+    const text = saidOf(node);
     // A span of nothing to be read is named.
-    const name = text.trim() ? null : candidate.ends ? 'End of the answer' : 'White space';
+    const name = text.trim() ? null : candidate.ends ? 'End of the answer' : text ? 'White space' : 'No text';
     const span = h('span', {
       class: `span by-${this.colours()[blade] ?? 'none'} level-${level(candidate.probability)}${byHand ? ' by-hand' : ''}${candidate.ends ? ' end' : ''}`,
       role: 'button',
@@ -75,6 +75,12 @@ export class Answer {
     this.#spans.set(node.id, span);
     this.#last = node;
     this.place.append(span);
+  }
+
+  // Shows the text of a span again, after more was said with it.
+  renew(node) {
+    const span = this.#spans.get(node.id);
+    if (span) span.textContent = node.parent < 0 ? saidOf(node).trimStart() : saidOf(node);
   }
 
   // Marks the span that is looked at.

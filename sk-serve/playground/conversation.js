@@ -9,8 +9,8 @@ export function messagesOf({ system, turns, prompt }) {
   return all.filter(([, content]) => content.trim()).map(([role, content]) => ({ role, content }));
 }
 
-// Earlier turns in `place`, to be typed over. `change(turns, focus)` is called with what they are then; with
-// `focus`, there are fewer and they want to be shown again.
+// Earlier turns in `place`, to be typed over, with the newest in sight. `change(turns, focus)` is called with what they are
+// then; with `focus`, there are fewer and they want to be shown again.
 export function showTurns(place, turns, change) {
   let now = turns;
   const field = (index, name, label) => {
@@ -25,6 +25,7 @@ export function showTurns(place, turns, change) {
     ...field(index, 'asked', `Turn ${index + 1}, asked`),
     ...field(index, 'answered', `Turn ${index + 1}, answered`),
     h('button', { type: 'button', 'aria-label': `Remove turn ${index + 1}`, onclick: () => change(now.toSpliced(index, 1), true) }, 'Remove'))));
+  place.scrollTop = place.scrollHeight;
 }
 
 const WHO = { system: 'System', user: 'Asked', assistant: 'Answered' };

@@ -161,9 +161,16 @@ async function writeOn(side, request) {
   const { append, flush } = writer(side);
   tree.requests.push(request);
   const run = new Run(request, {
-    chosen: (step) => {
-      append(tree.add(step));
+    chosen: (step, said) => {
+      append(tree.add(step, step.chosen, tree.requests.length - 1, { said }));
       if (looked.follow && looked.side === side) looked.id = tree.leaf;
+    },
+    ended: (said, isOver) => {
+      const node = tree.nodes[tree.leaf];
+      if (!node) return;
+      Object.assign(node, { said: (node.said ?? '') + said, over: isOver });
+      flush();
+      if (side.tree === tree) side.view.renew(node);
     },
     refused: (error) => fail(error, { act: () => {} }),
   });
@@ -200,12 +207,17 @@ async function revive(act) {
   }
 }
 
-// Stops what is under way on some sides, and then acts.
+// How often `stopped` was called.
+let calls = 0;
+
+// Stops what is under way on some sides, and then acts. Of several calls that wait, only the last one acts.
 async function stopped(act, among = [main, beside]) {
+  calls += 1;
+  const mine = calls;
   const sides = among.filter((side) => side.run);
   sides.forEach((side) => side.run.stop());
   while (sides.some((side) => side.run)) await new Promise(requestAnimationFrame);
-  act();
+  if (mine === calls) act();
 }
 
 const conversation = ({ system, turns, prompt }) => ({ system, turns, prompt });
@@ -253,7 +265,9 @@ function goOn() {
 // The conversation goes on: the answer becomes a turn, and a prompt is typed next.
 function reply() {
   const { system, turns, prompt } = main.tree.asked;
-  Object.assign(settings, { system, turns: [...turns, { asked: prompt, answered: main.tree.text() }], prompt: '' });
+  // What was typed since the answer began is the next prompt.
+  const next = settings.prompt === prompt ? '' : settings.prompt;
+  Object.assign(settings, { system, turns: [...turns, { asked: prompt, answered: main.tree.text() }], prompt: next });
   replied = main.tree.nodes[main.tree.leaf];
   kept.save(settings);
   showConversation();
@@ -444,6 +458,10 @@ function addBlade() {
     notice(h('p', {}, 'A blade needs a name and an instruction.'));
     return;
   }
+  if (/[\s,:=]/.test(name)) {
+    notice(h('p', {}, `“${name}” has a blank, a comma, a colon or an equals sign. Give the blade a name without them.`));
+    return;
+  }
   if (about.blades.some((blade) => blade.name === name)) {
     notice(h('p', {}, `The server has a blade called ${name}. Choose another name.`));
     return;
@@ -464,7 +482,6 @@ function removeBlade(name) {
   const { [name]: _, ...blades } = settings.blades;
   const without = (weights) => Object.fromEntries(Object.entries(moved(weights, name, 0, [])).filter(([other]) => other !== name));
   useSettings({ ...settings, blades, weights: without(settings.weights), otherWeights: without(settings.otherWeights) });
-  main.run?.change({ blades: { [name]: null }, weights: kept.shares(settings.weights) });
 }
 
 async function share() {
@@ -505,7 +522,7 @@ async function startSweep() {
     announce(`The sweep is complete: ${count(swept.results.length, 'answer')}.`);
   } catch (error) {
     stop.abort();
-    if (error.name !== 'AbortError') fail(error, { label: 'Sweep again', act: startSweep });
+    if (error.name !== 'AbortError') fail(error, { label: 'Sweep again', act: () => revive(startSweep) });
   } finally {
     enable({ 'sweep-stop': false, sweep: true });
   }
@@ -530,7 +547,7 @@ function listen() {
     on(field, 'keydown', (event) => {
       if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
       event.preventDefault();
-      byId(button).click();
+      if (!event.repeat) byId(button).click();
     });
   }
   on('go-on', 'click', goOn);
@@ -567,7 +584,12 @@ function listen() {
     showKept();
     byId('kept').value = name;
   });
-  on('kept', 'change', () => byId('kept').value && useSettings(kept.kept()[byId('kept').value]));
+  on('kept', 'change', () => {
+    const found = kept.kept()[byId('kept').value];
+    // Another tab may have forgotten them.
+    if (found) useSettings(found);
+    else showKept();
+  });
   on('forget', 'click', () => {
     kept.forget(byId('kept').value);
     showKept();

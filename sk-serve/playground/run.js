@@ -11,10 +11,12 @@ export class Run {
   #change = null;
   #editing = false;
 
-  // `chosen` is called with each step, `refused` with the error of an edit.
-  constructor(request, { chosen, refused = () => {} }) {
+  // `chosen` is called with each step and what is said with it, `ended` with what is said after the last step and whether
+  // the answer is over, `refused` with the error of an edit.
+  constructor(request, { chosen, ended = () => {}, refused = () => {} }) {
     this.request = request;
     this.chosen = chosen;
+    this.ended = ended;
     this.refused = refused;
   }
 
@@ -26,7 +28,9 @@ export class Run {
         this.#id ??= chunk.id;
         // Weights may have been moved before the answer had a name.
         this.#edit();
-        if (chunk.swiss_knife?.step) this.chosen(chunk.swiss_knife.step);
+        const [{ delta, finish_reason: reason } = {}] = chunk.choices;
+        if (chunk.swiss_knife?.step) this.chosen(chunk.swiss_knife.step, delta.content);
+        else if (delta?.content || reason) this.ended(delta?.content ?? '', reason === 'stop');
         usage = chunk.usage ?? usage;
       }
       return usage;

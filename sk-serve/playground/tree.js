@@ -5,21 +5,25 @@ const NOT_TEXT = /<\|[^<>|]*\|>$|<\/s>$|<eos>$/;
 // The text of a candidate, without the mark that ends an answer.
 export const textOf = (candidate) => (candidate.ends ? candidate.text.replace(NOT_TEXT, '') : candidate.text);
 
+// The text of a node: what the server said with it, which is of whole characters and ends before a stop text. A candidate
+// that was taken by hand has its own.
+export const saidOf = ({ step, choice, said }) => said ?? textOf(step.candidates[choice]);
+
 // The tokens, and the text, of spans in a row.
 export const tokensOf = (nodes) => nodes.flatMap(({ step, choice }) => step.candidates[choice].tokens);
-export const textsOf = (nodes) => nodes.map(({ step, choice }) => textOf(step.candidates[choice])).join('');
+export const textsOf = (nodes) => nodes.map(saidOf).join('');
 
 export class Tree {
   // Each node: the step that it was chosen in, which candidate was chosen, after which node, and in which request; a
-  // candidate that was taken by hand is of none.
+  // candidate that was taken by hand is of none. What the server said with it, and whether it ended the answer there.
   nodes = [];
   leaf = -1;
   // The settings that are answered, with the conversation, and the bodies of requests, in their order.
   asked = null;
   requests = [];
 
-  add(step, choice = step.chosen, request = this.requests.length - 1) {
-    this.nodes.push({ id: this.nodes.length, parent: this.leaf, step, choice, request, byHand: request === null });
+  add(step, choice = step.chosen, request = this.requests.length - 1, { said, over } = {}) {
+    this.nodes.push({ id: this.nodes.length, parent: this.leaf, step, choice, request, byHand: request === null, said, over });
     this.leaf = this.nodes.length - 1;
     return this.nodes[this.leaf];
   }
@@ -47,7 +51,7 @@ export class Tree {
 
   isOver() {
     const node = this.nodes[this.leaf];
-    return node !== undefined && node.step.candidates[node.choice].ends;
+    return node !== undefined && (node.over || node.step.candidates[node.choice].ends);
   }
 
   // The newest leaf below a node.
@@ -70,7 +74,7 @@ export class Tree {
   // All of it, as JSON can hold it; branches of one step share the step.
   toJSON() {
     const steps = [...new Set(this.nodes.map((node) => node.step))];
-    const nodes = this.nodes.map(({ parent, step, choice, request }) => ({ parent, step: steps.indexOf(step), choice, request }));
+    const nodes = this.nodes.map(({ parent, step, choice, request, said, over }) => ({ parent, step: steps.indexOf(step), choice, request, said, over }));
     return { steps, nodes, leaf: this.leaf, asked: this.asked, requests: this.requests };
   }
 
@@ -83,7 +87,7 @@ export class Tree {
   // Only the answer that is shown, without its branches.
   pruned() {
     const tree = new Tree();
-    for (const { step, choice, request } of this.path()) tree.add(step, choice, request);
+    for (const { step, choice, request, ...rest } of this.path()) tree.add(step, choice, request, rest);
     return Object.assign(tree, { asked: this.asked, requests: this.requests });
   }
 }

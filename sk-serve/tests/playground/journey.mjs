@@ -125,6 +125,12 @@ async function answer(page, { prompt = 'How do I clean my bicycle?', span = 6, c
 
 const text = async (page) => (await spans(page)).join('').trim();
 
+async function addBlade(page, name, text) {
+  await page.fill('#blade-name', name);
+  await page.fill('#blade-text', text);
+  await page.click('#add-blade');
+}
+
 async function exported(page, kind) {
   await page.click(`#export-${kind}`);
   return page.textContent('#exported');
@@ -340,9 +346,7 @@ try {
     assert.equal(await page.locator('#sweep-result tbody tr').count(), 15);
     await picture(page, 'sweep', '#sweep-result .swept');
     // A blade that came after the sweep has no weight in it, whatever its name is.
-    await page.fill('#blade-name', 'constructor');
-    await page.fill('#blade-text', 'Answer briefly.');
-    await page.click('#add-blade');
+    await addBlade(page, 'constructor', 'Answer briefly.');
     await page.getByRole('button', { name: 'Use the weights harmless 1.00' }).click();
     assert.deepEqual(await page.locator('#sliders output').allTextContents(), ['1.00', '0.00', '0.00', '0.00']);
     await page.click('#even');
@@ -485,6 +489,13 @@ try {
     assert.equal(new URL(other.page.url()).hash, '');
     await other.page.context().close();
     await page.click('#even');
+    // Another tab forgets settings that this one still offers.
+    await page.evaluate(() => localStorage.removeItem('swiss-knife-kept'));
+    await page.getByText('Settings to keep and share').click();
+    await page.fill('#prompt', 'How do I bake bread?');
+    await page.selectOption('#kept', 'only harmless');
+    assert.deepEqual(await page.locator('#kept option').allTextContents(), ['choose']);
+    assert.equal(await page.inputValue('#prompt'), 'How do I bake bread?');
   });
 
   await part('loses the server and finds it again', async () => {
@@ -507,6 +518,23 @@ try {
     await isOver(page);
     assert.deepEqual((await spans(page)).slice(0, before.length), before);
     assert.ok(await page.locator('#notice').isHidden());
+  });
+
+  await part('sweeps on the server that takes the place of a lost one', async () => {
+    mayFail = true;
+    const replaced = new Server(program);
+    await replaced.start();
+    const { page } = await open({ origin: replaced.origin });
+    await replaced.lose();
+    await page.click('#sweep');
+    replaced.options = ['--blade', 'warm=instruction:Be warm.'];
+    await replaced.start();
+    await page.click('#retry');
+    await page.locator('#sweep-result tbody tr').first().waitFor();
+    assert.match(await page.textContent('#sweep-result thead'), /warm/);
+    mayFail = false;
+    await page.context().close();
+    await replaced.lose();
   });
 
   await part('says what the server refuses', async () => {
@@ -649,9 +677,11 @@ try {
   await part('never takes text for markup', async () => {
     const { page } = await open({ script: { steps: 4, text: ` ${MARKUP}`, pause: 1 } });
     await page.getByText('Blades from an instruction').click();
-    await page.fill('#blade-name', MARKUP);
-    await page.fill('#blade-text', MARKUP);
-    await page.click('#add-blade');
+    // The server could not seat a blade of this name.
+    await addBlade(page, MARKUP, MARKUP);
+    assert.match(await page.textContent('#notice'), /<img src=.+ has a blank, a comma, a colon or an equals sign/);
+    await addBlade(page, '<img>', MARKUP);
+    assert.equal(await page.locator('#sliders input[type=range]').count(), 4);
     await page.selectOption('#beside', 'weights');
     await answer(page, { prompt: MARKUP });
     await page.waitForFunction(() => document.querySelectorAll('#steered .span').length === 4);
@@ -674,6 +704,76 @@ try {
     await page.click('#start');
     await page.locator('#notice').getByText('no room for this answer').waitFor();
     assert.equal(await page.evaluate(() => localStorage.getItem('swiss-knife-answer')), 'null');
+    await page.context().close();
+  });
+
+  await part('edits and stops what is being written', async () => {
+    const { page } = await open({ script: { steps: 1000, text: ' and so on,', pause: 16 } });
+    const edits = [];
+    await page.route('**/swiss-knife/generations/*', (route) => {
+      edits.push(route.request().postDataJSON().blades);
+      return route.fulfill({ json: {} });
+    });
+    // Clicks buttons, waits for some frames, and returns whether nothing is written.
+    const stopped = (...buttons) => page.evaluate(async (buttons) => {
+      buttons.forEach((button) => document.getElementById(button).click());
+      for (let frame = 0; frame < 9; frame += 1) await new Promise(requestAnimationFrame);
+      return document.querySelector('#stop').disabled;
+    }, buttons);
+    await page.getByText('Blades from an instruction').click();
+    await addBlade(page, 'calm', 'Answer calmly.');
+    // A key that is held starts one answer, and types nothing.
+    const prompt = await page.inputValue('#prompt');
+    await page.focus('#prompt');
+    await page.keyboard.down('Enter');
+    const first = await page.locator('#steered .span').first().elementHandle();
+    await page.keyboard.down('Enter');
+    await page.keyboard.up('Enter');
+    assert.equal(await stopped(), false);
+    assert.ok(await first.evaluate((span) => span.isConnected));
+    assert.equal(await page.inputValue('#prompt'), prompt);
+    // The server refuses to remove a blade twice.
+    const edited = page.waitForRequest((request) => request.method() === 'PATCH');
+    await page.getByRole('button', { name: 'Remove the blade calm' }).click();
+    await edited;
+    await page.waitForTimeout(300);
+    assert.deepEqual(edits, [{ calm: null }]);
+    // Of several starts one is left, and none after a stop.
+    assert.equal(await stopped('start', 'start', 'start'), false);
+    assert.equal(await stopped('stop'), true);
+    assert.equal(await stopped('start', 'start', 'start', 'stop'), true);
+    await page.context().close();
+  });
+
+  await part('keeps a long conversation in sight', async () => {
+    const { page } = await open({ script: { steps: 4, text: ' and so on,', pause: 1 } });
+    for (let turn = 0; turn < 5; turn += 1) {
+      await page.fill('#prompt', `Question ${turn}`);
+      await page.keyboard.press('Enter');
+      await isOver(page);
+      assert.ok((await page.locator('#steered').boundingBox()).y > 0, `the answer is above the screen after ${turn} turns`);
+      // What is typed before the reply is kept.
+      if (turn === 4) await page.fill('#prompt', 'And how often?');
+      await page.click('#reply');
+      assert.equal(await page.inputValue('#prompt'), turn === 4 ? 'And how often?' : '');
+    }
+    const bottom = async (selector) => {
+      const { y, height } = await page.locator(selector).boundingBox();
+      return y + height;
+    };
+    assert.ok((await bottom('#turn-4-answered')) < (await bottom('#turns')), 'the newest turn is not in sight');
+    await page.context().close();
+  });
+
+  await part('shows what is said', async () => {
+    // Two spans divide a character, and the last one runs into a stop text.
+    const { page } = await open({ script: { steps: 4, text: ' d\u{fffd}', pause: 1, said: [' nice', '', ' day', '', '.'] } });
+    await answer(page);
+    await isOver(page);
+    assert.equal(await text(page), 'nice day.');
+    assert.ok(await page.locator('#go-on').isDisabled());
+    await page.click('#reply');
+    assert.equal(await page.inputValue('#turn-0-answered'), 'nice day.');
     await page.context().close();
   });
 
@@ -745,6 +845,8 @@ try {
         await page.screenshot({ path: join(folder, `${colorScheme}-${width}.jpeg`), quality: 70, fullPage: true });
         assert.ok((await overflow(page)) <= 0, `at ${width} pixels the page is ${await overflow(page)} too wide`);
       }
+      await addBlade(page, 'calm-'.repeat(13), 'Answer calmly.');
+      assert.ok((await overflow(page)) <= 0, `at ${width} pixels a long name is ${await overflow(page)} too wide`);
       await page.context().close();
     }
   });

@@ -1,8 +1,8 @@
 // Fake answers, generated in the browser.
 
 // Replaces `fetch` in the page, so that each answer has `steps` steps of `text`, one every `pause`
-// milliseconds.
-export function made({ steps, text, pause }) {
+// milliseconds. `said` has the content of each chunk, `text` if it is left out, and of one more at the end.
+export function made({ steps, text, pause, said }) {
   const step = (index) => ({
     step: index,
     chosen: index % 12,
@@ -21,7 +21,8 @@ export function made({ steps, text, pause }) {
       blades: Object.fromEntries(['harmless', 'helpful', 'honest'].map((name, n) => [name, { mu: -k / 10, sigma: 0.2, contribution: (k === index % 12 && n === index % 3) ? 1 : 0 }])),
     })),
   });
-  const chunk = (more) => ({ id: 'chatcmpl-made', object: 'chat.completion.chunk', created: 0, model: 'made', choices: [{ index: 0, delta: {}, finish_reason: null }], ...more });
+  const chunk = (more) => ({ id: 'chatcmpl-made', object: 'chat.completion.chunk', created: 0, model: 'made', ...more });
+  const saying = (content, reason = null) => [{ index: 0, delta: { content }, finish_reason: reason }];
   const usage = { prompt_tokens: 1, completion_tokens: 3 * steps, swiss_knife: { steps, drafted_tokens: 36 * steps, seconds: { draft: 1 } } };
   const real = window.fetch;
   window.fetch = async (address, options) => {
@@ -32,9 +33,10 @@ export function made({ steps, text, pause }) {
         options.signal?.addEventListener('abort', () => stream.error(options.signal.reason));
         const send = (data) => stream.enqueue(bytes.encode(`data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`));
         for (let index = 0; index < steps; index += 1) {
-          send(chunk({ swiss_knife: { step: step(index) } }));
+          send(chunk({ choices: saying(said?.[index] ?? text), swiss_knife: { step: step(index) } }));
           await new Promise((resume) => setTimeout(resume, pause));
         }
+        if (said) send(chunk({ choices: saying(said[steps], 'stop') }));
         send(chunk({ choices: [], usage }));
         send('[DONE]');
         stream.close();
