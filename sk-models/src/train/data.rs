@@ -145,7 +145,7 @@ impl Field {
     /// Reads the field called `name`.
     fn read(name: &str, value: Value) -> Result<Self, String> {
         match value {
-            Value::String(text) => Ok(Self::Text(begin_turn(text))),
+            Value::String(text) => Ok(Self::Text(text)),
             Value::Array(_) => {
                 let messages: Vec<Message> = serde_json::from_value(value).map_err(|error| format!("`{name}`: {error}"))?;
                 check_turns(&messages).map_err(|reason| format!("`{name}`: {reason}"))?;
@@ -153,6 +153,16 @@ impl Field {
             }
             other => Err(format!("`{name}`: found {other}, expected text or a list of messages")),
         }
+    }
+
+    /// As [`read`](Self::read), with an empty line before a dialogue that begins with `Human:`. A
+    /// plain text, in which no label follows, is left as it is.
+    fn read_dialogue(name: &str, value: Value) -> Result<Self, String> {
+        let field = Self::read(name, value)?;
+        let Self::Text(text) = &field else { return Ok(field) };
+        let turns = text.trim_start();
+        let is_dialogue = turns.starts_with(HUMAN.trim_start()) && [HUMAN, ASSISTANT].iter().any(|label| turns.contains(*label));
+        Ok(if is_dialogue { Self::Text(format!("\n\n{turns}")) } else { field })
     }
 
     /// Returns whether this is a whole dialogue, not an answer alone.
@@ -229,14 +239,6 @@ impl Field {
     }
 }
 
-/// Puts an empty line before a dialogue that begins with `Human:`. A plain text, in which no label
-/// follows, is left as it is.
-fn begin_turn(text: String) -> String {
-    let turns = text.trim_start();
-    let is_dialogue = turns.starts_with(HUMAN.trim_start()) && [HUMAN, ASSISTANT].iter().any(|label| turns.contains(*label));
-    if is_dialogue { format!("\n\n{turns}") } else { text }
-}
-
 /// Checks that messages can be framed and taken apart again.
 fn check_turns(messages: &[Message]) -> Result<(), String> {
     if messages.iter().skip(1).any(|message| message.role == Role::System) {
@@ -282,59 +284,65 @@ impl Row {
         if framed { Self::Text(row.document()) } else { row }
     }
 
-    /// As [`parse`](Self::parse), but an answer may be missing, and a row without a question is an
-    /// error.
+    /// Returns a row with the questions of another. Its answers may be missing, or unfit for
+    /// training. A row without a question is an error.
     fn question(raw: RawRow) -> Result<Option<Self>, String> {
-        let row = match raw {
-            RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
-                Some(Self::exchange(Field::read("prompt", prompt)?.into_prompt("prompt")?, String::new()))
-            }
-            raw => Self::parse_with(raw, |field, _| Ok(field.into_text()))?,
+        let asked = |prompt| {
+            Ok::<_, String>(Self::exchange(Field::read_dialogue("prompt", prompt)?.into_prompt("prompt")?, String::new()))
         };
-        match row {
-            // The answers do not matter, and may be ones that cannot be trained on.
-            Some(Self::Pair { prompt, .. }) => Ok(Some(Self::Text(prompt))),
-            Some(row) if row.human_turns().next().is_none() => {
-                Err("has no question: expected `prompt`, or a dialogue with a human turn".into())
+        let row = match raw {
+            RawRow { prompt: None, chosen: Some(chosen), rejected: Some(_), .. } => {
+                Self::Text(Field::read_dialogue("chosen", chosen)?.into_text())
             }
-            row => Ok(row),
+            RawRow { prompt: Some(prompt), chosen: Some(chosen), rejected: Some(_), .. } => {
+                let chosen = Field::read("chosen", chosen)?;
+                if chosen.is_dialogue() { Self::Text(chosen.into_text()) } else { asked(prompt)? }
+            }
+            RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => asked(prompt)?,
+            raw => Self::single(raw, |field, _| Ok(field.into_text()))?,
+        };
+        if row.human_turns().next().is_none() {
+            return Err("has no question: expected `prompt`, or a dialogue with a human turn".into());
         }
+        Ok(Some(row))
     }
 
     /// Returns the row, or `None` for two dialogues that differ before their last answers. Fields
     /// that the row does not need are ignored.
     fn parse(raw: RawRow) -> Result<Option<Self>, String> {
-        Self::parse_with(raw, Field::into_document)
+        let RawRow { prompt, chosen: Some(chosen), rejected: Some(rejected), .. } = raw else {
+            return Self::single(raw, Field::into_document).map(Some);
+        };
+        // An answer may be a dialogue itself.
+        let read = if prompt.is_some() { Field::read } else { Field::read_dialogue };
+        let (chosen, rejected) = (read("chosen", chosen)?, read("rejected", rejected)?);
+        let ((prompt, chosen), rejected) = match prompt {
+            Some(prompt) if !chosen.is_dialogue() && !rejected.is_dialogue() => {
+                let prompt = frame(&Field::read("prompt", prompt)?.into_prompt("prompt")?);
+                ((prompt, chosen.into_answer("chosen")?), rejected.into_answer("rejected")?)
+            }
+            _ => {
+                let (chosen, (prompt, rejected)) = (chosen.split("chosen")?, rejected.split("rejected")?);
+                if chosen.0 != prompt {
+                    return Ok(None);
+                }
+                (chosen, rejected)
+            }
+        };
+        let answer = |text: &str| format!(" {}", text.trim());
+        Ok(Some(Self::Pair { prompt, chosen: answer(&chosen), rejected: answer(&rejected) }))
     }
 
-    /// As [`parse`](Self::parse), where `document` converts the field `text` or `messages`.
-    fn parse_with(raw: RawRow, document: fn(Field, &str) -> Result<String, String>) -> Result<Option<Self>, String> {
-        let RawRow { text, messages, prompt, response, chosen, rejected } = raw;
-        if let (Some(chosen), Some(rejected)) = (chosen, rejected) {
-            let (chosen, rejected) = (Field::read("chosen", chosen)?, Field::read("rejected", rejected)?);
-            let ((prompt, chosen), rejected) = match prompt {
-                Some(prompt) if !chosen.is_dialogue() && !rejected.is_dialogue() => {
-                    let prompt = frame(&Field::read("prompt", prompt)?.into_prompt("prompt")?);
-                    ((prompt, chosen.into_answer("chosen")?), rejected.into_answer("rejected")?)
-                }
-                _ => {
-                    let (chosen, (prompt, rejected)) = (chosen.split("chosen")?, rejected.split("rejected")?);
-                    if chosen.0 != prompt {
-                        return Ok(None);
-                    }
-                    (chosen, rejected)
-                }
-            };
-            let answer = |text: &str| format!(" {}", text.trim());
-            return Ok(Some(Self::Pair { prompt, chosen: answer(&chosen), rejected: answer(&rejected) }));
-        }
-        match (text, messages, prompt, response) {
-            (Some(text), ..) => Ok(Some(Self::Text(document(Field::read("text", text)?, "text")?))),
-            (None, _, Some(prompt), Some(response)) => {
-                let (prompt, response) = (Field::read("prompt", prompt)?, Field::read("response", response)?);
-                Ok(Some(Self::exchange(prompt.into_prompt("prompt")?, response.into_answer("response")?)))
+    /// Returns a row that is no pair. `document` converts the field `text` or `messages`.
+    fn single(raw: RawRow, document: fn(Field, &str) -> Result<String, String>) -> Result<Self, String> {
+        let text = |name, value| Ok(Self::Text(document(Field::read_dialogue(name, value)?, name)?));
+        match raw {
+            RawRow { text: Some(value), .. } => text("text", value),
+            RawRow { prompt: Some(prompt), response: Some(response), .. } => {
+                let (prompt, response) = (Field::read_dialogue("prompt", prompt)?, Field::read("response", response)?);
+                Ok(Self::exchange(prompt.into_prompt("prompt")?, response.into_answer("response")?))
             }
-            (None, Some(messages), ..) => Ok(Some(Self::Text(document(Field::read("messages", messages)?, "messages")?))),
+            RawRow { messages: Some(value), .. } => text("messages", value),
             _ => Err("expected `text`, `messages`, `prompt` with `response`, or `chosen` with `rejected`".into()),
         }
     }

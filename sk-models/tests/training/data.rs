@@ -208,6 +208,7 @@ fn an_excluded_row_without_a_question_is_refused() {
         serde_json::json!({"text": "How do I open the door?"}),
         serde_json::json!({"messages": []}),
         serde_json::json!({"messages": [message("assistant")]}),
+        serde_json::json!({"chosen": "How?\n\nAssistant: a", "rejected": "How?\n\nAssistant: b"}),
     ] {
         let message = load(line).unwrap_err().to_string();
         assert!(message.contains("rows.jsonl:2: has no question: expected `prompt`, or a dialogue"), "{message}");
@@ -218,6 +219,10 @@ fn an_excluded_row_without_a_question_is_refused() {
         serde_json::json!({"prompt": "How do I open the door?"}),
         serde_json::json!({"text": "\n\nHuman: How do I open the door?"}),
         serde_json::json!({"messages": [message("user")]}),
+        serde_json::json!({"prompt": "How do I open the door?", "chosen": "So.", "rejected": "So."}),
+        // These dialogues differ before their last answers.
+        serde_json::json!({"chosen": "\n\nHuman: How do I open the door?\n\nAssistant: So.",
+            "rejected": "\n\nHuman: How do I open the door?\n\nAssistant: No.\n\nHuman: B?\n\nAssistant: C."}),
     ] {
         assert!(load(line.clone()).unwrap().contains(&asked), "{line}");
     }
@@ -341,15 +346,17 @@ fn a_dialogue_may_begin_without_an_empty_line() {
         serde_json::json!({"text": text("d")}),
         serde_json::json!({"messages": format!("\n{}", text("d"))}),
         serde_json::json!({"chosen": text("d"), "rejected": text("e")}),
-        // Beside the dialogues, the prompt is superfluous.
-        serde_json::json!({"prompt": "Z?", "chosen": text("d"), "rejected": text("e")}),
+        // An answer may be a dialogue.
+        serde_json::json!({"prompt": "A?", "chosen": "Human: B.\n\nAssistant: C.", "rejected": "No."}),
     ];
     let (_folder, path) = rows_file("rows.jsonl", lines.map(|line| line.to_string() + "\n").concat());
     let rows = read_rows(&path).unwrap();
     let prompt = "\n\nHuman: A?\n\nAssistant: b\n\nHuman: C?\n\nAssistant:";
     let pair = Row::Pair { prompt: prompt.into(), chosen: " d".into(), rejected: " e".into() };
     let dialogue = Row::Text(format!("{prompt} d"));
-    assert_eq!(rows, [dialogue.clone(), dialogue, pair.clone(), pair]);
+    let (prompt, chosen) = ("\n\nHuman: A?\n\nAssistant:".into(), " Human: B.\n\nAssistant: C.".into());
+    let answered = Row::Pair { prompt, chosen, rejected: " No.".into() };
+    assert_eq!(rows, [dialogue.clone(), dialogue, pair, answered]);
     assert!(rows.iter().all(|row| row.key() == "A?"), "{rows:?}");
     let asked = Row::Exchange { prompt: "A?".into(), response: "So.".into() };
     assert!(Excluded::load(&[path]).unwrap().contains(&asked));

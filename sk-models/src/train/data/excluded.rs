@@ -157,15 +157,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_counts_whatever_its_answers() {
-        let file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
-        std::fs::write(file.path(), r#"{"prompt": "Is it so?", "chosen": "Yes.", "rejected": "Yes."}"#).unwrap();
-        let excluded = Excluded::load(&[file.path().to_owned()]).unwrap();
-        let (prompt, response) = ("Is it so?".to_owned(), "No.".to_owned());
-        assert!(excluded.shares(&Row::Exchange { prompt, response }));
-    }
-
-    #[test]
     fn composed_and_decomposed_letters_are_the_same() {
         let (composed, decomposed) = ("Où est le café ?", "Ou\u{300} est le cafe\u{301} ?");
         assert_ne!(composed, decomposed);
