@@ -61,11 +61,13 @@ impl Conversation {
     /// # Errors
     /// If the template or the tokenizer refuses it.
     pub fn begin(&mut self, tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, TextError> {
-        if !is_framed(prompt) {
+        // A line break may follow the label of the open turn.
+        let dialogue = prompt.trim_end();
+        if !is_framed(dialogue) {
             return self.ask(tokenizer, prompt);
         }
-        let tokens = framing::tokens(&self.framing, self.system(), tokenizer, prompt)?;
-        self.opening = Opening { framed: Some(prompt.to_owned()), messages: 0, tokens: tokens.len() };
+        let tokens = framing::tokens(&self.framing, self.system(), tokenizer, dialogue)?;
+        self.opening = Opening { framed: Some(dialogue.to_owned()), messages: 0, tokens: tokens.len() };
         Ok(tokens)
     }
 
