@@ -149,8 +149,8 @@ impl RemoteEngine {
         };
         let requests: Vec<Request<'_, Option<String>>> = (0..self.backbone.len()).map(request).collect();
         let adapter = || name.to_owned();
-        // The message may quote the directory.
-        let is_known = |message: &str| message.replace(directory, "").contains("already");
+        // A name or a directory that the message quotes may contain the word.
+        let is_known = |message: &str| message.split_whitespace().any(|word| word == "already");
         for answer in self.backbone.each(&requests, &self.meter) {
             match answer {
                 Ok(Answered { value: None, .. }) => {}
@@ -246,8 +246,8 @@ impl RemoteEngine {
                 if reader.fleet.kind == Kind::Sglang && sampling.repetition_penalty() != 1.0 {
                     return Err(RemoteError::Unsupported {
                         what: format!("a repetition penalty of {}", sampling.repetition_penalty()),
-                        reason: "SGLang penalises only what it has drafted in the same request, and not the context; set repetition_penalty \
-                                 to 1, or draft with vLLM",
+                        reason: "SGLang penalises only what it has drafted in the same request, and not the context; \
+                                 set repetition_penalty to 1, or draft with vLLM",
                     });
                 }
                 let config = DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text, span_tokens };

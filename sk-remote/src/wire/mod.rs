@@ -222,8 +222,8 @@ fn drafted(
     };
     if let ("stop", None, Some(last)) = (finish, ended, tokens.last()) {
         return Err(Fault::body(format!(
-            "row {row} ended with token {last}, an end of text of the server alone; add it to eos_token_id of the generation_config.json \
-             beside tokenizer.json"
+            "row {row} ended with token {last}, an end of text of the server alone; add it to eos_token_id of the \
+             generation_config.json beside tokenizer.json"
         )));
     }
     if !whole || (params.not_first && ended == Some(0)) {
