@@ -237,4 +237,19 @@ mod tests {
         let tokens = text.bytes().map(|byte| (TokenId::from(byte), None)).collect();
         assert_eq!(of_text(&Scores { echoed: 0, tokens }, &tokenizer)["text_offset"], json!([0, 1, 1, 2, 2, 2]));
     }
+
+    #[test]
+    fn offsets_count_special_tokens_of_the_prompt_alone() {
+        let backbone = sk_models::assets::embedded().unwrap().backbone();
+        let tokenizer = Tokenizer::from_file(&backbone.join("tokenizer.json")).unwrap();
+        let special = tokenizer.id_of("<|im_end|>").unwrap();
+        let day = tokenizer.encode(" day").unwrap()[0];
+        let offsets = |echoed| {
+            let tokens = [day, special, day].map(|token| (token, None)).to_vec();
+            of_text(&Scores { echoed, tokens }, &tokenizer)["text_offset"].clone()
+        };
+        let first = tokenizer.decode(&[day]).unwrap().len();
+        assert_eq!(offsets(0), json!([0, first, first]));
+        assert_eq!(offsets(2), json!([0, first, first + "<|im_end|>".len()]));
+    }
 }

@@ -738,6 +738,26 @@ fn a_response_that_is_not_streamed_has_a_limited_number_of_log_probabilities() {
 }
 
 #[test]
+fn a_character_that_the_prompt_begins_belongs_to_the_answer() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    // The tokens are bytes; the last two begin a character of three.
+    let ask = |prompt: &[u8], max_tokens: usize, echo: bool| {
+        let asked = json!({"prompt": prompt, "max_tokens": max_tokens, "echo": echo, "seed": 5});
+        let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+        let body: Value = serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap();
+        body["choices"][0]["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ask(&"A☃".as_bytes()[..3], 0, true), "A\u{fffd}");
+    for length in 1..=4 {
+        let prompt = &"A☃".as_bytes()[..length];
+        let begun = if length < 4 { "A" } else { "A☃" };
+        assert_eq!(ask(prompt, 8, true), format!("{begun}{}", ask(prompt, 8, false)), "{length}");
+    }
+}
+
+#[test]
 fn a_soup_needs_memory_for_its_merged_adapter() {
     let _answering = answering();
     for (memory, status) in [(4 << 20, 400), (16 << 20, 200)] {
