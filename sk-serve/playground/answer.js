@@ -10,6 +10,13 @@ const words = (weights) => inWords(Object.entries(weights));
 const marker = (weights) =>
   h('span', { class: 'marker', role: 'img', 'aria-label': `From here on other weights: ${words(weights)}.`, tip: `From here on: ${words(weights)} (shares, no unit)` });
 
+// The name of a span of nothing to be read.
+function nameOf(node) {
+  const text = saidOf(node);
+  if (text.trim()) return null;
+  return node.step.candidates[node.choice].ends ? 'End of the answer' : text ? 'White space' : 'No text';
+}
+
 export class Answer {
   #spans = new Map();
   #last = null;
@@ -56,22 +63,20 @@ export class Answer {
   }
 
   append(node) {
+    if (this.#spans.has(node.id)) return;
     const { step, choice, byHand } = node;
     const candidate = step.candidates[choice];
     const blade = deciding(step, choice);
     if (this.#last && !sameWeights(this.#last.step.weights, step.weights)) this.place.append(marker(step.weights));
-    const text = saidOf(node);
-    // A span of nothing to be read is named.
-    const name = text.trim() ? null : candidate.ends ? 'End of the answer' : text ? 'White space' : 'No text';
     const span = h('span', {
       class: `span by-${this.colours()[blade] ?? 'none'} level-${level(candidate.probability)}${byHand ? ' by-hand' : ''}${candidate.ends ? ' end' : ''}`,
       role: 'button',
       tabindex: this.#spans.size === 0 ? 0 : -1,
       'aria-pressed': 'false',
-      'aria-label': name,
+      'aria-label': nameOf(node),
       'data-node': node.id,
       tip: `${blade === null ? 'No blade decided this span' : `Decided by ${blade}`}; probability ${percent(candidate.probability)}${byHand ? '; taken by hand' : ''}`,
-    }, this.#last ? text : text.trimStart());
+    }, this.#last ? saidOf(node) : saidOf(node).trimStart());
     this.#spans.set(node.id, span);
     this.#last = node;
     this.place.append(span);
@@ -80,7 +85,9 @@ export class Answer {
   // Shows the text of a span again, after more was said with it.
   renew(node) {
     const span = this.#spans.get(node.id);
-    if (span) span.textContent = node.parent < 0 ? saidOf(node).trimStart() : saidOf(node);
+    if (!span) return;
+    span.textContent = node.parent < 0 ? saidOf(node).trimStart() : saidOf(node);
+    if (nameOf(node) === null) span.removeAttribute('aria-label');
   }
 
   // Marks the span that is looked at.

@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { sameWeights } from './settings.js';
-import { textsOf, tokensOf } from './tree.js';
+import { heldAfter, textsOf, tokensOf } from './tree.js';
 
 const MOVED = 'Weights were moved while it was written: what repeats is the answer up to there.';
 const CUT = 'The answer was stopped, or cut back: what repeats begins with it and goes on.';
@@ -13,7 +13,7 @@ const wereMoved = (nodes) => nodes.some((node, k) => k > 0 && !sameWeights(nodes
 // Whether a request would have written more than these spans.
 const isCut = (nodes, request) => {
   const last = nodes.at(-1);
-  return last !== undefined && !last.step.candidates[last.choice].ends && tokensOf(nodes).length < request.max_tokens;
+  return last !== undefined && !last.over && !last.step.candidates[last.choice].ends && tokensOf(nodes).length < request.max_tokens;
 };
 
 const notes = (...lines) => lines.filter(Boolean).map((line) => `# ${line}\n`).join('');
@@ -83,7 +83,7 @@ function lastOf(tree, otherwise) {
 export function snippet(tree, otherwise, about, origin) {
   const { request, before, written } = lastOf(tree, otherwise);
   const { swiss_knife: steering, ...rest } = request;
-  const begun = before.length > 0 ? `${JSON.stringify(textsOf(before).trimStart())} + ` : '';
+  const begun = before.length > 0 ? `${JSON.stringify((textsOf(before) + heldAfter(before)).trimStart())} + ` : '';
   const fieldsOf = Object.entries(rest).map(([name, value]) => `    ${name}=${python(value, '    ')},\n`).join('');
   const key = about.key_required ? 'os.environ["SWISS_KNIFE_SERVE_KEY"]' : '"none"';
   return `${notes(wereMoved(written) && MOVED, isCut(written, request) && CUT)}${about.key_required ? 'import os\n\n' : ''}from openai import OpenAI

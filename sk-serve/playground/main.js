@@ -14,7 +14,7 @@ import { showStep } from './step.js';
 import { read, write } from './storage.js';
 import { showSweep, sweep } from './sweep.js';
 import { installTips } from './tip.js';
-import { Tree } from './tree.js';
+import { heldAfter, Tree } from './tree.js';
 import { moved, sliders, triangle } from './weights.js';
 
 const ANSWER = 'swiss-knife-answer';
@@ -160,9 +160,11 @@ async function writeOn(side, request) {
   const { tree } = side;
   const { append, flush } = writer(side);
   tree.requests.push(request);
+  let held = heldAfter(tree.path());
   const run = new Run(request, {
     chosen: (step, said) => {
-      append(tree.add(step, step.chosen, tree.requests.length - 1, { said }));
+      append(tree.add(step, step.chosen, tree.requests.length - 1, { said: held + said }));
+      held = '';
       if (looked.follow && looked.side === side) looked.id = tree.leaf;
     },
     ended: (said, isOver) => {

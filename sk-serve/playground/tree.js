@@ -5,13 +5,20 @@ const NOT_TEXT = /<\|[^<>|]*\|>$|<\/s>$|<eos>$/;
 // The text of a candidate, without the mark that ends an answer.
 export const textOf = (candidate) => (candidate.ends ? candidate.text.replace(NOT_TEXT, '') : candidate.text);
 
-// The text of a node: what the server said with it, which is of whole characters and ends before a stop text. A candidate
-// that was taken by hand has its own.
+// The text of a node: what the server said with it, which is of whole characters and ends before a stop text.
 export const saidOf = ({ step, choice, said }) => said ?? textOf(step.candidates[choice]);
 
 // The tokens, and the text, of spans in a row.
 export const tokensOf = (nodes) => nodes.flatMap(({ step, choice }) => step.candidates[choice].tokens);
 export const textsOf = (nodes) => nodes.map(saidOf).join('');
+
+// What the server held back at the end of spans in a row, since a stop text could begin there. What goes on from their tokens
+// lacks it; a character that they begin is completed there.
+export function heldAfter(nodes) {
+  const own = nodes.map(({ step, choice }) => textOf(step.candidates[choice])).join('').trimStart();
+  const said = textsOf(nodes).trimStart();
+  return own.startsWith(said) ? own.slice(said.length).replace(/\uFFFD+$/, '') : '';
+}
 
 export class Tree {
   // Each node: the step that it was chosen in, which candidate was chosen, after which node, and in which request; a
@@ -32,7 +39,7 @@ export class Tree {
   addBeside(node, choice) {
     const twin = this.nodes.find((other) => other.parent === node.parent && other.step === node.step && other.choice === choice);
     this.leaf = twin ? twin.id : node.parent;
-    return twin ?? this.add(node.step, choice, null);
+    return twin ?? this.add(node.step, choice, null, { said: heldAfter(this.path()) + textOf(node.step.candidates[choice]) });
   }
 
   path(leaf = this.leaf) {

@@ -767,10 +767,11 @@ try {
 
   await part('shows what is said', async () => {
     // Two spans divide a character, and the last one runs into a stop text.
-    const { page } = await open({ script: { steps: 4, text: ' d\u{fffd}', pause: 1, said: [' nice', '', ' day', '', '.'] } });
+    const { page } = await open({ script: { steps: 4, text: ' d\u{fffd}', pause: 40, said: [' nice', '', ' day', '', '.'] } });
     await answer(page);
     await isOver(page);
     assert.equal(await text(page), 'nice day.');
+    assert.deepEqual(await page.locator('#steered .span').evaluateAll((all) => all.map((span) => span.ariaLabel)), [null, 'No text', null, null]);
     assert.ok(await page.locator('#go-on').isDisabled());
     await page.click('#reply');
     assert.equal(await page.inputValue('#turn-0-answered'), 'nice day.');
