@@ -249,7 +249,7 @@ fn answers_are_compared_up_to_a_failure() {
     let mut drafted = 0;
     server.behave(move |seen, _| {
         drafted += usize::from(is_step(seen));
-        if drafted == steps { Act::Status(400, None, "CUDA error") } else { Act::Serve }
+        if is_step(seen) && drafted == steps { Act::Status(400, None, "CUDA error") } else { Act::Serve }
     });
     let output = run_on(&server, "compare", &args);
     assert!(!output.status.success() && stderr(&output).contains("CUDA error"), "{}", stderr(&output));
