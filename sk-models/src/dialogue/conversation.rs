@@ -165,8 +165,9 @@ impl Conversation {
             }
             // Answers are not closed: the text is encoded as that of a stored dialogue is.
             Framing::Hh { stop: false } => {
-                let tokens = framing::tokens_of(&self.framing, tokenizer, &self.messages, None)?;
-                return Ok(self.open(tokens));
+                let whole = framing::tokens_of(&self.framing, tokenizer, &self.messages, None)?;
+                let keeps_opening = whole.starts_with(&tokens[..self.opening.tokens]);
+                return Ok(if keeps_opening { whole } else { self.open(whole) });
             }
             Framing::Chat(template) => {
                 let whole = template.prompt(&self.messages)?;
