@@ -9,7 +9,8 @@ use super::framing::{self, Framing, is_framed};
 /// A dialogue, turn by turn.
 ///
 /// Answers keep the tokens that were generated, and only new turns are encoded, so that the cached
-/// prefix of the models stays valid. Under the convention of the paper, all is encoded again.
+/// prefix of the models stays valid. In the framing of HH-RLHF under the convention of the paper,
+/// the whole dialogue is encoded again.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     framing: Framing,
