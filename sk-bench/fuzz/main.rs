@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use cpu_time::ProcessTime;
 // Used by the module `answer`.
 use sk_bench::judge::Scale;
 
@@ -155,9 +156,10 @@ fn told(target: &Target, scratch: &Scratch, bytes: &[u8], name: &str) -> bool {
 /// Returns the CPU time and memory of an input, or the reason why it failed.
 fn cost(target: &Target, scratch: &Scratch, bytes: &[u8]) -> Result<(Duration, usize), String> {
     let mut outcome = Ok(());
-    let start = watch::processor_time();
+    let start = ProcessTime::now();
     let memory = watch::peak(|| outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(scratch, bytes))));
-    let time = watch::processor_time().saturating_sub(start);
+    // CPU time does not depend on the load of the machine.
+    let time = start.elapsed();
     outcome.map_err(|_| "panics".to_owned())?;
     if memory > MOST_BYTES {
         return Err(format!("takes {} MiB", memory >> 20));

@@ -72,21 +72,6 @@ pub(crate) fn guard() {
     });
 }
 
-/// Returns the CPU time of the program, which does not depend on the load of the machine. On
-/// systems other than Unix, returns the time since the first call.
-pub(crate) fn processor_time() -> Duration {
-    #[cfg(unix)]
-    {
-        use nix::time::{ClockId, clock_gettime};
-        clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every process has this clock").into()
-    }
-    #[cfg(not(unix))]
-    {
-        static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
-        START.elapsed()
-    }
-}
-
 /// Returns the peak number of bytes that `run` allocates.
 pub(crate) fn peak(run: impl FnOnce()) -> usize {
     let before = NOW.load(Relaxed);
