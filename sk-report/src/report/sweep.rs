@@ -25,6 +25,11 @@ impl Cell {
         (self.configuration, self.prompt)
     }
 
+    /// Returns whether any axis was judged.
+    pub fn is_judged(&self) -> bool {
+        self.scores.objectives.iter().any(|score| !score.is_nan())
+    }
+
     /// Returns the harmonic mean of the axes, each raised to at least `floor`; `None` if an axis
     /// was not judged.
     pub fn f1(&self, floor: f64) -> Option<f64> {
@@ -145,9 +150,8 @@ impl Sweep {
     }
 
     fn judged<'a>(&self, method: &'a Method) -> Vec<(usize, Vec<&'a [f64]>)> {
-        let known = |cell: &&Cell| cell.scores.objectives.iter().any(|score| !score.is_nan());
         let at = |place| {
-            let cells = method.cells.iter().filter(|cell| cell.configuration == place).filter(known);
+            let cells = method.cells.iter().filter(|cell| cell.configuration == place && cell.is_judged());
             (place, cells.map(|cell| &cell.scores.objectives[..]).collect::<Vec<_>>())
         };
         (0..self.points.len()).map(at).filter(|(_, cells)| !cells.is_empty()).collect()

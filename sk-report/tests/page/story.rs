@@ -209,6 +209,55 @@ fn too_few_weight_vectors_for_so_many_methods_tell_nothing_of_steering() {
     assert!(said.iter().all(|sentence| !sentence.contains("too few weight vectors")), "{said:?}");
 }
 
+/// Permuting weight vectors that agree on the judged blades changes nothing.
+#[test]
+fn weight_vectors_that_agree_on_the_judged_blades_count_less() {
+    const METHODS: &[(&str, f64, f64)] = &[("ours", 0.3, 0.0), ("base", 0.3, 0.0)];
+    let of = |density: usize, methods: &'static [(&str, f64, f64)]| {
+        let objectives =
+            if density == 1 { &["calm", "terse", "kind", "plain", "deep"][..] } else { &["calm", "terse", "kind"][..] };
+        let mut results = Made { objectives, density, methods, prompts: 8, recorded: false }.results();
+        for cell in results.sweep.methods.iter_mut().flat_map(|method| &mut method.cells) {
+            cell.scores.objectives[1..].fill(f64::NAN);
+        }
+        verdict(&page(&results)).swap_remove(0)
+    };
+    // One weight vector of five has the whole weight: the least p is 2·4!/5!.
+    assert_eq!(of(1, &METHODS[..1]), "Whether the answers follow the weights is not known: too few weight vectors.");
+    // Groups of one, two and three: the least p is 2·2!·3!/6!.
+    assert!(of(2, &METHODS[..1]).ends_with(" follow the weights."));
+    let said = of(2, METHODS);
+    assert_eq!(said, "Whether the answers follow the weights is not known: too few weight vectors for so many methods.");
+}
+
+#[test]
+fn weight_vectors_on_different_prompts_tell_little_of_steering() {
+    let of = |keeps: fn(usize, u32) -> bool| {
+        let mut results = Made { prompts: 12, methods: &[("ours", 0.3, 0.0)], recorded: false, ..TWO }.results();
+        results.sweep.methods[0].cells.retain(|cell| keeps(cell.configuration, cell.prompt));
+        let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+        let page = report.page("t", &results).unwrap();
+        let notes = report.table("steering").unwrap().notes.join(" ");
+        let share = notes.split_once("Weight vectors are judged on different prompts: ").map(|(_, rest)| rest.to_owned());
+        let fact = page.html().unwrap().contains("weight vectors on different prompts");
+        (verdict(&page).swap_remove(0), share, fact)
+    };
+    let refused =
+        "Whether the answers follow the weights is not known: some weight vectors share fewer than half of their prompts.";
+    let (said, share, fact) = of(|point, prompt| (point < 5) == (prompt < 6));
+    assert_eq!((said.as_str(), fact), (refused, true));
+    assert!(share.unwrap().starts_with("two of one method share as few as 0%."));
+    // One prompt of seven in common is hardly better than none.
+    let (said, share, _) = of(|point, prompt| prompt == 0 || (point < 5) == (prompt < 6));
+    assert_eq!(said, refused);
+    assert!(share.unwrap().starts_with("two of one method share as few as 14%."));
+    // A judgement that failed is noted.
+    let (said, share, fact) = of(|point, prompt| point != 0 || prompt != 0);
+    assert!(said.ends_with(" follow the weights.") && !fact, "{said}");
+    assert!(share.unwrap().starts_with("two of one method share as few as 91%."));
+    assert_eq!(of(|_, _| true).1, None);
+}
+
 /// The p of n prompts is at least 2/2ⁿ.
 #[test]
 fn too_few_prompts_tell_nothing_of_f1() {
@@ -258,6 +307,75 @@ fn the_axes_of_rho_are_named_if_others_were_not_judged() {
     let hot = results.sweep.methods.iter_mut().find(|method| method.name == "hot").unwrap();
     hot.cells.iter_mut().for_each(|cell| cell.scores.objectives[0] = f64::NAN);
     assert!(names_axes(&results), "{:?}", verdict(&page(&results)));
+}
+
+#[test]
+fn steering_is_drawn_on_the_axes_that_were_judged() {
+    let drawn = |objectives: &'static [&'static str], is_blank: fn(usize) -> bool| {
+        let mut results = Made { objectives, density: 4, recorded: false, ..TWO }.results();
+        for cell in results.sweep.methods.iter_mut().flat_map(|method| &mut method.cells) {
+            if is_blank(cell.configuration) {
+                cell.scores.objectives[1] = f64::NAN;
+            }
+        }
+        let html = page(&results).html().unwrap();
+        let document = Document::parse(&html).unwrap();
+        let charts = charts(&document);
+        let points = |figure: &str, key: &str| -> Vec<usize> {
+            traces(&charts, figure).iter().map(|trace| trace[key].as_array().unwrap().len()).collect()
+        };
+        let crossed = traces(&charts, "steering-crossed").first().map(|trace| trace["z"].to_string());
+        assert!(charts.iter().all(|(_, chart)| !chart.to_string().contains("NaN")));
+        let caption = document.text_of("figcaption").into_iter().find(|text| text.contains("rises from left to right")).unwrap();
+        (points("weight-and-axis", "x"), points("steering-ternary", "a"), crossed, caption.to_owned())
+    };
+    let (followed, _, crossed, caption) = drawn(&["calm", "terse"], |_| true);
+    assert!(followed == [5] && caption.contains("n = 5 weight vectors each."), "{followed:?} {caption}");
+    assert!(crossed.clone().unwrap().ends_with("],[null,null]]") && !crossed.unwrap().starts_with("[[null"));
+    let (followed, _, _, caption) = drawn(&["calm", "terse"], |point| point == 0);
+    assert!(followed == [5, 4] && caption.contains("n = 5 (calm) and 4 (terse) weight vectors each."), "{followed:?} {caption}");
+    let (followed, simplex, ..) = drawn(&["calm", "terse", "kind"], |_| true);
+    assert_eq!((followed, simplex), (vec![15, 15], vec![15, 15]));
+}
+
+#[test]
+fn responses_without_a_score_are_counted_apart() {
+    let mut results = TWO.results();
+    for cell in results.sweep.methods.iter_mut().flat_map(|method| &mut method.cells) {
+        if cell.configuration == 0 || cell.prompt >= 4 {
+            cell.scores.objectives.fill(f64::NAN);
+        }
+    }
+    let lead = page(&results).lead;
+    let expected = "96 judged responses, and 66 without a score: 3 methods (ours, hot, base) at 8 weight vectors on 4 prompts.";
+    assert!(lead.starts_with(expected), "{lead}");
+}
+
+#[test]
+fn a_rival_without_a_whole_cell_has_neither_rank_nor_examples() {
+    let mut results = TWO.results();
+    let hot = results.sweep.methods.iter_mut().find(|method| method.name == "hot").unwrap();
+    hot.cells.iter_mut().for_each(|cell| cell.scores.objectives[1] = f64::NAN);
+    let html = page(&results).html().unwrap();
+    assert!(html.contains("rank 1 of 2") && !html.contains("rank 1 of 3"));
+    assert!(html.contains("no examples: no prompt has every axis judged, in the reference and its rival at the same weights"));
+    assert!(!html.contains("Give the records"));
+}
+
+/// Every difference in one axis is the same, so its test has another null distribution than that of
+/// F1.
+#[test]
+fn the_tests_of_single_axes_name_their_null_distributions() {
+    let methods = &[("ours", 0.3, 0.1), ("ours_no_cbn", 0.3, 0.0)];
+    let mut results = Made { density: 2, methods, recorded: false, ..TWO }.results();
+    for (method, terse) in results.sweep.methods.iter_mut().zip([0.6, 0.5]) {
+        method.cells.iter_mut().for_each(|cell| cell.scores.objectives[1] = terse);
+    }
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    let notes = |table: &str| report.table(table).unwrap().notes.join(" ");
+    assert!(notes("contrasts").contains("zeros dropped, exact. "), "{}", notes("contrasts"));
+    let said = "p: Wilcoxon signed-rank, two-sided, zeros dropped, exact where there are few differences, else normal";
+    assert!(notes("normalization").contains(said), "{}", notes("normalization"));
 }
 
 #[test]

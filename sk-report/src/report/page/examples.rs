@@ -14,6 +14,8 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     let exchanges: Vec<Exchange> = examples.iter().filter_map(|example| exchange(context, example, rival)).collect();
     let warning = "What stands here was written by models and by people who tested them; some of it is meant to harm.";
     let section = match rival {
+        Some(_) if examples.is_empty() => section.missing("No examples: no prompt has every axis judged, in the reference and its rival at the same weights."),
+        None if examples.is_empty() => section.missing("No examples: no answer has every axis judged."),
         _ if exchanges.is_empty() => section.missing("The results hold scores without responses, so that the table says where to look and no text is shown. Give the records of the sweep to have it."),
         Some(rival) => section.paragraph(format!(
             "Responses of {} and, beside each, that of {} to the same prompt at the same weights. {warning}",

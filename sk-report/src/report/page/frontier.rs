@@ -1,4 +1,4 @@
-use super::{PageContext, counted, listed, with_tables};
+use super::{PageContext, counted, listed, score, with_tables};
 use crate::chart::{Axis, Lines, Scatter3d, Series, Style, Ternary};
 use crate::page::{Figure, Section};
 use crate::report::tables::PointRow;
@@ -16,8 +16,17 @@ pub(super) struct MethodFrontier<'a> {
 
 impl<'a> MethodFrontier<'a> {
     /// Selects the points of a method at which every objective was judged.
-    pub(super) fn of(context: &PageContext<'a>, method: &'a str) -> Self {
-        let points = context.report.rows.points.iter().filter(|row| row.method == method && row.is_whole()).collect();
+    fn of(context: &PageContext<'a>, method: &'a str) -> Self {
+        Self::where_judged(context, method, PointRow::is_whole)
+    }
+
+    /// Selects the points of a method at which one objective was judged.
+    pub(super) fn along_axis(context: &PageContext<'a>, method: &'a str, axis: usize) -> Self {
+        Self::where_judged(context, method, |row| !row.axes[axis].is_nan())
+    }
+
+    fn where_judged(context: &PageContext<'a>, method: &'a str, is_judged: impl Fn(&PointRow) -> bool) -> Self {
+        let points = context.report.rows.points.iter().filter(|row| row.method == method && is_judged(row)).collect();
         Self { method, style: context.style(method, 0), points }
     }
 
@@ -39,8 +48,9 @@ impl<'a> MethodFrontier<'a> {
         let points: Vec<[f64; 3]> = self.points.iter().map(|row| std::array::from_fn(|blade| row.point.weights[blade])).collect();
         let names = sweep.objectives.names();
         let summary = |row: &&PointRow| {
-            let achieved: Vec<String> = names.iter().zip(&row.axes).map(|(name, score)| format!("{name}: {score:.3}")).collect();
-            format!("{}\n{}\nF1: {:.3}\n{}", self.method, context.weights(&row.point), row.f1, achieved.join("\n"))
+            let achieved: Vec<String> =
+                names.iter().zip(&row.axes).map(|(name, value)| format!("{name}: {}", score(*value))).collect();
+            format!("{}\n{}\nF1: {}\n{}", self.method, context.weights(&row.point), score(row.f1), achieved.join("\n"))
         };
         let summaries: Vec<String> = self.points.iter().map(summary).collect();
         Ternary::new(corners).colored(scale, &points, values, range, &summaries)

@@ -41,7 +41,8 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
     }
     if let Some(own) = rows.shapes.iter().find(|row| row.method == *reference) {
         let ahead = rows.shapes.iter().filter(|other| other.hypervolume > own.hypervolume).count();
-        let rank = format!("above the origin; rank {} of {}", ahead + 1, rows.shapes.len());
+        let ranked = rows.shapes.iter().filter(|row| !row.hypervolume.is_nan()).count();
+        let rank = format!("above the origin; rank {} of {ranked}", ahead + 1);
         let detail = if own.hypervolume.is_nan() { "no frontier".to_owned() } else { rank };
         facts.push(fact("hypervolume".to_owned(), score(own.hypervolume), detail));
     }
@@ -49,7 +50,8 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
         let Interval { low, high } = pooled.interval;
         let interval = (!low.is_nan()).then(|| format!("95% by prompt [{low:.2}, {high:.2}]"));
         let p = (!pooled.holm.is_nan()).then(|| format!("{}, Holm", p_value(pooled.holm)));
-        let detail = interval.into_iter().chain(p).collect::<Vec<_>>().join("; ");
+        let apart = pooled.is_on_different_prompts().then(|| "weight vectors on different prompts".to_owned());
+        let detail = interval.into_iter().chain(p).chain(apart).collect::<Vec<_>>().join("; ");
         facts.push(fact("pooled steering ρ".to_owned(), format!("{:+.2}", pooled.found.rho).replace('-', "−"), detail));
     }
     facts

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::tables::SteeringRow;
-use super::{Method, RawResults, Report, ReportError, WeightVector};
+use super::{Cell, Method, RawResults, Report, ReportError, WeightVector};
 use crate::chart::Style;
 use crate::page::{Page, Section};
 
@@ -115,20 +115,26 @@ fn clauses(sentences: &[&str]) -> String {
 
 fn lead(context: &PageContext<'_>) -> String {
     let sweep = &context.results.sweep;
-    let cells: usize = sweep.methods.iter().map(|method| method.cells.len()).sum();
-    let prompts: BTreeSet<u32> = sweep.methods.iter().flat_map(|method| &method.cells).map(|cell| cell.prompt).collect();
+    let (judged, others): (Vec<&Cell>, Vec<&Cell>) =
+        sweep.methods.iter().flat_map(|method| &method.cells).partition(|cell| cell.is_judged());
+    let points: BTreeSet<usize> = judged.iter().map(|cell| cell.configuration).collect();
+    let prompts: BTreeSet<u32> = judged.iter().map(|cell| cell.prompt).collect();
+    let others = match others.len() {
+        0 => String::new(),
+        others => format!(", and {} without a score", thousands(others)),
+    };
     let names: Vec<_> = sweep.methods.iter().map(|method| isolated(&method.name)).collect();
     let reference = match names.len() {
         1 => String::new(),
         _ => format!(" The others are compared with {}.", isolated(&context.report.reference)),
     };
     format!(
-        "{} judged response{}: {} ({}) at {} on {}.{reference} Scores are in [0, 1], and more is better on every axis.",
-        thousands(cells),
-        if cells == 1 { "" } else { "s" },
+        "{} judged response{}{others}: {} ({}) at {} on {}.{reference} Scores are in [0, 1], and more is better on every axis.",
+        thousands(judged.len()),
+        if judged.len() == 1 { "" } else { "s" },
         several(names.len(), "method"),
         names.join(", "),
-        several(sweep.points.len(), "weight vector"),
+        several(points.len(), "weight vector"),
         several(prompts.len(), "prompt"),
     )
 }

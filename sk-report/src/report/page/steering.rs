@@ -1,7 +1,8 @@
 use super::frontier::MethodFrontier;
-use super::{PageContext, with_tables};
+use super::{PageContext, isolated, listed, with_tables};
 use crate::chart::{Axis, HeatMap, Lines, Series};
 use crate::page::{Figure, Section};
+use crate::report::distinct;
 use crate::report::tables::SteeringRow;
 use crate::stats::{MOST_PERMUTED, Spearman, extent, holm};
 
@@ -15,7 +16,6 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
             .missing(format!("No objective has a blade among {blades}: name the blade of each in the file of objectives."));
     }
     let rows: Vec<&SteeringRow> = context.report.rows.steering.iter().filter(|row| row.is_as_labelled()).collect();
-    let frontier = MethodFrontier::of(context, &context.reference.name);
     if rows.is_empty() && sweep.points.len() < 2 {
         return section.missing("No steering: all answers were asked for at one weight vector.");
     }
@@ -23,11 +23,19 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     if !rows.is_empty() {
         section = section.figure(correlations(context, &rows));
     }
-    section = section.figure(followed(context, &frontier));
-    section = match &sweep.blades[..] {
-        [_, _, _] => section.figure(on_the_simplex(context, &frontier)),
-        _ => section.figure(each_by_each(context, &frontier)),
-    };
+    let along = |k| MethodFrontier::along_axis(context, &context.reference.name, k);
+    let axes: Vec<MethodFrontier<'_>> = (0..sweep.objectives.objectives.len()).map(along).collect();
+    // The axes that were judged, and their blades.
+    let steered: Vec<(usize, usize)> = sweep.steered().into_iter().filter(|&(k, _)| !axes[k].points.is_empty()).collect();
+    if steered.is_empty() {
+        section = section.missing(format!("No axis of {} that a blade steers was judged.", context.reference.name));
+    } else {
+        section = section.figure(followed(context, &axes, &steered));
+        section = match &sweep.blades[..] {
+            [_, _, _] => section.figure(on_the_simplex(context, &axes, &steered)),
+            _ => section.figure(each_by_each(context, &axes)),
+        };
+    }
     with_tables(section, context, &["steering"])
 }
 
@@ -61,11 +69,20 @@ fn correlations(context: &PageContext<'_>, rows: &[&SteeringRow]) -> Figure {
         .see("steering")
 }
 
-fn followed(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure {
+/// Formats the number of weight vectors of some axes, as `9`, or as `5 (calm) and 4 (terse)`.
+fn sizes<'a>(axes: impl Iterator<Item = (&'a str, &'a MethodFrontier<'a>)>) -> String {
+    let sizes: Vec<(&str, usize)> = axes.map(|(name, axis)| (name, axis.points.len())).filter(|&(_, n)| n > 0).collect();
+    match distinct(sizes.iter().map(|&(_, n)| n))[..] {
+        [n] => n.to_string(),
+        _ => listed(&sizes.iter().map(|&(name, n)| format!("{n} ({})", isolated(name))).collect::<Vec<_>>()),
+    }
+}
+
+fn followed(context: &PageContext<'_>, axes: &[MethodFrontier<'_>], steered: &[(usize, usize)]) -> Figure {
     let sweep = &context.results.sweep;
     let objectives = sweep.objectives.names();
-    let panels = sweep.steered().into_iter().map(|(k, place)| {
-        let (objective, blade) = (objectives[k], &sweep.blades[place]);
+    let panels = steered.iter().map(|&(k, place)| {
+        let (frontier, objective, blade) = (&axes[k], objectives[k], &sweep.blades[place]);
         let x = frontier.points.iter().map(|row| row.point.weights[place]).collect();
         let (y, intervals) = frontier.along(k);
         let series = Series {
@@ -78,36 +95,36 @@ fn followed(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure 
         let achieved = Axis::new(format!("{objective} (0 to 1)"));
         (format!("{objective} for {blade}"), Lines::new(weight, achieved, vec![series]))
     });
-    Figure::panels("weight-and-axis", format!("What {} achieves for the weight it is given", frontier.method), panels)
+    Figure::panels("weight-and-axis", format!("What {} achieves for the weight it is given", context.reference.name), panels)
         .caption(format!(
             "Means over prompts with 95% bootstrap intervals by prompt, n = {} weight vectors each. Steering that works rises from left to right.",
-            frontier.points.len()
+            sizes(steered.iter().map(|&(k, _)| (objectives[k], &axes[k])))
         ))
         .see("axes")
 }
 
-fn on_the_simplex(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure {
+fn on_the_simplex(context: &PageContext<'_>, axes: &[MethodFrontier<'_>], steered: &[(usize, usize)]) -> Figure {
     let sweep = &context.results.sweep;
     let objectives = sweep.objectives.names();
-    let panels = sweep.steered().into_iter().map(|(k, place)| {
-        let (objective, blade) = (objectives[k], &sweep.blades[place]);
+    let panels = steered.iter().map(|&(k, place)| {
+        let (frontier, objective, blade) = (&axes[k], objectives[k], &sweep.blades[place]);
         let (values, _) = frontier.along(k);
         let range = extent(values.iter().copied());
         let chart = frontier.on_the_simplex(context, &format!("{objective} (0 to 1)"), &values, range);
         (format!("{objective}: should be brightest at {blade}"), chart)
     });
-    Figure::panels("steering-ternary", format!("Where {} achieves what", frontier.method), panels)
+    Figure::panels("steering-ternary", format!("Where {} achieves what", context.reference.name), panels)
         .caption("Each point is a requested weight vector, its colour the mean of the axis over prompts; each panel has its own scale.")
         .see("axes")
 }
 
 /// Every objective against every weight, for any number of blades.
-fn each_by_each(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure {
-    let points = &frontier.points;
+fn each_by_each(context: &PageContext<'_>, axes: &[MethodFrontier<'_>]) -> Figure {
     let sweep = &context.results.sweep;
     let objectives: Vec<String> = sweep.objectives.names().into_iter().map(str::to_owned).collect();
     let correlation = |objective: usize, blade: usize| {
-        let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|row| (row.point.weights[blade], row.axes[objective])).unzip();
+        let points = axes[objective].points.iter();
+        let (x, y): (Vec<f64>, Vec<f64>) = points.map(|row| (row.point.weights[blade], row.axes[objective])).unzip();
         Spearman::of(&x, &y)
     };
     let found: Vec<Vec<Option<Spearman>>> = (0..objectives.len())
@@ -130,7 +147,7 @@ fn each_by_each(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Fig
             "Rank correlation over n = {} weight vectors. Rows: axes; columns: blades. An axis should follow its own blade; weight on \
              another blade is taken from it. A star (*) marks p < 0.05, by permutation of the weight vectors, or by Student's t at more than \
              {MOST_PERMUTED} of them, after Holm's correction over the map.",
-            points.len()
+            sizes(sweep.objectives.names().into_iter().zip(axes))
         ))
         .see("axes")
 }

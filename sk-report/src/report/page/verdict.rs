@@ -9,7 +9,8 @@ use crate::stats::Interval;
 const ALPHA: f64 = 0.05;
 
 /// The least number of weight vectors whose permutations can give a p-value below [`ALPHA`] in a
-/// single test: that of n is at least 2/n!.
+/// single test: that of n is at least 2/n!, and more if some have the same weights of the judged
+/// blades.
 const FEWEST: usize = 5;
 /// The same of prompts in a signed-rank test: the p-value of n is at least 2/2ⁿ.
 const FEWEST_PROMPTS: usize = 6;
@@ -146,7 +147,11 @@ fn rank_correlation<'a>(context: &PageContext<'a>, name: &str) -> Result<&'a Ste
         0..FEWEST => Err("fewer than five weight vectors"),
         _ => match context.pooled(name) {
             None => Err("no axis that was judged moves"),
-            Some(row) if row.least >= ALPHA => Err("too few weight vectors for so many methods"),
+            Some(row) if row.is_on_different_prompts() => Err("some weight vectors share fewer than half of their prompts"),
+            Some(row) if row.least >= ALPHA => match sweep.methods.len() {
+                1 => Err("too few weight vectors"),
+                _ => Err("too few weight vectors for so many methods"),
+            },
             Some(row) => Ok(row),
         },
     }

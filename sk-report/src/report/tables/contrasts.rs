@@ -56,7 +56,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
 }
 
 /// Names the null distribution of the tests.
-fn null(tests: &[Wilcoxon]) -> &'static str {
+pub(super) fn null(tests: &[Wilcoxon]) -> &'static str {
     let exact = tests.iter().filter(|test| test.exact).count();
     if exact == 0 {
         "normal without continuity correction"

@@ -1,7 +1,8 @@
+use super::contrasts::null;
 use super::{At, LEVEL, Ledger, Measure, Table, TableContext, few_prompts, note_contrast};
 use crate::report::contrast::pairs;
 use crate::report::{Cell, Contrast};
-use crate::stats::{Interval, ZeroRule, holm, mean};
+use crate::stats::{Interval, Wilcoxon, ZeroRule, holm, mean};
 use crate::table::Kind;
 
 /// Returns the measures: F1, then the objectives. Objectives with a blade come in the order of the
@@ -27,6 +28,7 @@ pub(in crate::report) struct NormalizationRow {
     pub(in crate::report) percentile: Interval,
     pub(in crate::report) bca: Interval,
     pub(in crate::report) by_prompt: Interval,
+    test: Wilcoxon,
     holm: f64,
 }
 
@@ -37,16 +39,17 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Norma
     let (with, without) = (&context.reference.cells, &raw.cells);
     let measures = measures(context, context.floor());
     let contrasts: Vec<_> = measures.iter().map(|measure| context.pair(with, without, &measure.of)).collect();
-    let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
+    let tests: Vec<Wilcoxon> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox)).collect();
+    let corrected = holm(&tests.iter().map(|test| test.p).collect::<Vec<_>>());
     let mut rows = Vec::new();
-    for (((Measure { name, of }, contrast), p), holm) in measures.into_iter().zip(contrasts).zip(&tests).zip(holm(&tests)) {
+    for (((Measure { name, of }, contrast), test), holm) in measures.into_iter().zip(contrasts).zip(tests).zip(corrected) {
         let at = At { source: "tab:cbn", subject: &name, part: "", reading: "" };
         let bootstrap = contrast.bootstrap(context.resampling);
         let percentile = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
         let (on, off) = (mean_of_paired(with, without, &of), mean_of_paired(without, with, &of));
         ledger.note(&at, "with", on);
         ledger.note(&at, "without", off);
-        ledger.note(&at, "p", *p);
+        ledger.note(&at, "p", test.p);
         rows.push(NormalizationRow {
             measure: name,
             with: on,
@@ -56,6 +59,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Norma
             bca: bootstrap.bca(LEVEL),
             by_prompt: contrast.bootstrap_by_prompt(context.resampling).percentile(LEVEL),
             contrast,
+            test,
             holm,
         });
     }
@@ -74,14 +78,17 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Op
         .column("95% percentile", Kind::Interval(3), |row| row.percentile)
         .column("95% BCa", Kind::Interval(3), |row| row.bca)
         .column("95%, prompts", Kind::Interval(3), |row| row.by_prompt)
-        .column("p", Kind::PValue, |row| row.contrast.wilcoxon(ZeroRule::Wilcox).p)
+        .column("p", Kind::PValue, |row| row.test.p)
         .column("p, Holm", Kind::PValue, |row| row.holm)
         .build();
-    let table = table.note(format!(
-        "f1 is the mean over cells of the cell's F1, {}. Means are over the cells of pairs. Pairs, tests and intervals as in the contrasts above; by \
-         prompt, whole prompts are resampled.",
-        context.treatment()
-    ));
+    let tests: Vec<Wilcoxon> = rows.iter().map(|row| row.test).collect();
+    let table = table
+        .note(format!(
+            "f1 is the mean over cells of the cell's F1, {}. Means are over the cells of pairs. Pairs and intervals as in the contrasts above; by \
+             prompt, whole prompts are resampled.",
+            context.treatment()
+        ))
+        .note(format!("p: Wilcoxon signed-rank, two-sided, zeros dropped, {}.", null(&tests)));
     let paper =
         "The paper's arm without normalisation also dropped two other standardisations and was post-processed differently.";
     let table = if context.of_the_paper { table.note(paper) } else { table };

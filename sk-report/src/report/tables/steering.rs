@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::{At, LEVEL, Ledger, Table, TableContext};
-use crate::report::{Method, Resampling};
+use crate::report::{Method, Resampling, grouped};
 use crate::stats::{Bootstrap, Interval, MOST_PERMUTED, Steered, Steering, holm};
 use crate::table::Kind;
 
@@ -21,12 +22,20 @@ pub(in crate::report) struct SteeringRow {
     pub(in crate::report) holm: f64,
     /// The least value of `holm` by permutation of so many weight vectors, for so many tests.
     pub(in crate::report) least: f64,
+    /// The least share of its prompts that a weight vector has in common with another.
+    shared: f64,
 }
 
 impl SteeringRow {
     /// Returns whether each axis is paired with the weight of its own blade.
     pub(in crate::report) fn is_as_labelled(&self) -> bool {
         self.reading == LABELLED
+    }
+
+    /// Returns whether some weight vectors share fewer than half of their prompts, so that the
+    /// coefficient is of prompts as much as of weights.
+    pub(in crate::report) fn is_on_different_prompts(&self) -> bool {
+        self.shared < 0.5
     }
 }
 
@@ -57,7 +66,8 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
             let (weights, achieved): (Vec<_>, Vec<_>) =
                 points.iter().map(|(place, _, achieved)| (weights(&sweep.points[*place].weights), axes(achieved))).unzip();
             let steering = Steering::of(&weights, &achieved, context.resampling.seed);
-            let intervals = intervals(context, method, &weights, &places);
+            let prompts = scores_by_prompt(context, method, &places);
+            let intervals = intervals(context.resampling, &weights, &prompts);
             let per_axis = places.iter().zip(&steering.axes).map(|(&(objective, _), found)| (Some(objective), *found));
             for (k, (axis, found)) in per_axis.chain([(None, steering.pooled)]).enumerate() {
                 let Some(found) = found else { continue };
@@ -68,9 +78,13 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
                 ledger.note(&at, "slope", found.slope);
                 found.range.into_iter().for_each(|range| ledger.note(&at, "range", range));
                 let interval = intervals.get(k).copied().unwrap_or(Interval::NONE);
-                let vectors = if axis.is_some() { found.n } else { found.n / places.len() };
-                let (holm, least) = (found.permutation_p.unwrap_or(found.p), least_p(vectors));
-                rows.push(SteeringRow { method: method.name.clone(), reading, axis, found, interval, holm, least });
+                let axes = if axis.is_some() { k..k + 1 } else { 0..places.len() };
+                let has_axes = |&point: &usize| achieved[point][axes.clone()].iter().all(|value| !value.is_nan());
+                let vectors: Vec<usize> = (0..points.len()).filter(has_axes).collect();
+                let least = least_p(vectors.iter().map(|&point| &weights[point][axes.clone()]));
+                let shared = least_shared(&prompts, places.len(), &vectors, axes);
+                let (method, holm) = (method.name.clone(), found.permutation_p.unwrap_or(found.p));
+                rows.push(SteeringRow { method, reading, axis, found, interval, holm, least, shared });
             }
         }
     }
@@ -88,14 +102,36 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
     rows
 }
 
-/// Returns the least p-value by permutation of so many weight vectors: 2/n!.
-fn least_p(vectors: usize) -> f64 {
-    (2.0 / (1..=vectors).map(|k| k as f64).product::<f64>()).min(1.0)
+/// Returns the least p-value by permutation of n weight vectors: 2/n!, times m! for every m vectors
+/// with equal weights.
+fn least_p<'a>(weights: impl Iterator<Item = &'a [f64]>) -> f64 {
+    let (mut n, mut orders) = (0.0, 1.0);
+    for (_, equal) in grouped(weights.map(|row| (row, ()))) {
+        for k in 1..=equal.len() {
+            n += 1.0;
+            orders *= n / k as f64;
+        }
+    }
+    (2.0 / orders).min(1.0)
 }
 
-/// Bootstraps the coefficients of a method, per axis and last pooled. `weights` are those of the
-/// points that the method achieved.
-fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], places: &[(usize, usize)]) -> Vec<Interval> {
+/// Returns the least share of its prompts that one of these points has in common with another, on
+/// any of these axes.
+fn least_shared(prompts: &[Vec<f64>], width: usize, points: &[usize], axes: Range<usize>) -> f64 {
+    let of_both = |a: usize, b: usize| prompts.iter().filter(|scores| !scores[a].is_nan() && !scores[b].is_nan()).count() as f64;
+    let mut least = 1.0_f64;
+    for axis in axes {
+        for a in points.iter().map(|point| point * width + axis) {
+            let own = of_both(a, a);
+            least = points.iter().map(|point| of_both(a, point * width + axis) / own).fold(least, f64::min);
+        }
+    }
+    least
+}
+
+/// Returns the scores of each prompt, by point that the method achieved and then by axis, NaN if
+/// missing.
+fn scores_by_prompt(context: &TableContext<'_>, method: &Method, places: &[(usize, usize)]) -> Vec<Vec<f64>> {
     let sweep = context.sweep;
     let judged: Vec<usize> = sweep.achieved(method).into_iter().map(|(place, ..)| place).collect();
     let mut prompts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
@@ -111,13 +147,18 @@ fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], 
             scores[point * places.len() + k] = cell.scores.objectives[objective];
         }
     }
-    let Resampling { resamples, seed } = context.resampling;
-    let prompts: Vec<Vec<f64>> = prompts.into_values().collect();
+    prompts.into_values().collect()
+}
+
+/// Bootstraps the coefficients of a method, per axis and last pooled. `weights` are those of the
+/// points that the method achieved.
+fn intervals(resampling: Resampling, weights: &[Vec<f64>], prompts: &[Vec<f64>]) -> Vec<Interval> {
+    let Resampling { resamples, seed } = resampling;
     let interval = |bootstrap: &Bootstrap| {
         let interval = bootstrap.normal(LEVEL);
         if interval.is_none() { interval } else { Interval { low: interval.low.max(-1.0), high: interval.high.min(1.0) } }
     };
-    Steering::bootstrap(weights, &prompts, resamples, seed).iter().map(interval).collect()
+    Steering::bootstrap(weights, prompts, resamples, seed).iter().map(interval).collect()
 }
 
 /// The table of coefficients, their confidence intervals and p-values.
@@ -144,6 +185,14 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
         .note("The interval is of the r_s that this many prompts give on average. r_s of the true means, without noise, is further from 0. r_s of sweeps with different numbers of prompts cannot be compared.")
         .note("p, Holm: of the p by permutation, or else p, t; pooled r_s of all methods are one family, those of single axes another.")
         .note(format!("As labelled: {}, from weights ({}).", labelled.join(", "), sweep.blades.join(", ")));
+    let shared = rows.iter().map(|row| row.shared).fold(1.0, f64::min);
+    let apart = (shared < 1.0).then(|| {
+        format!(
+            "Weight vectors are judged on different prompts: two of one method share as few as {}%. r_s is then also of how these prompts differ.",
+            (100.0 * shared).floor()
+        )
+    });
+    let table = table.notes(apart);
     if context.of_the_paper {
         table.note("The published table follows from the other pairing: safety against the honesty weight and the reverse, thirds taken for 0.33.")
     } else {
