@@ -6,7 +6,8 @@
 //! pass starts:
 //!
 //! - when every request that has entered waits, or
-//! - when the waiting positions of the next key fill a pass, or
+//! - when the waiting positions of the next key fill a pass, and no request that computes was served
+//!   less than the next one, or
 //! - when [`PATIENCE`] has elapsed since the first job began to wait or the last pass ended.
 //!
 //! So a request that selects, tokenises or writes to a slow socket does not hold up the others. The
@@ -97,13 +98,13 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Requests that have entered and are not away, and the number of them that wait for a job.
-    present: usize,
-    waiting: usize,
+    /// The positions served of each request that has entered, is not away and waits for no job.
+    computing: Vec<u64>,
     /// Whether jobs are running.
     running: bool,
     jobs: Vec<Entry>,
-    next: u64,
+    /// The id of the next entry.
+    next_id: u64,
     /// When the first job began to wait, or the last pass ended, whichever was later.
     since: Option<Instant>,
     /// The virtual time of fair queueing: the fewest positions that any waiting request had been
@@ -214,10 +215,10 @@ pub struct Request<'a> {
     _thread: PhantomData<*const ()>,
 }
 
-/// A pause of a [`Request`], for which passes do not wait. The pause ends when the value is
-/// dropped.
+/// A pause of a [`Request`], for which passes do not wait, and the positions that the request was
+/// served. The pause ends when the value is dropped.
 #[derive(Debug)]
-pub struct Away<'a>(&'a Shared);
+pub struct Away<'a>(&'a Shared, u64);
 
 impl Scheduler {
     /// Returns a scheduler that no thread has entered.
@@ -237,7 +238,7 @@ impl Scheduler {
             assert!(own.is_none(), "a thread enters one scheduler at a time");
             *own = Some(Own { scheduler: self.address(), stop: stop.clone(), served: 0 });
         });
-        self.0.arrive();
+        self.0.arrive(0);
         Request { shared: &self.0, _thread: PhantomData }
     }
 
@@ -271,21 +272,21 @@ impl Request<'_> {
     /// request. Call it before waiting for anything that is not a pass.
     #[must_use]
     pub fn away(&self) -> Away<'_> {
-        self.shared.leave();
-        Away(self.shared)
+        let served = OWN.with_borrow(|own| own.as_ref().map_or(0, |own| own.served));
+        self.shared.leave(served);
+        Away(self.shared, served)
     }
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        OWN.set(None);
-        self.shared.leave();
+        self.shared.leave(OWN.take().map_or(0, |own| own.served));
     }
 }
 
 impl Drop for Away<'_> {
     fn drop(&mut self) {
-        self.0.arrive();
+        self.0.arrive(self.1);
     }
 }
 
@@ -294,12 +295,21 @@ impl State {
         self.jobs.iter().filter(|entry| matches!(entry.outcome, Outcome::Pending))
     }
 
-    /// Returns the id and the key of the job that is next, and the positions that wait for its key.
-    fn next(&self) -> Option<(u64, Key, usize)> {
+    /// Returns the id and the key of the job that is next, and whether its pass gains nothing from
+    /// waiting: no request computes, or it is full and none that computes was served less.
+    fn next(&self) -> Option<(u64, Key, bool)> {
         let order = |entry: &&Entry| (if self.by_service < BY_SERVICE { entry.start } else { 0 }, entry.id);
-        let Entry { id, key, .. } = self.pending().min_by_key(order)?;
-        let positions = self.pending().filter(|entry| entry.key == *key).map(|entry| entry.positions).sum();
-        Some((*id, *key, positions))
+        let Entry { id, key, start, .. } = self.pending().min_by_key(order)?;
+        let positions: usize = self.pending().filter(|entry| entry.key == *key).map(|entry| entry.positions).sum();
+        let is_first = self.computing.iter().all(|served| served.max(&self.clock) >= start);
+        Some((*id, *key, self.computing.is_empty() || positions >= FULL && is_first))
+    }
+
+    /// Removes a request that was served `served` positions from those that compute.
+    fn take_computing(&mut self, served: u64) {
+        if let Some(place) = self.computing.iter().position(|own| *own == served) {
+            self.computing.swap_remove(place);
+        }
     }
 
     /// Takes the jobs of the next pass: job `next`, and the jobs with the same key whose requests
@@ -330,12 +340,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn arrive(&self) {
-        self.lock().present += 1;
+    fn arrive(&self, served: u64) {
+        self.lock().computing.push(served);
     }
 
-    fn leave(&self) {
-        self.lock().present -= 1;
+    fn leave(&self, served: u64) {
+        self.lock().take_computing(served);
         // All remaining requests may be waiting now.
         self.changed.notify_all();
     }
@@ -349,21 +359,21 @@ impl Shared {
         let mut state = self.lock();
         let start = OWN.with_borrow_mut(|own| {
             let Some(own) = own else { return state.clock };
+            state.take_computing(own.served);
             let start = own.served.max(state.clock);
             own.served = start + positions as u64;
             start
         });
-        let id = state.next;
-        state.next += 1;
-        state.waiting += 1;
+        let id = state.next_id;
+        state.next_id += 1;
         if state.pending().next().is_none() && !state.running {
             state.since = Some(Instant::now());
         }
         state.jobs.push(Entry { id, key, positions, start, job: Erased::new(job), outcome: Outcome::Pending });
         loop {
-            let own = state.jobs.iter().position(|entry| entry.id == id).expect("an entry stays until its thread takes it");
-            if matches!(state.jobs[own].outcome, Outcome::Done | Outcome::Panicked(_)) {
-                let entry = state.jobs.swap_remove(own);
+            let index = state.jobs.iter().position(|entry| entry.id == id).expect("an entry stays until its thread takes it");
+            if matches!(state.jobs[index].outcome, Outcome::Done | Outcome::Panicked(_)) {
+                let entry = state.jobs.swap_remove(index);
                 drop(state);
                 if let Outcome::Panicked(message) = entry.outcome {
                     resume_unwind(Box::new(message));
@@ -371,9 +381,9 @@ impl Shared {
                 return;
             }
             state = match state.next() {
-                Some((next, key, positions)) if !state.running => {
+                Some((next, key, is_due)) if !state.running => {
                     let left = PATIENCE.saturating_sub(state.since.map_or(PATIENCE, |since| since.elapsed()));
-                    if state.waiting >= state.present || positions >= FULL || left.is_zero() {
+                    if is_due || left.is_zero() {
                         self.lead(state, next, key)
                     } else {
                         self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
@@ -400,20 +410,19 @@ impl Shared {
             // `run` was made for.
             unsafe { (jobs[0].1.run)(&pointers) }
         }));
-        let mut state = self.lock();
-        for entry in &mut state.jobs {
-            if jobs.iter().any(|(id, _)| *id == entry.id) {
-                entry.outcome = match &outcome {
-                    Ok(()) => Outcome::Done,
-                    Err(panic) => Outcome::Panicked(message(panic.as_ref())),
-                };
-            }
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for entry in state.jobs.iter_mut().filter(|entry| jobs.iter().any(|(id, _)| *id == entry.id)) {
+            entry.outcome = match &outcome {
+                Ok(()) => Outcome::Done,
+                Err(panic) => Outcome::Panicked(message(panic.as_ref())),
+            };
+            state.computing.push(entry.start + entry.positions as u64);
         }
         state.running = false;
         state.since = Some(Instant::now());
-        state.waiting -= jobs.len();
         self.changed.notify_all();
-        state
+        guard
     }
 }
 
@@ -425,7 +434,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scheduler").field("present", &self.lock().present).finish_non_exhaustive()
+        f.debug_struct("Scheduler").field("computing", &self.lock().computing.len()).finish_non_exhaustive()
     }
 }
 
@@ -483,7 +492,7 @@ mod tests {
             }
         });
         let state = scheduler.0.lock();
-        assert_eq!((state.present, state.waiting, state.jobs.len(), state.running), (0, 0, 0, false));
+        assert_eq!((state.computing.len(), state.jobs.len(), state.running), (0, 0, false));
         drop(state);
         count.into_inner()
     }
@@ -552,8 +561,8 @@ mod tests {
     fn waiting(jobs: &[(usize, usize, u64)]) -> State {
         let mut state = State::default();
         for &(engine, positions, start) in jobs {
-            let (id, job) = (state.next, Erased::new(&mut Broken));
-            state.next += 1;
+            let (id, job) = (state.next_id, Erased::new(&mut Broken));
+            state.next_id += 1;
             let outcome = Outcome::Pending;
             state.jobs.push(Entry { id, key: key(engine), positions, start, job, outcome });
         }
@@ -579,10 +588,74 @@ mod tests {
     #[test]
     fn the_least_served_is_next_even_if_another_key_fills_a_pass() {
         let mut state = waiting(&[(0, 600, 8), (1, 7, 5), (0, 600, 3), (1, 7, 9), (2, 7, 6)]);
-        assert_eq!(state.next(), Some((2, key(0), 1200)));
+        assert_eq!(state.next(), Some((2, key(0), true)));
         assert_eq!([taken(&mut state), taken(&mut state), taken(&mut state)], [vec![2], vec![1, 3], vec![4]]);
         assert_eq!(state.clock, 6);
         assert_eq!(taken(&mut state), [0]);
+    }
+
+    #[test]
+    fn a_full_pass_waits_for_requests_that_were_served_less() {
+        let mut state = waiting(&[(0, 600, 8)]);
+        let is_due = |state: &State| state.next().unwrap().2;
+        assert!(is_due(&state));
+        state.computing = vec![9, 8];
+        assert!(is_due(&state));
+        state.computing.push(7);
+        assert!(!is_due(&state));
+        // A request that was away resumes from the clock.
+        state.clock = 8;
+        assert!(is_due(&state));
+        state.jobs[0].positions = FULL - 1;
+        assert!(!is_due(&state));
+    }
+
+    /// Between its jobs, a request needs a moment to submit the next one. The passes that others fill
+    /// do not start before.
+    #[test]
+    fn a_request_of_small_jobs_does_not_wait_for_full_passes() {
+        /// A pass that takes a millisecond for every 500 positions.
+        struct Slow(usize);
+
+        // SAFETY: the only type of job of its scheduler.
+        unsafe impl Job for Slow {
+            const TYPE: u8 = 0;
+
+            fn run(jobs: &mut [&mut Self]) {
+                thread::sleep(Duration::from_millis(jobs.iter().map(|job| job.0 as u64).sum::<u64>() / 500));
+            }
+        }
+
+        const JOBS: usize = 50;
+        let (scheduler, is_over, passes) = (Scheduler::new(), AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&passes);
+        scheduler.observe(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let _here = scheduler.enter(&Stop::new());
+                    while !is_over.load(Ordering::Relaxed) {
+                        scheduler.0.submit(key(1), 2 * FULL, &mut Slow(2 * FULL));
+                    }
+                });
+            }
+            while passes.load(Ordering::Relaxed) < 10 {
+                thread::yield_now();
+            }
+            let _here = scheduler.enter(&Stop::new());
+            let between = || {
+                let before = passes.load(Ordering::Relaxed);
+                (0..JOBS).for_each(|_| scheduler.0.submit(key(0), 1, &mut Slow(1)));
+                passes.load(Ordering::Relaxed) - before - JOBS
+            };
+            // On a busy machine, the thread may wake too late. Otherwise, each job waits for a pass of
+            // others.
+            let fewest = (0..5).map(|_| between()).min().unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(fewest < JOBS / 2, "{fewest} passes of others among {JOBS}");
+        });
     }
 
     #[test]
@@ -613,8 +686,8 @@ mod tests {
             let start = asked[own].max(state.clock);
             asked[own] = start + sizes[own] as u64;
             let entry = waiting(&[(own, sizes[own], start)]).jobs.remove(0);
-            state.jobs.push(Entry { id: 4 * state.next + own as u64, ..entry });
-            state.next += 1;
+            state.jobs.push(Entry { id: 4 * state.next_id + own as u64, ..entry });
+            state.next_id += 1;
         };
         (0..4).for_each(|own| ask(&mut state, own));
         for _ in 0..4000 {
@@ -654,6 +727,6 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
         assert_eq!(told, ["broken"; 3]);
-        assert_eq!(scheduler.0.lock().present, 0);
+        assert!(scheduler.0.lock().computing.is_empty());
     }
 }
