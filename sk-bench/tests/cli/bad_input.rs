@@ -259,25 +259,25 @@ fn more_candidates_than_memory_holds() {
 #[cfg(target_os = "linux")]
 #[test]
 fn out_of_memory() {
-    // An embedding of 256 MiB in a sparse file, and an address space that has room for it once.
+    // An adapter whose matrices take 512 MiB and more, in a sparse file, and an address space without
+    // room for them.
     let directory = tempfile::tempdir().unwrap();
-    let backbone = copy_of("backbone", directory.path());
-    edit_json(&backbone.join("config.json"), |config| config["vocab_size"] = json!(1 << 22));
-    enlarge(&backbone.join("model.safetensors"), 1 << 22);
+    let adapter = copy_of("blades/helpful", directory.path());
+    edit_json(&adapter.join("adapter_config.json"), |config| config["r"] = json!(1 << 23));
+    enlarge(&adapter.join("adapter_model.safetensors"), 1 << 23);
     let command = format!(
         "ulimit -v 700000; RAYON_NUM_THREADS=2 exec {} generate Hi --device cpu --backbone {} --blade helpful={}",
         env!("CARGO_BIN_EXE_swiss-knife"),
-        backbone.display(),
-        models().join("blades/helpful").display()
+        models().join("backbone").display(),
+        adapter.display()
     );
     let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
-    assert_refused(&output, &["out of memory: 25", " MiB more are needed"]);
+    assert_refused(&output, &["out of memory: ", " MiB more are needed"]);
 }
 
-/// Changes the number of rows of the embedding and the head. All weights become zero, in a sparse
-/// file.
+/// Changes the rank of an adapter. All weights become zero, in a sparse file.
 #[cfg(target_os = "linux")]
-fn enlarge(weights: &Path, rows: usize) {
+fn enlarge(weights: &Path, rank: usize) {
     use std::io::Write;
 
     let bytes = fs::read(weights).unwrap();
@@ -285,9 +285,7 @@ fn enlarge(weights: &Path, rows: usize) {
     let mut header: serde_json::Map<String, Value> = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
     let mut end = 0;
     for (name, entry) in &mut header {
-        if name.contains("embed_tokens") || name.contains("lm_head") {
-            entry["shape"][0] = json!(rows);
-        }
+        entry["shape"][usize::from(name.contains("lora_B"))] = json!(rank);
         let size = 4 * entry["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product::<u64>();
         entry["data_offsets"] = json!([end, end + size]);
         end += size;
@@ -357,6 +355,13 @@ fn options_without_an_effect() {
     let seated = ["--scheme", "base", "--blade", "calm=embedded:blades/harmless", "-w", "calm=1", "--beta", "0.3"];
     assert!(run([&["generate", "Hi", "--max-new-tokens", "2"], &seated[..]].concat()).status.success());
     refused(&["Hi", "--scheme", "args", "--span-tokens", "4"], &["--span-tokens does not apply"]);
+    refused(&["Hi", "--tolerance", "0.2"], &["--tolerance needs --explain or --trace"]);
+    let offline = ["judge", "responses.jsonl", "-o", "judged.jsonl", "--offline"];
+    for idle in [["--api-key-env", "KEY"], ["--timeout", "5"], ["--attempts", "2"], ["--cache", "cache"]] {
+        assert_refused(&run([&offline[..], &idle].concat()), &["--offline", "cannot be used with", idle[0]]);
+    }
+    let report = ["report", "results", "--out", "tables", "--format", "csv"];
+    assert_refused(&run(report), &["--out", "--format", "cannot be used with"]);
     assert_refused(&run(["bench", "--generations", "20000"]), &["--generations", "at most 1024"]);
 }
 
@@ -383,9 +388,9 @@ fn a_context_larger_than_memory() {
     let blade = format!("helpful={}", models().join("blades/helpful").display());
     let models = ["--backbone", &path(&backbone), "--blade", &blade, "--max-new-tokens", "1500000000"];
     let output = program().args(["generate", "Hi"]).args(models).output().unwrap();
-    // With two layers of one head of width 8, keys and values take 128 bytes per token and lane.
-    // There are two lanes: the backbone and the blade.
-    assert_refused(&output, &["dialogue of 15000000", "384.0 GB", "of memory are free", "--max-new-tokens"]);
+    // With two layers of one head of width 8, keys take 64 bytes per token and lane, and values, which
+    // are padded to 32 numbers, 256. There are two lanes: the backbone and the blade.
+    assert_refused(&output, &["dialogue of 15000000", "960.0 GB", "of memory are free", "--max-new-tokens"]);
 }
 
 /// Control sequences: clear the screen, set the window title, start a colour, reverse the direction

@@ -360,11 +360,11 @@ impl Decoder {
     ///
     /// If the device fails.
     pub fn logits(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<f32>, DeviceFailure> {
-        self.next(hidden, seats).into_values()
+        self.logits_in_place(hidden, seats).into_values()
     }
 
     /// Returns the logits of [`logits`](Self::logits) without copying them to the host.
-    pub(crate) fn next(&self, hidden: &Hidden, seats: &Seats) -> Logits {
+    pub(crate) fn logits_in_place(&self, hidden: &Hidden, seats: &Seats) -> Logits {
         self.engine.logits(&*hidden.0, &*seats.of, self.scheduler())
     }
 
@@ -378,7 +378,7 @@ impl Decoder {
     ///
     /// If the device fails.
     pub fn argmax(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
-        self.next(hidden, seats).argmax()
+        self.logits_in_place(hidden, seats).argmax()
     }
 
     /// Returns `[log p, H_∞]` in nats for each lane, row and target. Token t of `targets[row]` is
@@ -441,7 +441,11 @@ impl Decoder {
     /// Returns the bytes of the keys and values of a token in one lane.
     #[must_use]
     pub(crate) fn bytes_per_token(&self) -> usize {
-        self.config().cache_numbers() * self.formats().keys.size()
+        let config = self.config();
+        let width = config.head_dim;
+        // On a CPU, a value is padded to a whole panel.
+        let value = if self.engine.is_on_host() { width.next_multiple_of(PANEL) } else { width };
+        config.num_hidden_layers * config.num_key_value_heads * (width + value) * self.formats().keys.size()
     }
 
     /// Returns the bytes of the weights in memory.

@@ -107,7 +107,7 @@ impl Proposal for Drafter {
             // Rows that have ended are still read, but their results are ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, &mut self.follower.prefix, &mut suffix);
-            let mut logits = self.model.next(&hidden, &self.seats);
+            let mut logits = self.model.logits_in_place(&hidden, &self.seats);
             let first = suffix.len() == 1;
             if request.granularity.needs_entropy() && !first {
                 let host = logits.into_host(self.model.config().vocab_size)?;

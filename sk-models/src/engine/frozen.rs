@@ -127,7 +127,7 @@ impl Frozen {
     /// Draws a token by `uniform`, a number in [0, 1).
     fn draw(&mut self, context: &[TokenId], sampling: &Sampling, uniform: f64) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
-        let logits = self.model.next(&hidden, &self.seats);
+        let logits = self.model.logits_in_place(&hidden, &self.seats);
         let mut draws = [RowDraw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None }];
         self.model.in_turn(HostWork::Draw, 1, || drawing::draw(logits, sampling, &[], &mut draws))?;
         let drawn = draws[0].drawn.ok_or_else(|| not_a_number(last))?;

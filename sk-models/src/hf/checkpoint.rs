@@ -134,7 +134,7 @@ impl Checkpoint {
     ///
     /// If a tensor is missing, of another shape or unknown, or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
-        self.load(device, Precision::F32, |parts| {
+        self.load(device, Precision::F32, Precision::F32.module_bytes(&self.config), |parts| {
             let _quiet = pause(device);
             Qwen2::assemble(&self.config, parts)
         })
@@ -150,7 +150,7 @@ impl Checkpoint {
         if precision != Precision::Bf16 {
             return self.model(device);
         }
-        self.load(device, precision, |parts| {
+        self.load(device, precision, precision.loading_bytes(&self.config), |parts| {
             let _quiet = pause(device);
             Qwen2::assemble(&self.config, parts.rounded())
         })
@@ -158,25 +158,28 @@ impl Checkpoint {
 
     /// Returns a decoder of the model on a device.
     ///
-    /// On a CPU, loading takes the memory of the weights in that precision and of one more layer or
-    /// table, since parts are packed as they are read.
+    /// On a CPU, loading takes the memory of the weights in that precision and of one more layer, or of
+    /// a head that is not tied, since parts are packed as they are read.
     ///
     /// # Errors
     ///
     /// As [`model`](Self::model), or if the device has no weights of that precision.
     pub fn decoder(&self, device: &Device, precision: Precision) -> Result<Decoder, CheckpointError> {
-        self.load(device, precision, |parts| Decoder::assemble(&self.config, parts, precision, device))
+        let needed = precision.loading_bytes(&self.config);
+        self.load(device, precision, needed, |parts| Decoder::assemble(&self.config, parts, precision, device))
     }
 
-    /// Assembles the weights on a device. Checks first that it supports the precision and has room.
+    /// Assembles the weights on a device. Checks first that it supports the precision and has room for
+    /// the `needed` bytes.
     fn load<T>(
         &self,
         device: &Device,
         precision: Precision,
+        needed: u64,
         assemble: impl FnOnce(CheckpointParts<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
         precision.check(device)?;
-        self.check_memory(device, precision, free_memory())?;
+        self.check_memory(device, needed, free_memory())?;
         let assembled = assemble(CheckpointParts::new(&self.config, &self.tensors, device)?)?;
         self.wait(device)?;
         Ok(assembled)
@@ -190,10 +193,10 @@ impl Checkpoint {
         })
     }
 
-    /// Checks that the weights fit into the CPU's memory. Without the check, the system would kill
-    /// the program.
-    fn check_memory(&self, device: &Device, precision: Precision, free: Option<u64>) -> Result<(), CheckpointError> {
-        check_room(device, precision.bytes(&self.config), free)
+    /// Checks that the CPU's memory has room for `needed` bytes. Without the check, the system would
+    /// kill the program.
+    fn check_memory(&self, device: &Device, needed: u64, free: Option<u64>) -> Result<(), CheckpointError> {
+        check_room(device, needed, free)
             .map_err(|shortage| CheckpointError::Memory { directory: self.directory().to_owned(), shortage })
     }
 
@@ -289,10 +292,10 @@ mod tests {
             },
         };
         let device = Device::flex();
-        let needed = Precision::F32.bytes(checkpoint.config());
-        assert!(checkpoint.check_memory(&device, Precision::F32, Some(needed)).is_ok());
-        assert!(checkpoint.check_memory(&device, Precision::F32, None).is_ok());
-        let message = checkpoint.check_memory(&device, Precision::F32, Some(needed - 1)).unwrap_err().to_string();
+        let needed = 1000;
+        assert!(checkpoint.check_memory(&device, needed, Some(needed)).is_ok());
+        assert!(checkpoint.check_memory(&device, needed, None).is_ok());
+        let message = checkpoint.check_memory(&device, needed, Some(needed - 1)).unwrap_err().to_string();
         assert!(message.contains("memory") && message.contains("tied"), "{message}");
     }
 

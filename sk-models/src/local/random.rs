@@ -49,9 +49,9 @@ impl Models {
                 reason: "must not exceed the backbone's, which reads what it drafts",
             }));
         }
-        let shapes = [Some(&large), small.as_ref().map(|(_, small)| small)];
-        let needed: u64 = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
-        check_room(&device, needed, free_memory())
+        // The drafter is packed after the backbone.
+        let both = small.as_ref().map_or(0, |(_, small)| precision.bytes(&large) + precision.loading_bytes(small));
+        check_room(&device, precision.loading_bytes(&large).max(both), free_memory())
             .map_err(|shortage| ModelError::ShapeMemory { path: backbone.to_owned(), shortage })?;
         let mut fill = |config: &Qwen2Config, seed, role| {
             progress.stage(&format!("filling the {role}"));

@@ -39,7 +39,7 @@ pub(super) fn bytes(
     let layer = 4 * config.hidden_size + attention + 3 * config.intermediate_size + targets.len() * rank;
     let kept = |pass: TrainingPass| pass.tokens * layer * config.num_hidden_layers + LOGITS * pass.completion * config.vocab_size;
     let pass = passes.map(kept).max().unwrap_or(0);
-    precision.bytes(config) + (size_of::<f32>() * (COPIES * adapter + pass)) as u64
+    precision.module_bytes(config) + (size_of::<f32>() * (COPIES * adapter + pass)) as u64
 }
 
 #[cfg(test)]
