@@ -35,8 +35,13 @@ impl Backbone for SharedVerifier {
         self.lock().read(context, candidates, policies)
     }
 
-    fn read_beginnings(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
-        self.lock().read_beginnings(context, heads, policies)
+    fn read_beginnings(
+        &mut self,
+        context: &[TokenId],
+        beginnings: &Candidates,
+        policies: &[Policy],
+    ) -> Result<Readings, BoxError> {
+        self.lock().read_beginnings(context, beginnings, policies)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {

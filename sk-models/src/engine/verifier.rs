@@ -30,13 +30,13 @@ struct Pending {
     suffix: Suffix,
     /// One row serves all candidates if each is one token.
     inputs: Vec<Vec<TokenId>>,
-    /// The first tokens of candidates, if only these were read, so that a reading of the whole
+    /// The beginnings of candidates, if only these were read, so that a reading of the whole
     /// candidates can continue.
-    heads: Option<ReadHeads>,
+    beginnings: Option<ReadBeginnings>,
 }
 
-/// The first tokens of candidates, and their readings.
-struct ReadHeads {
+/// The beginnings of candidates, and their readings.
+struct ReadBeginnings {
     context: Vec<TokenId>,
     policies: Vec<Policy>,
     /// The tokens of each row.
@@ -46,7 +46,7 @@ struct ReadHeads {
     readings: Readings,
 }
 
-impl ReadHeads {
+impl ReadBeginnings {
     /// Returns the row that `tokens` equal or, if the row has full width, begin with.
     fn row(&self, tokens: &[TokenId]) -> Option<usize> {
         let continues = |span: &[TokenId]| tokens == span || (span.len() == self.width && tokens.starts_with(span));
@@ -229,7 +229,7 @@ impl Verifier {
         }
         let ahead = Ahead { context: context.to_vec(), lanes: seated.lanes.clone(), log_probs, min_entropy };
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix, inputs: vec![vec![last]], heads: None });
+        self.pending = Some(Pending { suffix, inputs: vec![vec![last]], beginnings: None });
         Ok(ahead)
     }
 
@@ -258,7 +258,7 @@ impl Verifier {
         context: &[TokenId],
         candidates: &Candidates,
         policies: &[Policy],
-        are_heads: bool,
+        are_beginnings: bool,
     ) -> Result<Readings, BoxError> {
         let is_apart = |name: &str| self.racks.instructions.get(name).is_some() || self.racks.readers.get(name).is_some();
         let (mut names, mut plain) = (Vec::new(), Vec::new());
@@ -269,22 +269,22 @@ impl Verifier {
             }
         }
         self.apart.retain(|lane| names.contains(&&lane.name));
-        let mut readings = self.read_plain(context, candidates, &plain, are_heads)?;
+        let mut readings = self.read_plain(context, candidates, &plain, are_beginnings)?;
         for name in names {
-            let lane = self.read_apart(name, context, candidates, are_heads)?;
+            let lane = self.read_apart(name, context, candidates, are_beginnings)?;
             readings.insert(Policy::Variant(Arc::clone(name)), lane);
         }
         Ok(readings)
     }
 
-    /// Reads under policies without an instruction. `are_heads` is true if the candidates are the
-    /// first tokens of others, which will probably be read next.
+    /// Reads under policies without a context or a model of their own. `are_beginnings` is true if
+    /// the candidates are the beginnings of others, which will probably be read next.
     fn read_plain(
         &mut self,
         context: &[TokenId],
         candidates: &Candidates,
         policies: &[Policy],
-        are_heads: bool,
+        are_beginnings: bool,
     ) -> Result<Readings, BoxError> {
         if policies.is_empty() {
             (self.pending, self.ahead) = (None, None);
@@ -293,8 +293,8 @@ impl Verifier {
         let single: Option<Vec<TokenId>> =
             candidates.iter().map(|c| if let [token] = c.tokens[..] { Some(token) } else { None }).collect();
         // A head needs the state after each token, and thus a row for each.
-        let heads = policies.iter().any(|policy| matches!(policy, Policy::Head(_)));
-        if let Some(tokens) = single.filter(|_| !heads) {
+        let has_heads = policies.iter().any(|policy| matches!(policy, Policy::Head(_)));
+        if let Some(tokens) = single.filter(|_| !has_heads) {
             check_vocabulary(&self.model, ROLE, &tokens)?;
             return self.read_tokens(context, &tokens, policies);
         }
@@ -320,8 +320,8 @@ impl Verifier {
             input.iter().chain(extra).copied().collect::<Vec<_>>()
         };
         let mut rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
-        let are_heads = are_heads && heads.is_empty();
-        if are_heads {
+        let are_beginnings = are_beginnings && heads.is_empty();
+        if are_beginnings {
             // Rows of one length can be extended.
             rows.iter_mut().for_each(|row| row.resize(longest, last));
         }
@@ -341,7 +341,7 @@ impl Verifier {
             }
         }
 
-        let heads = are_heads.then(|| ReadHeads {
+        let beginnings = are_beginnings.then(|| ReadBeginnings {
             context: context.to_vec(),
             policies: policies.to_vec(),
             spans: candidates.iter().map(|candidate| candidate.tokens.clone()).collect(),
@@ -349,7 +349,7 @@ impl Verifier {
             readings: readings.clone(),
         });
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix, inputs, heads });
+        self.pending = Some(Pending { suffix, inputs, beginnings });
         Ok(readings)
     }
 
@@ -362,7 +362,7 @@ impl Verifier {
         Ok(longest)
     }
 
-    /// Continues the reading of candidates whose first tokens were read last. Returns `None` if
+    /// Continues the reading of candidates whose beginnings were read last. Returns `None` if
     /// they were not read, or the engine does not support this.
     fn read_on(
         &mut self,
@@ -370,21 +370,21 @@ impl Verifier {
         candidates: &Candidates,
         policies: &[Policy],
     ) -> Result<Option<Readings>, BoxError> {
-        let heads = self.pending.as_ref().and_then(|pending| pending.heads.as_ref());
-        let Some(heads) = heads.filter(|heads| heads.context == context && heads.policies == policies) else { return Ok(None) };
-        let rows: Option<Vec<usize>> = candidates.iter().map(|candidate| heads.row(&candidate.tokens)).collect();
+        let begun = self.pending.as_ref().and_then(|pending| pending.beginnings.as_ref());
+        let Some(begun) = begun.filter(|begun| begun.context == context && begun.policies == policies) else { return Ok(None) };
+        let rows: Option<Vec<usize>> = candidates.iter().map(|candidate| begun.row(&candidate.tokens)).collect();
         let Some(rows) = rows else { return Ok(None) };
         let (Some(mut pending), Some(mut seated)) = (self.pending.take(), self.seated.take()) else { return Ok(None) };
-        let Some(heads) = pending.heads.take().filter(|_| pending.suffix.select_rows(&rows)) else {
+        let Some(begun) = pending.beginnings.take().filter(|_| pending.suffix.select_rows(&rows)) else {
             self.seated = Some(seated);
             return Ok(None);
         };
         self.check_candidates(context, candidates)?;
-        let rest = |candidate: &Candidate| candidate.tokens.len().saturating_sub(heads.width);
+        let rest = |candidate: &Candidate| candidate.tokens.len().saturating_sub(begun.width);
         let input = |candidate: &Candidate| match rest(candidate) {
             // A row takes part in the pass even if all of its tokens have been read.
             0 => vec![candidate.tokens[candidate.tokens.len() - 1]],
-            more => candidate.tokens[heads.width - 1..][..more].to_vec(),
+            more => candidate.tokens[begun.width - 1..][..more].to_vec(),
         };
         let inputs: Vec<Vec<TokenId>> = candidates.iter().map(input).collect();
         proceed()?;
@@ -393,9 +393,9 @@ impl Verifier {
             candidates.iter().map(|candidate| &candidate.tokens[candidate.tokens.len() - rest(candidate)..]).collect();
         let mut readings = Readings::new();
         for (policy, lane) in policies.iter().zip(self.read_rows(&seated, &hidden, &spans)?) {
-            let begun = heads.readings.get(policy).unwrap_or_default();
+            let beginnings = begun.readings.get(policy).unwrap_or_default();
             let whole = rows.iter().zip(lane).map(|(&row, more)| {
-                let mut reading = begun[row].clone();
+                let mut reading = beginnings[row].clone();
                 reading.log_probs.extend(more.log_probs);
                 reading.min_entropy.extend(more.min_entropy);
                 reading
@@ -405,7 +405,7 @@ impl Verifier {
         let last = context[context.len() - 1];
         let inputs = candidates.iter().map(|candidate| inputs_of(last, &candidate.tokens)).collect();
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix: pending.suffix, inputs, heads: None });
+        self.pending = Some(Pending { suffix: pending.suffix, inputs, beginnings: None });
         Ok(Some(readings))
     }
 
@@ -415,7 +415,7 @@ impl Verifier {
         name: &Arc<str>,
         context: &[TokenId],
         candidates: &Candidates,
-        are_heads: bool,
+        are_beginnings: bool,
     ) -> Result<Vec<Reading>, BoxError> {
         let model = self.racks.readers.get(name).unwrap_or_else(|| Arc::clone(&self.model));
         let place = self.apart.iter().position(|lane| lane.name == *name && Arc::ptr_eq(&lane.verifier.model, &model));
@@ -429,7 +429,7 @@ impl Verifier {
         let context = instruction.map_or_else(|| context.to_vec(), |instruction| instruction.context(context));
         let verifier = &mut self.apart[place].verifier;
         let policy = if self.racks.adapters.get(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
-        let readings = verifier.read_plain(&context, candidates, std::slice::from_ref(&policy), are_heads)?;
+        let readings = verifier.read_plain(&context, candidates, std::slice::from_ref(&policy), are_beginnings)?;
         Ok(readings.get(&policy).unwrap_or_default().to_vec())
     }
 }
@@ -439,8 +439,13 @@ impl Backbone for Verifier {
         self.read_all(context, candidates, policies, false)
     }
 
-    fn read_beginnings(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
-        self.read_all(context, heads, policies, true)
+    fn read_beginnings(
+        &mut self,
+        context: &[TokenId],
+        beginnings: &Candidates,
+        policies: &[Policy],
+    ) -> Result<Readings, BoxError> {
+        self.read_all(context, beginnings, policies, true)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
