@@ -1,7 +1,7 @@
 //! A dialogue as token ids, to which each turn is appended.
 
 use crate::engine::Instruction;
-use crate::text::{END_OF_TEXT, END_OF_TURN, Message, Role, TextError, Tokenizer};
+use crate::text::{END_OF_TEXT, END_OF_TURN, Message, Role, TextError, Tokenizer, turns};
 use sk_core::TokenId;
 
 use super::framing::{self, Framing, is_framed};
@@ -68,6 +68,10 @@ impl Conversation {
             return self.ask(tokenizer, prompt);
         }
         let tokens = framing::tokens(&self.framing, self.system(), tokenizer, dialogue)?;
+        match self.framing {
+            Framing::Bare => self.messages.push(Message::new(Role::User, dialogue)),
+            _ => self.messages.extend(turns(dialogue)),
+        }
         self.opening = Opening { framed: Some(dialogue.to_owned()), messages: 0, tokens: tokens.len() };
         Ok(tokens)
     }
@@ -277,6 +281,27 @@ mod tests {
         assert_eq!(said, format!("{text}Bye."));
     }
 
+    #[test]
+    fn a_question_follows_a_framed_dialogue() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let framed = "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Go on\n\nAssistant:";
+        for framing in framings() {
+            let mut conversation = Conversation::new(framing.clone(), Some("Be kind."));
+            let begun = conversation.begin(&tokenizer, framed).unwrap();
+            let answered = [&begun[..], &tokenizer.encode(" So it goes.").unwrap()].concat();
+            conversation.answer(answered.clone(), "So it goes.");
+            let asked = conversation.ask(&tokenizer, "And then?").unwrap();
+            if matches!(framing, Framing::Bare) {
+                assert_eq!(asked, [answered, tokenizer.encode("And then?").unwrap()].concat());
+                continue;
+            }
+            let mut whole = Conversation::new(framing.clone(), None);
+            let exchanges = [("Hi", "Hello."), ("Go on", "So it goes.")].map(|(q, a)| (q.to_owned(), a.to_owned()));
+            whole.resume(Some("Be kind."), exchanges);
+            assert_eq!(asked, whole.ask(&tokenizer, "And then?").unwrap(), "{framing:?}");
+        }
+    }
+
     /// The lane of an instruction reads the same tokens as a backbone with the instruction as its
     /// system message, including after the first question.
     #[test]
@@ -292,6 +317,8 @@ mod tests {
                     let tokens = conversation.begin(&tokenizer, prompt).unwrap();
                     let instruction = Instruction::new(tokens.len(), expected);
                     assert_eq!(conversation.instructed(&tokenizer, "Be calm.").unwrap(), instruction, "{prompt:?}");
+                    let mut with_line_break = Conversation::new(framing.clone(), system);
+                    assert!(prompt != dialogue || with_line_break.begin(&tokenizer, &format!("{prompt}\n")).unwrap() == tokens);
                     if prompt != dialogue {
                         conversation.answer(tokens, "Say sorry.");
                         conversation.ask(&tokenizer, "And then?").unwrap();

@@ -201,7 +201,7 @@ mod tests {
         let tokenizer = Tokenizer::bytes();
         let ids = tokens("ab cd ef");
         for cut in 1..=ids.len() {
-            let mut reply = ReplyText::new(&tokenizer, &["ab cd ef", "b cd", "cd"], true);
+            let mut reply = ReplyText::new(&tokenizer, &["ab cd ef", "cd", "b cd"], true);
             let shown = ids.chunks(cut).map(|piece| reply.push(piece)).collect::<String>() + &reply.finish();
             assert_eq!((shown.as_str(), reply.is_stopped()), ("a", true), "{cut}");
         }

@@ -220,6 +220,9 @@ fn an_excluded_row_without_a_question_is_refused() {
         serde_json::json!({"text": "\n\nHuman: How do I open the door?"}),
         serde_json::json!({"messages": [message("user")]}),
         serde_json::json!({"prompt": "How do I open the door?", "chosen": "So.", "rejected": "So."}),
+        // The prompt is a later question than those of the dialogue.
+        serde_json::json!({"prompt": "B?", "chosen": "\n\nHuman: How do I open the door?\n\nAssistant: So.",
+            "rejected": "\n\nHuman: How do I open the door?\n\nAssistant: No."}),
         // These dialogues differ before their last answers.
         serde_json::json!({"chosen": "\n\nHuman: How do I open the door?\n\nAssistant: So.",
             "rejected": "\n\nHuman: How do I open the door?\n\nAssistant: No.\n\nHuman: B?\n\nAssistant: C."}),
