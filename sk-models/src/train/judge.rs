@@ -64,6 +64,8 @@ pub struct Measurement {
 pub struct JudgeReport {
     /// Pairs of the fit.
     pub pairs: usize,
+    /// Why rows were left out, each reason with their number.
+    pub left_out: Vec<(&'static str, usize)>,
     /// Penalised loss of the fit, in nats.
     pub training_loss: f64,
     /// Iterations of the optimiser.
@@ -75,6 +77,9 @@ pub struct JudgeReport {
 impl fmt::Display for JudgeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} pairs, {} iterations, training loss {:.4}", self.pairs, self.iterations, self.training_loss)?;
+        for (reason, count) in &self.left_out {
+            write!(f, "\nleft out: {count} {} {reason}", if *count == 1 { "pair" } else { "pairs" })?;
+        }
         for Measurement { name, pairs, accuracy, interval: (low, high), with_length, length_alone, equal_length } in
             &self.measured
         {
@@ -122,8 +127,9 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
         }
     }
     for (row, weight) in asked.independent(held, &mut tally) {
-        // Pairs without words are not measured.
-        held_out.push(&row, weight, &splitter, options.bits);
+        if !held_out.push(&row, weight, &splitter, options.bits) {
+            tally.count(WORDLESS);
+        }
     }
     tally.check("pairs to fit to", train.deltas.is_empty())?;
     tally.check("held-out pairs", held_out.deltas.is_empty())?;
@@ -155,7 +161,8 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
         measured.push(pairs.measure(name, &weights));
     }
     PreferenceModel::new(options.attribute.clone(), weights).save(&options.output)?;
-    Ok(JudgeReport { pairs: train.deltas.len(), training_loss: end.value, iterations: end.iteration, measured })
+    let left_out = tally.left_out().collect();
+    Ok(JudgeReport { pairs: train.deltas.len(), left_out, training_loss: end.value, iterations: end.iteration, measured })
 }
 
 fn check(options: &JudgeOptions) -> Result<(), TrainError> {
@@ -277,7 +284,7 @@ impl FeatureDifference {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{collections::BTreeMap, fs, path::Path};
 
     use super::super::data::read_rows;
     use super::*;
@@ -335,6 +342,25 @@ mod tests {
         let judge = PreferenceModel::load(&options.output).unwrap();
         let p = |text| judge.win_probability("Question?", text).unwrap();
         assert!(p("w1 gladly") > 0.5 && p("w1 nonsense") < 0.5);
+    }
+
+    #[test]
+    fn rows_that_are_left_out_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pairs, excluded) = (folder.path().join("pairs.jsonl"), folder.path().join("excluded.jsonl"));
+        write_synthetic(&pairs, 100);
+        let text = fs::read_to_string(&pairs).unwrap();
+        fs::write(&excluded, text.lines().next().unwrap()).unwrap();
+        let wordless = (0..40).map(|row| format!("{{\"prompt\": \"{row}?\", \"chosen\": \"...\", \"rejected\": \"w1\"}}\n"));
+        fs::write(&pairs, text + &wordless.collect::<String>()).unwrap();
+        let mut options = options(folder.path());
+        options.data.exclude.push(excluded);
+        let report = train_judge(&options).unwrap();
+        let left_out: BTreeMap<_, _> = report.left_out.iter().copied().collect();
+        assert_eq!(left_out[WORDLESS], 40);
+        assert_eq!(left_out["with an excluded question"], 1);
+        assert_eq!(report.pairs + report.measured[0].pairs + left_out.values().sum::<usize>(), 140, "{report}");
+        assert!(report.to_string().contains("left out: 40 pairs with an answer without words"), "{report}");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Excluded {
         held_out.retain(|(row, _)| {
             let what = match (self.shares(row), known.insert(row.clone())) {
                 (true, _) => "held out, but with a question of the training data",
-                (false, false) => "that repeat a held-out pair",
+                (false, false) => "repeating a held-out pair",
                 (false, true) => HELD,
             };
             tally.count(what);
@@ -153,7 +153,7 @@ mod tests {
         let kept = asked.independent(held_out.to_vec(), &mut tally);
         assert_eq!(kept, [pair("Why?", "x"), pair("Why?", "y")]);
         let left_out: Vec<_> = tally.left_out().collect();
-        assert_eq!(left_out, [("held out, but with a question of the training data", 1), ("that repeat a held-out pair", 1)]);
+        assert_eq!(left_out, [("held out, but with a question of the training data", 1), ("repeating a held-out pair", 1)]);
     }
 
     #[test]
