@@ -5,6 +5,7 @@
 
 mod head;
 mod judge;
+mod options;
 mod progress;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +25,6 @@ use sk_models::{
         lm::{LmOptions, train_lm},
         optimizer::Rule,
         preference::PreferenceLoss,
-        run::RunOptions,
         state::{OutputFolder, WeightType},
         tokenizer::{TokenizerOptions, train_tokenizer},
     },
@@ -38,6 +38,7 @@ use crate::{Error, interrupt, output};
 
 pub(crate) use head::HeadArgs;
 pub(crate) use judge::JudgeModelArgs;
+use options::{DataArgs, RunArgs};
 pub(super) use progress::Bar;
 
 /// What to train.
@@ -113,15 +114,19 @@ const PRECISIONS: &[(&str, &str, WeightType)] =
 
 /// Settings of `train lm`.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("batch", |arg| arg.help("Windows per forward pass")),
+    mut_arg("length", |arg| arg.help("Tokens per window")),
+    mut_arg("rate", |arg| arg.default_value("0.003")),
+    mut_arg("warmup", |arg| arg.default_value("100")),
+    mut_arg("floor", |arg| arg.default_value("0.02")),
+    mut_arg("weight_decay", |arg| arg.default_value("0.1")),
+    mut_arg("evaluate_every", |arg| arg.default_value("200")),
+    mut_arg("save_every", |arg| arg.default_value("100"))
+)]
 pub struct LmArgs {
-    /// A .jsonl or .jsonl.gz file, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be
-    /// repeated
-    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
-    data: Vec<Source>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
-    /// repeated
-    #[arg(long, value_name = "FILE")]
-    exclude: Vec<PathBuf>,
+    #[command(flatten)]
+    data: DataArgs,
     /// Directory with tokenizer.json, or a part of the model that ships such as embedded:backbone;
     /// that of --init if not given
     #[arg(long, value_name = "DIR", required_unless_present = "init")]
@@ -159,51 +164,14 @@ pub struct LmArgs {
     /// Longest context the model may be used with
     #[arg(long, default_value_t = 1024)]
     max_length: usize,
-    /// Optimiser steps
-    #[arg(long)]
-    steps: u64,
-    /// Windows per forward pass
-    #[arg(long, default_value_t = 16)]
-    batch: usize,
-    /// Forward passes per step
-    #[arg(long, default_value_t = 1)]
-    accumulate: usize,
-    /// Tokens per window
-    #[arg(long, default_value_t = 256)]
-    length: usize,
-    /// Highest learning rate
-    #[arg(long, default_value_t = 3e-3)]
-    rate: f64,
-    /// Steps of warm-up
-    #[arg(long, default_value_t = 100)]
-    warmup: u64,
-    /// Last rate as a fraction of the highest
-    #[arg(long, default_value_t = 0.02)]
-    floor: f64,
+    #[command(flatten)]
+    run: RunArgs,
     /// Optimiser of the layers' matrices
     #[arg(long, default_value = "muon", value_parser = choice(RULES))]
     optimizer: Rule,
-    /// Decoupled weight decay of matrices
-    #[arg(long, default_value_t = 0.1)]
-    weight_decay: f64,
-    /// Largest global gradient norm; 0 for no limit
-    #[arg(long, default_value_t = 1.0)]
-    clip: f64,
-    /// Seed of the weights and the order of the data
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Share of the documents held out
-    #[arg(long, default_value_t = HELD_OUT)]
-    held_out: f64,
-    /// Steps between held-out measurements
-    #[arg(long, default_value_t = 200)]
-    evaluate_every: u64,
     /// Held-out windows per measurement
     #[arg(long, default_value_t = 64)]
     evaluate_windows: usize,
-    /// Steps between checkpoints
-    #[arg(long, default_value_t = 100)]
-    save_every: u64,
     /// Type of the written weights
     #[arg(long, default_value = "f16", value_parser = choice(PRECISIONS))]
     precision: WeightType,
@@ -216,14 +184,8 @@ pub(super) const FRAMINGS: &[(&str, &str, bool)] =
 /// Settings of `train dpo`.
 #[derive(Debug, Args)]
 pub struct DpoArgs {
-    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may
-    /// be repeated
-    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
-    data: Vec<Source>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
-    /// repeated
-    #[arg(long, value_name = "FILE")]
-    exclude: Vec<PathBuf>,
+    #[command(flatten)]
+    data: DataArgs,
     /// Measure the finished adapter on the pairs of this .jsonl or .jsonl.gz file too; may be
     /// repeated
     #[arg(long = "test", value_name = "FILE")]
@@ -264,45 +226,8 @@ pub struct DpoArgs {
     /// Compare log-ratios per token instead of per completion
     #[arg(long)]
     length_normalised: bool,
-    /// Optimiser steps
-    #[arg(long)]
-    steps: u64,
-    /// Pairs per forward pass
-    #[arg(long, default_value_t = 16)]
-    batch: usize,
-    /// Forward passes per step, which sees --batch pairs in each
-    #[arg(long, default_value_t = 1)]
-    accumulate: usize,
-    /// Longest prompt and completion together, in tokens
-    #[arg(long, default_value_t = 256)]
-    length: usize,
-    /// Highest learning rate
-    #[arg(long, default_value_t = 5e-4)]
-    rate: f64,
-    /// Steps of warm-up
-    #[arg(long, default_value_t = 20)]
-    warmup: u64,
-    /// Last rate as a fraction of the highest
-    #[arg(long, default_value_t = 0.05)]
-    floor: f64,
-    /// Decoupled weight decay
-    #[arg(long, default_value_t = 0.0)]
-    weight_decay: f64,
-    /// Largest global gradient norm; 0 for no limit
-    #[arg(long, default_value_t = 1.0)]
-    clip: f64,
-    /// Seed of the matrices and the order of the pairs
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Share of the prompts held out
-    #[arg(long, default_value_t = HELD_OUT)]
-    held_out: f64,
-    /// Steps between held-out measurements
-    #[arg(long, default_value_t = 100)]
-    evaluate_every: u64,
-    /// Steps between checkpoints
-    #[arg(long, default_value_t = 50)]
-    save_every: u64,
+    #[command(flatten)]
+    run: RunArgs,
     /// Do not train: write the pairs that this run would not use to a .jsonl or .jsonl.gz file,
     /// except those that share a question with a pair that it would use
     #[arg(long, value_name = "FILE", value_parser = written())]
@@ -385,28 +310,15 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         tokenizer: args.tokenizer.or_else(|| args.init.clone()).unwrap_or_default(),
         keep_layers: args.layers.filter(|_| args.init.is_some()),
         initial: args.init,
-        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
+        data: args.data.into(),
         output: args.output,
-        run: RunOptions {
-            steps: args.steps,
-            batch: args.batch,
-            accumulate: args.accumulate,
-            length: args.length,
-            rate: args.rate,
-            warmup: args.warmup,
-            floor: args.floor,
-            weight_decay: args.weight_decay,
-            clip: args.clip,
-            seed: args.seed,
-            evaluate_every: args.evaluate_every,
-            save_every: args.save_every,
-        },
+        run: args.run.into(),
         optimizer: args.optimizer,
         evaluate_windows: args.evaluate_windows,
         precision: args.precision,
     };
-    interrupt::listen_between_checkpoints(args.save_every);
-    let mut progress = Bar::new("step", args.steps);
+    interrupt::listen_between_checkpoints(options.run.save_every);
+    let mut progress = Bar::new("step", options.run.steps);
     train_lm(&options, &device, &mut |event| progress.lm(event))?;
     Ok(())
 }
@@ -421,7 +333,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         model,
         base: args.model,
         chat: args.chat,
-        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
+        data: args.data.into(),
         tests: args.tests,
         output: args.output,
         targets: args.targets,
@@ -433,20 +345,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
             length_normalised: args.length_normalised,
         },
         precision: args.precision,
-        run: RunOptions {
-            steps: args.steps,
-            batch: args.batch,
-            accumulate: args.accumulate,
-            length: args.length,
-            rate: args.rate,
-            warmup: args.warmup,
-            floor: args.floor,
-            weight_decay: args.weight_decay,
-            clip: args.clip,
-            seed: args.seed,
-            evaluate_every: args.evaluate_every,
-            save_every: args.save_every,
-        },
+        run: args.run.into(),
     };
     if let Some(path) = args.unseen {
         let DataOptions { sources, exclude, .. } = &options.data;
@@ -455,8 +354,8 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         return output::print(format_args!("{} in {}", counted(count, "pair"), path.display()));
     }
     let device = args.device.open()?;
-    interrupt::listen_between_checkpoints(args.save_every);
-    let mut progress = Bar::new("step", args.steps);
+    interrupt::listen_between_checkpoints(options.run.save_every);
+    let mut progress = Bar::new("step", options.run.steps);
     train_dpo(&options, None, &device, &mut |event| progress.dpo(event))?;
     Ok(())
 }

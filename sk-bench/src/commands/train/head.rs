@@ -4,12 +4,10 @@ use clap::Args;
 use sk_models::{
     device::DeviceName,
     head::HeadKind,
-    train::{
-        data::{DataOptions, HELD_OUT, Source},
-        head::{HeadOptions, train_head},
-    },
+    train::head::{HeadOptions, train_head},
 };
 
+use super::options::DataArgs;
 use super::{attribute, progress};
 use crate::args::written;
 use crate::{Error, output};
@@ -17,14 +15,8 @@ use crate::{Error, output};
 /// Settings of `train discriminator` and `train reward-head`.
 #[derive(Debug, Args)]
 pub struct HeadArgs {
-    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat each WEIGHT times; may be
-    /// repeated
-    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
-    data: Vec<Source>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
-    /// repeated
-    #[arg(long, value_name = "FILE")]
-    exclude: Vec<PathBuf>,
+    #[command(flatten)]
+    data: DataArgs,
     /// Directory of the model whose hidden states are read, or embedded:backbone; no hub id
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
@@ -59,9 +51,6 @@ pub struct HeadArgs {
     /// Seed of the pairs drawn where not all are used
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Share of the prompts held out
-    #[arg(long, default_value_t = HELD_OUT)]
-    held_out: f64,
 }
 
 /// Trains a head of the given kind.
@@ -71,7 +60,7 @@ pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
         kind,
         attribute: attribute(args.attribute, &args.output)?,
         model: args.model,
-        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
+        data: args.data.into(),
         output: args.output,
         length: args.length,
         batch: args.batch,

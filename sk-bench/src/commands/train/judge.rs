@@ -1,29 +1,22 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sk_models::train::{
-    data::{DataOptions, Source},
-    judge::{JudgeOptions, train_judge},
-};
+use sk_models::train::judge::{JudgeOptions, train_judge};
 
 use super::attribute;
+use super::options::DataArgs;
 use crate::args::written;
 use crate::{Error, output};
 
 /// Settings of `train judge`.
 #[derive(Debug, Args)]
+#[command(mut_arg("held_out", |arg| arg.default_value("0.2")))]
 pub struct JudgeModelArgs {
-    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT for each to count WEIGHT times; may be
-    /// repeated
-    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
-    data: Vec<Source>,
+    #[command(flatten)]
+    data: DataArgs,
     /// Measure on the pairs of this file too, and do not fit to them; may be repeated
     #[arg(long = "test", value_name = "FILE")]
     tests: Vec<PathBuf>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
-    /// repeated
-    #[arg(long, value_name = "FILE")]
-    exclude: Vec<PathBuf>,
     /// Directory for the judge
     #[arg(long, short, value_name = "DIR", value_parser = written())]
     output: PathBuf,
@@ -39,16 +32,13 @@ pub struct JudgeModelArgs {
     /// Maximum number of iterations of the optimiser
     #[arg(long, default_value_t = 300)]
     iterations: usize,
-    /// Share of the prompts held out
-    #[arg(long, default_value_t = 0.2)]
-    held_out: f64,
 }
 
 /// Fits a judge and prints its accuracy.
 pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
     let options = JudgeOptions {
         attribute: attribute(args.attribute, &args.output)?,
-        data: DataOptions { sources: args.data, exclude: args.exclude, held_out: args.held_out },
+        data: args.data.into(),
         tests: args.tests,
         output: args.output,
         bits: args.bits,
