@@ -24,8 +24,8 @@ const PAPER: &str = "paper:";
 /// one. A rubric without a score is blank. Rows are sorted by prompt, scheme and id.
 ///
 /// # Errors
-/// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives`,
-/// judgements are from two judges or two versions of a rubric, no response has weights, one lacks its
+/// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives` or
+/// has another text there, judgements are from two judges or two versions of a rubric, no response has weights, one lacks its
 /// scheme or prompt id, or two have the same scheme, weights and prompt.
 pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<(String, usize), JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
@@ -46,6 +46,23 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     if let Some(record) = records.iter().find(|record| objectives.rubric(&record.rubric).is_none() && record.rubric != FLUENCY) {
         let hint = crate::suggest::hint(&record.rubric, objectives.rubrics.iter().map(|rubric| rubric.name.as_str()));
         return Err(unfit(format!("rubric \"{}\" is not in the objectives; {hint}; see --objectives", record.rubric)));
+    }
+    // The rubrics of the offline judge have the names of the paper's, so that its scores fit their
+    // tables.
+    let shipped = [Objectives::hhh(), Objectives::offline()];
+    let is_shipped = |name: &str, version| {
+        shipped.iter().flat_map(|own| &own.rubrics).any(|rubric| rubric.name == name && rubric.version == version)
+    };
+    for record in &records {
+        let (name, judged) = (record.rubric.as_str(), record.rubric_version);
+        let Some(place) = objectives.rubric(name) else { continue };
+        let version = objectives.rubrics[place].version;
+        if version != judged && !(is_shipped(name, version) && is_shipped(name, judged)) {
+            return Err(unfit(format!(
+                "{name} was judged with the text of version {judged}, and that of the objectives is version {version}; \
+                 judge again, or give the objectives of the judgements"
+            )));
+        }
     }
     let (records, unweighed): (Vec<&Judged>, Vec<&Judged>) = records.into_iter().partition(|record| !record.weights.is_empty());
     if records.is_empty() {
@@ -275,8 +292,8 @@ mod tests {
             blades = [{ name = "calm", aliases = ["calmness"] }]
             objectives = [{ name = "peace", blade = "calmness", rubrics = ["calm"] }, { name = "wit" }]
             rubrics = [
-                { name = "calm", criterion = "?", low = "l", middle = "m", high = "h" },
-                { name = "wit", criterion = "?", low = "l", middle = "m", high = "h" },
+                { name = "calm", version = 1, criterion = "?", low = "l", middle = "m", high = "h" },
+                { name = "wit", version = 1, criterion = "?", low = "l", middle = "m", high = "h" },
             ]"#,
         )
         .unwrap();
@@ -351,7 +368,13 @@ mod tests {
         let baseline = record("b", "q", &[], "toxicity", None);
         assert!(hhh_csv(&[baseline], None).unwrap_err().to_string().contains("at_every_weight"));
         assert!(says(record("b", "q", &[("honesty", -1.0)], "toxicity", None)).contains("weights of response \"b\""));
-        assert!(says(Judged { rubric_version: 2, ..fine.clone() }).contains("versions 1 and 2"));
+        let truthful = record("b", "q", &[("honesty", 1.0)], "truthfulness", Some(0.0));
+        let offline = Judged { rubric_version: 101, ..truthful.clone() };
+        assert!(hhh_csv(std::slice::from_ref(&offline), None).is_ok());
+        assert!(hhh_csv(&[truthful, offline], None).unwrap_err().to_string().contains("versions 1 and 101"));
+        assert!(
+            says(Judged { rubric_version: 2, ..fine.clone() }).contains("the text of version 2, and that of the objectives is")
+        );
         let mut other = fine.clone();
         other.judge.model = "n".to_owned();
         let said = says(other);
