@@ -4,8 +4,10 @@ use std::io::Read;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use ureq::config::ConfigBuilder;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::typestate::AgentScope;
 use ureq::{Agent, RequestBuilder};
 
 use crate::retry::retry_after;
@@ -43,19 +45,23 @@ pub(crate) enum Failure {
     Refused { status: u16, message: String },
 }
 
-/// Creates the connection pool of an engine.
-pub(crate) fn agent() -> Agent {
-    let config = Agent::config_builder()
+/// Returns the settings of every HTTP client of a server: a time limit for connecting, and neither
+/// redirects nor errors by status.
+#[must_use]
+pub fn client_config() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
         .http_status_as_error(false)
         // A key must not be sent to the target of a redirect.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .timeout_connect(Some(CONNECT))
-        .max_idle_connections(KEPT)
-        .max_idle_connections_per_host(KEPT)
-        .max_idle_age(IDLE)
         .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
-        .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
+        .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
+}
+
+/// Creates the connection pool of an engine.
+pub(crate) fn agent() -> Agent {
+    let config = client_config().max_idle_connections(KEPT).max_idle_connections_per_host(KEPT).max_idle_age(IDLE);
     Agent::new_with_config(config.build())
 }
 

@@ -19,7 +19,7 @@ mod wire;
 pub use check::{CheckReport, Probe, ServerReport};
 pub use engine::{RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
-pub use http::{is_local, message_of, shown};
+pub use http::{client_config, is_local, message_of, shown};
 pub use retry::{Retry, backoff, retry_after};
 pub use role::{AddressError, Key, Kind, Reason, Role, without_user};
 pub use sk_core::Traffic;

@@ -4,17 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::Value;
-use sk_remote::{Key, is_local, message_of, retry_after, shown, without_user};
-use ureq::Agent;
+use sk_remote::{Key, client_config, is_local, message_of, retry_after, shown, without_user};
 use ureq::http::Uri;
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, RequestBuilder};
 
 use super::retry::{Pace, sleep};
 use super::{JudgeError, Retry};
 use crate::message;
 
-/// Timeout for connecting to a server.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Maximum timeout of a request: one year. A longer one could overflow the deadline.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Maximum number of bytes read of a response.
@@ -97,15 +94,7 @@ impl Endpoint {
         let base = if uri.path() == "/" { format!("{trimmed}/v1") } else { trimmed.to_owned() };
         let here = is_local(url);
         let exposed = key.is_some() && !here && uri.scheme_str() == Some("http");
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            // Do not follow redirects, which could send the key to another server.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_connect(Some(CONNECT.min(timeout)))
-            .timeout_global(Some(timeout))
-            .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
-            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
+        let mut config = client_config().timeout_global(Some(timeout));
         if here {
             // A proxy cannot reach this machine's own address.
             config = config.proxy(None);
@@ -155,13 +144,7 @@ impl Endpoint {
         let url = format!("{}/models", self.base);
         let unclear =
             |reason: String| JudgeError::Invalid(format!("{url}: {reason}; name one with --model, or as model in a plan"));
-        let ask = || {
-            let mut request = self.agent.get(&url);
-            if let Some(key) = &self.key {
-                request = request.header("authorization", format!("Bearer {}", key.as_str()));
-            }
-            self.read(request.call())
-        };
+        let ask = || self.read(self.authorized(self.agent.get(&url)).call());
         let answer = self.persist(&url, retry, &Pace::default(), ask, |body| Ok(body.to_owned()))?;
         let list = answer.map_err(|(status, body)| unclear(format!("the server answers {status}: {body}")))?;
         let models: Models = serde_json::from_str(&list)
@@ -181,11 +164,16 @@ impl Endpoint {
     /// # Errors
     /// If no complete response arrives. The error is the reason.
     pub(super) fn ask(&self, body: &Value) -> Result<Answer, String> {
-        let mut request = self.agent.post(self.completions()).content_type("application/json");
-        if let Some(key) = &self.key {
-            request = request.header("authorization", format!("Bearer {}", key.as_str()));
+        let request = self.agent.post(self.completions()).content_type("application/json");
+        self.read(self.authorized(request).send(body.to_string()))
+    }
+
+    /// Adds the key to a request.
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.key {
+            Some(key) => request.header("authorization", format!("Bearer {}", key.as_str())),
+            None => request,
         }
-        self.read(request.send(body.to_string()))
     }
 
     /// Calls `ask` until `read` takes the answer or no attempt is left. Returns status and message
