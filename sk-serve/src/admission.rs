@@ -70,20 +70,23 @@ impl Admission {
     }
 
     /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
-    /// the field of the request that limits the tokens of an answer.
-    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<Ticket, ApiError> {
-        let place = self.place(mebibytes(bytes), field)?;
+    /// the field of the request that limits the tokens of an answer. The request counts as unfinished
+    /// until the [`Counted`] is dropped.
+    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
+        let size = mebibytes(bytes);
+        let unfinished = self.join(size, field)?;
+        let place = Place { slots: Arc::clone(&self.slots), memory: Arc::clone(&self.memory), mebibytes: size };
         // Nobody overtakes a request that waits.
         if self.waiting.load(Ordering::Relaxed) == 0
             && let Some(admitted) = place.immediately()
         {
-            return Ok(Ticket::Admitted(admitted));
+            return Ok((Ticket::Admitted(admitted), unfinished));
         }
-        Ok(Ticket::Waiting(place, Counted::join(&self.waiting, self.most[0])?))
+        Ok((Ticket::Waiting(place, Counted::join(&self.waiting, self.most[0])?), unfinished))
     }
 
-    /// Returns the place of a request, each of whose answers needs at most `size` mebibytes.
-    fn place(&self, size: u32, field: &str) -> Result<Place, ApiError> {
+    /// Counts a request, each of whose answers needs at most `size` mebibytes, as unfinished.
+    fn join(&self, size: u32, field: &str) -> Result<Arc<Counted>, ApiError> {
         let mut claims = self.claims();
         let total = (self.total as u64).saturating_sub(claims.of_adapters());
         if u64::from(size) > total {
@@ -95,7 +98,7 @@ impl Admission {
         }
         let unfinished = Arc::new(Counted::join(&self.unfinished, self.most[1])?);
         claims.answers.push((size, Arc::downgrade(&unfinished)));
-        Ok(Place { slots: Arc::clone(&self.slots), memory: Arc::clone(&self.memory), mebibytes: size, _unfinished: unfinished })
+        Ok(unfinished)
     }
 
     /// Reserves memory for an adapter. Fails immediately if there is not enough, or if too little
@@ -129,7 +132,8 @@ impl Admission {
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes(bytes)).map_err(|_| ApiError::busy())
     }
 
-    /// Returns the bytes that are reserved, and the number of waiting requests.
+    /// Returns the bytes that are reserved, with what is set aside for the answer that waits next,
+    /// and the number of waiting requests.
     pub(crate) fn load(&self) -> (u64, usize) {
         let reserved = self.total.saturating_sub(self.memory.available_permits());
         (reserved as u64 * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
@@ -169,13 +173,12 @@ impl Ticket {
     }
 }
 
-/// Where the answers of a request wait for one of the server's slots and for memory.
+/// The place of a request in the queues for slots and memory, which its answers wait in.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     mebibytes: u32,
-    _unfinished: Arc<Counted>,
 }
 
 impl Place {
@@ -223,7 +226,7 @@ mod tests {
         let load = |size: u64| admission.reserve_adapter(size * MEBIBYTE);
         let running = queue(2).unwrap();
         let waiting = queue(8).unwrap();
-        assert!(matches!((&running, &waiting), (Ticket::Admitted(_), Ticket::Waiting(..))));
+        assert!(matches!((&running.0, &waiting.0), (Ticket::Admitted(_), Ticket::Waiting(..))));
         // 7 MiB would be left.
         assert_eq!(load(3).unwrap_err(), ApiError::full());
         let adapter = load(2).unwrap();
@@ -233,7 +236,7 @@ mod tests {
         let other = load(3).unwrap();
         assert!(queue(6).is_err());
         drop((running, adapter));
-        assert!(matches!(queue(7).unwrap(), Ticket::Admitted(_)));
+        assert!(matches!(queue(7).unwrap().0, Ticket::Admitted(_)));
         drop(other);
         assert_eq!(admission.memory(), 10 * MEBIBYTE);
     }

@@ -15,14 +15,14 @@ use sk_core::TokenId;
 use sk_models::dialogue::tokens_of;
 use sk_models::text::TextError;
 use sk_scheme::SchemeSpec;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::ApiError;
-use crate::admission::{Admitted, Place, Ticket};
+use crate::admission::{Admitted, Counted, Place, Ticket};
 use crate::generation::{Event, Outcome, StopOnDrop, Work};
 use crate::id::{RequestId, new_id};
 use crate::request::{Asked, Job, Prompt};
-use crate::response::{Choice, Head, Shape, Summary, now, usage};
+use crate::response::{Choice, Envelope, Shape, Summary, now, usage};
 use crate::service::Service;
 
 /// Number of events buffered for a slow client before generation waits for it.
@@ -41,6 +41,10 @@ struct Listener {
     events: mpsc::Receiver<Event>,
     /// Stops the answers when the listener is dropped.
     _stop: StopOnDrop,
+    /// Counts the request as unfinished until the end of its response is sent.
+    _unfinished: Arc<Counted>,
+    /// Whether the server no longer waits for the answers.
+    cut_off: watch::Receiver<bool>,
     prompt_tokens: usize,
     choices: usize,
     /// The costs of the complete answers.
@@ -48,10 +52,14 @@ struct Listener {
 }
 
 impl Listener {
-    /// Returns the next event. This is an error if the answers break off without one, or if the
-    /// time ended before any of them took a step.
+    /// Returns the next event; [`Event::Failed`] if the channel closes before all answers are
+    /// complete, if the time ended before any answer took a step, or if the server is shutting down
+    /// and no longer waits.
     async fn next(&mut self) -> Event {
-        let event = self.events.recv().await.unwrap_or_else(|| Event::Failed(ApiError::fault()));
+        let event = tokio::select! {
+            event = self.events.recv() => event.unwrap_or_else(|| Event::Failed(ApiError::fault())),
+            _ = self.cut_off.wait_for(|cut_off| *cut_off) => Event::Failed(ApiError::draining()),
+        };
         if let Event::Done { summary, .. } = &event {
             self.done.push(*summary);
             if self.is_complete() && self.done.iter().all(Summary::is_unstarted) {
@@ -70,16 +78,16 @@ impl Listener {
 /// Answers a job.
 pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job, shape: Shape) -> Result<Response, ApiError> {
     let model = job.model.clone().unwrap_or_else(|| service.parts.name.clone());
-    let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model, include_usage: job.include_usage };
+    let envelope = Envelope { shape, id: new_id(shape.id_prefix()), created: now(), model, include_usage: job.include_usage };
     let stream = job.stream;
     // Long texts take a while to tokenize. Other connections are served meanwhile.
     let starting = {
-        let (service, id) = (Arc::clone(service), head.id.clone());
+        let (service, id) = (Arc::clone(service), envelope.id.clone());
         tokio::task::spawn_blocking(move || start(&service, request, job, id))
     };
     let mut listener = starting.await.unwrap_or_else(|_| Err(ApiError::fault()))?;
     if stream {
-        return Ok(streamed(Arc::clone(service), listener, head));
+        return Ok(streamed(Arc::clone(service), listener, envelope));
     }
     let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
     while !listener.is_complete() {
@@ -96,7 +104,8 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
             Event::Failed(error) => return Err(error),
         }
     }
-    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &listener.done), service.parts.host.tokenizer())).into_response())
+    Ok(Json(envelope.whole(&choices, &usage(listener.prompt_tokens, &listener.done), service.parts.host.tokenizer()))
+        .into_response())
 }
 
 /// Queues a job. Its answers start when threads and memory are available.
@@ -130,6 +139,7 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
         job,
         stop: stop.0.clone(),
         next: AtomicUsize::new(0),
+        all_begun: Notify::new(),
         failed: AtomicBool::new(false),
     };
     check_log_probs(service, &work)?;
@@ -143,11 +153,12 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     };
     let bytes = work.asked.iter().map(of_answer).max().unwrap_or(0);
     let field = work.job.max_new_tokens.map_or("max_tokens", |(field, _)| field);
-    let ticket = service.queue(bytes, field)?;
+    let (ticket, unfinished) = service.queue(bytes, field)?;
     let at_once = service.at_once(choices, bytes);
     let answers = Answers { service: Arc::clone(service), work: Arc::new(work), sender };
     tokio::spawn(answers.begin(ticket, at_once));
-    Ok(Listener { events, _stop: stop, prompt_tokens, choices, done: Vec::new() })
+    let cut_off = service.cut_off.subscribe();
+    Ok(Listener { events, _stop: stop, _unfinished: unfinished, cut_off, prompt_tokens, choices, done: Vec::new() })
 }
 
 /// Refuses more log-probabilities than a response that is not streamed holds.
@@ -166,8 +177,8 @@ fn check_log_probs(service: &Service, work: &Work) -> Result<(), ApiError> {
     Err(ApiError::invalid("logprobs", message))
 }
 
-/// The answers of a request. Each has a slot of the server and memory of its own, and waits for them
-/// after the answers of other requests that wait already.
+/// The answers of a request. Each needs a slot and memory, and queues for them behind the answers that
+/// already wait.
 #[derive(Clone)]
 struct Answers {
     service: Arc<Service>,
@@ -203,9 +214,15 @@ impl Answers {
 
     /// Writes answers one by one until all are begun.
     async fn go_on(self, place: Place) {
-        while self.work.is_open() {
+        loop {
+            // Once all are begun, permits would be taken for nothing.
+            let all_begun = self.work.all_begun.notified();
+            if !self.work.is_open() {
+                return;
+            }
             let admitted = tokio::select! {
                 admitted = tokio::time::timeout(self.work.time_left(&self.service), place.clone().admitted()) => admitted,
+                () = all_begun => return,
                 () = self.sender.closed() => return self.work.hang_up(),
             };
             // An answer that begins after the time has ended takes no step, and so needs no memory.
@@ -215,12 +232,8 @@ impl Answers {
 
     async fn write_one(&self, admitted: Option<Admitted>) {
         let Self { service, work, sender } = self.clone();
-        let written = tokio::task::spawn_blocking(move || {
-            work.run(&service, &sender);
-            drop(admitted);
-        });
         // `run` catches panics.
-        let _ = written.await;
+        let _ = tokio::task::spawn_blocking(move || work.run(&service, admitted, &sender)).await;
     }
 }
 
@@ -272,7 +285,7 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
 struct Chunks {
     service: Arc<Service>,
     listener: Listener,
-    head: Head,
+    envelope: Envelope,
     ended: bool,
 }
 
@@ -280,13 +293,13 @@ impl Chunks {
     /// Returns the chunks of an event.
     fn of(&mut self, event: Event) -> Vec<Value> {
         match event {
-            Event::Started { choice } => self.head.opening(choice).into_iter().collect(),
-            Event::Span { choice, text, step } => vec![self.head.span(choice, &text, step.as_deref())],
+            Event::Started { choice } => self.envelope.opening(choice).into_iter().collect(),
+            Event::Span { choice, text, step } => vec![self.envelope.span(choice, &text, step.as_deref())],
             Event::Done { choice, summary, scores } => {
                 self.ended = self.listener.is_complete();
-                let closing = self.head.closing(choice, summary.ended, scores.as_ref(), self.service.parts.host.tokenizer());
-                let usage = (self.ended && self.head.include_usage)
-                    .then(|| self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.listener.done)));
+                let closing = self.envelope.closing(choice, summary.ended, scores.as_ref(), self.service.parts.host.tokenizer());
+                let usage = (self.ended && self.envelope.include_usage)
+                    .then(|| self.envelope.usage_chunk(&usage(self.listener.prompt_tokens, &self.listener.done)));
                 [closing].into_iter().chain(usage).collect()
             }
             Event::Failed(error) => {
@@ -298,9 +311,9 @@ impl Chunks {
 }
 
 /// Returns a stream of chunks. Dropping it stops the answers.
-fn streamed(service: Arc<Service>, listener: Listener, head: Head) -> Response {
+fn streamed(service: Arc<Service>, listener: Listener, envelope: Envelope) -> Response {
     let keep_alive = service.limits.keep_alive;
-    let chunks = Chunks { service, listener, head, ended: false };
+    let chunks = Chunks { service, listener, envelope, ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         if chunks.ended {
             return None;

@@ -21,10 +21,14 @@ use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::routes::OwnMachine;
+use crate::service::Service;
 use crate::{Limits, Server};
 
 /// Delay before the server accepts again after the system ran out of sockets.
 const NO_SOCKETS: Duration = Duration::from_secs(1);
+
+/// Time that clients have to read the error of a request that is cut off.
+const CUT_OFF: Duration = Duration::from_secs(2);
 
 /// The connections of a server.
 pub(crate) struct Connections {
@@ -58,14 +62,17 @@ impl Connections {
         }
     }
 
-    /// Waits for requests in progress, for at most [`Limits::drain`]. New connections are still
-    /// accepted, so that the endpoints can refuse their requests.
-    pub(crate) async fn drain(mut self) {
+    /// Waits for requests in progress, for at most [`Limits::drain`], and then ends them with an
+    /// error. New connections are still accepted, so that the endpoints can refuse their requests.
+    pub(crate) async fn drain(mut self, service: &Service) {
         self.closing.send_replace(true);
         let mut ending = std::mem::take(&mut self.open);
         let drain = self.limits.drain;
-        let ended = async { while ending.join_next().await.is_some() {} };
-        let _ = self.accept_until(tokio::time::timeout(drain, ended)).await;
+        let mut ended = pin!(async { while ending.join_next().await.is_some() {} });
+        if self.accept_until(tokio::time::timeout(drain, ended.as_mut())).await.is_err() {
+            service.cut_off.send_replace(true);
+            let _ = self.accept_until(tokio::time::timeout(CUT_OFF, ended)).await;
+        }
         // Dropping the remaining connections stops their requests.
     }
 }

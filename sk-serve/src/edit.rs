@@ -43,34 +43,15 @@ impl Live {
         // The initial weights may name blades that are no longer seated.
         config.weights = None;
         let (mut added, mut adapters) = (Vec::new(), Vec::new());
-        for (name, source) in edit.blades.iter().filter_map(|(name, source)| Some((name, source.as_ref()?))) {
-            // A lane with both an adapter and an instruction is read under both, which only a blade
-            // of the scheme can ask for.
-            let asks_for_both =
-                |blade: &BladeSpec| blade.name == *name && matches!(blade.rule, BladeRule::Instruction { adapter: Some(_), .. });
-            let (other, kind) = if source == ADAPTER {
-                (self.instructed.get(name).is_some() && !seats.first.iter().any(asks_for_both), "an instruction")
-            } else {
-                (self.adapters.contains(name), "an adapter")
-            };
-            if other {
-                return Err(taken_name(name, kind));
-            }
-            let is_seated = config.blades.iter().any(|blade| blade.name == *name);
-            if source == ADAPTER {
-                seat_adapter(&mut config, &seats.first, name, service)?;
-                adapters.push(name.as_str());
-            } else {
-                let text = instruction_of("blades", name, source)?;
-                config.seat_instruction(name, text).map_err(|error| match error {
-                    SchemeError::GivenTwice { .. } => taken_name(name, "another blade"),
-                    error => wrong_blade(error),
-                })?;
-            }
+        for (name, source) in edit.blades.iter().filter_map(|(name, source)| Some((name.as_str(), source.as_deref()?))) {
             // A blade that is seated with this source keeps its seat.
-            if !is_seated {
-                added.push(name.as_str());
+            if !config.blades.iter().any(|blade| blade.name == name) {
+                added.push(name);
             }
+            if source == ADAPTER {
+                adapters.push(name);
+            }
+            self.seat_blade(&mut config, &seats.first, (name, source), service)?;
         }
         let removed: Vec<&str> =
             edit.blades.iter().filter(|(_, source)| source.is_none()).map(|(name, _)| name.as_str()).collect();
@@ -133,6 +114,33 @@ impl Live {
         seats.reserved.extend(reserved);
         metrics::counter!("swiss_knife_edits_total").increment(1);
         Ok(())
+    }
+
+    /// Seats a blade of an edit in `config`. `first` are the blades at the start of the answer.
+    fn seat_blade(
+        &self,
+        config: &mut SchemeSpec,
+        first: &[BladeSpec],
+        (name, source): (&str, &str),
+        service: &Service,
+    ) -> Result<(), ApiError> {
+        if source == ADAPTER {
+            // A lane with both an adapter and an instruction is read under both, which only a blade
+            // of the scheme can ask for.
+            let asks_for_both =
+                |blade: &BladeSpec| blade.name == name && matches!(blade.rule, BladeRule::Instruction { adapter: Some(_), .. });
+            if self.instructed.get(name).is_some() && !first.iter().any(asks_for_both) {
+                return Err(taken_name(name, "an instruction"));
+            }
+            return seat_adapter(config, first, name, service);
+        }
+        if self.adapters.contains(name) {
+            return Err(taken_name(name, "an adapter"));
+        }
+        config.seat_instruction(name, instruction_of("blades", name, source)?).map_err(|error| match error {
+            SchemeError::GivenTwice { .. } => taken_name(name, "another blade"),
+            error => wrong_blade(error),
+        })
     }
 }
 

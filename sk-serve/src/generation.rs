@@ -13,9 +13,10 @@ use sk_models::dialogue::{Session, SessionError};
 use sk_models::engine::{EngineError, Frozen};
 use sk_models::text::Detokenizer;
 use sk_scheme::{SchemeError, SchemeSpec};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::ApiError;
+use crate::admission::Admitted;
 use crate::error::was_stopped;
 use crate::host::Adapters;
 use crate::id::RequestId;
@@ -60,6 +61,8 @@ pub(crate) struct Work {
     pub(crate) stop: Stop,
     /// The index of the next answer that no thread has begun.
     pub(crate) next: AtomicUsize,
+    /// Notified when no answer is left to begin.
+    pub(crate) all_begun: Notify,
     /// Whether an answer failed. One failure fails the whole request.
     pub(crate) failed: AtomicBool,
 }
@@ -120,15 +123,26 @@ impl Work {
     /// Stops beginning answers. Those that were not begun count with this outcome.
     pub(crate) fn abandon(&self, outcome: Outcome) {
         let begun = self.next.swap(self.answers(), Ordering::Relaxed);
+        self.all_begun.notify_waiters();
         outcome.count(self.answers().saturating_sub(begun));
     }
 
-    /// Generates the next answer on this thread, if there is one.
-    pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
-        let wait = tokio::runtime::Handle::current();
-        // A client that does not read in time is treated as disconnected.
-        let send = |event| wait.block_on(events.send_timeout(event, service.limits.patience)).map_err(|_| Failure::Gone);
+    /// Generates the next answer on this thread, if there is one. Its permits are released just
+    /// before its last event is sent, so that a client that has the whole response finds them free.
+    pub(crate) fn run(&self, service: &Service, mut admitted: Option<Admitted>, events: &mpsc::Sender<Event>) {
+        let patience = service.limits.patience;
+        let send = |event| room(events, patience).map(|room| room.send(event));
+        // An answer keeps its permits while its client does not read.
+        let mut send_last = |event| -> Result<(), Failure> {
+            let room = room(events, patience)?;
+            drop(admitted.take());
+            room.send(event);
+            Ok(())
+        };
         let choice = self.next.fetch_add(1, Ordering::Relaxed);
+        if choice + 1 >= self.answers() {
+            self.all_begun.notify_waiters();
+        }
         if choice >= self.answers() {
             return;
         }
@@ -140,7 +154,7 @@ impl Work {
         count(&summary);
         let sent = written.and_then(|scores| {
             metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
-            send(Event::Done { choice, summary, scores })
+            send_last(Event::Done { choice, summary, scores })
         });
         match sent {
             Ok(()) => {
@@ -154,7 +168,7 @@ impl Work {
                 // No other answer begins while the error waits for a slow client.
                 self.abandon(Outcome::Failed);
                 tracing::warn!(request = %self.request.0, answer = self.id, choice, error = error.cause(), "answer failed");
-                let _ = send(Event::Failed(error));
+                let _ = send_last(Event::Failed(error));
             }
             // Answers that were stopped because another one failed count as failed, too.
             Err(_) if self.failed.load(Ordering::Relaxed) => {}
@@ -194,8 +208,8 @@ impl Work {
         Ok(self.job.log_probs.map(score).transpose()?.flatten())
     }
 
-    /// Sends the prompt if the answer begins with it. If it `goes_on`, a character that the prompt
-    /// begins is left to what follows.
+    /// Sends the prompt if the answer begins with it. If the answer `goes_on`, an incomplete character
+    /// at the end of the prompt is left to the first span.
     fn echo(
         &self,
         choice: usize,
@@ -320,6 +334,15 @@ impl Work {
         let first = self.job.echo.then_some((text[0], None));
         let tokens = first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect();
         Ok(Some(Scores { echoed: if self.job.echo { asked.tokens.len() } else { 0 }, tokens }))
+    }
+}
+
+/// Waits for room for an event. A client that does not read in time is treated as disconnected.
+fn room(events: &mpsc::Sender<Event>, patience: Duration) -> Result<mpsc::Permit<'_, Event>, Failure> {
+    let room = async { tokio::time::timeout(patience, events.reserve()).await };
+    match tokio::runtime::Handle::current().block_on(room) {
+        Ok(Ok(room)) => Ok(room),
+        Ok(Err(_)) | Err(_) => Err(Failure::Gone),
     }
 }
 

@@ -21,11 +21,11 @@ pub(crate) struct Live {
     pub(crate) adapters: Adapters,
     /// The instructions that lanes of the answer read.
     pub(crate) instructed: InstructionRack,
-    pub(crate) seats: Arc<Mutex<Seats>>,
+    pub(crate) seats: Arc<Mutex<EditState>>,
 }
 
 /// The state that edits of the seats read and change.
-pub(crate) struct Seats {
+pub(crate) struct EditState {
     pub(crate) config: SchemeSpec,
     /// The blades at the start of the answer.
     pub(crate) first: Vec<BladeSpec>,
@@ -66,7 +66,7 @@ impl Live {
         most: usize,
     ) -> Self {
         let (first, reach) = (config.blades.clone(), asked.tokens.len() + most);
-        let seats = Seats { config, first, reach, new: most, asked, reserved: BTreeMap::new() };
+        let seats = EditState { config, first, reach, new: most, asked, reserved: BTreeMap::new() };
         Self { spec, progress: Arc::default(), adapters, instructed, seats: Arc::new(Mutex::new(seats)) }
     }
 

@@ -28,7 +28,7 @@ impl Shape {
 
 /// The fields that all chunks of a response share.
 #[derive(Debug, Clone)]
-pub(crate) struct Head {
+pub(crate) struct Envelope {
     pub(crate) shape: Shape,
     pub(crate) id: String,
     pub(crate) created: u64,
@@ -49,7 +49,7 @@ fn reason(ended: Option<Ended>) -> &'static str {
     }
 }
 
-impl Head {
+impl Envelope {
     fn object(&self, streamed: bool) -> &'static str {
         match (self.shape, streamed) {
             (Shape::Chat, true) => "chat.completion.chunk",

@@ -141,9 +141,10 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
         .expose_headers([REQUEST_ID, RETRY_AFTER])
 }
 
-/// Refuses what pages of other origins than `origins` send. A browser keeps answers from them, but
-/// sends a `POST` of plain text without asking first. It says in `Origin` whose page sends and, to
-/// an address of its own machine or with TLS, in `Sec-Fetch-Site` whether that is another origin.
+/// Refuses requests from web pages of other origins than those of `--origin` (CSRF). A browser hides
+/// the response from such a page, but sends a plain-text `POST` without a preflight request.
+/// `Origin` is the origin of the page. `Sec-Fetch-Site` tells whether it differs from the server's;
+/// browsers send it to their own machine and over TLS only.
 async fn refuse_other_origins(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let [site, origin, host] = ["sec-fetch-site", "origin", "host"].map(|name| request.headers().get(name));
     let is_own = |origin: &HeaderValue| {
@@ -164,13 +165,13 @@ async fn refuse_other_origins(State(access): State<Arc<Access>>, request: Reques
     next.run(request).await
 }
 
-/// Marks a request to a server that listens to its own machine only.
+/// Marks a request to a server that listens at a loopback address.
 #[derive(Clone)]
 pub(crate) struct OwnMachine;
 
-/// Refuses requests to other names than that of this machine, if the server listens to its own
-/// machine only and has no key. A page can give its own name the address of this machine (DNS
-/// rebinding), and its requests then look like those of a page of the server.
+/// If the server listens at a loopback address and has no key, refuses requests whose `Host` is
+/// neither `localhost`, an IP address, nor the host of an allowed origin. Otherwise a page could
+/// resolve its own domain to this machine (DNS rebinding), and its requests would be same-origin.
 async fn refuse_other_hosts(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).filter(|_| access.key.is_none() && request.extensions().get::<OwnMachine>().is_some());
     let name = |authority: &str| authority.parse().map(|authority: Authority| authority.host().to_ascii_lowercase());
@@ -195,18 +196,18 @@ async fn count(mut request: Request, next: Next) -> Response {
     let id = RequestId(new_id("req").into());
     request.extensions_mut().insert(id.clone());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut counted = Counted { id: id.clone(), method, path, since: Instant::now(), status: DISCONNECTED };
+    let mut entry = RequestEntry { id: id.clone(), method, path, since: Instant::now(), status: DISCONNECTED };
     let mut response = next.run(request).await;
-    counted.status = response.status().as_u16();
+    entry.status = response.status().as_u16();
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
 }
 
-/// A request, which is counted and logged when this is dropped. If the client disconnects, it is
-/// dropped before there is a response.
-struct Counted {
+/// The entry of a request in metrics and log, written when it is dropped. If the client disconnects,
+/// it is dropped before there is a response.
+struct RequestEntry {
     id: RequestId,
     method: Method,
     path: String,
@@ -214,7 +215,7 @@ struct Counted {
     status: u16,
 }
 
-impl Drop for Counted {
+impl Drop for RequestEntry {
     fn drop(&mut self) {
         let Self { id, method, path, since, status } = self;
         metrics::counter!("swiss_knife_requests_total", "status" => status.to_string()).increment(1);

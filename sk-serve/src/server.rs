@@ -75,7 +75,10 @@ fn register() {
     for (gauged, help) in [
         ("answers_under_way", "Answers in progress"),
         ("waiting", "Requests that wait"),
-        ("reserved_bytes", "Memory reserved by answers and by adapters that clients have loaded"),
+        (
+            "reserved_bytes",
+            "Memory reserved by answers and by adapters that clients have loaded, and set aside for the answer that waits next",
+        ),
         ("kv_bytes", "Memory held by keys and values"),
         ("shared_prefix_bytes", "Memory held by shared prefixes"),
     ] {
@@ -134,8 +137,8 @@ impl Server {
         self.open.get().is_some()
     }
 
-    /// Serves until `shutdown` is ready and all answers in progress have ended, for at most
-    /// [`Limits::drain`] after `shutdown`.
+    /// Serves until `shutdown` is ready and all answers in progress have ended. Requests that take
+    /// longer than [`Limits::drain`] after `shutdown` end with an error.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let mut connections = Connections::new(listener, Arc::clone(&self), self.limits.clone());
         let served = async {
@@ -143,7 +146,7 @@ impl Server {
             // Before the server is open, there are no answers to wait for.
             if let Some(open) = self.open.get() {
                 open.service.drain();
-                connections.drain().await;
+                connections.drain(&open.service).await;
             }
         };
         tokio::select! {

@@ -1,6 +1,7 @@
 //! The state that all requests share.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Component, Path, PathBuf};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +19,10 @@ use sk_scheme::{
     FieldEdit, GranularitySpec, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped,
     Steering, suggest,
 };
-use tokio::sync::{Mutex, OwnedSemaphorePermit};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 
 use crate::ApiError;
-use crate::admission::{Admission, Ticket};
+use crate::admission::{Admission, Counted, Ticket};
 use crate::host::{Adapters, Host};
 use crate::id::RequestId;
 use crate::live::Lives;
@@ -40,7 +41,8 @@ pub struct Limits {
     pub memory: u64,
     /// Maximum number of tokens of an answer. A request for more is refused.
     pub max_new_tokens: usize,
-    /// Maximum number of candidates per step, and of those that a step over a vocabulary tells.
+    /// Maximum number of candidates per step; for a scheme over a vocabulary, of those that `explain`
+    /// lists.
     pub candidates: usize,
     /// Maximum number of blades of an answer.
     pub blades: usize,
@@ -61,8 +63,8 @@ pub struct Limits {
     pub patience: Duration,
     /// Interval of the keep-alive comments that a stream sends during a step; `None` sends none.
     pub keep_alive: Option<Duration>,
-    /// Time that answers in progress get to finish when the server shuts down. Answers that take
-    /// longer are stopped.
+    /// Time that answers in progress get to finish when the server shuts down. Requests that take
+    /// longer end with an error.
     pub drain: Duration,
 }
 
@@ -95,16 +97,18 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
-    /// The names of those that were loaded at the start, which clients cannot unload.
+    /// The names of the adapters that were loaded at the start. Clients cannot unload them.
     given: Vec<String>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
     pub(crate) loading: Arc<Mutex<()>>,
     admission: Admission,
     draining: AtomicBool,
+    /// Whether requests in progress end with an error.
+    pub(crate) cut_off: watch::Sender<bool>,
     pub(crate) lives: Lives,
 }
 
-/// What a server answers with. Only the contents of the rack change.
+/// The models of a server, and their default steering. Only the contents of the rack change.
 pub struct Parts {
     /// The models.
     pub host: Host,
@@ -135,6 +139,7 @@ impl Service {
         Self {
             admission: Admission::new(limits.memory, limits.concurrent, limits.waiting),
             draining: AtomicBool::new(false),
+            cut_off: watch::Sender::new(false),
             lives: Lives::default(),
             given: adapters.clone(),
             adapters: RwLock::new(adapters),
@@ -151,34 +156,13 @@ impl Service {
         self.check_blades("swiss_knife.blades", asked.blades.len())?;
         self.check_blades("swiss_knife.weights", asked.weights.as_ref().map_or(0, BTreeMap::len))?;
         let mut steering = self.parts.steering.clone();
-        let mut is_named = false;
-        let of_model = self.scheme_of(job.model.as_deref());
-        if let (Some(field), Some(model)) = (asked.scheme.as_deref(), of_model)
-            && field != model
-        {
-            let message = format!("`scheme` is \"{field}\" and `model` names \"{model}\"; give one of them");
-            return Err(ApiError::invalid("swiss_knife.scheme", message));
-        }
-        if let Some(name) = asked.scheme.as_deref().or(of_model) {
-            if Shipped::named(name).is_none() {
-                let hint = suggest::hint(name, SHIPPED.iter().map(|shipped| shipped.name));
-                return Err(ApiError::invalid("swiss_knife.scheme", format!("no scheme is called \"{name}\"; {hint}")));
-            }
-            steering.scheme = Some(name.into());
-            is_named = true;
-        }
+        let named = self.named_scheme(job)?;
+        let is_named = named.is_some();
+        steering.scheme = named.map(PathBuf::from).or(steering.scheme);
         if let Some(preset) = &asked.preset {
             steering.preset = Some(preset.parse().map_err(|error: String| ApiError::invalid("swiss_knife.preset", error))?);
         }
-        let mut edits = Vec::new();
-        for text in &asked.set {
-            let edit: FieldEdit = text.parse().map_err(|error: String| ApiError::invalid("swiss_knife.set", error))?;
-            // The sections of blades contain file paths, which clients must not set.
-            if text.trim_start().starts_with("blades") {
-                return Err(ApiError::invalid("swiss_knife.set", "`set` edits no blades; give them as `blades`"));
-            }
-            edits.push(edit);
-        }
+        let edits = asked.set.iter().map(|text| field_edit(text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(weights) = &asked.weights {
             steering.weights = vec![weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>()];
         }
@@ -195,7 +179,6 @@ impl Service {
             }
         }
         // The fields of a request take precedence over all options of the server.
-        let wrong_set = |error: SchemeError| ApiError::invalid("swiss_knife.set", error.to_string());
         FieldEdit::apply(&edits, &mut config, "set").map_err(wrong_set)?;
         for (field, name, value) in [("temperature", "draft_temperature", job.temperature), ("top_p", "top_p", job.top_p)] {
             let Some(value) = value else { continue };
@@ -216,22 +199,7 @@ impl Service {
         if is_named && asked.weights.is_none() && !config.weights.iter().flat_map(NamedWeights::names).all(is_seated) {
             config.weights = None;
         }
-        config.check_heads().and_then(|()| config.alignment()).map_err(|error| match error {
-            SchemeError::NoHead { .. } => {
-                let message = "this scheme needs a head; start the server with --head NAME=DIR, or choose another scheme";
-                ApiError::invalid("swiss_knife.scheme", message)
-            }
-            SchemeError::NoBlade => {
-                let message =
-                    "no blade is seated; give an instruction, such as `\"blades\": {\"calm\": \"instruction:Answer calmly.\"}`";
-                ApiError::invalid("swiss_knife.blades", message)
-            }
-            error @ SchemeError::SharedLane { .. } => ApiError::invalid("swiss_knife.blades", error.to_string()),
-            error @ (SchemeError::Gate { .. } | SchemeError::FluencyGate { .. } | SchemeError::Parameter { .. }) => {
-                wrong_set(error)
-            }
-            error => ApiError::invalid("swiss_knife.weights", error.to_string()),
-        })?;
+        config.check_heads().and_then(|()| config.alignment()).map_err(wrong_alignment)?;
         if config.template.is_none() && !asked.blades.is_empty() {
             return Err(ApiError::fixed_blades("swiss_knife.blades"));
         }
@@ -243,6 +211,23 @@ impl Service {
             return Err(ApiError::invalid("swiss_knife.set", message));
         }
         Ok(config)
+    }
+
+    /// Returns the bundled scheme that a request names, in `scheme` or in `model`.
+    fn named_scheme<'a>(&self, job: &'a Job) -> Result<Option<&'a str>, ApiError> {
+        let wrong = |message| ApiError::invalid("swiss_knife.scheme", message);
+        let (field, model) = (job.steering.scheme.as_deref(), self.scheme_of(job.model.as_deref()));
+        if let (Some(field), Some(model)) = (field, model)
+            && field != model
+        {
+            return Err(wrong(format!("`scheme` is \"{field}\" and `model` names \"{model}\"; give one of them")));
+        }
+        let name = field.or(model);
+        if let Some(name) = name.filter(|name| Shipped::named(name).is_none()) {
+            let hint = suggest::hint(name, SHIPPED.iter().map(|shipped| shipped.name));
+            return Err(wrong(format!("no scheme is called \"{name}\"; {hint}")));
+        }
+        Ok(name)
     }
 
     /// Seats the blades of the server and those of a request. A blade of the request replaces a blade
@@ -418,8 +403,9 @@ impl Service {
     }
 
     /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
-    /// the field of the request that limits the tokens of an answer.
-    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<Ticket, ApiError> {
+    /// the field of the request that limits the tokens of an answer. The request counts as unfinished
+    /// until the [`Counted`] is dropped.
+    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
@@ -449,7 +435,8 @@ impl Service {
         answers.min(self.limits.concurrent).min(fit).max(1)
     }
 
-    /// Returns the bytes reserved by answers in progress, and the number of waiting requests.
+    /// Returns the bytes that are reserved, with what is set aside for the answer that waits next,
+    /// and the number of waiting requests.
     pub(crate) fn load_figures(&self) -> (u64, usize) {
         self.admission.load()
     }
@@ -526,9 +513,9 @@ fn extent(config: &SchemeSpec, reach: usize, new: usize) -> Extent {
     Extent { context: reach, candidates, span, ..Extent::default() }
 }
 
-/// Returns the most bytes of what `adapters` add to the merged adapter of a soup; 0 for other
-/// proposals. The merged adapter has at most the sum of their ranks. The first step after an edit of
-/// the weights holds it twice.
+/// Returns an upper bound of the bytes that `adapters` add to a soup's merged adapter, whose rank is
+/// at most the sum of theirs; 0 for other proposals. The second copy that the first step after an
+/// edit of the weights holds is not counted.
 fn merged(config: &SchemeSpec, adapters: &Adapters) -> u64 {
     if matches!(config.proposal, ProposalSpec::Soup(_)) { adapters.bytes() } else { 0 }
 }
@@ -536,6 +523,39 @@ fn merged(config: &SchemeSpec, adapters: &Adapters) -> u64 {
 /// Returns the kind of heads that the template of a scheme reads.
 fn reads_heads(config: &SchemeSpec) -> Option<HeadKind> {
     config.template.as_ref()?.rule.head_kind()
+}
+
+/// Parses an entry of `set`.
+fn field_edit(text: &str) -> Result<FieldEdit, ApiError> {
+    let edit = text.parse().map_err(|error: String| ApiError::invalid("swiss_knife.set", error))?;
+    // The sections of blades contain file paths, which clients must not set.
+    if text.trim_start().starts_with("blades") {
+        return Err(ApiError::invalid("swiss_knife.set", "`set` edits no blades; give them as `blades`"));
+    }
+    Ok(edit)
+}
+
+/// Returns the error for a scheme that `set` makes invalid.
+fn wrong_set(error: impl Display) -> ApiError {
+    ApiError::invalid("swiss_knife.set", error.to_string())
+}
+
+/// Returns the error for a scheme whose blades, weights or slots do not fit together.
+fn wrong_alignment(error: SchemeError) -> ApiError {
+    match error {
+        SchemeError::NoHead { .. } => {
+            let message = "this scheme needs a head; start the server with --head NAME=DIR, or choose another scheme";
+            ApiError::invalid("swiss_knife.scheme", message)
+        }
+        SchemeError::NoBlade => {
+            let message =
+                "no blade is seated; give an instruction, such as `\"blades\": {\"calm\": \"instruction:Answer calmly.\"}`";
+            ApiError::invalid("swiss_knife.blades", message)
+        }
+        SchemeError::SharedLane { .. } => ApiError::invalid("swiss_knife.blades", error.to_string()),
+        SchemeError::Gate { .. } | SchemeError::FluencyGate { .. } | SchemeError::Parameter { .. } => wrong_set(error),
+        error => ApiError::invalid("swiss_knife.weights", error.to_string()),
+    }
 }
 
 /// Sets the fields that the scheme has, and leaves out the others.

@@ -33,7 +33,7 @@ static BREAKS: AtomicBool = AtomicBool::new(false);
 static RECORDER: Once = Once::new();
 
 /// A metrics recorder that records nothing. It panics when [`BREAKS`] is set, on the thread that
-/// generates an answer.
+/// generates an answer. That thread takes a while to end, so that a client sees what it still holds.
 struct Broken;
 
 impl Recorder for Broken {
@@ -45,7 +45,10 @@ impl Recorder for Broken {
         Counter::noop()
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        if key.name() == "swiss_knife_answers_under_way" {
+            thread::sleep(Duration::from_millis(2));
+        }
         Gauge::noop()
     }
 
@@ -99,13 +102,21 @@ fn listening() -> (Arc<Server>, String, Runtime) {
 }
 
 fn listening_with(access: Access, limits: Limits) -> (Arc<Server>, String, Runtime) {
+    listening_until(std::future::pending(), access, limits)
+}
+
+fn listening_until(
+    shutdown: impl Future<Output = ()> + Send + 'static,
+    access: Access,
+    limits: Limits,
+) -> (Arc<Server>, String, Runtime) {
     // Servers keep the recorder that is installed first.
     RECORDER.call_once(|| metrics::set_global_recorder(Broken).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let server = Arc::new(Server::new(access, limits));
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    runtime.spawn(Arc::clone(&server).serve(listener, std::future::pending()));
+    runtime.spawn(Arc::clone(&server).serve(listener, shutdown));
     (server, url, runtime)
 }
 
@@ -471,6 +482,51 @@ fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
 }
 
 #[test]
+fn a_client_that_has_its_whole_answer_may_ask_again() {
+    let _answering = answering();
+    let limits = Limits { concurrent: 1, waiting: 0, ..Limits::default() };
+    let (server, url, _runtime) = listening_with(Access::default(), limits);
+    server.open(parts(), adapters());
+    let agent = agent();
+    for turn in 0..40 {
+        let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "n": 1 + turn % 3,
+            "stream": turn % 2 == 0});
+        let mut response = agent.post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+        let body = response.body_mut().read_to_string().unwrap();
+        assert_eq!(response.status().as_u16(), 200, "turn {turn}: {body}");
+    }
+}
+
+#[test]
+fn a_request_that_outlasts_the_drain_ends_with_an_error() {
+    let _answering = answering();
+    let (shut_down, shutdown) = tokio::sync::oneshot::channel::<()>();
+    let limits = Limits { concurrent: 1, drain: Duration::ZERO, ..Limits::default() };
+    let shutdown = async move { shutdown.await.unwrap_or_default() };
+    let (server, url, _runtime) = listening_until(shutdown, Access::default(), limits);
+    server.open(parts(), adapters());
+    let batch = |stream: bool| {
+        json!({"prompt": vec!["Hi"; 128], "max_tokens": 200, "stream": stream,
+            "swiss_knife": {"set": ["proposal.keep_end_of_text=false"]}})
+        .to_string()
+    };
+    let mut whole = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    let body = batch(false);
+    let head = format!("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    whole.write_all((head + &body).as_bytes()).unwrap();
+    let response = agent().post(format!("{url}/v1/completions")).send(batch(true).as_str()).unwrap();
+    let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("data: ")), "the stream has not begun");
+    shut_down.send(()).unwrap();
+    let data: Vec<String> = lines.filter(|line| line.starts_with("data: ")).collect();
+    let [.., error, done] = &data[..] else { panic!("{data:?}") };
+    assert!(error.contains("shutting down") && done == "data: [DONE]", "{error} {done}");
+    let mut status = String::new();
+    BufReader::new(whole).read_line(&mut status).unwrap();
+    assert!(status.starts_with("HTTP/1.1 503"), "{status}");
+}
+
+#[test]
 fn answers_may_take_any_time() {
     let _answering = answering();
     let (server, url, _runtime) = listening_with(Access::default(), Limits { time: Duration::MAX, ..Limits::default() });
@@ -753,7 +809,10 @@ fn a_character_that_the_prompt_begins_belongs_to_the_answer() {
     for length in 1..=4 {
         let prompt = &"A☃".as_bytes()[..length];
         let begun = if length < 4 { "A" } else { "A☃" };
-        assert_eq!(ask(prompt, 8, true), format!("{begun}{}", ask(prompt, 8, false)), "{length}");
+        let answer = ask(prompt, 8, false);
+        assert_eq!(ask(prompt, 8, true), format!("{begun}{answer}"), "{length}");
+        // The bytes that are drawn do not complete the character.
+        assert!(answer.starts_with('\u{fffd}') || !(2..4).contains(&length), "{length}: {answer}");
     }
 }
 
@@ -773,6 +832,39 @@ fn a_soup_needs_memory_for_its_merged_adapter() {
         assert!(found == status && (found == 200 || body.contains("MiB")), "{memory}: {found} {body}");
         assert_eq!(ask(&url, &asked("lab/random")).0, 200);
     }
+}
+
+#[test]
+fn a_request_whose_time_is_over_takes_no_step() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { time: Duration::ZERO, ..Limits::default() });
+    server.open(parts(), adapters());
+    // The first span of an answer would be a fault.
+    BREAKS.store(true, Ordering::Relaxed);
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    for asked in [json!({"messages": messages}), json!({"messages": messages, "n": 2, "logprobs": true})] {
+        let (status, body) = ask(&url, &asked);
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, body["error"]["code"].as_str()), (504, Some("timeout")), "{body}");
+    }
+    // The response to a text that was not scored would lack its log-probabilities.
+    for tokens in [0, 1] {
+        let late = |stream: bool| {
+            let scored =
+                json!({"prompt": ["Hello", "there"], "max_tokens": tokens, "echo": true, "logprobs": 1, "stream": stream});
+            let mut response = agent().post(format!("{url}/v1/completions")).send(scored.to_string().as_str()).unwrap();
+            (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+        };
+        let (status, body) = late(false);
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, body["error"]["code"].as_str()), (504, Some("timeout")), "{body}");
+        let (_, stream) = late(true);
+        let data = stream.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+        let chunks: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+        assert_eq!(chunks[chunks.len() - 1]["error"]["code"], "timeout", "{chunks:?}");
+        assert!(chunks.iter().all(|chunk| chunk["choices"][0]["finish_reason"].is_null()), "{chunks:?}");
+    }
+    assert!(BREAKS.swap(false, Ordering::Relaxed), "an answer took a step");
 }
 
 #[test]

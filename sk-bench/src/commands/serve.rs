@@ -89,7 +89,8 @@ pub struct ServeArgs {
     max_blades: usize,
     /// Seconds from a request to the end of its answers; an unfinished answer is cut off after the
     /// step in progress, and a request that still waits is refused.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Seconds that a client may take to send the head or the body of a request, or may read
     /// nothing of an answer, before its connection is closed.
@@ -99,8 +100,8 @@ pub struct ServeArgs {
     /// none.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().keep_alive.map_or(0, |every| every.as_secs()))]
     keep_alive: u64,
-    /// Seconds that answers in progress have to finish when the server shuts down; then they are
-    /// cut off.
+    /// Seconds that answers in progress have to finish when the server shuts down; then their
+    /// requests get an error.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().drain.as_secs())]
     drain: u64,
     /// A file that holds the key that clients must send; it takes precedence over the variable
@@ -109,7 +110,7 @@ pub struct ServeArgs {
     api_key_file: Option<PathBuf>,
     /// Memory in MiB that all running answers and the adapters that clients have loaded may use in
     /// total, besides the other weights; less if less is free.
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
     memory: u64,
     /// Maximum number of tokens of a prompt; the model's context length unless given.
     #[arg(long, value_name = "TOKENS", value_parser = positive)]

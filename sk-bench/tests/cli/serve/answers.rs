@@ -114,6 +114,19 @@ fn a_text_goes_on_with_the_blank_after_its_last_word() {
     assert!(choice["text"].as_str().unwrap().starts_with("The sky is "), "{choice}");
 }
 
+#[test]
+fn offsets_count_special_tokens_of_a_prompt() {
+    let server = Server::of(Command::new(env!("CARGO_BIN_EXE_swiss-knife")).args(["serve", "--port", "0"]));
+    let asked = json!({"prompt": "Hi.<|im_end|>\nThe sky is", "max_tokens": 3, "echo": true, "logprobs": 1});
+    let choice = server.ask("POST", "/v1/completions", "", &asked).json()["choices"][0].clone();
+    let (text, log_probs) = (choice["text"].as_str().unwrap(), &choice["logprobs"]);
+    let [tokens, offsets] = ["tokens", "text_offset"].map(|field| log_probs[field].as_array().unwrap());
+    assert!(tokens.contains(&json!("<|im_end|>")), "{choice}");
+    for (token, offset) in tokens.iter().zip(offsets) {
+        assert!(text[offset.as_u64().unwrap() as usize..].starts_with(token.as_str().unwrap()), "{choice}");
+    }
+}
+
 /// A pass over a whole text adds log-probabilities in another order.
 const ROUNDING: f64 = 1e-4;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{LONG_ANSWERS, PATIENCE, Reply, Server, chunks, hello, text, unchunked};
-use crate::common::{copy_of, edit_json, models};
+use crate::common::{assert_refused, copy_of, edit_json, models, run};
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -112,36 +112,29 @@ fn too_many_requests_are_refused_with_retry_after() {
     assert!(!refused.is_empty() && refused.len() < 8, "{} of 8 refused", refused.len());
     assert!(refused[0].1.contains("retry-after: 1") && refused[0].json()["error"]["type"] == "rate_limit_error");
     // A request that can never fit is refused with 400, not with 429.
-    let small = Server::start(&["--memory", "0"]);
+    let small = Server::start(&["--memory", "1", "--max-candidates", "300"]);
+    let wide = json!({"set": ["proposal.candidates=300"]});
     for (fields, param) in [
         (json!({}), "max_tokens"),
         (json!({"max_tokens": null}), "max_tokens"),
         (json!({"max_tokens": null, "max_completion_tokens": 40}), "max_completion_tokens"),
     ] {
-        let refused = small.chat(&hello(&fields));
+        let mut body = hello(&fields);
+        body["swiss_knife"] = wide.clone();
+        let refused = small.chat(&body);
         assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some(param)), "{}", refused.2);
     }
 }
 
 #[test]
+fn limits_under_which_every_request_is_refused() {
+    for option in ["--timeout", "--memory"] {
+        assert_refused(&run(["serve", option, "0"]), &[option, "invalid value '0'"]);
+    }
+}
+
+#[test]
 fn no_request_outlasts_its_time_by_more_than_a_step() {
-    let server = Server::start(&["--timeout", "0"]);
-    for more in [json!({}), json!({"n": 2, "logprobs": true})] {
-        let late = server.chat(&hello(&more));
-        assert_eq!((late.0, late.json()["error"]["code"].as_str()), (504, Some("timeout")), "{}", late.2);
-    }
-    // The response to a text that was not scored would lack its log-probabilities.
-    for tokens in [0, 1] {
-        let scored = json!({"prompt": ["Hello", "there"], "max_tokens": tokens, "echo": true, "logprobs": 1});
-        let late = server.ask("POST", "/v1/completions", "", &scored);
-        assert_eq!((late.0, late.json()["error"]["code"].as_str()), (504, Some("timeout")), "{}", late.2);
-        let mut streamed = scored;
-        streamed["stream"] = true.into();
-        let chunks = chunks(&server.ask("POST", "/v1/completions", "", &streamed).2);
-        assert_eq!(chunks[chunks.len() - 1]["error"]["code"], "timeout", "{chunks:?}");
-        assert!(chunks.iter().all(|chunk| chunk["choices"][0]["finish_reason"].is_null()), "{chunks:?}");
-    }
-    assert_eq!(server.metric("swiss_knife_steps_total"), 0.0);
     // The chunks of three answers exceed the socket buffers, so one of these waits for its reader.
     let server = Server::start(&["--span-tokens", "1", "--max-candidates", "300", "--concurrent", "1", "--timeout", "20"]);
     let body = hello(&json!({"stream": true, "n": 4, "max_tokens": 440, "swiss_knife":
