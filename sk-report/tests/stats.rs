@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use sk_report::stats::{
     Bootstrap, Clusters, Distance, F1, Spearman, Steering, Wilcoxon, WinRate, ZeroRule, dominates, front, harmonic_mean, holm,
-    hypervolume, median, population_std, snap, spacing,
+    hypervolume, median, pearson, population_std, slope, snap, spacing,
 };
 
 /// The tolerance against the references: relative to values above 1, absolute below, and relative
@@ -385,9 +385,39 @@ fn clusters_widen_the_interval_of_repeated_cells() {
 }
 
 #[test]
+fn nan_is_no_difference_and_has_no_correlation() {
+    let differences = [0.5, f64::NAN, -0.25, 0.0, 1.5, 2.0, -f64::NAN];
+    let numbers: Vec<f64> = differences.iter().copied().filter(|difference| !difference.is_nan()).collect();
+    for rule in [ZeroRule::Wilcox, ZeroRule::Pratt, ZeroRule::Zsplit] {
+        assert_eq!(Wilcoxon::of(&differences, rule), Wilcoxon::of(&numbers, rule));
+    }
+    // NaN does not count towards the most differences of the exact distribution either.
+    let many: Vec<f64> = (1..=50).map(f64::from).chain([f64::NAN]).collect();
+    assert!(Wilcoxon::of(&many, ZeroRule::Wilcox).exact);
+    let (x, y) = ([1.0, 2.0, 3.0, f64::NAN], [1.0, 2.0, 4.0, 3.0]);
+    assert_eq!((Spearman::of(&x, &y), Spearman::of(&y, &x)), (None, None));
+    assert_eq!((pearson(&x, &y), pearson(&y, &x)), (None, None));
+    assert_eq!(pearson(&[1.0, 2.0, f64::INFINITY], &[1.0, 2.0, 4.0]), None);
+}
+
+#[test]
+fn a_correlation_is_the_same_in_any_unit() {
+    let (x, y) = ([1.0, 2.0, 3.0, 5.0], [4.0, 1.0, 0.5, -1.0]);
+    let rho = pearson(&x, &y).unwrap();
+    assert!((pearson(&[0.0, 1.0, f64::MAX], &[1.0, 2.0, 4.0]).unwrap() - 0.944_911_182_523_068).abs() < 1e-12);
+    for unit in [1e-300_f64, 1e-200, 1e-90, 1e90, 1e200, 3e307] {
+        for other in [1.0, unit, unit.recip()] {
+            let found = pearson(&x.map(|x| unit * x), &y.map(|y| other * y)).unwrap();
+            assert!((found - rho).abs() < 1e-12, "{found} is not {rho} in {unit:e} and {other:e}");
+        }
+    }
+}
+
+#[test]
 fn what_has_no_answer_says_so() {
     assert!(Wilcoxon::of(&[0.0, 0.0], ZeroRule::Wilcox).p.is_nan() && Wilcoxon::of(&[], ZeroRule::Pratt).p.is_nan());
     assert!(Spearman::of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]).is_none() && Spearman::of(&[1.0, 2.0], &[1.0, 2.0]).is_none());
+    assert!(slope(&[0.1; 3], &[1.0, 2.0, 4.0]).is_nan() && slope(&[], &[]).is_nan());
     assert!(spacing(&[[0.0; 3]], Distance::Schott).is_none());
     assert_eq!((hypervolume::<[f64; 3]>(&[], [0.0; 3]), front::<[f64; 3]>(&[])), (0.0, vec![]));
     assert!(Bootstrap::of_mean(&[2.0, 2.0], 50, 1).bca(0.95).is_none());

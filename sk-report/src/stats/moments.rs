@@ -37,9 +37,18 @@ pub fn sample_std(values: &[f64]) -> f64 {
 /// If the lengths differ.
 pub fn slope(x: &[f64], y: &[f64]) -> f64 {
     assert_eq!(x.len(), y.len(), "one y per x");
+    if !varies(x) {
+        return f64::NAN;
+    }
     let (centre_x, centre_y) = (mean(x), mean(y));
     let shared: f64 = x.iter().zip(y).map(|(x, y)| (x - centre_x) * (y - centre_y)).sum();
     shared / squares(x)
+}
+
+/// Returns whether values differ. They are compared directly: the mean of equal values can differ
+/// from them by rounding.
+pub(super) fn varies(values: &[f64]) -> bool {
+    values.windows(2).any(|two| two[0] != two[1])
 }
 
 fn squares(values: &[f64]) -> f64 {

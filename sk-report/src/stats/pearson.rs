@@ -1,7 +1,8 @@
 use super::mean;
+use super::moments::varies;
 
 /// Returns Pearson's correlation Σ(x − x̄)(y − ȳ)/√(Σ(x − x̄)²·Σ(y − ȳ)²). `None` for fewer than
-/// two points, or if `x` or `y` is constant.
+/// two points, if `x` or `y` is constant, or if a value is NaN or infinite.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -14,16 +15,26 @@ use super::mean;
 /// ```
 pub fn pearson(x: &[f64], y: &[f64]) -> Option<f64> {
     assert_eq!(x.len(), y.len(), "one y per x");
-    // Values are compared directly: the mean of equal values can differ from them by rounding.
-    let varies = |values: &[f64]| values.windows(2).any(|two| two[0] != two[1]);
-    if !varies(x) || !varies(y) {
+    if !varies(x) || !varies(y) || !x.iter().chain(y).all(|value| value.is_finite()) {
         return None;
     }
     let centred = |values: &[f64]| -> Vec<f64> {
         let centre = mean(values);
         values.iter().map(|value| value - centre).collect()
     };
-    let (x, y) = (centred(x), centred(y));
+    let (a, b) = (centred(x), centred(y));
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    Some((dot(&x, &y) / (dot(&x, &x) * dot(&y, &y)).sqrt()).clamp(-1.0, 1.0))
+    let (aa, bb) = (dot(&a, &a), dot(&b, &b));
+    if [aa, bb, aa * bb].iter().all(|square| square.is_normal()) {
+        return Some((dot(&a, &b) / (aa * bb).sqrt()).clamp(-1.0, 1.0));
+    }
+    // Squares overflow or underflow. The correlation is the same in any unit.
+    pearson(&scaled(x), &scaled(y))
+}
+
+/// Divides values by a power of two so that the largest magnitude is near 1.
+fn scaled(values: &[f64]) -> Vec<f64> {
+    let largest = values.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+    let unit = largest.log2().floor().min(1023.0).exp2();
+    values.iter().map(|value| value / unit).collect()
 }

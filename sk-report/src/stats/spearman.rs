@@ -15,8 +15,8 @@ pub struct Spearman {
 }
 
 impl Spearman {
-    /// Computes the correlation of `x` and `y`. `None` for fewer than three points, or if one of
-    /// them is constant.
+    /// Computes the correlation of `x` and `y`. `None` for fewer than three points, if one of them
+    /// is constant, or if a value is NaN.
     ///
     /// The exact p-value is that of the actual ranks, ties included. O(n log n), plus O(n!) for at
     /// most ten points.
@@ -33,6 +33,9 @@ impl Spearman {
     /// ```
     pub fn of(x: &[f64], y: &[f64]) -> Option<Self> {
         assert_eq!(x.len(), y.len(), "one y per x");
+        if x.iter().chain(y).any(|value| value.is_nan()) {
+            return None;
+        }
         let (x, y) = (Ranks::of(x), Ranks::of(y));
         let rho = correlation(&x.doubled, &y.doubled)?;
         let row = |x: &u64| y.doubled.iter().map(|y| x * y).collect::<Vec<u64>>();

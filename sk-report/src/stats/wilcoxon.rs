@@ -36,7 +36,7 @@ pub struct Wilcoxon {
 impl Wilcoxon {
     /// Runs the test with the null distribution that SciPy's `method="auto"` chooses. It is exact
     /// for at most 50 differences without ties or zeros, and for at most 13 differences otherwise.
-    /// Beyond that it is normal without continuity correction. O(n³) at most.
+    /// Beyond that it is normal without continuity correction. NaN is left out. O(n³) at most.
     ///
     /// ```
     /// use sk_report::stats::{Wilcoxon, ZeroRule};
@@ -45,6 +45,7 @@ impl Wilcoxon {
     /// assert_eq!(Wilcoxon::of(&[1.0, 2.0, 3.0, 4.0, 5.0], ZeroRule::Wilcox).p, 2.0 / 32.0);
     /// ```
     pub fn of(differences: &[f64], rule: ZeroRule) -> Self {
+        let differences: Vec<f64> = differences.iter().copied().filter(|difference| !difference.is_nan()).collect();
         let ranked: Vec<f64> = differences.iter().copied().filter(|&d| d != 0.0 || rule != ZeroRule::Wilcox).collect();
         let ranks = Ranks::of(&ranked.iter().map(|difference| difference.abs()).collect::<Vec<_>>());
         // Doubled ranks of the differences that `counts` selects.

@@ -224,6 +224,7 @@ fn weight_vectors_that_agree_on_the_judged_blades_count_less() {
     };
     // One weight vector of five has the whole weight: the least p is 2·4!/5!.
     assert_eq!(of(1, &METHODS[..1]), "Whether the answers follow the weights is not known: too few weight vectors.");
+    assert_eq!(of(1, METHODS), of(1, &METHODS[..1]));
     // Groups of one, two and three: the least p is 2·2!·3!/6!.
     assert!(of(2, &METHODS[..1]).ends_with(" follow the weights."));
     let said = of(2, METHODS);

@@ -148,10 +148,8 @@ fn rank_correlation<'a>(context: &PageContext<'a>, name: &str) -> Result<&'a Ste
         _ => match context.pooled(name) {
             None => Err("no axis that was judged moves"),
             Some(row) if row.is_on_different_prompts() => Err("some weight vectors share fewer than half of their prompts"),
-            Some(row) if row.least >= ALPHA => match sweep.methods.len() {
-                1 => Err("too few weight vectors"),
-                _ => Err("too few weight vectors for so many methods"),
-            },
+            Some(row) if row.alone >= ALPHA => Err("too few weight vectors"),
+            Some(row) if row.least >= ALPHA => Err("too few weight vectors for so many methods"),
             Some(row) => Ok(row),
         },
     }

@@ -20,6 +20,8 @@ pub(in crate::report) struct SteeringRow {
     /// The permutation p-value, or that of Student's t if there is none, after correction. The
     /// pooled coefficients of all methods form one family, those of single axes another.
     pub(in crate::report) holm: f64,
+    /// The least p-value by permutation of so many weight vectors in a single test.
+    pub(in crate::report) alone: f64,
     /// The least value of `holm` by permutation of so many weight vectors, for so many tests.
     pub(in crate::report) least: f64,
     /// The least share of its prompts that a weight vector has in common with another.
@@ -81,10 +83,10 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
                 let axes = if axis.is_some() { k..k + 1 } else { 0..places.len() };
                 let has_axes = |&point: &usize| achieved[point][axes.clone()].iter().all(|value| !value.is_nan());
                 let vectors: Vec<usize> = (0..points.len()).filter(has_axes).collect();
-                let least = least_p(vectors.iter().map(|&point| &weights[point][axes.clone()]));
+                let alone = least_p(vectors.iter().map(|&point| &weights[point][axes.clone()]));
                 let shared = least_shared(&prompts, places.len(), &vectors, axes);
                 let (method, holm) = (method.name.clone(), found.permutation_p.unwrap_or(found.p));
-                rows.push(SteeringRow { method, reading, axis, found, interval, holm, least, shared });
+                rows.push(SteeringRow { method, reading, axis, found, interval, holm, alone, least: alone, shared });
             }
         }
     }
@@ -189,7 +191,7 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
     let apart = (shared < 1.0).then(|| {
         format!(
             "Weight vectors are judged on different prompts: two of one method share as few as {}%. r_s is then also of how these prompts differ.",
-            (100.0 * shared).floor()
+            (100.0 * shared + 1e-9).floor()
         )
     });
     let table = table.notes(apart);
