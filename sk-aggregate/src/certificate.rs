@@ -191,7 +191,9 @@ impl<A: Certify> Certify for Fluent<A> {
         if alpha == 1.0 {
             return Ok(Modulus::ZERO);
         }
-        Ok(self.inner.modulus(&Batch::trusted(&d, &s))?.with_scores(1.0 - alpha, 0.0))
+        let mixture = Batch::trusted(&d, &s);
+        let mixture = batch.blades().map_or(mixture, |blades| mixture.with_blades(blades));
+        Ok(self.inner.modulus(&mixture)?.with_scores(1.0 - alpha, 0.0))
     }
 }
 
@@ -273,12 +275,23 @@ impl StabilityCertificate {
         (0.25 * self.moved(self.modulus.sharpened, delta)).tanh()
     }
 
-    /// Returns the largest change of logits with this slope; zero for a zero slope, even if `delta`
-    /// is infinite.
+    /// Returns the largest change of logits with this slope, slope·|δ|/T; zero for a zero slope, even
+    /// if `delta` is infinite. A result that underflows is rounded up.
     fn moved(&self, slope: f64, delta: f64) -> f64 {
-        // Dividing first can overflow, which gives a vacuous bound. Multiplying first could
-        // underflow to zero, which would be wrong.
-        if slope == 0.0 { 0.0 } else { slope * (delta.abs() / self.temperature) }
+        let (delta, temperature) = (delta.abs(), self.temperature);
+        if slope == 0.0 || delta == 0.0 {
+            return 0.0;
+        }
+        // The first order whose intermediate result is in range. If no quotient is, the product is,
+        // unless the result underflows.
+        let moved = if (delta / temperature).is_normal() {
+            slope * (delta / temperature)
+        } else if (slope / temperature).is_normal() {
+            slope / temperature * delta
+        } else {
+            slope * delta / temperature
+        };
+        if moved < f64::MIN_POSITIVE { f64::MIN_POSITIVE } else { moved }
     }
 
     /// Returns D_τ: if every score changes by at most this, TV is at most `tolerance`. Infinite for
@@ -287,7 +300,7 @@ impl StabilityCertificate {
     /// # Errors
     /// If the tolerance is not in [0, 1).
     pub fn radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
-        radius(tolerance, 4.0 * self.temperature * tolerance.atanh(), self.modulus.sharpened)
+        self.allowed(tolerance, 4.0 * tolerance.atanh(), self.modulus.sharpened)
     }
 
     /// Returns the radius from N and s_min only, 2T·s_min·atanh(τ)/(N·L_g).
@@ -295,7 +308,7 @@ impl StabilityCertificate {
     /// # Errors
     /// If the tolerance is not in [0, 1).
     pub fn uniform_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
-        radius(tolerance, 4.0 * self.temperature * tolerance.atanh(), self.modulus.uniform)
+        self.allowed(tolerance, 4.0 * tolerance.atanh(), self.modulus.uniform)
     }
 
     /// Returns the radius from the published bound.
@@ -303,12 +316,27 @@ impl StabilityCertificate {
     /// # Errors
     /// If the tolerance is not in [0, 1).
     pub fn published_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
-        radius(tolerance, self.temperature * tolerance, self.modulus.published)
+        self.allowed(tolerance, tolerance, self.modulus.published)
     }
-}
 
-/// Returns the change that moves logits times T by `moved`. A zero slope allows any change.
-fn radius(tolerance: f64, moved: f64, slope: f64) -> Result<f64, ParameterError> {
-    ParameterError::check((0.0..1.0).contains(&tolerance), "tolerance", tolerance, "in [0, 1)")?;
-    Ok(if slope == 0.0 { f64::INFINITY } else { moved / slope })
+    /// Returns the change that moves logits by `logits`, T·logits/slope. A zero slope allows any
+    /// change. A result that overflows or underflows is rounded down.
+    fn allowed(&self, tolerance: f64, logits: f64, slope: f64) -> Result<f64, ParameterError> {
+        /// 2¹⁰⁰, by which subnormal numbers are scaled exactly.
+        const SCALE: f64 = (1_u128 << 100) as f64;
+        ParameterError::check((0.0..1.0).contains(&tolerance), "tolerance", tolerance, "in [0, 1)")?;
+        if slope == 0.0 {
+            return Ok(f64::INFINITY);
+        }
+        let temperature = self.temperature;
+        let product = temperature * logits;
+        let radius = if product.is_normal() {
+            product / slope
+        } else if product.is_infinite() {
+            temperature / slope * logits
+        } else {
+            SCALE * temperature.min(logits) / slope * temperature.max(logits) / SCALE
+        };
+        Ok(if radius.is_subnormal() { 0.0 } else { radius.clamp(0.0, f64::MAX) })
+    }
 }

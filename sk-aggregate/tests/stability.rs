@@ -10,7 +10,7 @@ use sk_aggregate::{
     Certify, Copeland, DivergenceMixture, Entry, Fluent, Identity, Link, Modulus, NoCertificate, PNorm, RoundRobin, Scores,
     SignedLog, Spread, StabilityCertificate, StudentT, SwissElo,
 };
-use sk_core::{Aggregator, Batch, Divergence, OperatingPoint, Selector, Standardize};
+use sk_core::{Aggregator, Batch, Divergence, OperatingPoint, ScoreTable, Selector, Standardize};
 use sk_select::{Argmax, Champion, Softmax};
 
 /// Rounding of a softmax of ratings known to 1e-14.
@@ -295,8 +295,6 @@ fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
 /// The pair (i, l) of C(σ) ties in rating above the others, at a temperature at which the others
 /// have no probability. Then i and l move apart, and each rival moves in the direction that helps
 /// more. All scores are so close that every slope is L_g.
-/// have no part in the choice; then the two moved apart, and each rival to where it helps more. All
-/// scores are so close that every slope is L_g.
 #[test]
 fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
     /// The rest is lost to curvature and to the probability of the others.
@@ -383,6 +381,57 @@ fn certificates_hold_at_the_ends_of_the_range() {
     assert_eq!([alone.published(f64::INFINITY), alone.uniform(f64::INFINITY), alone.bound(f64::INFINITY)], [0.0; 3]);
     let cold = StabilityCertificate::new(members[0], &Batch::trusted(&mu, &sigma), 5e-324).unwrap();
     assert_eq!((cold.bound(1e-5), cold.bound(0.0)), (1.0, 0.0));
+}
+
+/// A temperature, a slope or a tolerance at an end of the range makes no radius too large and no
+/// bound too small.
+#[test]
+fn certificates_hold_at_extreme_temperatures_and_slopes() {
+    let at = |slope: f64, temperature: f64| {
+        StabilityCertificate::of(Modulus { published: slope, uniform: slope, sharpened: slope }, temperature).unwrap()
+    };
+    let agrees = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found:e} is not {expected:e}");
+    // 4T overflows, and at τ = 0.9 so does 4T·atanh(τ), with atanh(0.9) = ln(19)/2.
+    let hot = at(1e300, 1e308);
+    assert_eq!((hot.radius(0.0), hot.uniform_radius(0.0)), (Ok(0.0), Ok(0.0)));
+    agrees(hot.radius(0.1).unwrap(), 4e8 * 0.1f64.atanh());
+    agrees(hot.radius(0.9).unwrap(), 2e8 * 19f64.ln());
+    agrees(hot.uniform_radius(0.9).unwrap(), 2e8 * 19f64.ln());
+    // 4T·atanh(τ) underflows.
+    agrees(at(1e-300, 1e-200).radius(1e-200).unwrap(), 4e-100);
+    agrees(at(1e-310, 1e-310).published_radius(0.5).unwrap(), 0.5);
+    // A radius that is out of range is rounded down.
+    assert_eq!((at(1e-10, 1e308).radius(0.5), at(1e300, 1e-15).radius(0.5)), (Ok(f64::MAX), Ok(0.0)));
+    // D/T underflows or overflows; so does slope/T in the last three cases.
+    agrees(at(1e300, 1e300).bound(1e-30), 2.5e-31);
+    agrees(at(1e308, 1e-5).published(1e-320), 1e308 * 1e-320 / 1e-5);
+    agrees(at(1e-315, 1e-10).published(1e305), 1e-315 * 1e305 / 1e-10);
+    agrees(at(1e-5, 1e-315).published(1e-5), 1e-5 * 1e-5 / 1e-315);
+    // A bound that underflows is rounded up.
+    for least in [at(1e-300, 1e300), at(1e-5, 1e305)].map(|certificate| certificate.bound(1e-20)) {
+        assert!(least > 0.0 && least <= f64::MIN_POSITIVE, "{least:e}");
+    }
+}
+
+/// The inner operator certifies what it rates, with the scores of the single blades.
+#[test]
+fn a_fluent_operator_certifies_with_the_scores_of_the_blades() {
+    struct Reading;
+    impl Aggregator for Reading {
+        fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+            ratings.copy_from_slice(batch.mu());
+        }
+    }
+    impl Certify for Reading {
+        fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+            batch.blades().map(|_| Modulus::ZERO).ok_or(NoCertificate::Jump)
+        }
+    }
+    let table = ScoreTable::new([([0.0, 1.0], [0.0; 2])]).unwrap();
+    let fluent = Fluent::new(Entry::plain(0.25).unwrap(), Reading);
+    let batch = Batch::trusted(&[0.0, 1.0], &[0.0; 2]);
+    assert_eq!(fluent.modulus(&batch), Err(NoCertificate::Jump));
+    assert_eq!(fluent.modulus(&batch.with_blades(&table)), Ok(Modulus::ZERO));
 }
 
 /// By hand: Thurstone, N = 2, σ = (3, 4), T = ½. s = 5, L_g = 1/√(2π) = .398942, so C = 2/5 and the

@@ -169,6 +169,10 @@ fn impossible_parameters_are_refused() {
     for (k_max, k_min) in [(0.0, 0.0), (10.0, 20.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0), (10.0, 0.0), (10.0, f64::NAN)] {
         assert!(sound().with_schedule(k_max, k_min).is_err(), "{k_max} {k_min}");
     }
+    for (k_max, k_min) in [(1e39, 1e39), (1e7, 1.0), (10.0, 1e-7)] {
+        assert!(sound().with_schedule(k_max, k_min).is_err(), "{k_max} {k_min}");
+    }
+    assert!(sound().with_schedule(1e6, 1e-6).is_ok());
     // The error names the first wrong value.
     for (k_max, k_min, named) in
         [(0.0, 0.0, "k_max is 0"), (-1.0, -2.0, "k_max is -1"), (10.0, 0.0, "k_min is 0"), (10.0, 11.0, "k_min is 11")]

@@ -66,8 +66,8 @@ impl<B: Blade> Blade for Ablated<B> {
         let mut rng = arm_generator(self.seed, step.context.len() as u64);
         let mut sigma: Scratch<Vec<f64>> = out.iter().map(|score| score.sigma()).collect();
         self.arm.apply(&mut sigma, &mut rng);
-        for (score, &sigma) in out.iter_mut().zip(&*sigma) {
-            *score = Score::new(score.mu(), sigma)?;
+        for (candidate, (score, &sigma)) in out.iter_mut().zip(&*sigma).enumerate() {
+            *score = Score::of(candidate, score.mu(), sigma)?;
         }
         Ok(())
     }

@@ -3,7 +3,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, StepError, Weighting, draw_at};
+use crate::{
+    Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, SimplexError, StepError, Weighting,
+    draw_at,
+};
 
 /// The tolerance for the sum of a selector's probabilities: N rounding errors of f64.
 const PROBABILITY_TOLERANCE: f64 = 1e-9;
@@ -89,8 +92,9 @@ impl Operators {
     ///
     /// # Errors
     /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,
-    /// `fluency` does not have N finite values, the normaliser returns no scores of N candidates, a
-    /// rating is not finite, or the selector's probabilities are not a distribution.
+    /// the weights of the rule have an infinite sum, `fluency` does not have N finite values, the
+    /// normaliser returns no scores of N candidates, a rating is not finite, or the selector's
+    /// probabilities are not a distribution.
     ///
     /// # Panics
     /// If `among` is empty, is not strictly ascending, or has an index that is out of bounds.
@@ -122,6 +126,9 @@ impl Operators {
         self.normalizer.combine(counted.as_ref().unwrap_or(scores), &simplex, &mut composite);
         let total: f64 = weights.iter().sum();
         if weights != requested && (total - 1.0).abs() > WEIGHT_TOLERANCE {
+            if !total.is_finite() {
+                return Err(StepError::Weights(SimplexError::Sum { sum: total, expected: "a finite number" }));
+            }
             composite.mu.iter_mut().chain(&mut composite.sigma).for_each(|value| *value *= total);
         }
 

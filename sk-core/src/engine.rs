@@ -144,15 +144,16 @@ pub struct Sampling {
 
 impl Sampling {
     /// Validates the settings: `temperature` ≥ 0 (0 is greedy), `top_p` in (0, 1] (1 is off),
-    /// `top_k` (0 is off), `repetition_penalty` > 0 (1 is off).
+    /// `top_k` (0 is off), `repetition_penalty` in [10⁻⁶, 10⁶] (1 is off).
     ///
     /// # Errors
     /// If a setting is out of range. The error names it.
     pub fn new(temperature: f32, top_p: f32, top_k: usize, repetition_penalty: f32) -> Result<Self, ParameterError> {
         ParameterError::not_negative("temperature", as_written(temperature))?;
         ParameterError::check(top_p > 0.0 && top_p <= 1.0, "top_p", as_written(top_p), "in (0, 1]")?;
-        let positive = repetition_penalty.is_finite() && repetition_penalty > 0.0;
-        ParameterError::check(positive, "repetition_penalty", as_written(repetition_penalty), "finite and positive")?;
+        // A penalised logit stays finite.
+        let moderate = (1e-6..=1e6).contains(&repetition_penalty);
+        ParameterError::check(moderate, "repetition_penalty", as_written(repetition_penalty), "in [1e-6, 1e6]")?;
         Ok(Self { temperature, top_p, top_k, repetition_penalty })
     }
 
@@ -263,9 +264,13 @@ mod tests {
             (Sampling::new(1.0, 0.0, 0, 1.0), "top_p"),
             (Sampling::new(1.0, 1.5, 0, 1.0), "top_p"),
             (Sampling::new(1.0, 1.0, 0, 0.0), "repetition_penalty"),
+            (Sampling::new(1.0, 1.0, 0, 1e-7), "repetition_penalty"),
+            (Sampling::new(1.0, 1.0, 0, 1e7), "repetition_penalty"),
+            (Sampling::new(1.0, 1.0, 0, f32::NAN), "repetition_penalty"),
         ] {
             assert!(sampling.unwrap_err().to_string().starts_with(field));
         }
+        assert!([1e-6, 1e6].into_iter().all(|penalty| Sampling::new(1.0, 1.0, 0, penalty).is_ok()));
         let error = Sampling::new(1.0, 1.1, 0, 1.0).unwrap_err().to_string();
         assert_eq!(error, "top_p is 1.1; it must be in (0, 1]");
     }

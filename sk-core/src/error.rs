@@ -83,7 +83,8 @@ pub enum SimplexError {
     /// A weight that is NaN, infinite or negative.
     #[error("weight {index} is {value}; weights must {expected}")]
     Value { index: usize, value: f64, expected: &'static str },
-    /// The weights do not sum to one, or sum to zero if they are to be normalised.
+    /// The weights do not sum to one; or they sum to zero if they are to be normalised, or to infinity
+    /// if their sum is to be a scale.
     #[error("weights sum to {sum}; they must sum to {expected}")]
     Sum { sum: f64, expected: &'static str },
 }

@@ -462,6 +462,25 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
     assert!(decide(&[1.0], Some(&[0.0, f64::NAN])).contains("the scores of the blades cannot be used"));
 }
 
+/// Requested weights only have to be finite. The composites have the scale of a rule's weights, so
+/// the sum of these must be finite too.
+#[test]
+fn the_sum_of_weights_may_overflow_only_as_requested() {
+    struct Huge;
+    impl Weighting for Huge {
+        fn weigh(&self, _: &ScoreTable, _: &[f64], weights: &mut [f64]) {
+            weights.fill(1e308);
+        }
+    }
+    let (mut scheme, _) = scheme(3);
+    let table = ScoreTable::new([([0.0, 1.0], [0.1; 2]), ([0.5, 0.0], [0.1; 2])]).unwrap();
+    let decide = |scheme: &Scheme, weights: [f64; 2]| scheme.arm.operators.decide(&table, &weights, None, 0.5, None);
+    assert_eq!(decide(&scheme, [1e308; 2]).unwrap(), decide(&scheme, [0.5; 2]).unwrap());
+    scheme.arm.operators.weighting = Arc::new(Huge);
+    let said = decide(&scheme, [0.5; 2]).unwrap_err().to_string();
+    assert_eq!(said, "the weights of the blades cannot be used: weights sum to inf; they must sum to a finite number");
+}
+
 #[test]
 fn an_error_of_the_rule_for_w_counts_the_blades_of_weight_zero() {
     struct Negative;

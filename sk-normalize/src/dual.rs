@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sk_core::{ParameterError, ScoreTable, Weighting};
+use sk_core::{ParameterError, ScoreTable, Simplex, Weighting};
 
 use crate::tilt::{Tilt, shift};
 
@@ -48,11 +48,12 @@ impl Dual {
     /// other objectives that sum to one. Each threshold has the name of its blade.
     ///
     /// # Errors
-    /// If `temperature` or `limit` is not positive and finite, a threshold is NaN, or a blade has two
-    /// thresholds.
+    /// If `temperature` is not positive and finite, `limit` is not in (0, 10⁹], a threshold is NaN, or
+    /// a blade has two thresholds.
     pub fn new(temperature: f64, limit: f64, thresholds: Vec<(Arc<str>, f64)>) -> Result<Self, ParameterError> {
         ParameterError::positive("temperature", temperature)?;
-        ParameterError::positive("limit", limit)?;
+        // The search resolves fractions of the limit.
+        ParameterError::check(limit > 0.0 && limit <= 1e9, "limit", limit, "positive and at most 1e9")?;
         for (k, (name, threshold)) in thresholds.iter().enumerate() {
             ParameterError::check(!threshold.is_nan(), "threshold", *threshold, "a number")?;
             let is_first = thresholds[..k].iter().all(|(known, _)| known != name);
@@ -68,9 +69,9 @@ impl Weighting for Dual {
         let constraint = |(name, threshold): &(Arc<str>, f64)| scores.find(name).map(|k| (k, *threshold));
         let constraints: Vec<(usize, f64)> = self.thresholds.iter().filter_map(constraint).collect();
         constraints.iter().for_each(|&(k, _)| weights[k] = 0.0);
-        let scale: f64 = weights.iter().sum();
-        if scale > 0.0 {
-            weights.iter_mut().for_each(|weight| *weight /= scale);
+        // An error means that every blade is a constraint or has weight zero.
+        if let Ok(simplex) = Simplex::normalized(&*weights) {
+            weights.copy_from_slice(simplex.as_slice());
         }
         for _ in 0..SWEEPS {
             let before = weights.to_vec();

@@ -1,4 +1,4 @@
-use sk_core::{ParameterError, ScoreTable, Weighting};
+use sk_core::{ParameterError, ScoreTable, Simplex, Weighting};
 
 use crate::tilt::{Tilt, shift};
 
@@ -62,8 +62,9 @@ impl MaxMin {
 
 impl Weighting for MaxMin {
     fn weigh(&self, scores: &ScoreTable, requested: &[f64], weights: &mut [f64]) {
-        let sum: f64 = requested.iter().sum();
-        weights.iter_mut().zip(requested).for_each(|(weight, requested)| *weight = requested / sum);
+        weights.copy_from_slice(requested);
+        let Ok(simplex) = Simplex::normalized(requested) else { return };
+        weights.copy_from_slice(simplex.as_slice());
         let part: Vec<usize> = (0..requested.len()).filter(|&k| requested[k] > 0.0).collect();
         let largest = part.iter().flat_map(|&k| scores.mu(k)).fold(0.0_f64, |most, mu| most.max(mu.abs()));
         let mut before: Option<Vec<f64>> = None;

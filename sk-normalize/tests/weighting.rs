@@ -150,12 +150,31 @@ fn a_constraint_that_always_holds_leaves_the_others_alone() {
 }
 
 #[test]
+fn requested_weights_may_have_a_sum_that_overflows() {
+    let table = table(&[vec![1.0, 2.0], vec![0.0, 1.0], vec![0.3, 0.1]]).with_names(["help", "safety", "honesty"]).unwrap();
+    let dual = Dual::new(1.0, 10.0, vec![("honesty".into(), 0.15)]).unwrap();
+    for rule in [&MaxMin::new(0.1).unwrap() as &dyn Weighting, &dual] {
+        let weigh = |requested: [f64; 3]| {
+            let mut weights = [f64::NAN; 3];
+            rule.weigh(&table, &requested, &mut weights);
+            weights
+        };
+        let weights = weigh([1e308; 3]);
+        assert_eq!(weights, weigh([1.0; 3]));
+        assert!(weights.iter().any(|weight| *weight > 0.0) && weights.iter().all(|weight| weight.is_finite()), "{weights:?}");
+    }
+}
+
+#[test]
 fn numbers_out_of_range_are_named() {
     for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert!(MaxMin::new(temperature).unwrap_err().to_string().starts_with("temperature"));
         assert!(Dual::new(temperature, 1.0, Vec::new()).unwrap_err().to_string().starts_with("temperature"));
         assert!(Dual::new(1.0, temperature, Vec::new()).unwrap_err().to_string().starts_with("limit"));
     }
+    let large = Dual::new(1.0, 1.1e9, Vec::new()).unwrap_err();
+    assert_eq!(large.to_string(), "limit is 1100000000; it must be positive and at most 1e9");
+    assert!(Dual::new(1.0, 1e9, Vec::new()).is_ok());
     assert!(Dual::new(1.0, 1.0, vec![("a".into(), f64::NAN)]).unwrap_err().to_string().starts_with("threshold"));
     let twice = Dual::new(1.0, 1.0, vec![("a".into(), 1.5), ("b".into(), 0.0), ("a".into(), 0.2)]).unwrap_err();
     assert_eq!(twice.to_string(), "threshold is 0.2; it must be the only one of its blade");

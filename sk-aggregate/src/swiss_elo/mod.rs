@@ -84,10 +84,12 @@ impl SwissElo {
     /// Sets the schedule K_r, from `k_max` in the first round to `k_min` in the last.
     ///
     /// # Errors
-    /// If K is not positive and finite, or increases.
+    /// If K is not in [10⁻⁶, 10⁶], or increases.
     pub fn with_schedule(self, k_max: f64, k_min: f64) -> Result<Self, ParameterError> {
-        ParameterError::positive("k_max", k_max)?;
-        ParameterError::check(k_min > 0.0 && k_min <= k_max, "k_min", k_min, "positive and not above k_max")?;
+        for (name, k) in [("k_max", k_max), ("k_min", k_min)] {
+            ParameterError::check((1e-6..=1e6).contains(&k), name, k, "in [1e-6, 1e6]")?;
+        }
+        ParameterError::check(k_min <= k_max, "k_min", k_min, "positive and not above k_max")?;
         Ok(Self { k_max, k_min, ..self })
     }
 
