@@ -40,7 +40,10 @@ impl SchemeSpec {
 }
 
 /// Returns the SHA-256 of the canonical JSON of a value, without spaces and with sorted keys, in
-/// hexadecimal.
+/// hexadecimal. NaN and infinities count as null.
+///
+/// # Panics
+/// If `value` has no JSON form, such as a map whose keys are not strings.
 pub fn digest(value: &impl Serialize) -> String {
     let mut json = json!(value);
     json.sort_all_objects();

@@ -21,6 +21,9 @@ use crate::{
     SchemeSpec, SearchSpec, SelectorSpec, suggest,
 };
 
+/// The prefix of the path of a part of the model that ships, which is in no directory.
+const EMBEDDED: &str = "embedded:";
+
 /// How the blades of a text combine with the existing ones.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Blades {
@@ -43,7 +46,7 @@ impl SchemeSpec {
     }
 
     /// As [`read`](Self::read), from a text. `name` identifies it in errors. Paths in it are
-    /// relative to `directory`.
+    /// relative to `directory`, except those that begin with `embedded:`.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -167,7 +170,8 @@ impl SchemeSpec {
             }
             BladeSection::Weighed(blade) => {
                 let mut blade = BladeSpec { name, ..blade };
-                for path in blade.paths_mut() {
+                let is_embedded = |path: &Path| path.to_str().is_some_and(|path| path.starts_with(EMBEDDED));
+                for path in blade.paths_mut().filter(|path| !is_embedded(path)) {
                     *path = located(path).map_err(|reason| section.fault(reason))?.into();
                 }
                 blade.build().map_err(|error| section.fault(error))?;

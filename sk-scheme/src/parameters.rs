@@ -100,6 +100,7 @@ const NOT_NEGATIVE: Range = Range::real(0.0, INFINITY);
 const POSITIVE: Range = Range::above(0.0, INFINITY);
 const SHARE: Range = Range::real(0.0, 1.0);
 const MASS: Range = Range::above(0.0, 1.0);
+const MODERATE: Range = Range::real(1e-6, 1e6);
 const ANY: Range = Range::real(f64::NEG_INFINITY, INFINITY);
 
 /// Declares a parameter whose name is that of its field, without default or search range.
@@ -187,7 +188,7 @@ pub static ALL: [Parameter; 39] = [
     number("proposal", "top_k", Range::count(0.0), "Keep this many most likely tokens; 0 keeps all.")
         .default(|base, _| either(base, 0.0, 50.0))
         .option("top-k", "K"),
-    number("proposal", "repetition_penalty", POSITIVE, "Divide the logits of tokens seen before by this; 1 is off.")
+    number("proposal", "repetition_penalty", MODERATE, "Divide the logits of tokens seen before by this; 1 is off.")
         .default(|base, _| either(base, 1.0, 1.05))
         .option("repetition-penalty", "R"),
     number("proposal", "head_k", Range::count(0.0), "Keep this many of the most likely tokens under π_B; 0 keeps all.")
@@ -205,8 +206,8 @@ pub static ALL: [Parameter; 39] = [
     number("normalizer", "epsilon", NOT_NEGATIVE, "ε, added to the standard deviation of a batch.")
         .default(|base, _| either(base, 0.0, 1e-6))
         .symbol("ε"),
-    number("aggregator", "k_max", POSITIVE, "K of the first round.").default(|base, _| Some(base.point.k_max)),
-    number("aggregator", "k_min", POSITIVE, "K of the last round, not above that of the first.")
+    number("aggregator", "k_max", MODERATE, "K of the first round.").default(|base, _| Some(base.point.k_max)),
+    number("aggregator", "k_min", MODERATE, "K of the last round, not above that of the first.")
         .default(|base, _| Some(base.point.k_min)),
     number("aggregator", "p", Range::real(1.0, INFINITY), "Exponent of the spread of a round robin; may be inf.")
         .default(|_, _| Some(2.0)),
@@ -244,7 +245,7 @@ pub static ALL: [Parameter; 39] = [
         .default(|_, _| Some(1.0))
         .name("weighting_temperature")
         .symbol("T"),
-    number("weighting", "limit", POSITIVE, "The most that the multiplier of a constraint may be.").default(|_, _| Some(10.0)),
+    number("weighting", "limit", Range::above(0.0, 1e9), "The most that the multiplier of a constraint may be.").default(|_, _| Some(10.0)),
     number("gates", "threshold", ANY, "The least value that passes."),
     number("gates", "kappa", ANY, "κ: the gate compares μ − κσ.").default(|_, _| Some(0.0)).symbol("κ"),
 ];

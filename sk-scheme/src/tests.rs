@@ -460,6 +460,20 @@ fn correlations_are_of_blades_that_are_seated() {
     assert!(error.to_string().contains("blade \"b0\", which is not seated; known: calm, safe"), "{error}");
 }
 
+#[test]
+fn parts_of_the_model_that_ships_are_relative_to_no_directory() {
+    let spec = overlaid(
+        "[blades.calm]\nadapter = \"embedded:blades/helpful\"\n\
+         [blades.warm]\nkind = \"ensemble\"\nadapters = [\"embedded:blades/honest\", \"./embedded:blades/honest\"]\n\
+         [blades.fair]\nkind = \"reward-head\"\nhead = \"embedded:heads/helpful-reward\"\n",
+    );
+    let paths: Vec<PathBuf> =
+        spec.unwrap().blades.iter_mut().flat_map(|blade| blade.paths_mut().map(|path| path.clone())).collect();
+    let expected =
+        ["embedded:blades/helpful", "embedded:blades/honest", "schemes/embedded:blades/honest", "embedded:heads/helpful-reward"];
+    assert_eq!(paths, expected.map(PathBuf::from));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_path_relative_to_a_directory_that_is_not_utf_8_is_refused() {

@@ -46,6 +46,12 @@ fn ranges_are_those_of_the_operators() {
         }
         last
     };
+    for (name, outside) in [("k_max", 1e7), ("k_min", 1e-7), ("repetition_penalty", 1e7)] {
+        let parameter = Parameter::named(name).unwrap();
+        let inside = if outside > 1.0 { parameter.range.most } else { parameter.range.least };
+        assert_eq!(set(parameter, inside).unwrap().unwrap(), Some(inside), "{name}");
+        assert!(set(parameter, outside).unwrap().is_err(), "{name} takes {outside}");
+    }
     for parameter in ALL.iter().filter(|parameter| parameter.option.is_some()) {
         let range = parameter.range;
         let inside = if range.open { 0.5 } else { range.least };

@@ -235,7 +235,8 @@ fn weighting() -> impl Strategy<Value = WeightingSpec> {
     prop_oneof![
         Just(WeightingSpec::Fixed),
         positive().prop_map(|temperature| WeightingSpec::MaxMin { temperature }),
-        (positive(), positive()).prop_map(|(temperature, limit)| WeightingSpec::Dual { temperature, limit }),
+        (positive(), prop_oneof![positive(), Just(1e9)])
+            .prop_map(|(temperature, limit)| WeightingSpec::Dual { temperature, limit }),
     ]
 }
 
