@@ -284,6 +284,12 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_another_process_is_no_error_in_the_input() {
+        let locked = || RecordFileError::Locked { path: PathBuf::from("file") };
+        assert_eq!([Error::from(locked()), JudgeError::from(locked()).into()].map(|error| error.exit_code()), [1, 1]);
+    }
+
+    #[test]
     fn a_refused_key_names_its_variable() {
         let refused = |status| RemoteError::Refused {
             server: "http://a:1".to_owned(),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use sk_bench::cli::{Cli, Command};
-use sk_bench::{interrupt, message};
+use sk_bench::{Error, interrupt, message};
 
 fn main() -> ExitCode {
     let cli = match negatives_are_values(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found)) {
@@ -26,14 +26,21 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| message::error(&format!("this is a bug: {panic}"))));
     match std::panic::catch_unwind(|| cli.command.run()) {
         Ok(Ok(())) if interrupt::requested() => ExitCode::from(interrupt::EXIT_CODE),
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(error)) if error.is_broken_pipe() => ExitCode::SUCCESS,
-        Ok(Err(error)) => {
+        Ok(result) => ended(result),
+        // The panic hook has printed the message.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Prints the error, if there is one. Returns the exit status.
+fn ended(result: Result<(), Error>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
             message::error(&error.message());
             ExitCode::from(error.exit_code())
         }
-        // The panic hook has printed the message.
-        Err(_) => ExitCode::FAILURE,
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::ColorChoice;
 use clap::error::ErrorKind;
-use sk_bench::message;
+use sk_bench::{Error, message};
 
 /// Exit status for an invalid command line.
 pub(crate) const BAD_INPUT: u8 = 2;
@@ -12,11 +12,7 @@ pub(crate) const BAD_INPUT: u8 = 2;
 /// Prints help or the version if requested, or else the error on one line.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Ignore errors: the reader may have closed the output.
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => crate::ended(error.print().map_err(Error::Output)),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             ExitCode::from(BAD_INPUT)

@@ -12,8 +12,8 @@ mod steering;
 
 pub(crate) use choice::{choice, one_of};
 pub use model::Sources;
-pub(crate) use output::{FEW, at_most, not_standard_output, positive, tolerance, written};
 pub use output::{GenerationArgs, OutputArgs, TableFormat};
+pub(crate) use output::{MAX_COUNT, at_most, not_standard_output, positive, tolerance, written};
 pub use prompt::PromptArgs;
 pub use random::RandomArgs;
 pub use steering::{NumberArgs, OperatingArgs, SteeringArgs};

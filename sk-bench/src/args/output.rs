@@ -81,8 +81,8 @@ pub(crate) fn not_standard_output(path: PathBuf) -> Result<PathBuf, &'static str
     if path.as_os_str() == "-" { Err("`-` is not standard output here; give a name, such as ./-") } else { Ok(path) }
 }
 
-/// Maximum number of things that each take memory or a thread.
-pub(crate) const FEW: usize = 1024;
+/// Maximum of a count whose items each take memory or a thread: candidates, blades, cells.
+pub(crate) const MAX_COUNT: usize = 1024;
 
 /// Parses a whole number from 1 to `MOST`.
 pub(crate) fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {

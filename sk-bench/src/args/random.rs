@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{FEW, at_most};
+use super::{MAX_COUNT, at_most};
 
 /// The options that name a checkpoint or something that belongs to one.
 const CHECKPOINTS: [&str; 5] = ["backbone", "drafter", "tokenizer", "blades", "heads"];
@@ -22,7 +22,7 @@ pub struct RandomArgs {
     #[arg(long, value_name = "FILE", requires = "backbone_config", conflicts_with_all = CHECKPOINTS)]
     pub drafter_config: Option<PathBuf>,
     /// K, random adapters on all linear layers of a random backbone.
-    #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = at_most::<FEW>)]
+    #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = at_most::<MAX_COUNT>)]
     pub random_blades: usize,
     /// Seed of random weights, also of the blades that `--sweep k` adds to a checkpoint.
     #[arg(long, value_name = "SEED", default_value_t = 0)]

@@ -40,9 +40,12 @@ options and the options of the operating point apply to the scheme alone.";
 /// The default scheme of a replayed trace.
 const REFERENCE: &str = "swiss-knife";
 
-/// Options that do not apply to a replay. Options of drafting and of models are allowed: they
-/// describe how the trace was made, and the arms must agree with them.
-const UNREPLAYED: [&str; 5] = ["PromptArgs", "GenerationArgs", "device", "precision", "trace"];
+/// Options that do not apply to a replay. Options of drafting, --backbone and --drafter are allowed:
+/// they describe how the trace was made, and the arms must agree with them.
+const UNREPLAYED: [&str; 8] = ["PromptArgs", "GenerationArgs", "tokenizer", "blades", "heads", "device", "precision", "trace"];
+
+/// The sections of the driving scheme that a replay reads: the arms must agree with them.
+const REPLAYED: [&str; 3] = ["proposal", "granularity", "blades"];
 
 /// Options of `arms`.
 #[derive(Debug, Args)]
@@ -59,7 +62,7 @@ pub struct ArmsArgs {
     /// Take candidates and scores from a trace, without a model.
     ///
     /// --scheme names the scheme that wrote the trace (with --trace of `generate`, `chat` or
-    /// `arms`).
+    /// `arms`). Its choices are those of the trace, so options that would change them are refused.
     #[arg(long, value_name = "FILE", conflicts_with_all = UNREPLAYED, help_heading = "Arms")]
     replay: Option<PathBuf>,
     #[command(flatten)]
@@ -105,6 +108,9 @@ struct Steps<'a> {
 /// Runs the command.
 pub(crate) fn run(args: &ArmsArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
+    if args.replay.is_some() {
+        args.check_replayed()?;
+    }
     let name = args.steering.scheme.as_deref().map_or_else(|| REFERENCE.to_owned(), scheme_name);
     if let Some(trace) = &args.trace {
         let files = args.prompt.file.iter().chain(&args.steering.scheme).map(PathBuf::as_path);
@@ -129,6 +135,22 @@ pub(crate) fn run(args: &ArmsArgs) -> Result<(), Error> {
 }
 
 impl ArmsArgs {
+    /// Checks that no option changes what a replay takes from the trace.
+    fn check_replayed(&self) -> Result<(), Error> {
+        let steering = self.steering.steering();
+        let numbers = steering.numbers.iter().filter(|(parameter, _)| !REPLAYED.contains(&parameter.section));
+        let numbers = numbers.filter_map(|(parameter, _)| Some(format!("--{}", parameter.option?.0)));
+        let is_read = |edit: &String| edit.split('.').next().is_some_and(|section| REPLAYED.contains(&section));
+        let edits = steering.set.iter().map(ToString::to_string).filter(|edit| !is_read(edit));
+        match numbers.chain(edits.map(|edit| format!("--set {edit}"))).next() {
+            None => Ok(()),
+            Some(option) => Err(Error::Input(format!(
+                "{option} does not apply to --replay: the choices of the scheme are those of the trace; change an arm instead, \
+                 such as --arm cold=swiss-knife,selector.temperature=0.5"
+            ))),
+        }
+    }
+
     /// Returns the arms, all of which share the candidates of the scheme.
     fn arms(&self, name: &str, config: &SchemeSpec) -> Result<Vec<PlannedArm>, Error> {
         if self.arms.is_empty() {

@@ -24,7 +24,7 @@ use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
-use crate::args::{FEW, RandomArgs, Sources, SteeringArgs, at_most, positive};
+use crate::args::{MAX_COUNT, RandomArgs, Sources, SteeringArgs, at_most, positive};
 use crate::progress::{Loading, Work};
 use crate::ruler::{
     Axis, AxisArg, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Roofs, Steered, TEXT, frozen, prompt,
@@ -88,7 +88,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',')]
     sweep: Vec<AxisArg>,
     /// Also measure this many concurrent generations, which share the passes of both models.
-    #[arg(long, value_name = "NUMBER", value_parser = at_most::<FEW>)]
+    #[arg(long, value_name = "NUMBER", value_parser = at_most::<MAX_COUNT>)]
     generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///

@@ -47,6 +47,9 @@ pub struct CompareArgs {
     weights: Vec<NamedWeights>,
     /// A scheme, by name or file; may be repeated. Each has a column for each weighting.
     ///
+    /// A scheme that lists its own blades has only those, as in a sweep; `generate` adds those of
+    /// --blade and --head to it.
+    ///
     /// Weights that name only blades of other schemes do not apply to it. If no others are given, it
     /// has one column, with its own weights.
     #[arg(long = "scheme", value_name = "NAME|FILE", help_heading = "Steering")]
@@ -128,9 +131,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     let (mut replies, mut answers, mut failed) = (Vec::new(), Vec::new(), None);
     for (place, (_, _, config)) in plans.iter().enumerate() {
         loading.show(&format!("answer {} of {}", place + 1, plans.len()));
-        let mut session = open(config)?;
         let length = args.generation.max_new_tokens;
-        match session::reply(&mut session, &host, &dialogue, &tokens, length, |_, _| Ok(())) {
+        let answer = |mut session| session::reply(&mut session, &host, &dialogue, &tokens, length, |_, _| Ok(()));
+        match open(config).and_then(answer) {
             Ok(reply) => {
                 answers.push(reply.whole(host.tokenizer()).map_err(SessionError::from)?);
                 replies.push(reply);
@@ -262,8 +265,10 @@ mod tests {
             scores: ["a", "b", "c"].map(str::to_owned).into_iter().zip(scores).collect(),
         };
         let text = render(&[column([0.2, -0.02, 0.002]), column([-0.1, 0.00008, 0.00008])], false, 80);
-        for cell in ["+0.200 *", "-0.100", "-0.0200", "+0.0001 *", "+0.00200 *", "+0.00008"] {
+        for cell in ["+0.200 *", "-0.100", "-0.0200", "+0.0001 *", "+0.00200 *", "+0.00008", "μ of each blade"] {
             assert!(text.contains(cell), "{cell}: {text}");
         }
+        let unscored = render(&[Column { scores: Vec::new(), ..column([0.0; 3]) }], false, 80);
+        assert!(unscored.contains("Yes.") && !unscored.contains('μ'), "{unscored}");
     }
 }

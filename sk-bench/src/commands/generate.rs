@@ -68,6 +68,9 @@ struct GeneratedReply<'a> {
 /// Runs the command.
 pub(crate) fn run(args: &GenerateArgs) -> Result<(), Error> {
     // Report invalid options before a model is loaded.
+    if args.output.tolerance.is_some() && args.output.explain.is_none() && args.output.trace.is_none() {
+        return Err(Error::Input("--tolerance needs --explain or --trace".to_owned()));
+    }
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
         spare(args.prompt.file.iter().chain(&args.steering.scheme), trace)?;

@@ -19,7 +19,7 @@ use crate::plural::counted;
 use crate::record_file::same_file;
 use crate::{Error, interrupt, message, output};
 
-pub(crate) use options::JudgeOptions;
+pub(crate) use options::JudgingArgs;
 use progress::Progress;
 use summary::{Candidates, JudgeSummary, Retest};
 
@@ -64,7 +64,7 @@ pub struct JudgeArgs {
     #[command(subcommand)]
     command: Option<JudgeCommand>,
     #[command(flatten)]
-    options: Option<JudgeOptions>,
+    options: Option<JudgingArgs>,
 }
 
 /// What else can be done with a judge.
@@ -74,7 +74,7 @@ pub(crate) enum JudgeCommand {
     ///
     /// The first pass is taken from JUDGED if it is there. Abstentions are excluded pairwise.
     #[command(args_override_self = true)]
-    Retest(Box<JudgeOptions>),
+    Retest(Box<JudgingArgs>),
     /// Judge the candidates of a sweep's steps, and report how well each blade's σ predicts its
     /// errors.
     ///
@@ -83,7 +83,7 @@ pub(crate) enum JudgeCommand {
     /// error |μ − q|, both standardised within the step; means over steps, intervals by prompt. The
     /// magnitude of the latter is 𝓘(σ), the informativeness of the paper.
     #[command(args_override_self = true)]
-    Candidates(Box<JudgeOptions>),
+    Candidates(Box<JudgingArgs>),
     /// Write judgements as the table that `swiss-knife report` reads.
     Table {
         /// Judgements, as `judge` writes them.
@@ -137,7 +137,7 @@ enum Task {
     Candidates,
 }
 
-fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
+fn judge(options: &JudgingArgs, task: &Task) -> Result<(), Error> {
     let (responses, steps) = match task {
         Task::Candidates => read_candidates(&options.responses)?,
         Task::Responses | Task::Retest => (read_responses(&options.responses)?, Vec::new()),

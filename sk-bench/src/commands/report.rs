@@ -60,13 +60,15 @@ pub struct ReportArgs {
     /// How to print.
     #[arg(long, value_name = "FORMAT", default_value = "plain")]
     format: TableFormat,
-    /// Write every table to this folder instead, as CSV and LaTeX, with report.txt and report.json.
-    #[arg(long, value_name = "DIR", value_parser = written())]
+    /// Write the tables to this folder instead, as CSV and LaTeX, with report.txt and report.json.
+    ///
+    /// With --table, only those are written.
+    #[arg(long, value_name = "DIR", conflicts_with = "format", value_parser = written())]
     out: Option<PathBuf>,
     /// Write one HTML file instead: every table, figures drawn from them, and examples. `-` is
     /// standard output.
     ///
-    /// The page loads nothing from anywhere.
+    /// The page loads nothing from anywhere. With --out, both are written.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tables", "format"])]
     html: Option<PathBuf>,
     /// The title of the page.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sk_models::device::DeviceName;
 
-use crate::args::{FEW, at_most};
+use crate::args::{MAX_COUNT, at_most};
 use crate::plural::counted;
 use crate::progress::{Loading, Work};
 use crate::record_file::RecordFileError;
@@ -48,7 +48,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
     /// Cells to answer at once. Forward passes are batched; each cell has its own KV cache.
-    #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = at_most::<FEW>)]
+    #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = at_most::<MAX_COUNT>)]
     at_once: usize,
     /// Do not show progress and the summary.
     #[arg(short, long)]

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::args::FEW;
+use crate::args::MAX_COUNT;
 use crate::named::named;
 use crate::suggest;
 
@@ -95,7 +95,7 @@ impl FromStr for AxisArg {
         let least = usize::from(axis != Axis::Blades);
         // A blade and a candidate take memory. Lengths beyond the context of the models are
         // skipped.
-        let most = if matches!(axis, Axis::Candidates | Axis::Blades) { FEW } else { usize::MAX };
+        let most = if matches!(axis, Axis::Candidates | Axis::Blades) { MAX_COUNT } else { usize::MAX };
         let value = |text: &str| match text.trim().parse() {
             Ok(value) if value > most => Err(format!("{} is \"{text}\"; it must be at most {most}", axis.name())),
             Ok(value) if value >= least => Ok(value),

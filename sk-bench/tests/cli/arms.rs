@@ -146,7 +146,18 @@ fn a_trace_is_replayed_without_a_model() {
     assert_refused(&replay(&error), &["\"x\"", "blades.*.dispersion"]);
     // An option that repeats how the trace was made is accepted.
     stdout(&replay(&["--arm", "x=swiss-knife,proposal.candidates=3", "--n", "3", "--summary"]));
-    let idle = [&["Hello"][..], &["--seed", "1"], &["--device", "cpu"], &["--trace", "x"]];
+    for (option, value) in [("--temperature", "9"), ("--w-tour", "0"), ("--set", "selector.kind=argmax")] {
+        assert_refused(&replay(&["--arm", "elo", option, value]), &[option, "does not apply to --replay"]);
+    }
+    let idle = [
+        &["Hello"][..],
+        &["--seed", "1"],
+        &["--device", "cpu"],
+        &["--trace", "x"],
+        &["--tokenizer", "x"],
+        &["--blade", "calm=x"],
+        &["--head", "calm=x"],
+    ];
     for idle in idle {
         assert_refused(&replay(&[&["--arm", "elo"], idle].concat()), &["--replay", "cannot be used with"]);
     }

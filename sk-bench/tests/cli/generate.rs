@@ -401,6 +401,16 @@ fn a_trace_outlives_an_output_that_fails() {
 }
 
 #[test]
+fn help_that_cannot_be_printed_is_an_error() {
+    for flag in ["--help", "--version"] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = program().arg(flag).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{flag}");
+        assert!(stderr(&output).contains("cannot write to standard output"), "{flag}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn help_is_there_for_every_command_and_fits_the_screen() {
     for command in [
         &[][..],

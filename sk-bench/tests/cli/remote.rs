@@ -255,6 +255,13 @@ fn answers_are_compared_up_to_a_failure() {
     assert!(!output.status.success() && stderr(&output).contains("CUDA error"), "{}", stderr(&output));
     let finished = columns(&output);
     assert_eq!((finished.len(), &finished[0]["text"], &finished[0]["scores"]), (1, &whole[0]["text"], &whole[0]["scores"]));
+
+    // A scheme that cannot be opened is a failure, too.
+    server.behave(|_, _| Act::Serve);
+    let schemes = ["--scheme", "swiss-knife", "--scheme", "rewarded-soups", "-w", "helpful=1"];
+    let output = run_on(&server, "compare", &[&args[..], &schemes].concat());
+    assert!(!output.status.success() && stderr(&output).contains("do not average"), "{}", stderr(&output));
+    assert_eq!(columns(&output).len(), 1);
 }
 
 #[test]

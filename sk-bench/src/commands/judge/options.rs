@@ -14,10 +14,26 @@ use crate::{Error, message, output, suggest};
 /// The folder name that stands for the bundled judge.
 const EMBEDDED: &str = "embedded:judge";
 
+/// The options of a judge behind a server.
+const NOT_OFFLINE: [&str; 12] = [
+    "endpoint",
+    "model",
+    "api_key_env",
+    "timeout",
+    "attempts",
+    "scoring",
+    "scale",
+    "temperature",
+    "max_tokens",
+    "structure",
+    "request",
+    "cache",
+];
+
 /// What is judged, by whom, and how.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("who").args(["endpoint", "offline"]).required(true))]
-pub(crate) struct JudgeOptions {
+pub(crate) struct JudgingArgs {
     /// Responses: JSON lines, gzipped or not.
     #[arg(value_name = "RESPONSES")]
     pub(super) responses: PathBuf,
@@ -33,7 +49,7 @@ pub(crate) struct JudgeOptions {
     /// --objectives name, as `train judge` writes them, and fluency, a language model as `train lm`
     /// writes it.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = EMBEDDED,
-        conflicts_with_all = ["endpoint", "model", "scoring", "scale", "temperature", "max_tokens", "structure", "request"])]
+        conflicts_with_all = NOT_OFFLINE)]
     pub(super) offline: Option<PathBuf>,
     /// The model; may be left out where the server offers only one.
     #[arg(long, value_name = "NAME", help_heading = "Server")]
@@ -92,7 +108,7 @@ pub(crate) struct JudgeOptions {
     pub(super) quiet: bool,
 }
 
-impl JudgeOptions {
+impl JudgingArgs {
     /// Returns the objectives.
     pub(super) fn objectives(&self) -> Result<Objectives, Error> {
         let default = if self.offline.is_some() { Objectives::offline() } else { Objectives::hhh() };
