@@ -25,8 +25,8 @@ const PAPER: &str = "paper:";
 ///
 /// # Errors
 /// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives` or
-/// has another text there, judgements are from two judges or two versions of a rubric, no response has weights, one lacks its
-/// scheme or prompt id, or two have the same scheme, weights and prompt.
+/// has another text there, judgements are from two judges or two versions of a rubric, no response
+/// has weights, one lacks its scheme or prompt id, or two have the same scheme, weights and prompt.
 pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<(String, usize), JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
     let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();

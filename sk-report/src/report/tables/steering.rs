@@ -20,9 +20,9 @@ pub(in crate::report) struct SteeringRow {
     /// The permutation p-value, or that of Student's t if there is none, after correction. The
     /// pooled coefficients of all methods form one family, those of single axes another.
     pub(in crate::report) holm: f64,
-    /// The least p-value by permutation of so many weight vectors in a single test.
+    /// The least p-value that permuting this many weight vectors can give in a single test.
     pub(in crate::report) alone: f64,
-    /// The least value of `holm` by permutation of so many weight vectors, for so many tests.
+    /// The least value of `holm` that this many weight vectors and tests can give.
     pub(in crate::report) least: f64,
     /// The least share of its prompts that a weight vector has in common with another.
     shared: f64,
