@@ -58,6 +58,8 @@ struct State {
     ignore_ranges: bool,
     /// Whether the redirection leaves out the scheme of the storage host.
     without_scheme: bool,
+    /// Whether the redirection of a large file leads to the hub itself.
+    stores: bool,
     /// Bytes of padding in the listing.
     padding: usize,
     /// The error in the announced length of a large file, in bytes.
@@ -102,7 +104,11 @@ impl FakeHub {
                 respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
             } else if let Some((name, bytes)) = file.and_then(|name| Some((name, state.files.get(name)?))) {
                 if name.ends_with(".safetensors") {
-                    let storage = if state.without_scheme { storage.trim_start_matches("http:") } else { &storage };
+                    let storage = match () {
+                        () if state.stores => "",
+                        () if state.without_scheme => storage.trim_start_matches("http:"),
+                        () => &storage,
+                    };
                     let headers = [
                         ("location", format!("{storage}/blob/{name}")),
                         ("x-linked-etag", format!("\"{}\"", announced(sha256(bytes)))),
@@ -125,6 +131,8 @@ impl FakeHub {
                     }
                     respond(stream, "200 OK", &[("etag", &etag)], &bytes);
                 }
+            } else if let Some(name) = request.path.strip_prefix("/blob/").filter(|_| state.stores) {
+                send_file(state, name, request.range, stream);
             } else {
                 respond(stream, "404 Not Found", &[], b"");
             }
@@ -393,6 +401,28 @@ fn contents_that_differ_from_their_hash_are_refused() {
     let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("model-00001-of-00002.safetensors"), "{error}");
+}
+
+#[test]
+fn the_hash_that_the_hub_links_holds_for_contents_at_the_hub_itself() {
+    let cache = tempfile::tempdir().unwrap();
+    let fake = FakeHub::start(State { files: sharded(), stores: true, corrupt: true, ..State::default() });
+    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
+    let fake = FakeHub::start(State { files: sharded(), stores: true, ..State::default() });
+    resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_contents_that_are_gone_is_replaced() {
+    let fake = FakeHub::start(State { files: sharded(), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let file = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap().join("model-00001-of-00002.safetensors");
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/nowhere/blob", &file).unwrap();
+    resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), fake.state.files["model-00001-of-00002.safetensors"]);
 }
 
 /// Some hubs give all files of a revision one etag.

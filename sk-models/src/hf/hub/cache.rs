@@ -109,9 +109,16 @@ pub(super) fn link(blob: &Path, snapshot: &Path, name: &str) -> Result<(), HubEr
         // One level up for each folder of the name, and two to the repository.
         let up = "../".repeat(name.matches('/').count() + 2);
         let relative = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
+        // A link to contents that are gone, of a cache that was moved for instance, gives way.
+        if target.is_symlink() && !target.exists() {
+            fs::remove_file(&target).or_else(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Ok(()),
+                _ => Err(failed(error)),
+            })?;
+        }
         match std::os::unix::fs::symlink(relative, &target) {
             // Another program has created the link.
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && target.exists() => Ok(()),
             outcome => outcome.map_err(failed),
         }
     }

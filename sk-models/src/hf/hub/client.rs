@@ -90,10 +90,10 @@ impl Client {
         let revision = id.revision.replace('/', "%2F");
         let url = format!("{}/api/{}/{}/revision/{revision}", self.endpoint, kind.plural(), id.repository);
         let (_, mut response) = self.get(&url, None)?;
-        let refused = |reason| HubError::Answer { url: url.clone(), reason };
+        let refused = |reason| HubError::Answer { url: shown(&url), reason };
         let body = response.body_mut().with_config().limit(LONGEST_LISTING).read_to_vec().map_err(|error| match error {
             ureq::Error::BodyExceedsLimit(_) => refused(error.to_string()),
-            source => HubError::Connection { url: url.clone(), source: Box::new(source) },
+            source => HubError::Connection { url: shown(&url), source: Box::new(source) },
         })?;
         let listing: Listing = serde_json::from_slice(&body).map_err(|error| refused(error.to_string()))?;
         if !is_hash(&listing.sha) {
@@ -102,10 +102,12 @@ impl Client {
         Ok(listing)
     }
 
-    /// Sends a GET request and follows redirections. The description comes from the hub's own last
-    /// answer, not from the host of the contents.
+    /// Sends a GET request and follows redirections. The description comes from the hub's first
+    /// answer that has a link to the contents, else from its last answer, and never from another
+    /// host.
     pub(super) fn get(&self, url: &str, from: Option<u64>) -> Result<(Announced, Response<Body>), HubError> {
         let mut announced = Announced::default();
+        let mut is_linked = false;
         let mut target = url.to_owned();
         for _ in 0..MAX_HOPS {
             let at_hub = target.starts_with(&format!("{}/", self.endpoint));
@@ -118,9 +120,10 @@ impl Client {
                 request = request.header("range", format!("bytes={from}-"));
             }
             let response =
-                request.call().map_err(|source| HubError::Connection { url: target.clone(), source: Box::new(source) })?;
+                request.call().map_err(|source| HubError::Connection { url: shown(&target), source: Box::new(source) })?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-            if at_hub {
+            if at_hub && !is_linked {
+                is_linked = header("x-linked-etag").is_some();
                 announced = Announced {
                     hash: header("x-linked-etag").or_else(|| header("etag")).map(clean_etag),
                     length: header("x-linked-size").and_then(|size| size.parse().ok()),
@@ -131,14 +134,15 @@ impl Client {
                 return Ok((announced, response));
             }
             if !status.is_redirection() {
-                return Err(HubError::Status { url: target, status: status.as_u16(), hint: hint(status.as_u16()) });
+                let hint = if at_hub { hint(status.as_u16(), self.token.is_some()) } else { "try again later" };
+                return Err(HubError::Status { url: shown(&target), status: status.as_u16(), hint });
             }
             let Some(next) = header("location").and_then(|location| redirected(&target, location)) else {
-                return Err(HubError::Answer { url: target, reason: "redirects to nowhere".to_owned() });
+                return Err(HubError::Answer { url: shown(&target), reason: "redirects to nowhere".to_owned() });
             };
             target = next;
         }
-        Err(HubError::Answer { url: url.to_owned(), reason: format!("redirects more than {MAX_HOPS} times") })
+        Err(HubError::Answer { url: shown(url), reason: format!("redirects more than {MAX_HOPS} times") })
     }
 }
 
@@ -154,8 +158,20 @@ fn redirected(from: &str, location: &str) -> Option<String> {
     })
 }
 
-fn hint(status: u16) -> &'static str {
+/// Returns a URL as messages show it: without a name and password, and without the query, which may
+/// be a signature.
+pub(super) fn shown(url: &str) -> String {
+    let url = url.split('?').next().unwrap_or(url);
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    format!("{scheme}://{host}{path}")
+}
+
+fn hint(status: u16, has_token: bool) -> &'static str {
     match status {
+        401 if has_token => "check the id and the token in HF_TOKEN",
+        403 if has_token => "the token has no access; ask for it on the page of the repository",
         401 => "check the id; a private or gated model needs a token: set HF_TOKEN",
         403 => "it needs a token with access: set HF_TOKEN",
         404 => "check the id and the revision",
@@ -198,6 +214,19 @@ mod tests {
         assert!(exposes("http://hub.example", Some("t")) && exposes("http://192.168.0.1:80", Some("t")));
         assert!(!exposes("https://hub.example", Some("t")) && !exposes("http://hub.example", None));
         assert!(!exposes("http://localhost:80", Some("t")) && !exposes("http://[::1]:80", Some("t")));
+    }
+
+    #[test]
+    fn messages_show_no_password_and_no_signature() {
+        assert_eq!(shown("https://bob:secret@hub.example:80/a/b?X-Signature=1"), "https://hub.example:80/a/b");
+        assert_eq!(shown("https://hub.example/a@b/c"), "https://hub.example/a@b/c");
+        assert_eq!(shown("http://hub.example"), "http://hub.example");
+    }
+
+    #[test]
+    fn who_has_a_token_is_not_told_to_set_one() {
+        assert!(hint(403, false).contains("set HF_TOKEN") && !hint(403, true).contains("set HF_TOKEN"));
+        assert!(hint(401, false).contains("set HF_TOKEN") && !hint(401, true).contains("set HF_TOKEN"));
     }
 
     #[test]

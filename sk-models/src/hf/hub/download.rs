@@ -12,7 +12,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, digest::Output};
 
 use super::{
-    client::{Client, is_hash},
+    client::{Client, is_hash, shown},
     error::{HubError, io_error},
     progress::Progress,
 };
@@ -70,6 +70,7 @@ impl Download<'_> {
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         retried(|held| self.attempt(held, progress)).map_err(|error| match error {
             HubError::Connection { url, source } => HubError::Interrupted { url, source },
+            HubError::Status { url, status, hint } => HubError::Withheld { url, status, hint },
             error => error,
         })
     }
@@ -78,7 +79,7 @@ impl Download<'_> {
     fn attempt(&self, held: &mut u64, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         let (announced, mut response) = self.client.get(self.url, None)?;
         let Some(hash) = announced.hash.filter(|hash| is_plain(hash)) else {
-            return Err(HubError::Answer { url: self.url.to_owned(), reason: "has no etag".to_owned() });
+            return Err(HubError::Answer { url: shown(self.url), reason: "has no etag".to_owned() });
         };
         // An etag that is not a hash of the contents may also belong to other contents.
         let name =
@@ -129,7 +130,7 @@ impl Download<'_> {
             let copied = copy(response.body_mut().as_reader().take(most), &mut file, progress);
             *held = file.metadata().map_err(|source| failed("read", source))?.len();
             copied.map_err(|error| match error {
-                CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
+                CopyError::Read(source) => HubError::Connection { url: shown(self.url), source: Box::new(source.into()) },
                 CopyError::Write(source) => failed("write", source),
             })?;
             file.sync_all().map_err(|source| failed("write", source))?;
@@ -154,7 +155,7 @@ impl Download<'_> {
             Some(expected) if found < expected => {
                 // The body was cut short without an error. The rest can still be fetched.
                 let cut = io::Error::new(io::ErrorKind::UnexpectedEof, format!("{found} of {expected} bytes"));
-                return Err(HubError::Connection { url: self.url.to_owned(), source: Box::new(cut.into()) });
+                return Err(HubError::Connection { url: shown(self.url), source: Box::new(cut.into()) });
             }
             Some(expected) if found > expected => {
                 return Err(corrupt(format!("{found} bytes where {expected} were announced")));

@@ -27,6 +27,9 @@ pub enum HubError {
     /// The connection fails.
     #[error("{url}: {source}")]
     Connection { url: String, source: Box<ureq::Error> },
+    /// The hub lists a file and does not give it.
+    #[error("{url}: the hub answers {status}; {hint}")]
+    Withheld { url: String, status: u16, hint: &'static str },
     /// The connection fails while a file is downloaded.
     #[error("{url}: {source}; run again to continue")]
     Interrupted { url: String, source: Box<ureq::Error> },
@@ -78,6 +81,8 @@ mod tests {
         let (url, source) = ("u".to_owned(), Box::new(ureq::Error::ConnectionFailed));
         assert!(HubError::Connection { url: url.clone(), source }.is_absence());
         let source = Box::new(ureq::Error::ConnectionFailed);
-        assert!(!HubError::Interrupted { url, source }.is_absence());
+        assert!(!HubError::Interrupted { url: url.clone(), source }.is_absence());
+        assert!(HubError::Status { url: url.clone(), status: 403, hint: "" }.is_absence());
+        assert!(!HubError::Withheld { url, status: 403, hint: "" }.is_absence());
     }
 }

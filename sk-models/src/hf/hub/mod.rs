@@ -57,7 +57,8 @@ impl Hub {
     ///
     /// `HF_ENDPOINT`; `HF_HUB_CACHE`, else `HF_HOME/hub`, else `huggingface/hub` under
     /// `XDG_CACHE_HOME` or `~/.cache`; `HF_TOKEN`, else the file `HF_TOKEN_PATH` or
-    /// `HF_HOME/token`; `HF_HUB_OFFLINE`.
+    /// `HF_HOME/token`, unless `HF_HUB_DISABLE_IMPLICIT_TOKEN` is set; `HF_HUB_OFFLINE`. Paths may
+    /// begin with `~/`.
     ///
     /// # Errors
     ///
@@ -68,21 +69,27 @@ impl Hub {
 
     fn from_variables(value: impl Fn(&str) -> Option<String>) -> Result<Self, HubError> {
         let variable = |name: &str| value(name).filter(|value| !value.is_empty());
-        let path = |name: &str| variable(name).map(PathBuf::from);
+        let is_on = |name: &str| {
+            variable(name).is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
+        };
+        let path = |name: &str| {
+            let path = PathBuf::from(variable(name)?);
+            let below_home = path.strip_prefix("~").ok().and_then(|rest| Some(std::env::home_dir()?.join(rest)));
+            Some(below_home.unwrap_or(path))
+        };
         let home = path("HF_HOME").or_else(|| {
             let cache = path("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
             Some(cache.join("huggingface"))
         });
         let cache = path("HF_HUB_CACHE").or_else(|| home.as_ref().map(|home| home.join("hub")));
-        let trimmed = |token: String| Some(token.trim().to_owned()).filter(|token| !token.is_empty());
+        let trimmed = |token: String| Some(token.replace(['\r', '\n'], "").trim().to_owned()).filter(|token| !token.is_empty());
         let token = variable("HF_TOKEN").and_then(trimmed).or_else(|| {
             let file = path("HF_TOKEN_PATH").or_else(|| home.map(|home| home.join("token")))?;
             trimmed(fs::read_to_string(file).ok()?)
         });
-        let offline = variable("HF_HUB_OFFLINE")
-            .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"));
+        let token = token.filter(|_| !is_on("HF_HUB_DISABLE_IMPLICIT_TOKEN"));
         let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
-        Ok(Self::new(&endpoint, cache.ok_or(HubError::NoCache)?).with_token(token).with_offline(offline))
+        Ok(Self::new(&endpoint, cache.ok_or(HubError::NoCache)?).with_token(token).with_offline(is_on("HF_HUB_OFFLINE")))
     }
 
     /// Returns a hub at the given address with the given cache directory.
@@ -256,5 +263,27 @@ mod tests {
         assert_eq!(token("hf_abc\n", "hf_file\n").as_deref(), Some("hf_abc"));
         assert_eq!(token(" \n", "hf_file\n").as_deref(), Some("hf_file"));
         assert_eq!(token("", "\n"), None);
+        assert_eq!(token("hf_\nabc", "").as_deref(), Some("hf_abc"));
+    }
+
+    #[test]
+    fn a_token_can_be_switched_off() {
+        let hub = |off: &str| {
+            let value = |name: &str| match name {
+                "HF_HOME" => Some("/nowhere".to_owned()),
+                "HF_TOKEN" => Some("hf_abc".to_owned()),
+                "HF_HUB_DISABLE_IMPLICIT_TOKEN" => Some(off.to_owned()),
+                _ => None,
+            };
+            Hub::from_variables(value).unwrap()
+        };
+        assert_eq!(hub("True").client.token, None);
+        assert_eq!(hub("0").client.token.as_deref(), Some("hf_abc"));
+    }
+
+    #[test]
+    fn a_path_may_begin_at_the_home_directory() {
+        let hub = Hub::from_variables(|name| (name == "HF_HOME").then(|| "~/models".to_owned())).unwrap();
+        assert_eq!(hub.cache, std::env::home_dir().unwrap().join("models/hub"));
     }
 }
