@@ -41,7 +41,7 @@ struct Listener {
     events: mpsc::Receiver<Event>,
     /// Stops the answers when the listener is dropped.
     _stop: StopOnDrop,
-    /// Counts the request as unfinished until the end of its response is sent.
+    /// Counts the request as unfinished until its response is built, or sent if it is streamed.
     _unfinished: Arc<Counted>,
     /// Whether the server no longer waits for the answers.
     cut_off: watch::Receiver<bool>,
@@ -272,9 +272,9 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeS
     for (name, text) in config.instructions() {
         let wrong = |error| ApiError::invalid("swiss_knife.blades", format!("the instruction of \"{name}\": {error}"));
         let instruction = service.instruction(&asked, text).map_err(wrong)?;
-        let tokens = asked.tokens.len() + instruction.extra();
-        if tokens >= limit {
-            return Err(ApiError::beyond_context("swiss_knife.blades", tokens, limit));
+        let (tokens, added) = (asked.tokens.len(), instruction.extra());
+        if tokens + added >= limit {
+            return Err(ApiError::instructed_beyond_context(tokens, &format!("the instruction of \"{name}\""), added, limit));
         }
         asked.instructions.push((text.to_owned(), instruction));
     }

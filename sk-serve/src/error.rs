@@ -117,6 +117,16 @@ impl ApiError {
         )
     }
 
+    /// A prompt that leaves no room for an answer together with an instruction of the scheme, which
+    /// adds `added` tokens.
+    pub(crate) fn instructed_beyond_context(tokens: usize, instruction: &str, added: usize, limit: usize) -> Self {
+        let held = format!("This model's maximum context length is {limit} tokens.");
+        Self::too_long(
+            "swiss_knife.blades",
+            format!("{held} The prompt has {tokens} tokens and {instruction} adds {added}; shorten either"),
+        )
+    }
+
     pub(crate) fn busy() -> Self {
         let message = "the server has as many requests as it takes; try again in a moment";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
@@ -169,7 +179,9 @@ impl ApiError {
     pub(crate) fn of_session(error: &SessionError) -> Self {
         match error {
             // The prompt alone fits; the prompt with the longest instruction does not.
-            SessionError::PromptTooLong { tokens, limit } => Self::beyond_context("swiss_knife.blades", *tokens, *limit),
+            SessionError::PromptTooLong { tokens, instruction, limit } => {
+                Self::instructed_beyond_context(*tokens, "the longest instruction", *instruction, *limit)
+            }
             SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
@@ -188,9 +200,13 @@ impl ApiError {
     }
 
     /// The error for an adapter that cannot be loaded: 400 if the adapter or its name is at fault, 502
-    /// if the model servers are.
-    pub(crate) fn of_adapter(error: &HostError) -> Self {
-        let HostError::Remote(remote) = error else { return Self::invalid("adapter", error.to_string()) };
+    /// if the model servers are. The adapter is at `path`, of which clients know the last part,
+    /// `folder`.
+    pub(crate) fn of_adapter(error: &HostError, path: &str, folder: &str) -> Self {
+        let HostError::Remote(remote) = error else {
+            let error = error.to_string();
+            return Self { cause: Some(error.clone()), ..Self::invalid("adapter", error.replace(path, folder)) };
+        };
         let (param, message) = match &**remote {
             RemoteError::AdapterModule { .. } => ("adapter", error.to_string()),
             RemoteError::AdapterKnown { adapter, .. } => {
@@ -219,17 +235,22 @@ impl ApiError {
             500.. => "server_error",
             _ => "invalid_request_error",
         };
-        json!({"error": {"message": excerpt(&self.message), "type": kind, "param": self.param.as_deref().map(excerpt), "code": self.code}})
+        let param = self.param.as_deref().map(|param| excerpt(param, SHOWN));
+        json!({"error": {"message": excerpt(&self.message, SHOWN), "type": kind, "param": param, "code": self.code}})
     }
 }
 
-/// Returns a text without its middle if it is long. It may hold what the client sent.
-fn excerpt(text: &str) -> Cow<'_, str> {
-    const SHOWN: usize = 1000;
-    if text.len() <= 2 * SHOWN {
+/// The most bytes of a message that are shown, half of them of its beginning.
+const SHOWN: usize = 2000;
+
+/// Returns a text without its middle if it has more than `most` bytes. It may hold what the client
+/// sent.
+pub(crate) fn excerpt(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
         return text.into();
     }
-    let (head, tail) = (&text[..text.floor_char_boundary(SHOWN)], &text[text.ceil_char_boundary(text.len() - SHOWN)..]);
+    let half = most / 2;
+    let (head, tail) = (&text[..text.floor_char_boundary(half)], &text[text.ceil_char_boundary(text.len() - half)..]);
     format!("{head} … {tail}").into()
 }
 

@@ -36,8 +36,8 @@ pub struct Limits {
     /// Maximum number of requests that wait for their first answer to begin. Further requests are
     /// refused, and so are those beyond `concurrent` + `waiting` unfinished ones.
     pub waiting: usize,
-    /// Maximum memory of all answers in progress, in bytes, without the weights. The memory that the
-    /// models leave free is a limit too.
+    /// Maximum memory of all answers in progress and of the adapters that clients have loaded, in
+    /// bytes, without the other weights. The memory that the models leave free is a limit too.
     pub memory: u64,
     /// Maximum number of tokens of an answer. A request for more is refused.
     pub max_new_tokens: usize,
@@ -296,7 +296,7 @@ impl Service {
         let checked = adapter.and_then(|adapter| self.parts.host.check().map(|()| adapter));
         let adapter = checked.map_err(|error| {
             self.parts.host.forget_adapter(name);
-            let error = ApiError::of_adapter(&error);
+            let error = ApiError::of_adapter(&error, &path, folder);
             tracing::warn!(request = %request.0, blade = name, error = error.cause(), "adapter not loaded");
             error
         })?;

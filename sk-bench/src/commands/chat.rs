@@ -25,6 +25,7 @@ use command::{ChatCommand, help};
 use complete::Completions;
 use lines::Lines;
 use sk_models::dialogue::{Conversation, Session, SessionError};
+use sk_models::text::Role;
 use sk_serve::host::{Adapters, Host};
 use transcript::Transcript;
 
@@ -148,6 +149,10 @@ impl Chat<'_> {
         Ok(failed)
     }
 
+    fn has_questions(&self) -> bool {
+        self.conversation.messages().iter().any(|message| message.role == Role::User)
+    }
+
     fn answer(&mut self, line: &str) -> Result<(), Error> {
         let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
         let on_step = |step: Option<&StepTrace>, text: &str| self.screen.step(step, text);
@@ -155,9 +160,9 @@ impl Chat<'_> {
         let reply = answered.map_err(|error| {
             self.conversation.retract();
             match error {
-                Error::Session(SessionError::PromptTooLong { tokens, limit }) if !self.conversation.messages().is_empty() => {
-                    let cure = "/new starts another";
-                    Error::Input(format!("the dialogue has {tokens} tokens and the model holds {limit}; {cure}"))
+                Error::Session(SessionError::PromptTooLong { tokens, instruction, limit }) if self.has_questions() => {
+                    let tokens = tokens + instruction;
+                    Error::Input(format!("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another"))
                 }
                 error => error,
             }

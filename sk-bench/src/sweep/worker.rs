@@ -115,10 +115,7 @@ impl<'g> Worker<'g> {
         let certificates = Certificates::new(&config, TOLERANCE);
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, framing.stops());
-        session.instruct(|instruction| -> Result<_, Error> {
-            let system = dialogue::instructed(grid.plan.generation.system.as_deref(), instruction);
-            Ok(Instruction::new(tokens.len(), self.tokens_under(cell.arm, cell.prompt, Some(&system))?))
-        })?;
+        session.instruct(|text| self.instruction(cell.arm, cell.prompt, tokens.len(), text))?;
         let request = host.scheduler().enter(&Stop::new());
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
@@ -165,12 +162,27 @@ impl<'g> Worker<'g> {
         Ok(dialogue::tokens(&self.framings[arm], system, self.loaded.host.tokenizer(), text)?)
     }
 
+    /// Returns the beginning of the context under an instruction, for a prompt of `tokens` tokens
+    /// without it.
+    fn instruction(&self, arm: usize, prompt: usize, tokens: usize, text: &str) -> Result<Instruction, Error> {
+        let system = dialogue::instructed(self.grid.plan.generation.system.as_deref(), text);
+        Ok(Instruction::new(tokens, self.tokens_under(arm, prompt, Some(&system))?))
+    }
+
     fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), Error> {
         let limit = self.loaded.host.context_limit();
-        let checked = self.tokens(arm, prompt).and_then(|tokens| match tokens.len() {
-            0 => Err(Error::EmptyPrompt),
-            tokens if tokens >= limit => Err(SessionError::PromptTooLong { tokens, limit }.into()),
-            _ => Ok(()),
+        let checked = self.tokens(arm, prompt).and_then(|tokens| {
+            if tokens.is_empty() {
+                return Err(Error::EmptyPrompt);
+            }
+            let mut instruction = 0;
+            for (_, text) in self.grid.arms[arm].config.instructions() {
+                instruction = instruction.max(self.instruction(arm, prompt, tokens.len(), text)?.extra());
+            }
+            if tokens.len() + instruction >= limit {
+                return Err(SessionError::PromptTooLong { tokens: tokens.len(), instruction, limit }.into());
+            }
+            Ok(())
         });
         let Prompt { id, source: file, row, .. } = &self.grid.prompts[prompt];
         // Rows are counted from 1, without the header.

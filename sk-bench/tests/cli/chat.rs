@@ -125,6 +125,14 @@ fn help_lists_the_commands() {
     assert!(stderr(&output).contains("/swap OLD NEW=DIR"));
 }
 
+/// A new dialogue would have the same system message.
+#[test]
+fn a_first_question_that_is_too_long_is_to_be_shortened() {
+    let args = [&BRIEF[..], &["--system", "Be brief."]].concat();
+    let error = stderr(&run_with_input("chat", &args, &format!("{}\n", "x".repeat(600))));
+    assert!(error.contains("shorten the prompt") && !error.contains("/new"), "{error}");
+}
+
 #[test]
 fn a_dialogue_that_is_full_says_how_to_start_another() {
     let long = "x".repeat(400);

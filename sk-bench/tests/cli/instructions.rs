@@ -29,6 +29,12 @@ fn mu(step: &Value, blade: &str) -> Vec<f64> {
 }
 
 #[test]
+fn an_instruction_that_is_too_long_is_named() {
+    let blade = format!("calm=instruction:{}", "x".repeat(600));
+    assert_refused(&bare("generate", &["hi", "--blade", &blade]), &["the longest instruction adds 6", "shorten either"]);
+}
+
+#[test]
 fn a_model_without_adapters_is_steered_by_an_instruction() {
     let calm = |text: &str, more: &[&str]| {
         let blade = format!("calm=instruction:{text}");

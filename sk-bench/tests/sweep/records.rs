@@ -316,3 +316,16 @@ fn a_prompt_that_does_not_fit_is_named_before_anything_is_answered() {
     assert_refused(&bench.run(&["--quiet"]), &["prompt \"long\" (prompts.jsonl, row 3)", "the model holds 512"]);
     assert!(!bench.path("plan.jsonl").exists());
 }
+
+/// The prompt and the instruction fit alone.
+#[test]
+fn a_prompt_that_does_not_fit_with_an_instruction_is_named_before_anything_is_answered() {
+    let bench = Bench::new(&crate::PLAN.replace("{ helpful = 1 },", "{ calm = 1 },"));
+    let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
+    fs::write(bench.path("plan.toml"), format!("{plan}calm = \"instruction:{}\"\n", "y".repeat(300))).unwrap();
+    let long = format!("{}{{\"id\":\"long\",\"prompt\":{:?}}}\n", crate::PROMPTS, "x".repeat(300));
+    fs::write(bench.path("prompts.jsonl"), long).unwrap();
+    let parts = ["prompt \"long\" (prompts.jsonl, row 3)", "the longest instruction adds", "shorten either"];
+    assert_refused(&bench.run(&["--quiet"]), &parts);
+    assert!(!bench.path("plan.jsonl").exists());
+}

@@ -245,10 +245,12 @@ impl<'m> Session<'m> {
         if prompt.is_empty() {
             return Err(SessionError::EmptyPrompt.into());
         }
-        let longest = prompt.len() + self.extra();
+        let instruction = self.extra();
+        let longest = prompt.len() + instruction;
         let room = self.parts.context_limit.saturating_sub(longest);
         if room == 0 {
-            return Err(SessionError::PromptTooLong { tokens: longest, limit: self.parts.context_limit }.into());
+            let (tokens, limit) = (prompt.len(), self.parts.context_limit);
+            return Err(SessionError::PromptTooLong { tokens, instruction, limit }.into());
         }
         let limit = max_new_tokens.min(room);
         let lanes = self.spec().snapshot().seats().len() + self.instructions.len() + 1;
@@ -297,6 +299,16 @@ impl<'m> Session<'m> {
     }
 }
 
+fn too_long(tokens: usize, instruction: usize, limit: usize) -> String {
+    if instruction == 0 {
+        return format!("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt");
+    }
+    format!(
+        "the prompt has {tokens} tokens, the longest instruction adds {instruction}, and the model holds {limit}; shorten \
+         either"
+    )
+}
+
 /// Why a dialogue cannot be answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -305,9 +317,10 @@ pub enum SessionError {
     /// A prompt without a token.
     #[error("the prompt is empty")]
     EmptyPrompt,
-    /// A prompt that leaves no room for a response.
-    #[error("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt")]
-    PromptTooLong { tokens: usize, limit: usize },
+    /// A prompt that leaves no room for a response. `instruction` is the number of tokens that the
+    /// longest instruction adds.
+    #[error("{}", too_long(*tokens, *instruction, *limit))]
+    PromptTooLong { tokens: usize, instruction: usize, limit: usize },
     /// A context whose keys and values do not fit into memory.
     #[error(
         "a dialogue of {tokens} tokens takes {shortage}; shorten the prompt, ask for fewer tokens (--max-new-tokens) or use another --device"
