@@ -18,6 +18,9 @@ const MOST_CHOICES: usize = 8;
 /// Maximum number of stop texts.
 const MOST_STOPS: usize = 16;
 
+/// Maximum number of fields of the scheme that a request sets. The shipped schemes have fewer.
+const MOST_FIELDS: usize = 128;
+
 /// Maximum number of prompts per request.
 const MOST_PROMPTS: usize = 128;
 
@@ -116,6 +119,10 @@ impl SteeringBody {
             prefix: fields.take("prefix")?.unwrap_or_default(),
         };
         fields.end()?;
+        if body.set.len() > MOST_FIELDS {
+            let message = format!("`set` holds at most {MOST_FIELDS} fields, and has {}", body.set.len());
+            return Err(ApiError::invalid("swiss_knife.set", message));
+        }
         Ok(body)
     }
 }
@@ -498,6 +505,10 @@ mod tests {
             (json!({"stop": ["a", ""]}), "stop"),
             (json!({"max_tokens": 0}), "max_tokens"),
             (json!({"max_completion_tokens": 0}), "`max_completion_tokens` is 0"),
+            (
+                json!({"swiss_knife": {"set": vec!["selector.temperature=1"; MOST_FIELDS + 1]}}),
+                "holds at most 128 fields, and has 129",
+            ),
             (json!({"swiss_knife": {"weight": {}}}), "`swiss_knife.weight`; did you mean `swiss_knife.weights`?"),
             (json!({"swiss_knife": {"colour": 1}}), "`swiss_knife.colour`; leave it out"),
             (

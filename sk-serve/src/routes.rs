@@ -25,7 +25,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 use crate::body::{self, Body};
 use crate::completions::answer;
 use crate::edit::Edit;
-use crate::error::DISCONNECTED;
+use crate::error::{DISCONNECTED, excerpt};
 use crate::id::{RequestId, new_id};
 use crate::live;
 use crate::request::{Fields, Job, SteeringBody};
@@ -205,6 +205,9 @@ async fn count(mut request: Request, next: Next) -> Response {
     response
 }
 
+/// The most bytes of a path in the log.
+const LOGGED_PATH: usize = 500;
+
 /// The entry of a request in metrics and log, written when it is dropped. If the client disconnects,
 /// it is dropped before there is a response.
 struct RequestEntry {
@@ -219,6 +222,7 @@ impl Drop for RequestEntry {
     fn drop(&mut self) {
         let Self { id, method, path, since, status } = self;
         metrics::counter!("swiss_knife_requests_total", "status" => status.to_string()).increment(1);
+        let path = &*excerpt(path, LOGGED_PATH);
         tracing::info!(request = %id.0, %method, path, status, seconds = since.elapsed().as_secs_f64(), "request");
     }
 }

@@ -141,6 +141,19 @@ fn adapters_take_memory_of_the_server() {
 }
 
 #[test]
+fn clients_do_not_learn_where_adapters_are() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("broken")).unwrap();
+    std::fs::write(folder.path().join("broken/adapter_config.json"), "{\"r\": \"a\"}").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let server = Server::start(&["--adapters", path]);
+    let refused = server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": "broken"}));
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert_eq!(refused.0, 400, "{message}");
+    assert!(message.contains("broken/adapter_config.json") && !message.contains(path), "{message}");
+}
+
+#[test]
 fn adapters_come_and_go_if_the_operator_allows_it() {
     let refused = Server::start(&[]);
     let load = json!({"name": "more", "adapter": "helpful"});
