@@ -98,8 +98,9 @@ impl RemoteEngine {
     /// The check also determines whether the latter holds at other temperatures, and thereby
     /// whether candidates must be read again.
     ///
-    /// Afterwards, each request of a step has a control row for each of its adapters, whose
-    /// log-probabilities must equal those of the check. Check again after adding an adapter.
+    /// Afterwards, each request that reads has a control row for the base model and each adapter
+    /// that it reads under. Their log-probabilities must equal those of the check. Check again after
+    /// adding an adapter.
     ///
     /// Cost: 9 + K requests per server on SGLang and 9 + 3K on vLLM, for K adapters.
     ///

@@ -65,8 +65,8 @@ impl Reader {
     /// Reads each span as the continuation of each lane's prefix. Returns one reading per lane and
     /// span.
     ///
-    /// On SGLang, lanes on the same server share a request. If there are more servers than lanes,
-    /// the spans of a lane are split among several servers.
+    /// On SGLang, lanes on the same server share a request. If there are at least twice as many
+    /// servers as lanes, the spans of a lane are split among several servers.
     pub(crate) fn read(&mut self, lanes: &[Lane], spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, RemoteError> {
         let longest = spans.iter().map(|span| span.len()).max().unwrap_or(0);
         for lane in lanes {

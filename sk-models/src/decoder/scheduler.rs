@@ -30,7 +30,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time for which the first waiting job waits for others to join its pass.
+/// The time for which the first waiting job waits for others to join its pass, after it began to wait
+/// or the last pass ended.
 pub const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Positions that fill a pass. A larger pass does not save reads of weights.
