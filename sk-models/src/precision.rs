@@ -5,12 +5,14 @@ use burn::tensor::{DType, Device};
 use half::bf16;
 
 use crate::config::Qwen2Config;
-use crate::decoder::PANEL;
 use crate::kernels::is_fused;
 use crate::lora::Target;
 
 /// Consecutive inputs that share a scale in [`Precision::Int8`].
 pub(crate) const INT8_GROUP: usize = 64;
+
+/// Columns of a panel of a packed matrix: two vectors of 16.
+pub(crate) const PANEL: usize = 32;
 
 /// The number format of a decoder's weights.
 ///

@@ -6,8 +6,8 @@
 
 use std::sync::LazyLock;
 
-/// Columns of a panel: two vectors of 16.
-pub(crate) const WIDTH: usize = 32;
+/// Columns of a panel.
+pub(crate) use crate::precision::PANEL as WIDTH;
 
 /// Rows of the largest tile. With two vectors each, they fill the registers of AVX-512.
 pub(crate) const ROWS: usize = 12;
