@@ -104,10 +104,12 @@ impl FakeHub {
                 respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
             } else if let Some((name, bytes)) = file.and_then(|name| Some((name, state.files.get(name)?))) {
                 if name.ends_with(".safetensors") {
-                    let storage = match () {
-                        () if state.stores => "",
-                        () if state.without_scheme => storage.trim_start_matches("http:"),
-                        () => &storage,
+                    let storage = if state.stores {
+                        ""
+                    } else if state.without_scheme {
+                        storage.trim_start_matches("http:")
+                    } else {
+                        &storage
                     };
                     let headers = [
                         ("location", format!("{storage}/blob/{name}")),

@@ -22,7 +22,8 @@ const KEPT: usize = 256;
 /// The time for which an idle connection is kept. Both servers close idle connections after five
 /// seconds, and a request on a closing connection would fail.
 const IDLE: Duration = Duration::from_secs(4);
-/// The most bytes of an answer. A step with vLLM over a long context has some ten megabytes.
+/// Maximum length of an answer, in bytes. A step with vLLM over a long context takes some ten
+/// megabytes.
 const LONGEST: u64 = 1 << 30;
 /// The most characters of a server's error message that are shown.
 const SHOWN: usize = 300;

@@ -41,7 +41,8 @@ struct Listener {
     events: mpsc::Receiver<Event>,
     /// Stops the answers when the listener is dropped.
     _stop: StopOnDrop,
-    /// Counts the request as unfinished until its response is built, or sent if it is streamed.
+    /// Counts the request as unfinished: a stream until it is sent, another response until it is
+    /// built.
     _unfinished: Arc<Counted>,
     /// Whether the server no longer waits for the answers.
     cut_off: watch::Receiver<bool>,

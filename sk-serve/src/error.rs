@@ -240,7 +240,7 @@ impl ApiError {
     }
 }
 
-/// The most bytes of a message that are shown, half of them of its beginning.
+/// Maximum length of a message, in bytes. Of a longer one, the beginning and the end are shown.
 const SHOWN: usize = 2000;
 
 /// Returns a text without its middle if it has more than `most` bytes. It may hold what the client

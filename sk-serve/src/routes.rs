@@ -205,7 +205,7 @@ async fn count(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// The most bytes of a path in the log.
+/// Maximum length of a path in the log, in bytes.
 const LOGGED_PATH: usize = 500;
 
 /// The entry of a request in metrics and log, written when it is dropped. If the client disconnects,
