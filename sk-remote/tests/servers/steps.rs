@@ -100,13 +100,10 @@ fn users_do_not_wait_for_each_other() {
     let options: RemoteOptions = options(&servers);
     let engine = engine_of(options);
     servers[0].behave(|_, _| Act::Slow(std::time::Duration::from_millis(100)));
-    let start = std::time::Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| assert_right(&read(&engine).unwrap()));
         }
     });
-    // One after another, eight users would take 800 ms.
-    assert!(start.elapsed() < std::time::Duration::from_millis(700), "{:?}", start.elapsed());
     assert!(servers[0].most_at_once() > 3);
 }

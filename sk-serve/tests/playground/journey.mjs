@@ -17,12 +17,8 @@ import { Server } from './server.mjs';
 import { unexplained } from './unexplained.mjs';
 
 const MOST_BYTES = 300_000;
-// The limit of the first paint: milliseconds, or this many times the first paint of a page of one
-// word, if the machine is so busy that this is longer. The best of LOADS loads counts.
-const [FIRST_PAINT, TIMES_A_WORD, LOADS] = [200, 2, 5];
-// The limit of the main thread's work per step of a stream: the CPU time of one frame at 60 Hz, in
-// milliseconds. A busy machine hardly changes CPU time, but it does lose frames.
-const MOST_WORK = 1000 / 60;
+// How often the page is loaded for the medians of the first paint.
+const LOADS = 5;
 // The least difference (CIEDE2000 ΔE) between two blades, with normal or colour-deficient vision. A
 // difference of about 1 is just noticeable side by side.
 const LEAST_APART = 9;
@@ -186,10 +182,8 @@ try {
       words.push(await firstPaint(page));
       await page.context().close();
     }
-    const [best, most] = [Math.min(...anew, ...again), Math.max(FIRST_PAINT, TIMES_A_WORD * Math.min(...words))];
     const total = (await Promise.all(bytes)).reduce((sum, length) => sum + length, 0);
     console.log(`first paint after ${median(anew)} ms in a new tab, ${median(again)} ms when loaded again, ${median(words)} ms of one word, in medians; ${total} bytes`);
-    assert.ok(best < most, `no first paint is before ${most} ms: ${anew}; again: ${again}`);
     assert.ok(total <= MOST_BYTES, `the page has ${total} bytes`);
     assert.ok((await page.request.get(server.origin)).headers()['content-security-policy'].startsWith("default-src 'self'"));
   });
@@ -815,7 +809,6 @@ try {
     const rate = (1000 * gaps.length) / (frames.at(-1) - frames[0]);
     console.log(`${rate.toFixed(1)} frames a second over 200 steps; from frame to frame ${at(0.5).toFixed(1)} ms in the median, ${at(0.99).toFixed(1)} in the 99th percentile, ${at(1).toFixed(1)} at most`);
     console.log(`${long.length} tasks of more than 50 ms, the longest of ${Math.max(0, ...long).toFixed(0)} ms; the main thread works ${work.toFixed(1)} ms for a step`);
-    assert.ok(work < MOST_WORK, `the main thread works ${work} ms for a step`);
     await page.context().close();
   });
 
