@@ -1,6 +1,6 @@
 //! What the check at the start detects and refuses. Its errors hold both numbers.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use sk_core::Policy;
@@ -190,9 +190,13 @@ fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() 
 fn an_adapter_that_a_server_had_before_it_was_reached_is_not_taken_for_loaded() {
     for kind in KINDS {
         let mut options = options(&start(kind, 1));
-        options.retry.first_pause = Duration::from_millis(100);
-        options.retry.longest_pause = Duration::from_secs(1);
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        options.retry.attempts = 1000;
+        options.retry.longest_pause = Duration::from_millis(100);
+        // A connection keeps the port while nothing listens.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let _ends = (TcpStream::connect(address).unwrap(), listener.accept().unwrap());
+        drop(listener);
         options.backbone.urls = vec![format!("http://{address}")];
         // The first attempt is refused, since nothing listens yet.
         let late = std::thread::spawn(move || {

@@ -67,6 +67,8 @@ pub(crate) enum Act {
     Serve,
     /// Wait, then answer.
     Slow(Duration),
+    /// Wait until as many requests have been under way at the same time, then answer.
+    Meet(usize),
     /// Answer with a status, a `Retry-After` if given, and a body.
     Status(u16, Option<&'static str>, &'static str),
     /// Redirect to an address.
@@ -242,6 +244,12 @@ fn perform(inner: &Inner, stream: &TcpStream, seen: &Seen, bytes: Vec<u8>, act: 
         Act::Serve => whole(&unaltered, &none),
         Act::Slow(pause) => {
             thread::sleep(pause);
+            whole(&unaltered, &none)
+        }
+        Act::Meet(count) => {
+            while inner.most.load(Ordering::SeqCst) < count {
+                thread::sleep(Duration::from_millis(1));
+            }
             whole(&unaltered, &none)
         }
         Act::Status(status, retry_after, body) => {

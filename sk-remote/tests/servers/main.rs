@@ -37,12 +37,15 @@ fn start(kind: Kind, count: usize) -> Vec<Fake> {
     (0..count).map(|_| Fake::start(Setup::new(kind, &ADAPTERS))).collect()
 }
 
+/// Longer than any answer takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
 /// The retries of production, with pauses a hundred times shorter.
 fn quick() -> Retry {
     Retry {
         attempts: 4,
-        patience: Duration::from_millis(400),
-        deadline: Duration::from_secs(3),
+        patience: LONG,
+        deadline: LONG,
         first_pause: Duration::from_millis(2),
         longest_pause: Duration::from_millis(20),
         set_aside: Duration::from_millis(60),

@@ -1,7 +1,5 @@
 //! Readings equal the model's numbers, for any number of servers, rows and policies.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 use sk_core::{Instruction, InstructionRack, Policy, TokenId};
 use sk_remote::{Key, Kind, RemoteError};
@@ -23,7 +21,7 @@ fn a_step_is_one_request_with_sglang_and_one_per_policy_at_once_with_vllm() {
     for (kind, requests) in [(Kind::Sglang, 1), (Kind::Vllm, 3)] {
         let servers = start(kind, 1);
         let engine = engine(&servers);
-        servers[0].behave(|_, _| Act::Slow(Duration::from_millis(50)));
+        servers[0].behave(move |_, _| Act::Meet(requests));
         assert_right(&read(&engine).unwrap());
         assert_eq!((servers[0].seen().len(), servers[0].most_at_once()), (requests, requests), "{kind:?}");
         let traffic = engine.traffic();

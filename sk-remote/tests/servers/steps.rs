@@ -99,11 +99,13 @@ fn users_do_not_wait_for_each_other() {
     let servers = start(Kind::Vllm, 1);
     let options: RemoteOptions = options(&servers);
     let engine = engine_of(options);
-    servers[0].behave(|_, _| Act::Slow(std::time::Duration::from_millis(100)));
+    // Each user has a request per policy.
+    let requests = 8 * policies().len();
+    servers[0].behave(move |_, _| Act::Meet(requests));
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| assert_right(&read(&engine).unwrap()));
         }
     });
-    assert!(servers[0].most_at_once() > 3);
+    assert_eq!(servers[0].most_at_once(), requests);
 }
