@@ -81,7 +81,7 @@ impl Entry {
             rounding = rounding + alpha * self.scaled(fluency, |i, z| d[i] = d[i] + alpha * z);
         }
         if rounding > F::zero() {
-            merge_ties(d, |_| rounding);
+            merge_ties(d, |_, _| rounding);
         }
         let unit = match self.dispersions {
             // The reciprocal of a very small spread saturates instead of overflowing.

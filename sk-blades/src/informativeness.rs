@@ -52,7 +52,7 @@ pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64
     // Half an ε each for μ, for q and for their difference, which is at most twice the largest of
     // them.
     let largest = mu.iter().chain(quality).fold(0.0_f64, |most, value| most.max(value.abs()));
-    sk_core::merge_ties(&mut error, |_| 2.0 * f64::EPSILON * largest);
+    sk_core::merge_ties(&mut error, |_, _| 2.0 * f64::EPSILON * largest);
     correlate(("sigma", sigma), ("the error |mu − quality|", &error)).map(f64::abs)
 }
 

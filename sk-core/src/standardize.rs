@@ -221,20 +221,22 @@ fn ascending<F: Real>(values: &[F]) -> Scratch<Vec<usize>> {
 
 /// Makes values equal that differ only by rounding.
 ///
-/// In ascending order, a value y ties with its predecessor x if y − x ≤ 2 `rounding`(y), where
-/// `rounding` bounds the error of a value. All values in a run of ties become its smallest. Other
-/// values are unchanged. O(N log N); allocates nothing once the thread has processed a batch of
-/// this size.
-pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(F) -> F) {
+/// In ascending order, a value ties with its predecessor if they differ by at most the sum of their
+/// errors. `rounding` bounds the error of a value, given its index and the value. All values in a
+/// run of ties become its smallest. Other values are unchanged. O(N log N); allocates nothing once
+/// the thread has processed a batch of this size.
+pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(usize, F) -> F) {
     let order = ascending(values);
     let Some(&first) = order.first() else { return };
     let (mut last, mut smallest) = (values[first], values[first]);
+    let mut error = rounding(first, last);
     for &i in &order[1..] {
         let value = values[i];
-        if value - last > F::of(2.0) * rounding(value) {
+        let own = rounding(i, value);
+        if value - last > error + own {
             smallest = value;
         }
-        last = value;
+        (last, error) = (value, own);
         values[i] = smallest;
     }
 }

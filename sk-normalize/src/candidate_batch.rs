@@ -65,7 +65,7 @@ impl<F: Real> Normalizer<F> for CandidateBatch {
                 DispersionUnit::Score => self.standardize.rescale(&mu, F::one()),
                 DispersionUnit::Own => self.standardize.rescale(&self.standardize.moments(scores.sigma(k)), F::one()),
             };
-            Scale { factor, rounding: self.standardize.rounding(&mu, scores.blades()) }
+            Scale { factor, rounding: self.standardize.rounding(&mu, scores.blades()), ..Scale::zero() }
         });
     }
 }

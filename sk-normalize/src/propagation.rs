@@ -24,15 +24,17 @@ pub enum Propagation {
 pub struct Scale<F> {
     /// The factor from σ to σ̂.
     pub factor: F,
-    /// A bound on the rounding error of a μ̂; zero if composites that differ only by rounding are
-    /// to stay apart.
+    /// A bound on the rounding error of a μ̂, without that which `relative` bounds; zero if
+    /// composites that differ only by rounding are to stay apart.
     pub rounding: F,
+    /// A bound on the further rounding error of a μ̂, in units of |μ̂|.
+    pub relative: F,
 }
 
 impl<F: Real> Scale<F> {
     /// Returns the scale of a blade that contributes nothing.
     pub fn zero() -> Self {
-        Self { factor: F::zero(), rounding: F::zero() }
+        Self { factor: F::zero(), rounding: F::zero(), relative: F::zero() }
     }
 }
 
@@ -60,12 +62,18 @@ impl Propagation {
             _ => None,
         };
         let mut coefficients = Scratch::empty();
-        let mut rounding = F::zero();
+        // Per candidate: |μ̂| of a blade, and a bound on the rounding error of the composite.
+        let [mut sizes, mut rounding] = [(); 2].map(|()| Scratch::filled(F::zero(), scores.candidates()));
         for (k, &w) in weights.as_slice().iter().enumerate() {
             let mu = &mut out.mu;
-            // A weighted mean of the largest numbers can round to infinity.
-            let scale = blade(k, &mut |i, mu_hat| mu[i] = (mu[i] + w * mu_hat).max(F::min_value()).min(F::max_value()));
-            rounding = rounding + w * scale.rounding;
+            let scale = blade(k, &mut |i, mu_hat| {
+                // A weighted mean of the largest numbers can round to infinity.
+                mu[i] = (mu[i] + w * mu_hat).max(F::min_value()).min(F::max_value());
+                sizes[i] = mu_hat.abs().min(F::max_value());
+            });
+            for (bound, &size) in rounding.iter_mut().zip(&*sizes) {
+                *bound = *bound + w * (scale.rounding + scale.relative * size);
+            }
             // Very large dispersions relative to the spread saturate, since infinity times zero is
             // NaN.
             let coefficient = w * scale.factor.min(F::max_value());
@@ -92,8 +100,8 @@ impl Propagation {
                 *total = quadratic_form(scores.blades(), rho, a);
             }
         }
-        if rounding > F::zero() {
-            merge_ties(&mut out.mu, |_| rounding);
+        if rounding.iter().any(|bound| *bound > F::zero()) {
+            merge_ties(&mut out.mu, |i, _| rounding[i]);
             // Half an ε per operation on non-negative terms: the standard deviation and its
             // quotient, and for each blade two products and an addition or `hypot`. A quadratic
             // form takes K of them. All but the standard deviation have the ε of F.
@@ -101,7 +109,7 @@ impl Propagation {
             let operations = (n + 11.0) / 4.0 + 2.0 * k;
             let narrow = (F::epsilon().widen() - f64::EPSILON) * (2.0 * k + 0.5);
             let relative = F::of(f64::EPSILON * operations + narrow);
-            merge_ties(&mut out.sigma, |sigma| relative * sigma);
+            merge_ties(&mut out.sigma, |_, sigma| relative * sigma);
         }
     }
 }

@@ -19,7 +19,7 @@ impl<F: Real> Normalizer<F> for Raw {
             for (i, &mu) in scores.mu(k).iter().enumerate() {
                 add(i, mu);
             }
-            Scale { factor: F::one(), rounding: F::zero() }
+            Scale { factor: F::one(), ..Scale::zero() }
         });
     }
 }

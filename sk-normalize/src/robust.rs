@@ -53,10 +53,9 @@ impl<F: Real> Normalizer<F> for Robust {
             for (i, &value) in mu.iter().enumerate() {
                 add(i, (unit * value - centre) / scale);
             }
-            // The rounding error of the scores, and that of the scale, which matters more for
-            // outliers.
-            let rounding = moments.rounding() / scale * (F::one() + moments.std() / scale);
-            Scale { factor: unit / scale, rounding }
+            // The rounding error of the scores, and that of the scale, which is relative.
+            let rounding = moments.rounding() / scale;
+            Scale { factor: unit / scale, rounding, relative: rounding }
         });
     }
 }

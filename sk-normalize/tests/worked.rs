@@ -142,6 +142,26 @@ fn robust_does_not_see_an_outlier() {
 }
 
 #[test]
+fn robust_ranks_the_others_beside_an_outlier_that_loses_its_digits() {
+    /// The rounding of scores that are a hundred million times as large.
+    const TOLERANCE: f64 = 1e-6;
+    let scores = vec![0.0, 0.001, 0.002, 0.003, 0.004, -1e5];
+    let opposite: Vec<f64> = scores.iter().map(|score| 7.0 - 3.0 * score).collect();
+    // Median 0.0015, absolute deviations 0.0015 0.0005 0.0005 0.0015 0.0025 and the outlier's.
+    let expected = [-1.5, -0.5, 0.5, 1.5, 2.5].map(|deviation| deviation / 1.5 / 1.482_602_218_505_602);
+    let rows = vec![(scores, vec![0.0; 6]), (opposite, vec![0.0; 6])];
+    for (weights, sign) in [([1.0, 0.0], 1.0), ([0.0, 1.0], -1.0)] {
+        let out = combine(&Robust::default(), &rows, &weights);
+        for (found, expected) in out.mu.iter().zip(expected) {
+            assert!((found - sign * expected).abs() < TOLERANCE, "{:?}", out.mu);
+        }
+    }
+    // What cancels is tied, the outlier included.
+    let out = combine(&Robust::default(), &rows, &[0.5, 0.5]);
+    assert!(out.mu.iter().all(|mu| *mu == out.mu[0]), "{:?}", out.mu);
+}
+
+#[test]
 fn dispersions_propagate_by_the_correlation_of_errors() {
     // w_k σ_k = 3 and 4.
     let rows = vec![(vec![0.0], vec![6.0]), (vec![0.0], vec![8.0])];
