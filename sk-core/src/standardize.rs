@@ -221,23 +221,34 @@ fn ascending<F: Real>(values: &[F]) -> Scratch<Vec<usize>> {
 
 /// Makes values equal that differ only by rounding.
 ///
-/// In ascending order, a value ties with its predecessor if they differ by at most the sum of their
-/// errors. `rounding` bounds the error of a value, given its index and the value. All values in a
-/// run of ties become its smallest. Other values are unchanged. O(N log N); allocates nothing once
-/// the thread has processed a batch of this size.
+/// `rounding` bounds the error of a value, given its index and the value. In ascending order, a value
+/// joins a run of ties if it differs from the last of the run's most accurate values by at most the
+/// sum of their errors, so that an inaccurate value does not tie its neighbours. All values of a run
+/// become the first of its most accurate values. Other values are unchanged. O(N log N); allocates
+/// nothing once the thread has processed a batch of this size.
 pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(usize, F) -> F) {
     let order = ascending(values);
-    let Some(&first) = order.first() else { return };
-    let (mut last, mut smallest) = (values[first], values[first]);
-    let mut error = rounding(first, last);
-    for &i in &order[1..] {
-        let value = values[i];
-        let own = rounding(i, value);
-        if value - last > error + own {
-            smallest = value;
+    let mut rest = &order[..];
+    while let Some(&first) = rest.first() {
+        let shared = values[first];
+        let (mut shared, mut last, mut error) = (shared, shared, rounding(first, shared));
+        let mut length = 1;
+        for &i in &rest[1..] {
+            let (value, own) = (values[i], rounding(i, values[i]));
+            if value - last > error + own {
+                break;
+            }
+            length += 1;
+            if own < error {
+                shared = value;
+            }
+            if own <= error {
+                (last, error) = (value, own);
+            }
         }
-        (last, error) = (value, own);
-        values[i] = smallest;
+        let (run, others) = rest.split_at(length);
+        run.iter().for_each(|&i| values[i] = shared);
+        rest = others;
     }
 }
 

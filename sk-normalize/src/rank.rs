@@ -31,7 +31,11 @@ impl<F: Real> Normalizer<F> for Rank {
             for (i, &rank) in ranks.iter().enumerate() {
                 add(i, rule.apply(&moments, rank));
             }
-            Scale { factor: rule.rescale(&of_scores, F::one()), rounding: rule.rounding(&moments, scores.blades()), ..Scale::zero() }
+            Scale {
+                factor: rule.rescale(&of_scores, F::one()),
+                rounding: rule.rounding(&moments, scores.blades()),
+                ..Scale::zero()
+            }
         });
     }
 }

@@ -156,6 +156,17 @@ fn robust_ranks_the_others_beside_an_outlier_that_loses_its_digits() {
             assert!((found - sign * expected).abs() < TOLERANCE, "{:?}", out.mu);
         }
     }
+    // Where the blades cancel for the outlier alone, its error is large, and ties no other two.
+    let aligned: Vec<f64> = rows[0].0.iter().map(|score| score.abs()).collect();
+    // The mean of the medians is 0.002.
+    let expected = [-2.0, -1.0, 0.0, 1.0, 2.0].map(|deviation| deviation / 1.5 / 1.482_602_218_505_602);
+    for (slope, offset) in [(1.0, 0.0), (3.0, 1e4), (1.7, 2e5)] {
+        let mapped = aligned.iter().map(|score| slope * score + offset).collect();
+        let out = combine(&Robust::default(), &vec![rows[0].clone(), (mapped, vec![0.0; 6])], &[0.5, 0.5]);
+        for (found, expected) in out.mu.iter().zip(expected) {
+            assert!((found - expected).abs() < TOLERANCE, "{slope} {offset}: {:?}", out.mu);
+        }
+    }
     // What cancels is tied, the outlier included.
     let out = combine(&Robust::default(), &rows, &[0.5, 0.5]);
     assert!(out.mu.iter().all(|mu| *mu == out.mu[0]), "{:?}", out.mu);
