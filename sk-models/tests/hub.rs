@@ -262,6 +262,15 @@ impl Progress for Count {
     }
 }
 
+/// Sends the warnings of a download.
+struct Warnings(std::sync::mpsc::Sender<String>);
+
+impl Progress for Warnings {
+    fn warn(&mut self, warning: &str) {
+        self.0.send(warning.to_owned()).unwrap();
+    }
+}
+
 /// Resolves a model whatever its settings.
 fn resolve(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
     hub.resolve(source, |_| Ok(()), progress)
@@ -519,14 +528,10 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
     std::fs::write(&partial, vec![7; bytes.len()]).unwrap();
     let first = std::fs::File::open(&partial).unwrap();
     first.lock().unwrap();
+    let (warns, warnings) = std::sync::mpsc::channel();
     let snapshot = std::thread::scope(|scope| {
-        let second = scope.spawn(|| resolve(&fake.hub(cache.path()), ID, &mut ()));
-        while !fake.requests().iter().any(|request| request.path.contains(name)) {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        // Gives the second thread time to open the file. If the time is too short, the file is
-        // already gone, there is nothing to wait for, and the test shows nothing.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let second = scope.spawn(|| resolve(&fake.hub(cache.path()), ID, &mut Warnings(warns)));
+        assert_eq!(warnings.recv().unwrap(), format!("another process downloads {name}; waiting for it"));
         std::fs::remove_file(&partial).unwrap();
         first.unlock().unwrap();
         second.join().unwrap().unwrap()

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::LowerHex,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
     time::Duration,
@@ -55,6 +55,19 @@ pub(super) fn retried<T>(mut work: impl FnMut(&mut u64) -> Result<T, HubError>) 
     }
 }
 
+/// Locks a file. Calls `wait` before it waits for another process. A file system without locks is no
+/// error.
+fn lock(file: &File, wait: impl FnOnce()) -> io::Result<()> {
+    let locked = match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            wait();
+            file.lock()
+        }
+        locked => locked.map_err(io::Error::from),
+    };
+    locked.or_else(|error| if error.kind() == io::ErrorKind::Unsupported { Ok(()) } else { Err(error) })
+}
+
 /// A file that is being downloaded to the cache.
 pub(super) struct Download<'a> {
     pub(super) client: &'a Client,
@@ -96,7 +109,8 @@ impl Download<'_> {
                 .append(true)
                 .open(&partial)
                 .map_err(|source| failed("create", source))?;
-            file.lock().map_err(|source| failed("lock", source))?;
+            lock(&file, || progress.warn(&format!("another process downloads {}; waiting for it", self.name)))
+                .map_err(|source| failed("lock", source))?;
             if blob.exists() {
                 return Ok(blob);
             }
