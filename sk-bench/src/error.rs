@@ -213,8 +213,9 @@ impl Error {
         match self {
             // A theorem that does not hold is not caused by the input.
             Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } | Self::Replaced { .. } => 1,
-            // Another process has the file open.
+            // Another process has the file or the folder.
             Self::File(RecordFileError::Locked { .. }) | Self::Judge(JudgeError::File(RecordFileError::Locked { .. })) => 1,
+            Self::Train(error) if matches!(**error, TrainError::Busy { .. }) => 1,
             Self::Judge(JudgeError::Interrupted) => interrupt::EXIT_CODE,
             // Caused by the server; a retry may help.
             Self::Judge(error) if error.is_external() => 1,
@@ -284,9 +285,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_process_is_no_error_in_the_input() {
+    fn what_another_process_has_is_no_error_in_the_input() {
         let locked = || RecordFileError::Locked { path: PathBuf::from("file") };
-        assert_eq!([Error::from(locked()), JudgeError::from(locked()).into()].map(|error| error.exit_code()), [1, 1]);
+        let busy = TrainError::Busy { path: "folder".to_owned() };
+        for error in [locked().into(), JudgeError::from(locked()).into(), busy.into()] {
+            assert_eq!(Error::exit_code(&error), 1, "{error}");
+        }
     }
 
     #[test]

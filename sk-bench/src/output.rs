@@ -6,13 +6,25 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
-use sk_models::whole_file;
+use sk_models::whole_file::{self, WholeFile};
 
 use crate::Error;
 
 /// Writes a file atomically: after an error, the old file is unchanged.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
     whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
+}
+
+/// Writes files as [`write`] does. All are on disk before the first gets its path, so that a full disk
+/// changes none.
+pub(crate) fn write_together(files: &[(PathBuf, Vec<u8>)]) -> Result<(), Error> {
+    let complete = |(path, contents): &(PathBuf, Vec<u8>)| {
+        let mut file = WholeFile::create(path)?;
+        file.write_all(contents)?;
+        file.complete()
+    };
+    let complete = files.iter().map(|file| complete(file).map_err(Error::writing(&file.0))).collect::<Result<Vec<_>, _>>()?;
+    complete.into_iter().zip(files).try_for_each(|(file, (path, _))| file.finish().map_err(Error::writing(path)))
 }
 
 /// Writes a file as [`write`] does, or standard output if the path is `-`.

@@ -1,5 +1,6 @@
 //! `swiss-knife init`: creates a folder with an experiment that is ready to run.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -33,10 +34,16 @@ pub struct InitArgs {
 /// Writes the files and prints the commands that use them.
 pub(crate) fn run(args: &InitArgs) -> Result<(), Error> {
     let folder = &args.folder;
+    let made = !folder.exists();
     output::empty_folder(folder)?;
-    for (name, _, text) in FILES {
-        output::write(&folder.join(name), text)?;
-    }
+    let files = FILES.map(|(name, _, text)| (folder.join(name), text.into()));
+    // The folder was empty, so a second attempt after an error finds it as the first did.
+    output::write_together(&files).inspect_err(|_| {
+        files.iter().for_each(|(path, _)| drop(fs::remove_file(path)));
+        if made {
+            let _ = fs::remove_dir(folder);
+        }
+    })?;
     output::print_lines(&next(folder))
 }
 

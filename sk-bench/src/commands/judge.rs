@@ -223,8 +223,7 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
         let own = own.display();
         return Err(Error::Input(format!("{own} holds other objectives and would be overwritten; give another --output")));
     }
-    output::write(&own, copy)?;
-    output::write(&cells, table)
+    output::write_together(&[(own, copy), (cells, table.into())])
 }
 
 /// Returns the objectives of a file, or `otherwise`.

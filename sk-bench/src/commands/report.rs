@@ -141,8 +141,5 @@ fn write(report: &Report, folder: &Path) -> Result<(), Error> {
     for table in &report.tables {
         files.extend([(format!("{}.csv", table.id), table.csv()), (format!("{}.tex", table.id), table.latex())]);
     }
-    for (name, text) in files {
-        output::write(&folder.join(name), text)?;
-    }
-    Ok(())
+    output::write_together(&files.into_iter().map(|(name, text)| (folder.join(name), text.into_bytes())).collect::<Vec<_>>())
 }

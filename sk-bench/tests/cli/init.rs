@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{assert_refused, program, run, stdout};
+use crate::common::{assert_refused, program, run, stderr, stdout};
 use crate::html::Document;
 
 /// The commands of the first block in the README's section "Experiments"; the first is `init`.
@@ -60,4 +60,16 @@ fn a_folder_that_holds_something_is_left_alone() {
     fs::write(&file, "kept").unwrap();
     assert_refused(&run(["init", file.to_str().unwrap()]), &["file", "give a new or an empty folder"]);
     assert_eq!(fs::read_to_string(file).unwrap(), "kept");
+}
+
+#[cfg(unix)]
+#[test]
+fn after_a_full_disk_the_same_command_succeeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let (new, itself) = (folder.path().join("new"), program().get_program().to_owned());
+    let full = ["-c", "trap '' XFSZ; ulimit -f 2; exec \"$0\" init \"$1\""];
+    let output = std::process::Command::new("sh").args(full).arg(itself).arg(&new).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("prompts.jsonl") && !new.exists(), "{}", stderr(&output));
+    stdout(&run(["init", new.to_str().unwrap()]));
 }

@@ -1,11 +1,12 @@
 //! Tests of `swiss-knife report`: tables on standard output and in files.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{assert_refused, run, stdout};
+use crate::common::{assert_refused, program, run, stderr, stdout};
 use crate::html::Document;
 
 const HEADER: &str = "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
@@ -72,6 +73,31 @@ fn tables_are_written_to_a_folder() {
     for name in ["report.txt", "report.json", "methods.csv", "methods.tex", "axes.csv", "contrasts.tex"] {
         assert!(!fs::read_to_string(out.join(name)).unwrap().is_empty(), "{name}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_changes_no_table_of_an_earlier_report() {
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let out = folder.path().join("tables");
+    let args = ["report", folder.path().to_str().unwrap(), "--resamples", "100", "--out", out.to_str().unwrap(), "--reference"];
+    stdout(&run(args.iter().chain(&["ours"])));
+    let files = || {
+        let entries = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect::<BTreeMap<_, _>>()
+    };
+    let before = files();
+    let blocks = |name: &str| before[&out.join(name)].len() / 512;
+    // The first file can be written, the second cannot.
+    let limit = blocks("report.txt") + 2;
+    assert!(limit < blocks("report.json"));
+    let full = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"");
+    let itself = program().get_program().to_owned();
+    let output = std::process::Command::new("sh").args(["-c", &full]).arg(itself).args(args).arg("theirs").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("report.json"), "{}", stderr(&output));
+    assert_eq!(files(), before);
 }
 
 #[test]
