@@ -45,6 +45,14 @@ impl Dimension {
         if self.scale == Scale::Whole && (low.fract() != 0.0 || high.fract() != 0.0) {
             return Err(format!("{name} is a whole number; both ends of its range must be whole numbers"));
         }
+        if self.scale == Scale::Log && !(high / low).is_finite() {
+            return Err(format!("{name} is searched in [{low}, {high}], whose ends are too far apart"));
+        }
+        // Two units of the last digit, so that the range holds two values at least.
+        let narrow = 2.0 * 10f64.powf(high.abs().max(low.abs()).log10().floor() - (DIGITS - 1) as f64);
+        if self.scale != Scale::Whole && high - low < narrow {
+            return Err(format!("{name} is searched to {DIGITS} significant digits, and [{low}, {high}] is too narrow for that"));
+        }
         Ok(Self { low, high, ..self })
     }
 
@@ -155,6 +163,10 @@ mod tests {
             ("w_tour", f64::NAN, 1.0, "finite"),
             ("rounds", 1.5, 4.0, "whole numbers"),
             ("candidates", 0.0, 4.0, "at least 1"),
+            ("temperature", 1e-300, 1e300, "too far apart"),
+            ("temperature", 8.00001, 8.00002, "to 4 significant digits"),
+            ("temperature", 8.0004, 8.0006, "to 4 significant digits"),
+            ("alpha", 0.500_01, 0.500_02, "to 4 significant digits"),
         ] {
             assert!(dimension(name).within(low, high).unwrap_err().contains(says), "{name}");
         }
