@@ -80,11 +80,11 @@ impl Listener {
 pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job, shape: Shape) -> Result<Response, ApiError> {
     let model = job.model.clone().unwrap_or_else(|| service.parts.name.clone());
     let envelope = Envelope { shape, id: new_id(shape.id_prefix()), created: now(), model, include_usage: job.include_usage };
-    let stream = job.stream;
+    let (stream, arrived) = (job.stream, Instant::now());
     // Long texts take a while to tokenize. Other connections are served meanwhile.
     let starting = {
         let (service, id) = (Arc::clone(service), envelope.id.clone());
-        tokio::task::spawn_blocking(move || start(&service, request, job, id))
+        tokio::task::spawn_blocking(move || start(&service, request, arrived, job, id))
     };
     let mut listener = starting.await.unwrap_or_else(|_| Err(ApiError::fault()))?;
     if stream {
@@ -110,7 +110,7 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
 }
 
 /// Queues a job. Its answers start when threads and memory are available.
-fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -> Result<Listener, ApiError> {
+fn start(service: &Arc<Service>, request: RequestId, arrived: Instant, mut job: Job, id: String) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
     if job.log_probs.is_some() && service.parts.host.local().is_none() {
         let message = "`logprobs` is not available while the backbone runs on other servers; leave it out";
@@ -130,7 +130,7 @@ fn start(service: &Arc<Service>, request: RequestId, mut job: Job, id: String) -
     let work = Work {
         id,
         request,
-        arrived: Instant::now(),
+        arrived,
         asked,
         adapters,
         config,
