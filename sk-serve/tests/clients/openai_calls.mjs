@@ -19,17 +19,20 @@ export async function calls(OpenAI, url, options = {}) {
     if (chunk.swiss_knife) weights.push(chunk.swiss_knife.step.weights);
   }
 
-  // Change the weights while an answer is under way.
-  let edit = null;
-  const edited = [];
+  // Change the weights while an answer is under way. On a busy machine it may be over before the change
+  // arrives; another one is then changed.
+  let [edit, edited] = [null, []];
   const long = { ...asked, max_tokens: 200, stream: true, swiss_knife: { ...asked.swiss_knife, set: ['granularity.span_tokens=2', 'proposal.candidates=64'] } };
-  for await (const chunk of await client.chat.completions.create(long)) {
-    if (edit === null) {
-      const body = JSON.stringify({ weights: { harmless: 1 } });
-      const response = await fetch(`${url}/swiss-knife/generations/${chunk.id}`, { method: 'PATCH', body });
-      edit = { status: response.status, text: await response.text() };
+  for (let attempt = 0; attempt < 10 && edited.at(-1) !== 'harmless'; attempt += 1) {
+    [edit, edited] = [null, []];
+    for await (const chunk of await client.chat.completions.create(long)) {
+      if (edit === null) {
+        const body = JSON.stringify({ weights: { harmless: 1 } });
+        const response = await fetch(`${url}/swiss-knife/generations/${chunk.id}`, { method: 'PATCH', body });
+        edit = { status: response.status, text: await response.text() };
+      }
+      if (chunk.swiss_knife) edited.push(Object.keys(chunk.swiss_knife.step.weights).join());
     }
-    if (chunk.swiss_knife) edited.push(Object.keys(chunk.swiss_knife.step.weights).join());
   }
 
   const refusal = await client.chat.completions.create({ ...asked, model: 'gpt-5' }).catch((error) => error);

@@ -136,14 +136,17 @@ fn limits_under_which_every_request_is_refused() {
 #[test]
 fn no_request_outlasts_its_time_by_more_than_a_step() {
     // The chunks of three answers exceed the socket buffers, so one of these waits for its reader.
-    let server = Server::start(&["--span-tokens", "1", "--max-candidates", "300", "--concurrent", "1", "--timeout", "20"]);
+    let options = ["--concurrent", "1", "--timeout", "30", "--patience", "300"];
+    let server = Server::start(&[&["--span-tokens", "1", "--max-candidates", "300"], &options[..]].concat());
     let body = hello(&json!({"stream": true, "n": 4, "max_tokens": 440, "swiss_knife":
         {"explain": true, "set": ["proposal.candidates=300"]}}));
     let mut stream = server.send("POST", "/v1/chat/completions", "", &body.to_string());
     server.until(|server| {
-        let spans = server.metric("swiss_knife_span_seconds_count");
-        thread::sleep(Duration::from_millis(500));
-        let is_blocked = spans > 0.0 && server.metric("swiss_knife_span_seconds_count") == spans;
+        let spans = [(); 5].map(|()| {
+            thread::sleep(Duration::from_millis(500));
+            server.metric("swiss_knife_span_seconds_count")
+        });
+        let is_blocked = spans[0] > 0.0 && spans[4] == spans[0];
         is_blocked && server.metric("swiss_knife_answers_under_way") > 0.0
     });
     // No slot becomes free for another request.
@@ -209,12 +212,12 @@ fn answers_that_are_cut_off_are_counted_with_what_they_cost() {
 
 #[test]
 fn slow_clients_are_disconnected() {
-    let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "1"]].concat());
+    let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "3"]].concat());
     let start = Instant::now();
     for half in ["", "POST /v1/chat/completions HTTP/1.1\r\nHost: te"] {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(half.as_bytes()).unwrap();
+        let _ = stream.write_all(half.as_bytes());
         let mut text = String::new();
         let _ = stream.read_to_string(&mut text);
         assert!(text.is_empty() || text.contains("408"), "{text}");
@@ -224,7 +227,7 @@ fn slow_clients_are_disconnected() {
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
     assert!(text.starts_with("HTTP/1.1 408"), "{text}");
-    assert!(start.elapsed() > Duration::from_secs(1) && start.elapsed() < PATIENCE);
+    assert!(start.elapsed() > Duration::from_secs(3) && start.elapsed() < PATIENCE);
     // A client that reads nothing is cut off, and its slot becomes free.
     let mut reader = server.send_and_take_nothing();
     server.until(|server| server.metric("swiss_knife_answers_under_way") == 0.0);
@@ -236,12 +239,12 @@ fn slow_clients_are_disconnected() {
 
 #[test]
 fn no_client_delays_the_shutdown() {
-    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "2"]].concat());
+    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "10"]].concat());
     let mut half = TcpStream::connect(&server.address).unwrap();
     half.write_all(b"GET /health HTTP/1.1\r\nHost: te").unwrap();
     let _reader = server.send_and_take_nothing();
     let mut answered = server.send("POST", "/v1/chat/completions", "", &hello(&json!({"max_tokens": 200})).to_string());
-    server.until(|server| server.metric("swiss_knife_answers_under_way") > 1.0);
+    server.until(|server| server.metric("swiss_knife_first_span_seconds_count") > 1.0);
     server.terminate();
     // The server closes connections without a request when SIGTERM arrives, so a reply may be
     // empty.
@@ -256,8 +259,7 @@ fn no_client_delays_the_shutdown() {
     let mut text = String::new();
     answered.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"finish_reason\":"), "{text}");
-    let (status, took) = server.wait();
-    assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
+    assert_eq!(server.wait().0, Some(0));
     // `--drain` limits how long the server waits for answers.
     let mut server = Server::start(&[&LONG_ANSWERS[..], &["--drain", "1"]].concat());
     let _reader = server.send_and_take_nothing();
@@ -273,23 +275,30 @@ fn a_second_signal_ends_the_server_at_once() {
     server.terminate();
     server.until(|server| server.log.lock().unwrap().contains("again ends it now"));
     // The server waits for the second signal from shortly after its message.
-    thread::sleep(Duration::from_millis(200));
-    server.terminate();
-    let (status, took) = server.wait();
-    assert!(status == Some(130) && took < Duration::from_secs(10), "{status:?} {took:?}");
+    let start = Instant::now();
+    let status = loop {
+        server.terminate();
+        thread::sleep(Duration::from_millis(100));
+        if let Some(status) = server.process.try_wait().unwrap() {
+            break status;
+        }
+        assert!(start.elapsed() < PATIENCE, "the server goes on");
+    };
+    assert_eq!(status.code(), Some(130));
 }
 
 #[test]
 fn comments_keep_a_stream_alive_unless_they_are_switched_off() {
     // A step of two thousand candidates takes a while.
     let body = hello(&json!({"stream": true, "max_tokens": 400, "swiss_knife": {"set": ["proposal.candidates=2000"]}}));
-    let has_comment = |every: &str| {
+    let lines = |every: &str| {
         let server = Server::start(&["--keep-alive", every, "--max-candidates", "2000", "--span-tokens", "400"]);
-        let start = Instant::now();
-        let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
-        let found = lines.by_ref().map_while(Result::ok).take_while(|_| start.elapsed() < Duration::from_secs(4));
-        found.into_iter().any(|line| line == ":")
+        let stream = server.send("POST", "/v1/chat/completions", "", &body.to_string());
+        (server, BufReader::new(stream).lines().map_while(Result::ok))
     };
-    assert!(has_comment("1"));
-    assert!(!has_comment("0"));
+    let (_server, mut lines_with_comments) = lines("1");
+    assert!(lines_with_comments.any(|line| line == ":"));
+    let (_server, other_lines) = lines("0");
+    let start = Instant::now();
+    assert!(!other_lines.take_while(|_| start.elapsed() < Duration::from_secs(4)).any(|line| line == ":"));
 }

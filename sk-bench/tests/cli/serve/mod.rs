@@ -114,7 +114,7 @@ impl Server {
         let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
             {"explain": true, "set": ["proposal.candidates=300"]}}));
         let stream = self.send("POST", "/v1/chat/completions", "", &body.to_string());
-        self.until(|server| server.metric("swiss_knife_answers_under_way") > 0.0);
+        self.until(|server| server.metric("swiss_knife_first_span_seconds_count") > 0.0);
         stream
     }
 
