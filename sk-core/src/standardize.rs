@@ -222,31 +222,35 @@ fn ascending<F: Real>(values: &[F]) -> Scratch<Vec<usize>> {
 /// Makes values equal that differ only by rounding.
 ///
 /// `rounding` bounds the error of a value, given its index and the value. In ascending order, a value
-/// joins a run of ties if it differs from the last of the run's most accurate values by at most the
-/// sum of their errors, so that an inaccurate value does not tie its neighbours. All values of a run
-/// become the first of its most accurate values. Other values are unchanged. O(N log N); allocates
-/// nothing once the thread has processed a batch of this size.
+/// joins a run of ties if it differs from the last of the run's accurate values, those whose bounds
+/// are at most twice the smallest, by at most the sum of their errors. So an inaccurate value does not
+/// tie its neighbours. All values of a run become the first with the smallest bound. Other values are
+/// unchanged. O(N log N); allocates nothing once the thread has processed a batch of this size.
 pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(usize, F) -> F) {
-    let order = ascending(values);
+    let bounds: Scratch<Vec<F>> = values.iter().enumerate().map(|(i, &value)| rounding(i, value)).collect();
+    let mut order = ascending(values);
+    // Of equal values, the accurate ones come first, wherever they stand.
+    let ascending_bounds = |&a: &usize, &b: &usize| bounds[a].widen().total_cmp(&bounds[b].widen());
+    order
+        .chunk_by_mut(|&a, &b| values[a].widen().total_cmp(&values[b].widen()).is_eq())
+        .for_each(|equal| equal.sort_unstable_by(ascending_bounds));
     let mut rest = &order[..];
     while let Some(&first) = rest.first() {
-        let shared = values[first];
-        let (mut shared, mut last, mut error) = (shared, shared, rounding(first, shared));
-        let mut length = 1;
+        let (mut best, mut last, mut length) = (first, first, 1);
         for &i in &rest[1..] {
-            let (value, own) = (values[i], rounding(i, values[i]));
-            if value - last > error + own {
+            if values[i] - values[last] > bounds[last] + bounds[i] {
                 break;
             }
             length += 1;
-            if own < error {
-                shared = value;
+            if bounds[i] < bounds[best] {
+                best = i;
             }
-            if own <= error {
-                (last, error) = (value, own);
+            if bounds[i] <= F::of(2.0) * bounds[best] {
+                last = i;
             }
         }
         let (run, others) = rest.split_at(length);
+        let shared = values[best];
         run.iter().for_each(|&i| values[i] = shared);
         rest = others;
     }
@@ -268,6 +272,24 @@ mod tests {
 
     fn z(rule: Standardize, values: &[f64]) -> Vec<f64> {
         values.iter().map(|&x| rule.apply(&rule.moments(values), x)).collect()
+    }
+
+    #[test]
+    fn an_inaccurate_value_ties_no_other_two_wherever_it_stands() {
+        let merged = |values: [(f64, f64); 3]| {
+            let mut merged = values.map(|(value, _)| value);
+            merge_ties(&mut merged, |i, _| values[i].1);
+            merged
+        };
+        // 3 ± 5 may be equal to either of the others, and joins the first.
+        assert_eq!(merged([(0.0, 1.0), (3.5, 1.0), (3.0, 5.0)]), [0.0, 3.5, 0.0]);
+        assert_eq!(merged([(3.0, 5.0), (0.0, 1.0), (3.5, 1.0)]), [0.0, 0.0, 3.5]);
+        // Of equal values, the inaccurate one comes last.
+        assert_eq!(merged([(0.0, 1.0), (3.0, 5.0), (3.0, 1.0)]), [0.0, 3.0, 3.0]);
+        assert_eq!(merged([(0.0, 1.0), (3.0, 1.0), (3.0, 5.0)]), [0.0, 3.0, 3.0]);
+        // Values of about the same accuracy tie along a run.
+        assert_eq!(merged([(1.0, 0.1), (1.15, 0.115), (1.3, 0.13)]), [1.0; 3]);
+        assert_eq!(merged([(-1.0, 0.1), (-1.15, 0.115), (-1.3, 0.13)]), [-1.0; 3]);
     }
 
     #[test]

@@ -6,8 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tempfile::TempPath;
-
 /// Writes `bytes` to `path` as [`WholeFile`] does.
 ///
 /// # Errors
@@ -67,16 +65,8 @@ impl WholeFile {
     /// # Errors
     /// If it cannot be written or renamed. The previous contents are then unchanged.
     pub fn finish(self) -> io::Result<()> {
-        self.complete()?.finish()
-    }
-
-    /// Writes the whole file to disk under a temporary name.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn complete(self) -> io::Result<CompleteFile> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        let Some(target) = self.target else { return Ok(CompleteFile(None)) };
+        let Some(target) = self.target else { return Ok(()) };
         file.sync_all()?;
         let kept = fs::metadata(&target).ok().map(|found| found.permissions());
         if let Some(permissions) = kept.clone() {
@@ -84,7 +74,7 @@ impl WholeFile {
         }
         // Give the file a temporary name first, since it cannot take a name that exists.
         if let Ok(named) = tempfile::Builder::new().make_in(folder(&target), |path| name(&file, path)) {
-            return Ok(CompleteFile(Some((named.into_temp_path(), target))));
+            return named.persist(&target).map(drop).map_err(|error| error.error);
         }
         file.rewind()?;
         #[cfg_attr(not(unix), expect(unused_mut))]
@@ -105,22 +95,7 @@ impl WholeFile {
         #[cfg(not(unix))]
         drop(kept);
         whole.as_file().sync_all()?;
-        Ok(CompleteFile(Some((whole.into_temp_path(), target))))
-    }
-}
-
-/// A file that only lacks its path. It is removed if it does not get it.
-#[derive(Debug)]
-pub struct CompleteFile(Option<(TempPath, PathBuf)>);
-
-impl CompleteFile {
-    /// Gives the file its path.
-    ///
-    /// # Errors
-    /// If it cannot be renamed. The previous contents are then unchanged.
-    pub fn finish(self) -> io::Result<()> {
-        let Some((from, to)) = self.0 else { return Ok(()) };
-        from.persist(to).map_err(|error| error.error)
+        whole.persist(&target).map(drop).map_err(|error| error.error)
     }
 }
 
