@@ -15,16 +15,16 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error
     whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
 }
 
-/// Writes files as [`write`] does. All are on disk before the first gets its path, so that a full disk
-/// changes none.
+/// Writes files as [`write`] does. All are on disk before the first gets its path, so that on Linux a
+/// full disk changes none.
 pub(crate) fn write_together(files: &[(PathBuf, Vec<u8>)]) -> Result<(), Error> {
-    let complete = |(path, contents): &(PathBuf, Vec<u8>)| {
+    let begin = |(path, contents): &(PathBuf, Vec<u8>)| {
         let mut file = WholeFile::create(path)?;
         file.write_all(contents)?;
-        file.complete()
+        file.sync().map(|()| file)
     };
-    let complete = files.iter().map(|file| complete(file).map_err(Error::writing(&file.0))).collect::<Result<Vec<_>, _>>()?;
-    complete.into_iter().zip(files).try_for_each(|(file, (path, _))| file.finish().map_err(Error::writing(path)))
+    let begun = files.iter().map(|file| begin(file).map_err(Error::writing(&file.0))).collect::<Result<Vec<_>, _>>()?;
+    begun.into_iter().zip(files).try_for_each(|(file, (path, _))| file.finish().map_err(Error::writing(path)))
 }
 
 /// Writes a file as [`write`] does, or standard output if the path is `-`.

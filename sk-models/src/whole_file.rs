@@ -60,6 +60,15 @@ impl WholeFile {
         Ok(Self { file: BufWriter::new(file), target: Some(target) })
     }
 
+    /// Writes what the file holds so far to disk. On Linux, only a name is then missing.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        if self.target.is_some() { self.file.get_ref().sync_all() } else { Ok(()) }
+    }
+
     /// Gives the file its path.
     ///
     /// # Errors

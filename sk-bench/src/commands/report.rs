@@ -102,14 +102,23 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
     if !args.tables.is_empty() {
         choose(&mut report, &args.tables)?;
     }
+    if args.html.is_none() && args.out.is_none() {
+        return print(&report, args.format);
+    }
+    let mut files = Vec::new();
     if let Some(path) = &args.html {
-        output::write_or_print(path, report.page(&args.title, &results)?.html()?)?;
+        let page = report.page(&args.title, &results)?.html()?;
+        if path.as_os_str() == "-" {
+            output::write_or_print(path, page)?;
+        } else {
+            files.push((path.clone(), page.into_bytes()));
+        }
     }
-    match &args.out {
-        Some(folder) => write(&report, folder),
-        None if args.html.is_none() => print(&report, args.format),
-        None => Ok(()),
+    if let Some(folder) = &args.out {
+        fs::create_dir_all(folder).map_err(Error::writing(folder))?;
+        files.extend(table_files(&report, folder)?);
     }
+    output::write_together(&files)
 }
 
 /// Keeps only the named tables, including those of the appendix.
@@ -134,12 +143,12 @@ fn print(report: &Report, format: TableFormat) -> Result<(), Error> {
     output::print_lines(&text)
 }
 
-fn write(report: &Report, folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(Error::writing(folder))?;
+/// Returns the files of the tables, with their contents.
+fn table_files(report: &Report, folder: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Error> {
     let json = output::pretty_json(report)? + "\n";
     let mut files = vec![("report.txt".to_owned(), report.plain(terminal::PLAIN)), ("report.json".to_owned(), json)];
     for table in &report.tables {
         files.extend([(format!("{}.csv", table.id), table.csv()), (format!("{}.tex", table.id), table.latex())]);
     }
-    output::write_together(&files.into_iter().map(|(name, text)| (folder.join(name), text.into_bytes())).collect::<Vec<_>>())
+    Ok(files.into_iter().map(|(name, text)| (folder.join(name), text.into_bytes())).collect())
 }
