@@ -48,10 +48,12 @@ impl Dimension {
         if self.scale == Scale::Log && !(high / low).is_finite() {
             return Err(format!("{name} is searched in [{low}, {high}], whose ends are too far apart"));
         }
-        // Two units of the last digit, so that the range holds two values at least.
-        let narrow = 2.0 * 10f64.powf(high.abs().max(low.abs()).log10().floor() - (DIGITS - 1) as f64);
-        if self.scale != Scale::Whole && high - low < narrow {
-            return Err(format!("{name} is searched to {DIGITS} significant digits, and [{low}, {high}] is too narrow for that"));
+        let unit = 10f64.powf(high.abs().max(low.abs()).next_down().log10().floor() - (DIGITS - 1) as f64);
+        // Two units of the last digit, up to rounding.
+        if self.scale != Scale::Whole && high - low < 1.99 * unit {
+            return Err(format!(
+                "{name} is searched to {DIGITS} significant digits, and [{low}, {high}] has hardly more than one such value"
+            ));
         }
         Ok(Self { low, high, ..self })
     }
@@ -151,6 +153,13 @@ mod tests {
             let mut spec = SchemeSpec::default();
             dimension.parameter.set(&mut spec, value).unwrap();
             assert_eq!(dimension.parameter.get(&spec), Some(value), "{}", dimension.parameter.name);
+        }
+    }
+
+    #[test]
+    fn a_range_may_hold_two_values() {
+        for (low, high) in [(0.5, 0.5002), (0.998, 1.0), (0.0, 1e-9)] {
+            assert!(dimension("alpha").within(low, high).is_ok(), "{low} {high}");
         }
     }
 
