@@ -169,10 +169,14 @@ fn an_answer_ends_with_its_client() {
     let server = Server::start(&["--span-tokens", "2", "--n", "48", "--concurrent", "4"]);
     for stream in [true, false] {
         let body = hello(&json!({"stream": stream, "max_tokens": 440, "n": 4}));
-        let connection = server.send("POST", "/v1/chat/completions", "", &body.to_string());
+        let mut connection = server.send("POST", "/v1/chat/completions", "", &body.to_string());
         let start = Instant::now();
         while server.metric("swiss_knife_answers_under_way") < 1.0 {
             assert!(start.elapsed() < PATIENCE);
+        }
+        if stream {
+            // The response has begun.
+            connection.read_exact(&mut [0]).unwrap();
         }
         drop(connection);
         while server.metric("swiss_knife_answers_under_way") > 0.0 {
