@@ -263,8 +263,10 @@ impl Progress for Count {
 }
 
 /// Sends the warnings of a download.
+#[cfg(unix)]
 struct Warnings(std::sync::mpsc::Sender<String>);
 
+#[cfg(unix)]
 impl Progress for Warnings {
     fn warn(&mut self, warning: &str) {
         self.0.send(warning.to_owned()).unwrap();
