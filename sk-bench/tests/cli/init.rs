@@ -62,7 +62,6 @@ fn a_folder_that_holds_something_is_left_alone() {
     assert_eq!(fs::read_to_string(file).unwrap(), "kept");
 }
 
-#[cfg(unix)]
 #[test]
 fn after_a_full_disk_the_same_command_succeeds() {
     let folder = tempfile::tempdir().unwrap();

@@ -75,7 +75,6 @@ fn tables_are_written_to_a_folder() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_full_disk_changes_no_table_of_an_earlier_report() {
     let folder = tempfile::tempdir().unwrap();
