@@ -60,7 +60,8 @@ impl WholeFile {
         Ok(Self { file: BufWriter::new(file), target: Some(target) })
     }
 
-    /// Writes what the file holds so far to disk. On Linux, only a name is then missing.
+    /// Writes the contents so far to disk. On Linux, [`finish`](Self::finish) then only renames the
+    /// file, and needs no more space for it.
     ///
     /// # Errors
     /// If it cannot be written.

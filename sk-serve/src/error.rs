@@ -240,7 +240,7 @@ impl ApiError {
     }
 }
 
-/// Maximum length of a message, in bytes. Of a longer one, the beginning and the end are shown.
+/// Maximum length of a message, in bytes. A longer message is cut in the middle.
 const SHOWN: usize = 2000;
 
 /// Returns a text without its middle if it has more than `most` bytes. It may hold what the client

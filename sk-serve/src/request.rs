@@ -18,7 +18,7 @@ const MOST_CHOICES: usize = 8;
 /// Maximum number of stop texts.
 const MOST_STOPS: usize = 16;
 
-/// Maximum number of scheme fields that a request sets. No shipped scheme has as many.
+/// Maximum number of scheme fields that a request sets. Every shipped scheme has fewer.
 const MOST_FIELDS: usize = 128;
 
 /// Maximum number of prompts per request.

@@ -67,7 +67,7 @@ pub(crate) enum Act {
     Serve,
     /// Wait, then answer.
     Slow(Duration),
-    /// Wait until as many requests have been under way at the same time, then answer.
+    /// Wait until this many requests are under way at the same time, then answer.
     Meet(usize),
     /// Answer with a status, a `Retry-After` if given, and a body.
     Status(u16, Option<&'static str>, &'static str),

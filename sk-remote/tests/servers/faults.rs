@@ -15,7 +15,7 @@ type IsExpected = fn(&Fault) -> bool;
 /// The name of the fault that takes as long as the client is patient.
 const HANG: &str = "hang";
 
-/// An engine that has checked its servers, and soon gives up on one that hangs.
+/// Returns an engine that has checked its servers. It waits two seconds for a server that hangs.
 fn facing(fault: &str, servers: &[Fake]) -> RemoteEngine {
     let mut options = options(servers);
     if fault == HANG {
