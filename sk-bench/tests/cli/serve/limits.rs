@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{LONG_ANSWERS, PATIENCE, Reply, Server, chunks, hello, text, unchunked};
+use super::{LONG_ANSWERS, PATIENCE, Reply, Server, chunks, hello, long_answer, text, unchunked};
 use crate::common::{assert_refused, copy_of, edit_json, models, run};
 
 #[cfg(target_os = "linux")]
@@ -135,11 +135,10 @@ fn limits_under_which_every_request_is_refused() {
 
 #[test]
 fn no_request_outlasts_its_time_by_more_than_a_step() {
-    // The chunks of three answers exceed the socket buffers, so one of these waits for its reader.
     let options = ["--concurrent", "1", "--timeout", "30", "--patience", "300"];
-    let server = Server::start(&[&["--span-tokens", "1", "--max-candidates", "300"], &options[..]].concat());
-    let body = hello(&json!({"stream": true, "n": 4, "max_tokens": 440, "swiss_knife":
-        {"explain": true, "set": ["proposal.candidates=300"]}}));
+    let server = Server::start(&[&LONG_ANSWERS[..], &options].concat());
+    let mut body = long_answer();
+    body["n"] = json!(4);
     let mut stream = server.send("POST", "/v1/chat/completions", "", &body.to_string());
     server.until(|server| {
         let spans = [(); 5].map(|()| {

@@ -6,21 +6,26 @@ mod limits;
 mod steering;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 use crate::common::{model_args, program};
 
 /// A time-out that only a hanging server exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Options that allow answers larger than the socket buffers.
-const LONG_ANSWERS: [&str; 4] = ["--span-tokens", "4", "--max-candidates", "300"];
+/// Receive buffer of the clients, in bytes. Systems differ in how far they let a buffer grow whose
+/// size is not set; some hold a whole answer that nobody reads.
+const RECEIVE_BUFFER: usize = 128 << 10;
+
+/// Options that allow [`long_answer`].
+const LONG_ANSWERS: [&str; 4] = ["--span-tokens", "1", "--max-candidates", "300"];
 
 /// A running server; it ends with the test.
 pub(crate) struct Server {
@@ -66,7 +71,10 @@ impl Server {
 
     /// Sends a request and leaves the connection open.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(RECEIVE_BUFFER).unwrap();
+        socket.connect(&self.address.parse::<SocketAddr>().unwrap().into()).unwrap();
+        let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let length = body.len();
         let head = format!(
@@ -111,9 +119,7 @@ impl Server {
 
     /// Requests a stream larger than the socket buffers and reads nothing of it.
     fn send_and_take_nothing(&self) -> TcpStream {
-        let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
-            {"explain": true, "set": ["proposal.candidates=300"]}}));
-        let stream = self.send("POST", "/v1/chat/completions", "", &body.to_string());
+        let stream = self.send("POST", "/v1/chat/completions", "", &long_answer().to_string());
         self.until(|server| server.metric("swiss_knife_first_span_seconds_count") > 0.0);
         stream
     }
@@ -166,6 +172,13 @@ fn hello(more: &Value) -> Value {
         body[name] = value.clone();
     }
     body
+}
+
+/// The body of a request for a stream several times as large as the socket buffers, so that the
+/// answer waits for its reader. At this temperature, the tiny model does not draw a stop token.
+fn long_answer() -> Value {
+    hello(&json!({"stream": true, "max_tokens": 440, "temperature": 0.1,
+        "swiss_knife": {"explain": true, "set": ["proposal.candidates=300"]}}))
 }
 
 fn text(reply: &Reply) -> String {

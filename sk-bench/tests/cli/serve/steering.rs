@@ -5,15 +5,14 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::{Server, hello, text};
+use super::{LONG_ANSWERS, Server, hello, long_answer, text};
 use crate::common::models;
 
 #[test]
 fn weights_change_while_it_answers() {
-    let server = Server::start(&["--span-tokens", "4", "--max-candidates", "300"]);
-    // The chunks exceed the socket buffers, so the answer waits for its reader.
-    let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
-        {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
+    let server = Server::start(&LONG_ANSWERS);
+    let mut body = long_answer();
+    body["swiss_knife"]["weights"] = json!({"helpful": 1});
     let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
     let mut weights = Vec::new();
     let mut edited = false;
@@ -39,9 +38,9 @@ fn weights_change_while_it_answers() {
 
 #[test]
 fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
-    let server = Server::start(&["--span-tokens", "4", "--max-candidates", "300"]);
-    let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
-        {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
+    let server = Server::start(&LONG_ANSWERS);
+    let mut body = long_answer();
+    body["swiss_knife"]["weights"] = json!({"helpful": 1});
     let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
     let mut seen = Vec::new();
     while let Some(Ok(line)) = lines.next() {
