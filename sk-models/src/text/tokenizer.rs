@@ -1,9 +1,14 @@
 //! A byte-level BPE tokenizer: text to token ids, token ids to bytes.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
+use sha2::{Digest, Sha256, digest::Output};
 use tokenizers::{DecoderWrapper, PostProcessorWrapper, Tokenizer as Inner};
 
 use super::error::{TextError, one_line};
@@ -12,13 +17,41 @@ use super::error::{TextError, one_line};
 ///
 /// Special tokens that occur in a text are recognised, and none are added: a prompt is exactly the
 /// text of its framing.
+///
+/// Clones share their memory. So do tokenizers that are read one after the other from equal files,
+/// such as those of a backbone and its drafter.
 #[derive(Debug, Clone)]
-pub struct Tokenizer {
+pub struct Tokenizer(Arc<Parts>);
+
+/// What a tokenizer is read into.
+#[derive(Debug, Clone)]
+struct Parts {
     inner: Inner,
     /// The bytes that each id stands for; empty for ids that no token has.
     bytes: Vec<Box<[u8]>>,
     /// Whether each id is a special token.
     special: Vec<bool>,
+}
+
+/// The tokenizer that was read last. Reading that of Qwen2.5 takes a second.
+static LATEST: Latest = Latest(Mutex::new(None));
+
+/// The tokenizer that was read last, if it is still in use, with the digest of its file.
+struct Latest(Mutex<Option<(Output<Sha256>, Weak<Parts>)>>);
+
+impl Latest {
+    /// Returns the tokenizer of a file with these contents, which is read if it is another one.
+    fn of(&self, name: &str, text: &[u8]) -> Result<Tokenizer, TextError> {
+        let digest = Sha256::digest(text);
+        let latest = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = latest().as_ref().filter(|(of, _)| *of == digest).and_then(|(_, parts)| parts.upgrade());
+        if let Some(parts) = known {
+            return Ok(Tokenizer(parts));
+        }
+        let parts = Arc::new(Parts::read(name, text)?);
+        *latest() = Some((digest, Arc::downgrade(&parts)));
+        Ok(Tokenizer(parts))
+    }
 }
 
 /// The largest number of bytes of a text that is tokenised: 32 for each of the 131,072 tokens that
@@ -150,33 +183,22 @@ fn check_part(field: &str, list: &str, part: Option<&Value>, known: impl Fn(&Val
 /// bytes of memory for each id, used or not.
 pub(crate) const MOST_TOKENS: usize = 1 << 22;
 
-impl Tokenizer {
-    /// Reads `tokenizer.json`.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read, is not a tokenizer, or is not a byte-level one.
-    pub fn from_file(path: &Path) -> Result<Self, TextError> {
-        let text = crate::files::read(path).map_err(|source| TextError::Io { path: path.to_owned(), source })?;
-        Self::from_json(&path.display().to_string(), &text)
-    }
-
+impl Parts {
     /// Reads the text of a `tokenizer.json`; `name` stands for it in errors.
-    ///
-    /// # Errors
-    ///
-    /// As [`from_file`](Self::from_file).
-    pub fn from_json(name: &str, text: &[u8]) -> Result<Self, TextError> {
+    fn read(name: &str, text: &[u8]) -> Result<Self, TextError> {
         let refuse = |reason: String| TextError::Tokenizer { name: name.to_owned(), reason };
-        let parts: Components = serde_json::from_slice(text).map_err(|error| refuse(one_line(&error)))?;
-        parts.check().map_err(refuse)?;
+        let added = {
+            let parts: Components = serde_json::from_slice(text).map_err(|error| refuse(one_line(&error)))?;
+            parts.check().map_err(refuse)?;
+            // The rest is a second copy of vocabulary and merges, and takes no memory from here on.
+            parts.added_tokens
+        };
         let mut inner = Inner::from_bytes(text).map_err(|error| refuse(one_line(&*error)))?;
         if !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
             return Err(TextError::NotByteLevel { name: name.to_owned() });
         }
         // The library numbers added tokens itself, one after the other, whatever the file says.
-        let added = parts.added_tokens.iter().flatten();
-        for (added, found) in added.filter_map(|added| Some((added, inner.token_to_id(&added.content)?))) {
+        for (added, found) in added.iter().flatten().filter_map(|added| Some((added, inner.token_to_id(&added.content)?))) {
             if found != added.id {
                 let token: String = added.content.chars().take(64).collect();
                 let reason =
@@ -207,6 +229,32 @@ impl Tokenizer {
             special[slot] = added.get(&id).is_some_and(|added| added.special);
         }
         Ok(Self { inner, bytes, special })
+    }
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is not a tokenizer, or is not a byte-level one.
+    pub fn from_file(path: &Path) -> Result<Self, TextError> {
+        let text = crate::files::read(path).map_err(|source| TextError::Io { path: path.to_owned(), source })?;
+        Self::from_json(&path.display().to_string(), &text)
+    }
+
+    /// Reads the text of a `tokenizer.json`; `name` stands for it in errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_file`](Self::from_file).
+    pub fn from_json(name: &str, text: &[u8]) -> Result<Self, TextError> {
+        LATEST.of(name, text)
+    }
+
+    /// Returns whether two tokenizers were read from equal files.
+    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns a tokenizer with one token per byte, whose id is the byte, for models without a
@@ -239,7 +287,7 @@ impl Tokenizer {
         if text.len() > MOST_BYTES {
             return Err(TextError::TooLong { bytes: text.len(), most: MOST_BYTES });
         }
-        let encoding = self.inner.encode_fast(text, false).map_err(|error| TextError::Encode(one_line(&*error)))?;
+        let encoding = self.0.inner.encode_fast(text, false).map_err(|error| TextError::Encode(one_line(&*error)))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -262,24 +310,24 @@ impl Tokenizer {
     ///
     /// If the id is outside the vocabulary.
     pub fn token_bytes(&self, id: u32) -> Result<&[u8], TextError> {
-        self.bytes.get(id as usize).map(|bytes| &**bytes).ok_or(TextError::UnknownId { id, size: self.bytes.len() })
+        self.0.bytes.get(id as usize).map(|bytes| &**bytes).ok_or(TextError::UnknownId { id, size: self.0.bytes.len() })
     }
 
     /// Returns the id of a token given by its content, such as `<|im_end|>`.
     #[must_use]
     pub fn id_of(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        self.0.inner.token_to_id(token)
     }
 
     /// Returns the library's tokenizer, without truncation and padding.
     pub(crate) fn into_inner(self) -> Inner {
-        self.inner
+        Arc::unwrap_or_clone(self.0).inner
     }
 
     /// Returns whether an id is a special token, which framings use and output omits.
     #[must_use]
     pub fn is_special(&self, id: u32) -> bool {
-        self.special.get(id as usize).copied().unwrap_or(false)
+        self.0.special.get(id as usize).copied().unwrap_or(false)
     }
 
     /// Returns one more than the largest id.
@@ -287,7 +335,7 @@ impl Tokenizer {
     /// A model's embedding may have more rows than this; the spare rows are padding.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
-        self.bytes.len()
+        self.0.bytes.len()
     }
 }
 
@@ -330,6 +378,25 @@ mod tests {
         assert_eq!(ours[&'Ġ'], b' ');
         assert_eq!(ours[&'Ċ'], b'\n');
         assert_eq!(ours[&'A'], b'A');
+    }
+
+    #[test]
+    fn equal_files_that_are_read_one_after_the_other_share_memory() {
+        let file = |merges: &[&str]| {
+            serde_json::json!({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false},
+                "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false},
+                "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": merges}})
+            .to_string()
+        };
+        let (merging, plain) = (file(&["a b"]), file(&[]));
+        let latest = Latest(Mutex::new(None));
+        let read = |text: &str| latest.of("t.json", text.as_bytes()).unwrap();
+        let first = read(&merging);
+        assert!(read(&merging).is_shared_with(&first));
+        assert!(latest.of("t.json", b"{").is_err() && read(&merging).is_shared_with(&first));
+        let second = read(&plain);
+        assert_eq!((first.encode("ab").unwrap(), second.encode("ab").unwrap()), (vec![2], vec![0, 1]));
+        assert!(!second.is_shared_with(&first) && !read(&merging).is_shared_with(&first));
     }
 
     #[test]
