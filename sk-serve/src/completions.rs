@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
 use axum::Json;
+use axum::http::HeaderValue;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, StreamExt};
@@ -22,7 +23,7 @@ use crate::admission::{Admitted, Counted, Place, Ticket};
 use crate::generation::{Event, Outcome, StopOnDrop, Work};
 use crate::id::{RequestId, new_id};
 use crate::request::{Asked, Job, Prompt};
-use crate::response::{Choice, Envelope, Shape, Summary, now, usage};
+use crate::response::{Choice, Envelope, Shape, StreamUsage, Summary, now, token_counts, usage};
 use crate::service::Service;
 
 /// Number of events buffered for a slow client before generation waits for it.
@@ -79,7 +80,7 @@ impl Listener {
 /// Answers a job.
 pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job, shape: Shape) -> Result<Response, ApiError> {
     let model = job.model.clone().unwrap_or_else(|| service.parts.name.clone());
-    let envelope = Envelope { shape, id: new_id(shape.id_prefix()), created: now(), model, include_usage: job.include_usage };
+    let envelope = Envelope { shape, id: new_id(shape.id_prefix()), created: now(), model, usage: job.usage };
     let (stream, arrived) = (job.stream, Instant::now());
     // Long texts take a while to tokenize. Other connections are served meanwhile.
     let starting = {
@@ -94,7 +95,7 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
     while !listener.is_complete() {
         match listener.next().await {
             Event::Started { .. } => {}
-            Event::Span { choice, text, step } => {
+            Event::Span { choice, text, step, .. } => {
                 choices[choice].text.push_str(&text);
                 choices[choice].steps.extend(step.map(|step| *step));
             }
@@ -287,19 +288,25 @@ struct Chunks {
     service: Arc<Service>,
     listener: Listener,
     envelope: Envelope,
+    /// The number of tokens so far of each answer.
+    tokens: Vec<usize>,
     ended: bool,
 }
 
 impl Chunks {
     /// Returns the chunks of an event.
     fn of(&mut self, event: Event) -> Vec<Value> {
-        match event {
+        let mut chunks: Vec<Value> = match event {
             Event::Started { choice } => self.envelope.opening(choice).into_iter().collect(),
-            Event::Span { choice, text, step } => vec![self.envelope.span(choice, &text, step.as_deref())],
+            Event::Span { choice, text, step, tokens } => {
+                self.tokens[choice] = tokens;
+                vec![self.envelope.span(choice, &text, step.as_deref())]
+            }
             Event::Done { choice, summary, scores } => {
+                self.tokens[choice] = summary.tokens;
                 self.ended = self.listener.is_complete();
                 let closing = self.envelope.closing(choice, summary.ended, scores.as_ref(), self.service.parts.host.tokenizer());
-                let usage = (self.ended && self.envelope.include_usage)
+                let usage = (self.ended && self.envelope.usage != StreamUsage::None)
                     .then(|| self.envelope.usage_chunk(&usage(self.listener.prompt_tokens, &self.listener.done)));
                 [closing].into_iter().chain(usage).collect()
             }
@@ -307,14 +314,22 @@ impl Chunks {
                 self.ended = true;
                 vec![error.body()]
             }
+        };
+        if self.envelope.usage == StreamUsage::InEveryChunk {
+            let so_far = token_counts(self.listener.prompt_tokens, self.tokens.iter().sum());
+            for usage in chunks.iter_mut().filter_map(|chunk| chunk.get_mut("usage")).filter(|usage| usage.is_null()) {
+                *usage = so_far.clone();
+            }
         }
+        chunks
     }
 }
 
 /// Returns a stream of chunks. Dropping it stops the answers.
 fn streamed(service: Arc<Service>, listener: Listener, envelope: Envelope) -> Response {
     let keep_alive = service.limits.keep_alive;
-    let chunks = Chunks { service, listener, envelope, ended: false };
+    let tokens = vec![0; listener.choices];
+    let chunks = Chunks { service, listener, envelope, tokens, ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         if chunks.ended {
             return None;
@@ -324,8 +339,11 @@ fn streamed(service: Arc<Service>, listener: Listener, envelope: Envelope) -> Re
     });
     let data = chunks.flatten().map(|chunk| chunk.to_string()).chain(stream::iter(["[DONE]".to_owned()]));
     let events = Sse::new(data.map(|data| Ok::<_, Infallible>(sse::Event::default().data(data))));
-    match keep_alive {
+    let mut response = match keep_alive {
         Some(interval) => events.keep_alive(KeepAlive::new().interval(interval)).into_response(),
         None => events.into_response(),
-    }
+    };
+    // nginx and what is built on it would collect the chunks.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
 }

@@ -31,8 +31,8 @@ use crate::step::Step;
 pub(crate) enum Event {
     /// The answer has started and can be edited.
     Started { choice: usize },
-    /// A span was chosen.
-    Span { choice: usize, text: String, step: Option<Box<Step>> },
+    /// A span was chosen. The answer has `tokens` tokens with it.
+    Span { choice: usize, text: String, step: Option<Box<Step>>, tokens: usize },
     /// The answer is complete.
     Done { choice: usize, summary: Summary, scores: Option<Scores> },
     /// The answer failed.
@@ -231,7 +231,7 @@ impl Work {
             // The bytes that are held back.
             text.pop();
         }
-        send(Event::Span { choice, text, step: None })
+        send(Event::Span { choice, text, step: None, tokens: 0 })
     }
 
     fn steer(
@@ -302,7 +302,8 @@ impl Work {
                 // Leave the scheduler while sending, so that a slow client does not delay other
                 // requests.
                 let away = request.away();
-                send(Event::Span { choice, text: text.to_owned(), step }).inspect_err(|_| unread = true)?;
+                let (text, tokens) = (text.to_owned(), summary.tokens);
+                send(Event::Span { choice, text, step, tokens }).inspect_err(|_| unread = true)?;
                 drop(away);
             }
             spec = arm.spec.snapshot();

@@ -11,6 +11,7 @@ use sk_models::text::{Message, Role};
 use sk_scheme::suggest;
 
 use crate::ApiError;
+use crate::response::StreamUsage;
 
 /// Maximum number of answers per prompt.
 const MOST_CHOICES: usize = 8;
@@ -41,7 +42,7 @@ pub(crate) struct Job {
     pub(crate) seed: Option<u64>,
     pub(crate) stop: Vec<String>,
     pub(crate) stream: bool,
-    pub(crate) include_usage: bool,
+    pub(crate) usage: StreamUsage,
     /// Whether an answer begins with its prompt.
     pub(crate) echo: bool,
     /// The number of most likely tokens reported at each position; `None` if no log-probabilities
@@ -254,6 +255,8 @@ impl Job {
         }
         let log_probs = check_likely("top_logprobs", wanted.then(|| likely.unwrap_or(0)))?;
         fields.refuse_unless("response_format", &[json!({"type": "text"})])?;
+        // Clients set `tool_choice` and `parallel_tool_calls` for the tools.
+        fields.refuse_unless("tools", &[json!([])])?;
         fields.refuse_unless("tool_choice", &[json!("none"), json!("auto")])?;
         fields.refuse_unless("parallel_tool_calls", &[json!(false), json!(true)])?;
         fields.refuse_unless("modalities", &[json!(["text"])])?;
@@ -332,7 +335,15 @@ impl Job {
             return Err(ApiError::invalid("stop", format!("`stop` holds at most {MOST_STOPS} texts, none of them empty")));
         }
         let mut options = Fields::new("stream_options.", fields.take("stream_options")?.unwrap_or_default());
-        let include_usage = options.take("include_usage")?.unwrap_or(false);
+        let usage = match (options.take("include_usage")?, options.take("continuous_usage_stats")?) {
+            (Some(true), Some(true)) => StreamUsage::InEveryChunk,
+            (Some(true), _) => StreamUsage::AtTheEnd,
+            (_, Some(true)) => {
+                let field = "stream_options.continuous_usage_stats";
+                return Err(ApiError::invalid(field, format!("`{field}` needs `include_usage`")));
+            }
+            _ => StreamUsage::None,
+        };
         // Chunks are never padded, so disabling the padding has no effect.
         options.refuse_unless("include_obfuscation", &[Value::Bool(false)])?;
         options.end()?;
@@ -348,7 +359,7 @@ impl Job {
             seed: fields.take::<i64>("seed")?.map(i64::cast_unsigned),
             stop,
             stream: fields.take("stream")?.unwrap_or(false),
-            include_usage,
+            usage,
             echo: false,
             log_probs: None,
             steering,
@@ -436,7 +447,7 @@ impl PartBody {
 }
 
 impl MessageBody {
-    fn message(self) -> Result<Message, ApiError> {
+    fn message(mut self) -> Result<Message, ApiError> {
         let role = match self.role.as_str() {
             "user" => Role::User,
             "assistant" => Role::Assistant,
@@ -448,6 +459,12 @@ impl MessageBody {
                 ));
             }
         };
+        // Chat templates leave out the author's name, and the reasoning before earlier answers.
+        for unread in ["name", "reasoning_content"] {
+            if self.rest.get(unread).is_some_and(Value::is_string) {
+                self.rest.remove(unread);
+            }
+        }
         refuse_rest("messages.", &self.rest, &[])?;
         let text = match self.content {
             None => String::new(),
@@ -527,7 +544,8 @@ mod tests {
             (json!({"messages": [{"role": "user", "content": 5}]}), "expected a text or a list of parts"),
             (json!({"max_tokens": "30"}), "expected a whole number of at least 0"),
             (json!({"top_p": 0}), "`top_p` is 0; it must be above 0 and at most 1"),
-            (json!({"messages": [{"role": "user", "content": "Hi", "name": "me"}]}), "messages.name"),
+            (json!({"messages": [{"role": "user", "content": "Hi", "name": 5}]}), "messages.name"),
+            (json!({"tools": [{"type": "function"}], "tool_choice": "required"}), "`tools`"),
             (json!({"messages": [{"role": "user", "content": "Hi", "mood": "calm"}]}), "messages.mood"),
             (
                 json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {}}]}]}),
@@ -537,6 +555,7 @@ mod tests {
             (json!({"stream_options": {"include_usage": true, "include_odds": true}}), "stream_options.include_odds"),
             (json!({"stream_options": {"include_obfuscation": true}}), "stream_options.include_obfuscation"),
             (json!({"stream_options": {"include_usage": "yes"}}), "stream_options.include_usage"),
+            (json!({"stream_options": {"continuous_usage_stats": true}}), "continuous_usage_stats` needs `include_usage`"),
         ] {
             let error = chat(body).unwrap_err();
             assert!(error.to_string().contains(param), "{param}: {error}");
@@ -554,10 +573,11 @@ mod tests {
         let Prompt::Messages(messages) = chat(parts).unwrap().prompts.remove(0) else { panic!("messages") };
         assert_eq!((messages[0].role, messages[1].content.as_str()), (Role::System, "Hi"));
         // An answer as openai-python sends it back in the next request.
-        chat(json!({"stream_options": {"include_usage": true, "include_obfuscation": false}, "messages": [
+        let options = json!({"include_usage": true, "include_obfuscation": false, "continuous_usage_stats": false});
+        chat(json!({"stream_options": options, "messages": [
             {"role": "assistant", "content": "Hi", "refusal": null, "annotations": [], "audio": null, "function_call": null,
-                "tool_calls": null},
-            {"role": "user", "content": "Hi"}]}))
+                "tool_calls": null, "name": "agent", "reasoning_content": "A greeting."},
+            {"role": "user", "content": "Hi", "name": "me"}]}))
         .unwrap();
     }
 }

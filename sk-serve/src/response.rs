@@ -33,8 +33,17 @@ pub(crate) struct Envelope {
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
-    /// Whether a stream ends with its usage.
-    pub(crate) include_usage: bool,
+    pub(crate) usage: StreamUsage,
+}
+
+/// Which chunks of a stream tell the usage.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum StreamUsage {
+    None,
+    /// A last chunk without choices.
+    AtTheEnd,
+    /// The last chunk, and those before it the tokens so far.
+    InEveryChunk,
 }
 
 /// Returns the Unix time in seconds.
@@ -61,7 +70,7 @@ impl Envelope {
     fn chunk(&self, choices: &Value) -> Value {
         let mut chunk = json!({"id": self.id, "object": self.object(true), "created": self.created, "model": self.model,
             "choices": choices});
-        if self.include_usage {
+        if self.usage != StreamUsage::None {
             chunk["usage"] = Value::Null;
         }
         chunk
@@ -97,7 +106,7 @@ impl Envelope {
         self.chunk(&part)
     }
 
-    /// Returns the usage chunk, which has no choices. The usage of all other chunks is null.
+    /// Returns the usage chunk, which has no choices.
     pub(crate) fn usage_chunk(&self, usage: &Value) -> Value {
         let mut chunk = self.chunk(&json!([]));
         chunk["usage"] = usage.clone();
@@ -213,6 +222,11 @@ fn of_chat(scores: &Scores, tokenizer: &Tokenizer) -> Value {
     json!({"content": content.collect::<Vec<_>>(), "refusal": null})
 }
 
+/// Returns the numbers of tokens of the prompts and of the answers.
+pub(crate) fn token_counts(prompt: usize, completion: usize) -> Value {
+    json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
+}
+
 /// Returns the token counts and the cost of the search.
 pub(crate) fn usage(prompt: usize, choices: &[Summary]) -> Value {
     let completion: usize = choices.iter().map(|summary| summary.tokens).sum();
@@ -223,7 +237,9 @@ pub(crate) fn usage(prompt: usize, choices: &[Summary]) -> Value {
         cost.scored_tokens += summary.scored_tokens;
         cost.seconds += summary.seconds;
     }
-    json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion, "swiss_knife": cost})
+    let mut usage = token_counts(prompt, completion);
+    usage["swiss_knife"] = json!(cost);
+    usage
 }
 
 #[cfg(test)]

@@ -104,7 +104,10 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .route("/swiss-knife", get(about));
     let open = if access.playground { open.merge(playground::router()) } else { open };
     open.merge(guarded)
-        .fallback(async || ApiError::not_found("there is nothing at this path".to_owned()))
+        .fallback(async || {
+            let message = "there is nothing at this path; OpenAI's API is under /v1, and /openapi.json lists all paths";
+            ApiError::not_found(message.to_owned())
+        })
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(body)
         .layer(middleware::from_fn_with_state(Arc::clone(&rules), refuse_other_origins))
@@ -160,7 +163,9 @@ async fn refuse_other_origins(State(access): State<Arc<Access>>, request: Reques
     };
     let is_allowed = || access.origins.iter().any(|allowed| allowed == "*" || Some(allowed) == origin);
     if is_foreign && !request.method().is_safe() && !is_allowed() {
-        return ApiError::forbidden("pages of this origin may not use the server; start it with --origin ORIGIN").into_response();
+        let origin = origin.map_or("ORIGIN".into(), |origin| String::from_utf8_lossy(origin.as_bytes()));
+        let message = format!("pages of this origin may not use the server; start it with --origin {origin}");
+        return ApiError::forbidden(&message).into_response();
     }
     next.run(request).await
 }

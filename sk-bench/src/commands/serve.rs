@@ -206,10 +206,18 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
 
 /// Parses an origin in the form in which browsers send it.
 fn origin(text: &str) -> Result<HeaderValue, String> {
-    let is_host = |host: &str| !host.is_empty() && !host.contains(|c: char| "/?#@".contains(c) || c.is_ascii_uppercase());
-    let is_origin = ["*", "null"].contains(&text) || text.split_once("://").is_some_and(|(_, host)| is_host(host));
-    let value = HeaderValue::from_str(text).ok().filter(|_| is_origin);
-    value.ok_or_else(|| "an origin is SCHEME://HOST or SCHEME://HOST:PORT in lower case, or `*`".to_owned())
+    let is_host = |host: &str| !host.is_empty() && !host.contains(|c: char| "/?#@*".contains(c) || c.is_ascii_uppercase());
+    // Browsers leave out the default port.
+    let is_sent = |scheme: &str, host: &str| match scheme {
+        "http" => !host.ends_with(":80"),
+        "https" => !host.ends_with(":443"),
+        _ => true,
+    };
+    let is_origin = text.split_once("://").is_some_and(|(scheme, host)| is_host(host) && is_sent(scheme, host));
+    let value = HeaderValue::from_str(text).ok().filter(|_| ["*", "null"].contains(&text) || is_origin);
+    value.ok_or_else(|| {
+        "an origin is SCHEME://HOST or SCHEME://HOST:PORT in lower case, without a default port or a wildcard, or `*`".to_owned()
+    })
 }
 
 /// Returns a duration of at most 136 years, so that its sum with a time does not overflow.

@@ -126,8 +126,11 @@ fn origins_are_let_in_by_name() {
     assert!(!closed.contains("access-control-allow-origin"), "{closed}");
     let open = preflight(&Server::start(&["--origin", "http://a", "--origin", "http://b"]));
     assert!(open.contains("access-control-allow-origin: http://a") && open.contains("x-stainless-os"), "{open}");
-    assert!(!preflight(&Server::start(&["--origin", "http://b"])).contains("allow-origin: http://a"));
-    for wrong in ["http://a/", "a", "http://", "http://A", "https://a@b"] {
+    let other = Server::start(&["--origin", "http://b", "--origin", "http://c:443"]);
+    assert!(!preflight(&other).contains("allow-origin: http://a"));
+    let refused = other.ask("POST", "/v1/chat/completions", "Origin: http://a\r\n", &hello(&json!({})));
+    assert!(refused.0 == 403 && refused.2.contains("--origin http://a\""), "{}", refused.2);
+    for wrong in ["http://a/", "a", "http://", "http://A", "https://a@b", "http://*.a", "http://a:80", "https://a:443"] {
         assert_refused(&run_on_models("serve", &["--port", "0", "--origin", wrong]), &["--origin", "SCHEME://HOST:PORT"]);
     }
 }

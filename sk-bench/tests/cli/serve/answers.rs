@@ -233,6 +233,22 @@ fn every_metric_is_there_before_the_first_answer() {
 }
 
 #[test]
+fn every_chunk_tells_the_usage_so_far_if_asked() {
+    let server = Server::start(&["--span-tokens", "8"]);
+    let options = json!({"include_usage": true, "continuous_usage_stats": true});
+    let reply = server.chat(&hello(&json!({"stream": true, "stream_options": options, "n": 2})));
+    assert!(reply.1.contains("x-accel-buffering: no"), "{}", reply.1);
+    let counts: Vec<Value> = chunks(&reply.2).into_iter().map(|mut chunk| chunk["usage"].take()).collect();
+    let of = |field: &str| counts.iter().map(|usage| usage[field].as_u64().unwrap()).collect::<Vec<_>>();
+    let (completion, total) = (of("completion_tokens"), of("total_tokens"));
+    assert!(completion.is_sorted() && completion[0] == 0 && completion[3] > 0, "{completion:?}");
+    assert_eq!(completion[completion.len() - 1], 80);
+    assert!(
+        completion.iter().zip(total).zip(of("prompt_tokens")).all(|((completion, total), prompt)| completion + prompt == total)
+    );
+}
+
+#[test]
 fn the_cost_of_a_search_is_reported() {
     let server = Server::start(&["--span-tokens", "8"]);
     let body = hello(&json!({"stream": true, "stream_options": {"include_usage": true}, "swiss_knife":
