@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -29,11 +29,33 @@ static ANSWERING: Mutex<()> = Mutex::new(());
 /// Makes the next answer panic at its first span.
 static BREAKS: AtomicBool = AtomicBool::new(false);
 
+/// Whether answers wait after their first step, and the signal that they go on.
+static HELD: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+/// Holds answers after their first step while it lives, so that they are under way whatever the
+/// speed of the machine and the size of socket buffers.
+struct Hold;
+
+impl Hold {
+    fn new() -> Self {
+        *HELD.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        Self
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        *HELD.0.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        HELD.1.notify_all();
+    }
+}
+
 /// Installs [`Broken`].
 static RECORDER: Once = Once::new();
 
-/// A metrics recorder that records nothing. It panics when [`BREAKS`] is set, on the thread that
-/// generates an answer. That thread takes a while to end, so that a client sees what it still holds.
+/// A metrics recorder that records nothing. On the thread that generates an answer, it waits while
+/// there is a [`Hold`], and panics when [`BREAKS`] is set. That thread takes a while to end, so that
+/// a client sees what it still holds.
 struct Broken;
 
 impl Recorder for Broken {
@@ -53,8 +75,11 @@ impl Recorder for Broken {
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        let breaks = key.name() == "swiss_knife_first_span_seconds" && BREAKS.swap(false, Ordering::Relaxed);
-        assert!(!breaks, "a fault that the test injects");
+        if key.name() == "swiss_knife_first_span_seconds" {
+            let held = HELD.0.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(HELD.1.wait_while(held, |held| *held).unwrap_or_else(PoisonError::into_inner));
+            assert!(!BREAKS.swap(false, Ordering::Relaxed), "a fault that the test injects");
+        }
         Histogram::noop()
     }
 }
@@ -125,7 +150,8 @@ fn answering() -> MutexGuard<'static, ()> {
 }
 
 fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder().http_status_as_error(false).build().into()
+    // A proxy of the environment cannot reach the servers.
+    ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into()
 }
 
 /// Posts a chat request. Returns the status and the body.
@@ -134,16 +160,18 @@ fn ask(url: &str, body: &Value) -> (u16, String) {
     (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
 }
 
-/// Begins a stream that goes on while nobody reads it. Returns the address of the answer, and the
-/// stream, which ends when it is dropped.
-fn begin(url: &str, steering: &Value) -> (String, impl Iterator<Item = String> + use<>) {
+/// Begins a stream. Returns the address of the answer, which is held, and the stream, which ends when
+/// it is dropped.
+fn begin(url: &str, steering: &Value) -> (String, Hold, impl Iterator<Item = String> + use<>) {
+    let hold = Hold::new();
     let asked =
         json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true, "swiss_knife": steering});
-    let response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+    let mut response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+    assert_eq!(response.status().as_u16(), 200, "{}", response.body_mut().read_to_string().unwrap());
     let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
     let first = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
     let chunk: Value = serde_json::from_str(&first).unwrap();
-    (format!("{url}/swiss-knife/generations/{}", chunk["id"].as_str().unwrap()), lines)
+    (format!("{url}/swiss-knife/generations/{}", chunk["id"].as_str().unwrap()), hold, lines)
 }
 
 /// Edits an answer. Returns the status and the body.
@@ -280,7 +308,7 @@ fn a_scheme_with_fixed_blades_takes_no_others() {
     let (status, body) = ask(&url, &asked(json!({"calm": "instruction:Be calm."})));
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("swiss_knife.blades")), "{body}");
-    let (path, _lines) = begin(&url, &json!({"scheme": "greedy", "explain": true}));
+    let (path, _hold, _lines) = begin(&url, &json!({"scheme": "greedy", "explain": true}));
     for source in ["instruction:Be calm.", "adapter"] {
         let (status, body) = edit(&path, &json!({"blades": {"helpful": source}, "weights": {"helpful": 1}}));
         assert_eq!((status, body["error"]["param"].as_str()), (400, Some("blades")), "{body}");
@@ -418,7 +446,7 @@ fn a_blade_that_leaves_its_seat_frees_its_memory() {
     let _answering = answering();
     let (server, url, _runtime) = listening_with(Access::default(), Limits { memory: 24 << 20, ..Limits::default() });
     server.open(parts(), adapters());
-    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
+    let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     for turn in 0..40 {
         for source in [Value::Null, "adapter".into()] {
             let (status, body) = edit(&path, &json!({"blades": {"helpful": source}}));
@@ -433,7 +461,7 @@ fn a_name_of_an_answer_keeps_its_meaning() {
     let (server, url, _runtime) = listening();
     server.open(parts(), adapters());
     let start = json!({"blades": {"calm": "instruction:Be calm."}, "set": ["proposal.candidates=64"], "explain": true});
-    let (path, _lines) = begin(&url, &start);
+    let (path, _hold, _lines) = begin(&url, &start);
     for (source, expected) in [("Be rude.", 400), ("Be calm.", 200)] {
         let (status, body) = edit(&path, &json!({"blades": {"calm": null}, "weights": {"helpful": 1}}));
         assert!(status == 200 || expected == 200, "{body}");
@@ -448,7 +476,7 @@ fn an_edit_may_exchange_the_blades_of_a_full_answer() {
     let _answering = answering();
     let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 2, ..Limits::default() });
     server.open(parts(), adapters());
-    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
+    let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     let asked = json!({"blades": {"helpful": null, "calm": "instruction:Be calm."}, "weights": {"calm": 1}});
     let (status, body) = edit(&path, &asked);
     assert_eq!(status, 200, "{body}");
@@ -460,12 +488,16 @@ fn an_answer_goes_on_without_the_head_that_it_began_with() {
     let (server, url, _runtime) = listening_with(Access::default(), Limits { candidates: 200, ..Limits::default() });
     let head = Head { kind: HeadKind::Discriminator, attribute: "calm".to_owned(), weight: vec![0.5; 16], bias: 0.0 };
     server.open(with_heads(vec![("calm".to_owned(), head)], Steering::default()), adapters());
-    let (path, _lines) = begin(&url, &json!({"scheme": "fudge", "explain": true}));
+    let (path, hold, lines) = begin(&url, &json!({"scheme": "fudge", "explain": true}));
     let exchange = json!({"blades": {"calm": null, "helpful": "adapter"}, "weights": {"helpful": 1}});
     for asked in [exchange, json!({"weights": {"helpful": 1}})] {
         let (status, body) = edit(&path, &asked);
         assert_eq!((status, &body["weights"]), (200, &json!({"helpful": 1.0})), "{body}");
     }
+    drop(hold);
+    let chunks: Vec<String> = lines.filter(|line| line.starts_with("data: ")).collect();
+    let [.., last, done] = &chunks[..] else { panic!("{chunks:?}") };
+    assert!(last.contains("\"finish_reason\":\"") && done == "data: [DONE]", "{last} {done}");
 }
 
 #[test]
@@ -542,6 +574,7 @@ fn a_request_for_which_there_is_no_memory_waits_only_where_requests_may() {
         listening_with(Access::default(), Limits { memory: 24 << 20, concurrent: 64, waiting: 0, ..Limits::default() });
     server.open(parts(), adapters());
     let steering = json!({"set": ["proposal.candidates=64"], "explain": true});
+    let _hold = Hold::new();
     let mut streams = Vec::new();
     let refused = (0..20).any(|_| {
         let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true,
@@ -569,7 +602,7 @@ fn the_error_of_an_edit_names_the_field_at_fault() {
     let _answering = answering();
     let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 3, ..Limits::default() });
     server.open(parts(), adapters());
-    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
+    let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     assert_eq!(edit(&path, &json!({"blades": {"calm": "instruction:Be calm."}})).0, 200);
     for (asked, param) in [
         (json!([{"calm": 1}]), "body"),
@@ -594,7 +627,7 @@ fn an_edit_that_seats_may_be_sent_again() {
     let _answering = answering();
     let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 3, ..Limits::default() });
     server.open(parts(), adapters());
-    let (path, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
+    let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     let asked = json!({"blades": {"calm": "instruction:Be calm.", "helpful": "adapter"}, "weights": {"calm": 1, "helpful": 3}});
     for _ in 0..2 {
         let (status, body) = edit(&path, &asked);
@@ -613,7 +646,7 @@ fn a_blade_does_not_take_the_lane_of_another() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
     server.open(parts(), adapters());
-    let (path, _lines) = begin(&url, &json!({"scheme": "prompt-contrast", "explain": true}));
+    let (path, _hold, _lines) = begin(&url, &json!({"scheme": "prompt-contrast", "explain": true}));
     let (status, body) = edit(&path, &json!({"blades": {"calm/against": "instruction:Be kind."}}));
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("blades")), "{body}");
     assert!(body["error"]["message"].as_str().unwrap().contains("\"calm/against\""), "{body}");
@@ -873,6 +906,7 @@ fn an_answer_that_begins_with_its_prompt_can_be_edited_from_its_first_chunk() {
     let (server, url, _runtime) = listening();
     server.open(parts(), adapters());
     for _ in 0..20 {
+        let _hold = Hold::new();
         let asked = json!({"prompt": "Hi", "max_tokens": 200, "stream": true, "echo": true});
         let response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
         let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);

@@ -156,7 +156,9 @@ fn an_answer_that_fails_once_is_asked_for_again() {
             servers[0].behave(move |_, number| if number == 0 { act.clone() } else { Act::Serve });
             let readings = read(&engine).unwrap_or_else(|error| panic!("{kind:?}, {name}: {error}"));
             assert_right(&readings);
-            assert_eq!(engine.traffic().since(before).retries, 1, "{kind:?}, {name}");
+            // Where time-outs are short, other requests may exceed theirs.
+            let retries = engine.traffic().since(before).retries;
+            assert!(retries == 1 || (name == HANG && retries > 1), "{kind:?}, {name}: {retries}");
         }
     }
 }

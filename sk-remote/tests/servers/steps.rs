@@ -67,7 +67,11 @@ fn faults_on_the_way_change_no_token() {
     for kind in KINDS {
         let expected = generate(&checked(&start(kind, 1)), plain(), 5);
         let servers = start(kind, 2);
-        let engine = checked(&servers);
+        let mut options = options(&servers);
+        // A request may meet faults in a row.
+        options.retry.attempts = 20;
+        let engine = engine_of(options);
+        check(&engine).unwrap();
         for (place, server) in servers.iter().enumerate() {
             server.behave(move |_, number| match (number + 3 * place) % 6 {
                 1 => Act::Status(500, None, "oops"),
