@@ -79,6 +79,17 @@ pub struct Sweep {
     pub points: Vec<WeightVector>,
     /// The methods, in descending order of F1.
     pub methods: Vec<Method>,
+    /// Decimals of the weights in labels.
+    decimals: usize,
+}
+
+/// Returns the number of decimals that tell the labels of all points apart.
+fn decimals(points: &[WeightVector]) -> usize {
+    let tells_apart = |decimals: &usize| {
+        let mut seen = HashSet::new();
+        points.iter().all(|point| seen.insert(point.label(*decimals)))
+    };
+    (LEAST..MOST).find(tells_apart).unwrap_or(MOST)
 }
 
 impl Sweep {
@@ -104,7 +115,8 @@ impl Sweep {
             (name, Cell { configuration, ..cell })
         });
         let methods = grouped(placed).into_iter().map(|(name, cells)| Method { name, cells }).collect();
-        let mut sweep = Self { objectives: objectives.clone(), blades, points, methods };
+        let decimals = decimals(&points);
+        let mut sweep = Self { objectives: objectives.clone(), blades, points, methods, decimals };
         let f1 = |method: &Method| F1::OfMeanAxes.of(&sweep.axes(method), 0.0);
         let f1s: Vec<f64> = sweep.methods.iter().map(f1).collect();
         let mut ranked: Vec<(f64, Method)> = f1s.into_iter().zip(std::mem::take(&mut sweep.methods)).collect();
@@ -117,11 +129,7 @@ impl Sweep {
     /// Formats the weights of a point as `0.5/0.5/0`, with two decimals, or with as many as tell the
     /// points of the sweep apart.
     pub fn label(&self, point: &WeightVector) -> String {
-        let tells_apart = |decimals: &usize| {
-            let mut seen = HashSet::new();
-            self.points.iter().all(|point| seen.insert(point.label(*decimals)))
-        };
-        point.label((LEAST..MOST).find(tells_apart).unwrap_or(MOST))
+        point.label(self.decimals)
     }
 
     /// Returns the objective scores of a method's cells by weight vector, NaN where one is missing.

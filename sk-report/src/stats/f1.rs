@@ -71,9 +71,17 @@ impl F1 {
 
 /// Returns the mean of each axis over the cells that have it; NaN if none has. All cells have the
 /// same number of axes. The result is empty without cells.
-pub(crate) fn mean_axes<C: AsRef<[f64]>>(cells: &[C]) -> Vec<f64> {
-    let axes = cells.first().map_or(0, |cell| cell.as_ref().len());
-    (0..axes).map(|axis| mean_of_known(cells.iter().map(|cell| cell.as_ref()[axis]))).collect()
+pub(crate) fn mean_axes(cells: impl IntoIterator<Item = impl AsRef<[f64]>>) -> Vec<f64> {
+    let mut sums: Vec<(f64, f64)> = Vec::new();
+    for cell in cells {
+        let axes = cell.as_ref();
+        sums.resize(axes.len(), (0.0, 0.0));
+        for ((sum, count), axis) in sums.iter_mut().zip(axes).filter(|(_, axis)| !axis.is_nan()) {
+            *sum += axis;
+            *count += 1.0;
+        }
+    }
+    sums.into_iter().map(|(sum, count)| sum / count).collect()
 }
 
 fn mean_of_known(values: impl Iterator<Item = f64>) -> f64 {

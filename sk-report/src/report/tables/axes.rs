@@ -58,7 +58,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Point
 fn intervals(context: &TableContext<'_>, cells: &[&[f64]]) -> (Vec<Interval>, Interval) {
     let axes = context.sweep.objectives.objectives.len();
     let statistic = |drawn: &[usize], values: &mut [f64]| {
-        let means = mean_axes(&drawn.iter().map(|&cell| cells[cell]).collect::<Vec<_>>());
+        let means = mean_axes(drawn.iter().map(|&cell| cells[cell]));
         values[..axes].copy_from_slice(&means);
         values[axes] = harmonic_mean(&means, 0.0);
     };

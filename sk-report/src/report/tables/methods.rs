@@ -28,7 +28,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Metho
     let (names, columns) = (objectives.names(), objectives.columns());
     let row = |method: &crate::report::Method| {
         let cells = context.sweep.axes(method);
-        let mut axes = mean_axes(&cells.concat());
+        let mut axes = mean_axes(cells.concat());
         // Without cells, every objective is NaN.
         axes.resize(names.len(), f64::NAN);
         let interval = |axis: usize| {
