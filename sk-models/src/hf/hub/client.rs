@@ -47,6 +47,12 @@ impl Listing {
     }
 }
 
+/// Returns whether an address is on this machine.
+fn is_here(url: &str) -> bool {
+    let uri = url.parse::<Uri>().ok();
+    uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
+}
+
 /// A hub by its address.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
@@ -75,9 +81,7 @@ impl Client {
 
     /// Returns whether the token would be sent to another machine without encryption.
     pub(super) fn exposes_token(&self) -> bool {
-        let host = self.endpoint.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
-        let here = matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]");
-        self.token.is_some() && self.endpoint.starts_with("http://") && !here
+        self.token.is_some() && self.endpoint.starts_with("http://") && !is_here(&self.endpoint)
     }
 
     /// Returns the URL of a file of a commit.
@@ -113,6 +117,10 @@ impl Client {
             let at_hub = target.starts_with(&format!("{}/", self.endpoint));
             // A compressed body would make lengths and ranges meaningless.
             let mut request = self.agent.get(&target).header("accept-encoding", "identity");
+            if is_here(&target) {
+                // A proxy cannot reach this machine.
+                request = request.config().proxy(None).build();
+            }
             if let Some(token) = self.token.as_ref().filter(|_| at_hub) {
                 request = request.header("authorization", format!("Bearer {token}"));
             }
