@@ -156,6 +156,9 @@ pub(crate) fn run(args: &BladesArgs) -> Result<(), Error> {
         Ok((options, recipe, kept))
     };
     let plans: Vec<_> = args.preferences.iter().zip(sources).map(plan).collect::<Result<_, Error>>()?;
+    for (options, ..) in plans.iter().filter(|(.., kept)| kept.is_none()) {
+        options.claim()?;
+    }
     let device = args.device.open()?;
 
     let mut records = Vec::new();

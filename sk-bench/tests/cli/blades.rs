@@ -132,6 +132,19 @@ fn no_blade_is_trained_if_the_pairs_of_a_later_one_cannot_be_read() {
     assert!(!folder.path().join("blades").exists());
 }
 
+#[test]
+fn no_blade_is_trained_if_the_folder_of_a_later_one_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["calm", "kind"] {
+        fs::write(folder.path().join(format!("{name}.jsonl")), pairs(name)).unwrap();
+    }
+    fs::create_dir_all(folder.path().join("blades/kind")).unwrap();
+    fs::write(folder.path().join("blades/kind/adapter_model.bin"), "").unwrap();
+    let output = blades(folder.path(), &["calm=calm.jsonl", "kind=kind.jsonl"]);
+    assert_refused(&output, &["adapter_model.bin already exists"]);
+    assert!(!folder.path().join("blades/calm").exists());
+}
+
 /// Pairs as lists of messages, for the chat template of the model.
 #[test]
 fn blades_for_chat() {

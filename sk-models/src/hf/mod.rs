@@ -25,7 +25,7 @@ pub(crate) use peft::WEIGHTS_FILE as ADAPTER_WEIGHTS;
 pub use peft::{check_adapter, load_adapter, save_adapter, target_modules};
 pub(crate) use read::read_json;
 pub use safetensors::TensorFiles;
-pub(crate) use safetensors::{INDEX_FILE, SINGLE_FILE};
+pub(crate) use safetensors::{INDEX_FILE, PICKLED, SINGLE_FILE};
 pub use text_files::TextFiles;
 pub use weights::load_model;
 pub(crate) use write::{TensorBytes, pytorch, write_json, write_tensors};

@@ -20,7 +20,7 @@ pub(crate) const SINGLE_FILE: &str = "model.safetensors";
 /// The index of a model in several files.
 pub(crate) const INDEX_FILE: &str = "model.safetensors.index.json";
 /// Weights that are not read.
-const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
+pub(crate) const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// An open file and its table of tensors.
 #[derive(Debug)]

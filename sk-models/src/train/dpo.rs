@@ -203,6 +203,16 @@ impl DpoOptions {
         has(hf::ADAPTER_WEIGHTS) && !has(CHECKPOINT)
     }
 
+    /// Claims the folder of the adapter for a run.
+    ///
+    /// # Errors
+    ///
+    /// As [`OutputFolder::claim`]. An adapter that PyTorch has pickled is a result, too.
+    pub fn claim(&self) -> Result<OutputFolder, TrainError> {
+        let checkpoint = self.output.join(CHECKPOINT);
+        OutputFolder::claim(&self.output, Some(&checkpoint), &[hf::ADAPTER_WEIGHTS, "adapter_model.bin"])
+    }
+
     /// Returns the encoder of the pairs.
     fn encoder(&self) -> Result<Encoder, TrainError> {
         if self.chat { Encoder::load_chat(&self.model) } else { Encoder::load(&self.model) }
@@ -324,7 +334,7 @@ pub fn train_dpo(
     check(options)?;
     let run = &options.run;
     let path = options.output.join(CHECKPOINT);
-    let _output = OutputFolder::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
+    let _output = options.claim()?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let config = checkpoint.config().clone();
     TrainError::check_context(run.length, &config, "lower --length")?;

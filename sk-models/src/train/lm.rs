@@ -24,7 +24,7 @@ use super::{
 use crate::{
     config::Qwen2Config,
     files,
-    hf::{Checkpoint, INDEX_FILE, SINGLE_FILE},
+    hf::{Checkpoint, INDEX_FILE, PICKLED, SINGLE_FILE},
     lora::Lanes,
     model::Qwen2,
 };
@@ -182,7 +182,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     check(options)?;
     let run = &options.run;
     let path = options.output.join(CHECKPOINT);
-    let _output = OutputFolder::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
+    let _output = OutputFolder::claim(&options.output, Some(&path), &[&[SINGLE_FILE, INDEX_FILE], &PICKLED[..]].concat())?;
     if !path.exists() {
         check_tokenizer(&options.tokenizer, &options.output)?;
     }

@@ -158,7 +158,8 @@ impl OutputFolder {
     ///
     /// # Errors
     ///
-    /// If the folder cannot be created, another run has it, or one of the results is there.
+    /// If the folder cannot be created or written to, another run has it, or one of the results is
+    /// there.
     pub fn claim(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<Self, TrainError> {
         let existed = directory.exists();
         fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
@@ -166,6 +167,8 @@ impl OutputFolder {
         if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
             return Err(TrainError::Busy { path: directory.display().to_string() });
         }
+        // A folder that cannot be written to is refused before the work, not after it.
+        tempfile::tempfile_in(directory).map_err(|error| TrainError::io(directory, error.kind().into()))?;
         let output = Self { directory: directory.to_owned(), existed, _lock: lock };
         if checkpoint.is_some_and(Path::exists) {
             return Ok(output);

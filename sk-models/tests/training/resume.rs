@@ -270,6 +270,18 @@ fn two_runs_do_not_share_a_folder() {
     assert!(workspace.root.path().join("other").exists());
 }
 
+/// Not even root can create a file in `/proc`.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written_to_is_refused_before_the_first_step() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let mut options = workspace.lm("model");
+    options.output = "/proc".into();
+    let refused = train_lm(&options, &Device::flex(), &mut |event| panic!("{event:?}")).unwrap_err();
+    assert!(matches!(refused, TrainError::Io { .. }) && refused.to_string().contains("/proc"), "{refused}");
+}
+
 /// The other tokenizer in the folder may be a result of `train tokenizer`.
 #[test]
 fn a_language_model_does_not_overwrite_another_tokenizer() {
