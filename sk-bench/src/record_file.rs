@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::Error;
+use sk_models::whole_file::has_no_locks;
 use sk_report::lines::{MARK, json_fault};
 use sk_report::record::RecordError;
 
@@ -88,7 +89,7 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(true),
+        Err(TryLockError::Error(error)) if has_no_locks(&error) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
@@ -102,7 +103,10 @@ fn check_regular(found: &Metadata) -> io::Result<()> {
 /// another process may be writing to it.
 pub(crate) fn look(path: &Path) -> Result<Vec<u8>, RecordError> {
     match std::fs::metadata(path).and_then(|found| check_regular(&found)).and_then(|()| std::fs::read(path)) {
-        Ok(bytes) => Ok(whole_lines(&bytes).to_owned()),
+        Ok(mut bytes) => {
+            bytes.truncate(whole_lines(&bytes).len());
+            Ok(bytes)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(RecordError::reading(path)(error)),
     }
@@ -241,9 +245,16 @@ pub(crate) fn spare(inputs: impl IntoIterator<Item = impl AsRef<Path>>, output: 
     Ok(())
 }
 
-/// Returns whether two paths lead to the same existing file.
+/// Returns whether two paths lead to the same file. A file that does not exist yet is known by its
+/// folder and its name.
 pub(crate) fn same_file(first: &Path, second: &Path) -> bool {
-    let (Ok(one), Ok(other)) = (first.canonicalize(), second.canonicalize()) else { return false };
+    let resolved = |path: &Path| {
+        path.canonicalize().or_else(|error| match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => Ok(Path::new(".").join(folder).canonicalize()?.join(name)),
+            _ => Err(error),
+        })
+    };
+    let (Ok(one), Ok(other)) = (resolved(first), resolved(second)) else { return false };
     // A hard link is another path to the same file.
     one == other
         || matches!((one.metadata(), other.metadata()), (Ok(one), Ok(other)) if inode(&one).is_some() && inode(&one) == inode(&other))
@@ -383,7 +394,9 @@ mod tests {
         for name in ["one", "./one", "link", "hard"] {
             assert!(same_file(&at("one"), &at(name)), "{name}");
         }
-        assert!(!same_file(&at("one"), &at("other")) && !same_file(&at("missing"), &at("missing")));
+        assert!(same_file(&at("missing"), &folder.path().join("./missing")));
+        assert!(!same_file(&at("one"), &at("other")) && !same_file(&at("one"), &at("missing")));
+        assert!(!same_file(&at("nowhere/missing"), &at("missing")));
     }
 
     #[test]

@@ -34,8 +34,6 @@ pub(crate) struct Screen<'t> {
     /// Whether the user was told that the scheme has no certificate.
     said_why_not: bool,
     turn: usize,
-    /// Whether there was a step.
-    begun: bool,
     /// The current line on standard output.
     line: Line,
 }
@@ -102,7 +100,6 @@ impl<'t> Screen<'t> {
             certify: options.tolerance.is_some(),
             said_why_not: false,
             turn: 0,
-            begun: false,
             line: Line::new(),
         })
     }
@@ -120,7 +117,6 @@ impl<'t> Screen<'t> {
     /// If the trace or standard output cannot be written to.
     pub(crate) fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
         if let Some(step) = step {
-            self.begun = true;
             let certificate = self.certificates.of(step);
             if let Some(detail) = self.explain {
                 self.table(step, detail, &certificate);
@@ -165,14 +161,12 @@ impl<'t> Screen<'t> {
         self.line.end().map_err(Error::Output)
     }
 
-    /// Completes the trace and moves it to its path, also after an error. A trace without a step does
-    /// not replace an earlier one, unless the run was `complete`.
+    /// Completes the trace as [`TraceFile::finish`] does.
     ///
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn finish(&mut self, complete: bool) -> Result<(), Error> {
-        let kept = self.trace.take().filter(|_| complete || self.begun);
-        kept.map_or(Ok(()), TraceFile::finish)
+        self.trace.take().map_or(Ok(()), |trace| trace.finish(complete))
     }
 
     fn table(&mut self, step: &StepTrace, detail: Detail, certificate: &StepCertificate) {

@@ -1,7 +1,6 @@
 //! Traces: one JSON object per step, one per line.
 
 use std::borrow::Cow;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -190,30 +189,39 @@ pub(crate) fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
 
 /// A trace being written.
 ///
-/// The file appears at its path only when it is finished, so that readers never see a partial trace
-/// and an earlier trace survives a failed generation.
+/// The file appears at its path when the run ends. An earlier trace survives a run that fails before
+/// its first step is written.
 pub(crate) struct TraceFile {
     path: PathBuf,
     file: WholeFile,
+    is_empty: bool,
 }
 
 impl TraceFile {
     /// Starts a trace that will be moved to `path`.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let file = WholeFile::create(path).map_err(Error::writing(path))?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self { path: path.to_owned(), file, is_empty: true })
     }
 
-    /// Adds a record.
+    /// Adds a record, or nothing if it cannot be written.
     pub(crate) fn write(&mut self, record: &StepRecord<'_>) -> Result<(), Error> {
-        serde_json::to_writer(&mut self.file, record)
-            .map_err(std::io::Error::from)
-            .and_then(|()| self.file.write_all(b"\n"))
-            .map_err(Error::writing(&self.path))
+        let line = serde_json::to_vec(record).map_err(std::io::Error::from);
+        line.and_then(|mut line| {
+            line.push(b'\n');
+            self.file.append(&line)
+        })
+        .map_err(Error::writing(&self.path))?;
+        self.is_empty = false;
+        Ok(())
     }
 
-    /// Completes the trace and moves it to its path.
-    pub(crate) fn finish(self) -> Result<(), Error> {
+    /// Completes the trace and moves it to its path, also after an error. A trace without a step does
+    /// not replace an earlier one, unless the run was `complete`.
+    pub(crate) fn finish(self, complete: bool) -> Result<(), Error> {
+        if self.is_empty && !complete {
+            return Ok(());
+        }
         self.file.finish().map_err(Error::writing(&self.path))
     }
 }

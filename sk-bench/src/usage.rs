@@ -17,6 +17,12 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
             let _ = error.print();
             ExitCode::from(BAD_INPUT)
         }
+        ErrorKind::InvalidUtf8 => {
+            let wrong = std::env::args_os().skip(1).filter(|argument| argument.to_str().is_none());
+            let wrong: Vec<String> = wrong.map(|argument| format!("'{}'", argument.to_string_lossy())).collect();
+            message::error(&format!("an argument is not UTF-8: {}", wrong.join(", ")));
+            ExitCode::from(BAD_INPUT)
+        }
         _ => {
             message::error(&gist(&error.to_string()));
             ExitCode::from(BAD_INPUT)

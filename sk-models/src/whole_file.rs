@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, BufWriter, Seek, Write},
+    io::{self, BufWriter, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -16,13 +16,24 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
+/// Returns whether a file could not be locked because its file system has no locks, as NFS without
+/// a lock service.
+#[must_use]
+pub fn has_no_locks(error: &io::Error) -> bool {
+    #[cfg(target_os = "linux")]
+    if error.raw_os_error() == Some(rustix::io::Errno::NOLCK.raw_os_error()) {
+        return true;
+    }
+    error.kind() == io::ErrorKind::Unsupported
+}
+
 /// A file that is being written. Readers of its path see either the complete file or the previous
 /// contents.
 ///
 /// Data goes to a file without a name, so a killed program leaves nothing behind; the file takes
 /// its path when it is finished. A link is followed, and an existing file keeps its permissions.
-/// Other targets, such as a pipe, a device or standard output under any of its names, are written
-/// directly.
+/// Other targets, such as a pipe, a device, or standard output or standard error under any of their
+/// names, are written directly.
 #[derive(Debug)]
 pub struct WholeFile {
     file: BufWriter<File>,
@@ -40,7 +51,7 @@ impl WholeFile {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(found) => {
-                if let Some(output) = standard_output(&found) {
+                if let Some(output) = standard_stream(&found) {
                     return Ok(through(output));
                 }
                 if !found.is_file() {
@@ -58,6 +69,24 @@ impl WholeFile {
         }
         let file = nameless(folder).or_else(|_| tempfile::tempfile_in(folder)).map_err(plain)?;
         Ok(Self { file: BufWriter::new(file), target: Some(target) })
+    }
+
+    /// Adds all of `bytes` or nothing, so that what was added before can still be finished after an
+    /// error.
+    ///
+    /// # Errors
+    /// If they cannot be written. A part may already be in a target that is written directly.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.flush()?;
+        let file = self.file.get_mut();
+        if self.target.is_none() {
+            return file.write_all(bytes);
+        }
+        let end = file.stream_position()?;
+        file.write_all(bytes).inspect_err(|_| {
+            // The file has no other error to report than this one.
+            let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
+        })
     }
 
     /// Writes the contents so far to disk. On Linux, [`finish`](Self::finish) then only renames the
@@ -168,18 +197,18 @@ fn plain(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::Other { error } else { error.kind().into() }
 }
 
-/// Returns a handle if the file is standard output. Replacing it would leave the program writing to
-/// a file without a name.
+/// Returns a handle if the file is standard output or standard error. Replacing it would leave the
+/// program writing to a file without a name.
 #[cfg(unix)]
-fn standard_output(found: &Metadata) -> Option<File> {
+fn standard_stream(found: &Metadata) -> Option<File> {
     use std::os::{fd::AsFd, unix::fs::MetadataExt};
-    let output = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
-    let own = output.metadata().ok()?;
-    ((own.dev(), own.ino()) == (found.dev(), found.ino())).then_some(output)
+    let streams = [io::stdout().as_fd().try_clone_to_owned(), io::stderr().as_fd().try_clone_to_owned()];
+    let is_same = |own: Metadata| (own.dev(), own.ino()) == (found.dev(), found.ino());
+    streams.into_iter().flatten().map(File::from).find(|stream| stream.metadata().is_ok_and(is_same))
 }
 
 #[cfg(not(unix))]
-fn standard_output(_: &Metadata) -> Option<File> {
+fn standard_stream(_: &Metadata) -> Option<File> {
     None
 }
 
@@ -253,6 +282,14 @@ mod tests {
         assert_eq!((names(folder.path()), fs::read_to_string(&path).unwrap()), (vec!["file".to_owned()], "before".to_owned()));
         file.finish().unwrap();
         assert_eq!((names(folder.path()), fs::read_to_string(&path).unwrap()), (vec!["file".to_owned()], "after".to_owned()));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_system_without_locks_is_known_by_its_errors() {
+        let without = [rustix::io::Errno::NOLCK, rustix::io::Errno::NOTSUP].map(io::Error::from);
+        assert!(without.iter().all(has_no_locks), "{without:?}");
+        assert!(!has_no_locks(&rustix::io::Errno::IO.into()));
     }
 
     #[test]

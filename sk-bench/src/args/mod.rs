@@ -12,6 +12,7 @@ mod steering;
 
 pub(crate) use choice::{choice, one_of};
 pub use model::Sources;
+pub(crate) use model::files_in;
 pub use output::{GenerationArgs, OutputArgs, TableFormat};
 pub(crate) use output::{MAX_COUNT, at_most, not_standard_output, positive, tolerance, written};
 pub use prompt::PromptArgs;

@@ -1,4 +1,6 @@
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sk_models::decoder::Precision;
@@ -55,4 +57,23 @@ pub struct Sources {
     /// the book has the speed and the loss of precision of each.
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]
     pub precision: Precision,
+}
+
+impl Sources {
+    /// Returns the files of models, tokenizers, blades and heads.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let named = self.blades.iter().chain(&self.heads).map(|named| &named.source);
+        let given = self.backbone.iter().chain(&self.drafter).chain(named).map(Path::new);
+        files_in(given.chain(self.tokenizer.as_deref()))
+    }
+}
+
+/// Returns the files of models and adapters in directories. What is no directory, such as a hub id,
+/// has none.
+pub(crate) fn files_in<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Vec<PathBuf> {
+    let entries = directories.into_iter().filter_map(|directory| fs::read_dir(directory).ok());
+    let paths = entries.flatten().flatten().map(|entry| entry.path());
+    let is_of_model =
+        |path: &PathBuf| path.extension().is_some_and(|kind| ["json", "jinja", "safetensors"].map(OsStr::new).contains(&kind));
+    paths.filter(is_of_model).collect()
 }

@@ -115,6 +115,7 @@ pub(crate) fn run(args: &ArmsArgs) -> Result<(), Error> {
     if let Some(trace) = &args.trace {
         let files = args.prompt.file.iter().chain(&args.steering.scheme).map(PathBuf::as_path);
         spare(files.chain(args.arms.iter().map(ArmArg::scheme)), trace)?;
+        spare(args.models.files(), trace)?;
     }
     let mut arms = args.arms(&name, &config)?;
     let mut steps = Steps { args, kept: Vec::new(), comparison: Comparison::default() };
@@ -197,10 +198,8 @@ impl ArmsArgs {
         let certificates = Certificates::new(config, TOLERANCE);
 
         interrupt::listen();
-        let mut begun = false;
         let on_step = |step: Option<&StepTrace>, _: &str| {
             let Some(step) = step else { return Ok(()) };
-            begun = true;
             if let Some(trace) = &mut trace {
                 trace.write(&StepRecord::new(0, step, certificates.of(step), host.tokenizer()))?;
             }
@@ -208,10 +207,7 @@ impl ArmsArgs {
             steps.take(step, &distributions)
         };
         let reply = session::reply(&mut session, &host, &conversation, &tokens, self.generation.max_new_tokens, on_step);
-        // The steps before an error are kept; a trace without any does not replace an earlier one.
-        if begun || reply.is_ok() {
-            trace.map_or(Ok(()), TraceFile::finish)?;
-        }
+        trace.map_or(Ok(()), |trace| trace.finish(reply.is_ok()))?;
         Ok(reply?.text)
     }
 }

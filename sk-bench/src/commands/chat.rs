@@ -11,13 +11,13 @@ use clap::Args;
 use sk_core::{AlignmentSpec, Seat, SpecError, StepTrace};
 use sk_report::grid::Grid;
 
-use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs};
+use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs, files_in};
 use crate::commands::generate;
 use crate::explain::Detail;
 use crate::models::{self, Source, check_heads};
 use crate::plural::counted;
 use crate::progress::Loading;
-use crate::record_file::spare;
+use crate::record_file::{same_file, spare};
 use crate::scheme::{FieldEdit, NamedWeights, SchemeError, SchemeSpec};
 use crate::screen::Screen;
 use crate::{Error, interrupt, message, session, terminal};
@@ -65,6 +65,8 @@ struct Chat<'a> {
     session: Session<'a>,
     conversation: Conversation,
     screen: Screen<'a>,
+    /// The file that `--trace` names.
+    trace: Option<&'a Path>,
     max_new_tokens: usize,
     seed: u64,
     quiet: bool,
@@ -76,6 +78,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
         spare(&args.steering.scheme, trace)?;
+        spare(args.models.files(), trace)?;
     }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
         host: &host,
         adapters,
         screen: Screen::new(host.tokenizer(), &args.output, &config, true)?,
+        trace: args.output.trace.as_deref(),
         config,
         session,
         conversation,
@@ -217,6 +221,7 @@ impl Chat<'_> {
                 message::note(&format!("seed {seed}"));
             }
             ChatCommand::Save(path) => {
+                self.check_untraced(&path)?;
                 let transcript = Transcript {
                     messages: self.conversation.messages().to_vec(),
                     weights: weights(&self.session.spec().snapshot()),
@@ -228,6 +233,14 @@ impl Chat<'_> {
             ChatCommand::Load(path) => self.load(&path)?,
         }
         Ok(true)
+    }
+
+    /// Checks that the file is not the trace, which takes its path when the chat ends.
+    fn check_untraced(&self, path: &Path) -> Result<(), Error> {
+        if self.trace.is_some_and(|trace| same_file(trace, path)) {
+            return Err(Error::Input(format!("{} is the file of --trace; give another", path.display())));
+        }
+        Ok(())
     }
 
     fn reseed(&mut self, seed: u64) {
@@ -251,6 +264,7 @@ impl Chat<'_> {
     /// Continues a saved dialogue with its seed, and with its weights if they fit the seated
     /// blades.
     fn load(&mut self, path: &Path) -> Result<(), Error> {
+        self.check_untraced(path)?;
         let (transcript, dialogue) = Transcript::read(path)?;
         let exchanges = counted(dialogue.exchanges.len(), "exchange");
         self.conversation.resume(dialogue.system.as_deref(), dialogue.exchanges);
@@ -334,6 +348,9 @@ impl Chat<'_> {
         mut config: SchemeSpec,
         edit: impl FnOnce(&AlignmentSpec, Seat) -> Result<AlignmentSpec, SpecError>,
     ) -> Result<(), Error> {
+        if let Some(trace) = self.trace {
+            spare(files_in([Path::new(&blade.source)]), trace)?;
+        }
         let seated = config.blades.iter().find(|seated| seated.name == blade.name);
         let seated = seated.ok_or_else(|| SpecError::Duplicate { name: blade.name.clone() })?;
         let built = seated.build().map_err(|e| SchemeError::Parameter { slot: "blades", reason: e.to_string() })?;

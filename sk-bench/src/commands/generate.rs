@@ -74,6 +74,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
         spare(args.prompt.file.iter().chain(&args.steering.scheme), trace)?;
+        spare(args.models.files(), trace)?;
     }
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);

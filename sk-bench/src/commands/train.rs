@@ -30,7 +30,7 @@ use sk_models::{
     },
 };
 
-use crate::args::{choice, one_of, written};
+use crate::args::{choice, files_in, one_of, written};
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -350,6 +350,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     if let Some(path) = args.unseen {
         let DataOptions { sources, exclude, .. } = &options.data;
         spare(sources.iter().map(|source| &source.path).chain(exclude).chain(&options.tests), &path)?;
+        spare(files_in([options.model.as_path()]), &path)?;
         let count = write_rows(&path, unseen_pairs(&options)?)?;
         return output::print(format_args!("{} in {}", counted(count, "pair"), path.display()));
     }

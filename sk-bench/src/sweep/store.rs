@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::iter;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-
+use sk_models::whole_file::has_no_locks;
 use sk_report::record::{RecordError, SweepRecord, TraceSpan};
 use sk_report::settings::{KeptSettings, beside};
 
@@ -170,7 +170,7 @@ impl<'g> Store<'g> {
         match self.file.lock() {
             Ok(()) => {}
             // Without file locks, a sweep still works with one process.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            Err(error) if has_no_locks(&error) => {
                 self.check_in_place()?;
                 return work(self);
             }

@@ -107,6 +107,14 @@ fn options() {
     assert_refused(&run(["generate", "Hi", "--backbone", "/nowhere"]), &["`/nowhere` is neither a directory nor a hub id"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn an_argument_that_is_not_utf_8_is_named() {
+    let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"pairs\xff.jsonl");
+    let train = ["train", "dpo", "--model", "model", "-o", "adapter", "--data"].map(std::ffi::OsStr::new);
+    assert_refused(&run(train.into_iter().chain([name])), &["is not UTF-8: 'pairs\u{fffd}.jsonl'"]);
+}
+
 /// `-` is standard output where a file replaces what is printed. Other options refuse it.
 #[test]
 fn standard_output_as_a_file() {

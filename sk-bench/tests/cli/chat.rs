@@ -306,6 +306,13 @@ fn a_dialogue_is_saved_once_and_loaded_again() {
     assert!(error.contains("took back \"Three\"") && error.contains("took back \"Two\"") && error.contains("took back \"One\""));
     assert_eq!(fs::read(&file).unwrap(), fs::read(&copy).unwrap());
 
+    // The trace would replace it when the chat ends.
+    for trace in [&file, &format!("{copy}.jsonl")] {
+        let output =
+            run_with_input("chat", &[&BRIEF[..], &["--trace", trace]].concat(), &format!("/save {trace}\n/load {trace}\n"));
+        assert_eq!(stderr(&output).matches("is the file of --trace").count(), 2, "{}", stderr(&output));
+    }
+
     let wrong = folder.path().join("wrong.json").display().to_string();
     for (text, says) in [("{", "wrong.json: it is no dialogue of /save"), (r#"{"messages": []}"#, "loaded 0 exchanges")] {
         fs::write(&wrong, text).unwrap();

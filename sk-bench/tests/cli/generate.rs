@@ -401,6 +401,60 @@ fn a_trace_outlives_an_output_that_fails() {
 }
 
 #[test]
+fn the_steps_before_a_full_disk_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    // A step of `generate` takes less than 2 kB, one of `arms` 29 kB. A block has 512 bytes.
+    for (command, blocks) in [("generate", 40), ("arms", 120)] {
+        let full = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &full]).arg(program().get_program()).args([
+            command,
+            "Hello",
+            "--max-new-tokens",
+            "120",
+            "--span-tokens",
+            "4",
+        ]);
+        let output = shell.args(model_args()).arg("--trace").arg(&trace).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}: {}", stderr(&output));
+        assert!(stderr(&output).contains("steps.jsonl"), "{command}: {}", stderr(&output));
+        assert!(!records(&trace).is_empty(), "{command}");
+        fs::remove_file(&trace).unwrap();
+    }
+}
+
+#[test]
+fn a_trace_replaces_no_file_of_a_model_and_no_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (backbone, blade) = (copy_of("backbone", folder.path()), copy_of("blades/honest", folder.path()));
+    let named = format!("calm={}", blade.display());
+    let given = ["Hello", "--max-new-tokens", "4", "--backbone", backbone.to_str().unwrap(), "--blade", &named];
+    for file in [backbone.join("model.safetensors"), blade.join("adapter_config.json")] {
+        let before = fs::read(&file).unwrap();
+        for command in ["generate", "arms", "chat"] {
+            let given = if command == "chat" { &given[1..] } else { &given[..] };
+            let output = program().arg(command).args(given).arg("--trace").arg(&file).output().unwrap();
+            assert_refused(&output, &["is an input and would be overwritten"]);
+        }
+        assert!(fs::read(&file).unwrap() == before);
+    }
+    // A chat may load a blade later.
+    let file = blade.join("adapter_config.json");
+    let input = format!("/seat {named}\nHello\n");
+    let output = run_with_input("chat", &["--max-new-tokens", "4", "--trace", file.to_str().unwrap()], &input);
+    assert!(stderr(&output).contains("is an input and would be overwritten"), "{}", stderr(&output));
+    let log = folder.path().join("log");
+    fs::write(&log, "earlier\n").unwrap();
+    let mut generate = program();
+    generate.arg("generate").args(given).args(["--trace", "/dev/stderr"]);
+    let appended = fs::File::options().append(true).open(&log).unwrap();
+    stdout(&generate.stderr(appended).output().unwrap());
+    let logged = fs::read_to_string(&log).unwrap();
+    assert!(logged.starts_with("earlier\n") && logged.contains("{\"turn\":0,") && logged.contains("tokens in"), "{logged}");
+}
+
+#[test]
 fn help_that_cannot_be_printed_is_an_error() {
     for flag in ["--help", "--version"] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();

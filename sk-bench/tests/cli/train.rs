@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{assert_refused, models, run, stdout};
+use crate::common::{assert_refused, copy_of, run, stdout};
 
 /// Both manners give the same answer.
 const ALIKE: &str = r#"
@@ -51,14 +51,15 @@ fn the_pairs_that_a_run_does_not_use_overwrite_no_input() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let row = |i: usize| format!("{{\"prompt\": \"Question {i}?\", \"chosen\": \"Yes.\", \"rejected\": \"No.\"}}\n");
     let pairs: String = (0..64).map(row).collect();
-    let model = models().join("backbone").display().to_string();
+    let model = copy_of("backbone", folder.path()).display().to_string();
     for name in ["data.jsonl", "test.jsonl"] {
         fs::write(path(name), &pairs).unwrap();
     }
-    for name in ["data.jsonl", "test.jsonl"] {
+    for name in ["data.jsonl", "test.jsonl", "backbone/config.json"] {
+        let before = fs::read(path(name)).unwrap();
         let (data, test, unseen) = (path("data.jsonl"), path("test.jsonl"), path(name));
         let args = ["train", "dpo", "--data", &data, "--test", &test, "--model", &model, "-o", "blade", "--steps", "1"];
         assert_refused(&run([&args[..], &["--unseen", &unseen]].concat()), &[name, "would be overwritten"]);
-        assert_eq!(fs::read_to_string(path(name)).unwrap(), pairs);
+        assert!(fs::read(path(name)).unwrap() == before, "{name}");
     }
 }

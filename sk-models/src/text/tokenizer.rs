@@ -252,7 +252,7 @@ impl Tokenizer {
         LATEST.of(name, text)
     }
 
-    /// Returns whether two tokenizers were read from equal files.
+    /// Returns whether two tokenizers share their memory, and so are equal.
     pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -16,6 +16,7 @@ use super::{
     error::{HubError, io_error},
     progress::Progress,
 };
+use crate::whole_file::has_no_locks;
 
 /// Attempts before giving up, counted from the last one that made progress.
 const ATTEMPTS: u32 = 5;
@@ -65,7 +66,7 @@ fn lock(file: &File, wait: impl FnOnce()) -> io::Result<()> {
         }
         locked => locked.map_err(io::Error::from),
     };
-    locked.or_else(|error| if error.kind() == io::ErrorKind::Unsupported { Ok(()) } else { Err(error) })
+    locked.or_else(|error| if has_no_locks(&error) { Ok(()) } else { Err(error) })
 }
 
 /// A file that is being downloaded to the cache.
