@@ -29,8 +29,12 @@ static ANSWERING: Mutex<()> = Mutex::new(());
 /// Makes the next answer panic at its first span.
 static BREAKS: AtomicBool = AtomicBool::new(false);
 
-/// Whether answers wait after their first step, and the signal that they go on.
-static HELD: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// The numbers of holds that began and that ended, and the signal that one ended.
+static HOLDS: (Mutex<[usize; 2]>, Condvar) = (Mutex::new([0, 0]), Condvar::new());
+
+fn holds() -> MutexGuard<'static, [usize; 2]> {
+    HOLDS.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Holds answers after their first step while it lives, so that they are under way whatever the
 /// speed of the machine and the size of socket buffers.
@@ -38,15 +42,15 @@ struct Hold;
 
 impl Hold {
     fn new() -> Self {
-        *HELD.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        holds()[0] += 1;
         Self
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        *HELD.0.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        HELD.1.notify_all();
+        holds()[1] += 1;
+        HOLDS.1.notify_all();
     }
 }
 
@@ -76,8 +80,9 @@ impl Recorder for Broken {
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         if key.name() == "swiss_knife_first_span_seconds" {
-            let held = HELD.0.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(HELD.1.wait_while(held, |held| *held).unwrap_or_else(PoisonError::into_inner));
+            let holds = holds();
+            let [begun, _] = *holds;
+            drop(HOLDS.1.wait_while(holds, |[_, ended]| *ended < begun).unwrap_or_else(PoisonError::into_inner));
             assert!(!BREAKS.swap(false, Ordering::Relaxed), "a fault that the test injects");
         }
         Histogram::noop()

@@ -404,20 +404,16 @@ fn a_trace_outlives_an_output_that_fails() {
 fn the_steps_before_a_full_disk_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("steps.jsonl");
-    // A step of `generate` takes less than 2 kB, one of `arms` 29 kB. A block has 512 bytes.
-    for (command, blocks) in [("generate", 40), ("arms", 120)] {
+    let questions = folder.path().join("questions");
+    fs::write(&questions, "Hello\nHello again\nAnd again\n").unwrap();
+    // A step of `generate` and `chat` takes about 2.6 kB, one of `arms` 29 kB. A block has 512 bytes.
+    for (command, blocks, status) in [("generate", 40, 1), ("chat", 40, 2), ("arms", 120, 1)] {
         let full = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &full]).arg(program().get_program()).args([
-            command,
-            "Hello",
-            "--max-new-tokens",
-            "120",
-            "--span-tokens",
-            "4",
-        ]);
-        let output = shell.args(model_args()).arg("--trace").arg(&trace).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{command}: {}", stderr(&output));
+        shell.args(["-c", &full]).arg(program().get_program()).arg(command).args(model_args());
+        shell.args(["--max-new-tokens", "120", "--span-tokens", "4", "--trace"]).arg(&trace);
+        let output = shell.stdin(fs::File::open(&questions).unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{command}: {}", stderr(&output));
         assert!(stderr(&output).contains("steps.jsonl"), "{command}: {}", stderr(&output));
         assert!(!records(&trace).is_empty(), "{command}");
         fs::remove_file(&trace).unwrap();
