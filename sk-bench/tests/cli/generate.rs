@@ -437,8 +437,7 @@ fn a_trace_replaces_no_file_of_a_model_and_no_log() {
     }
     // A chat may load a blade later.
     let file = blade.join("adapter_config.json");
-    let input = format!("/seat {named}\nHello\n");
-    let output = run_with_input("chat", &["--max-new-tokens", "4", "--trace", file.to_str().unwrap()], &input);
+    let output = run_with_input("chat", &["--trace", file.to_str().unwrap()], &format!("/seat {named}\n"));
     assert!(stderr(&output).contains("is an input and would be overwritten"), "{}", stderr(&output));
     let log = folder.path().join("log");
     fs::write(&log, "earlier\n").unwrap();
