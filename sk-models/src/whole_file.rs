@@ -16,8 +16,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
-/// Returns whether a file could not be locked because its file system has no locks, as NFS without
-/// a lock service.
+/// Returns whether a file could not be locked because its file system has no locks, such as NFS
+/// without a lock service.
 #[must_use]
 pub fn has_no_locks(error: &io::Error) -> bool {
     #[cfg(target_os = "linux")]
@@ -75,7 +75,7 @@ impl WholeFile {
     /// error.
     ///
     /// # Errors
-    /// If they cannot be written. A part may already be in a target that is written directly.
+    /// If the bytes cannot be written. A target that is written directly may then hold some of them.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.flush()?;
         let file = self.file.get_mut();

@@ -235,7 +235,7 @@ impl Chat<'_> {
         Ok(true)
     }
 
-    /// Checks that the file is not the trace, which takes its path when the chat ends.
+    /// Checks that a file is not the one that `--trace` names, which is replaced when the chat ends.
     fn check_untraced(&self, path: &Path) -> Result<(), Error> {
         if self.trace.is_some_and(|trace| same_file(trace, path)) {
             return Err(Error::Input(format!("{} is the file of --trace; give another", path.display())));

@@ -83,7 +83,8 @@ pub struct Sweep {
     decimals: usize,
 }
 
-/// Returns the number of decimals that tell the labels of all points apart.
+/// Returns the least number of decimals, from [`LEAST`] to [`MOST`], with which no two points have
+/// the same label; `MOST` if there is none.
 fn decimals(points: &[WeightVector]) -> usize {
     let tells_apart = |decimals: &usize| {
         let mut seen = HashSet::new();
