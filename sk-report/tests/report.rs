@@ -472,6 +472,29 @@ fn a_rubric_that_is_an_objective_by_itself_is_reported_once() {
     close(number(&report, "ablation-size", "a − b", "Δ"), 0.25);
 }
 
+/// With these points, hypervolumes would take minutes.
+#[test]
+fn many_objectives_have_no_hypervolume() {
+    const OBJECTIVES: usize = 16;
+    let listed = |of: &dyn Fn(usize) -> String| (0..OBJECTIVES).map(of).collect::<Vec<_>>().join(",");
+    let objectives: String = (0..OBJECTIVES).map(|k| PADDING.replace("padding", &format!("o{k}"))).collect();
+    let header = format!("method,config,{},frontier_id,{}\n", listed(&|k| format!("w_o{k}")), listed(&|k| format!("o{k}")));
+    let pairs = (0..OBJECTIVES).flat_map(|i| (0..i).map(move |j| [i, j]));
+    let rows: String = pairs
+        .map(|[i, j]| {
+            let weight = |k: usize| if k == i || k == j { "0.5" } else { "0" }.to_owned();
+            let score = |k: usize| format!("0.{}", 1 + (7 * i + 5 * j + 3 * i * j + k * (i + 2 * j)) % 9);
+            format!("ours,c{i}-{j},{},0,{}\n", listed(&weight), listed(&score))
+        })
+        .collect();
+    let results = judged_by(&objectives, &(header + &rows), "");
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    assert_eq!(value(&report, "geometry", "ours", "hypervolume"), &Value::Empty);
+    assert!(report.table("geometry").unwrap().notes[0].contains("up to 8 objectives"));
+    let page = report.page("t", &results).unwrap().html().unwrap();
+    assert!(page.contains("drawn for 2 to 5 objectives") && !page.contains("above the origin; rank"), "the page says what is missing");
+}
+
 #[test]
 fn an_ablation_has_every_rubric_with_a_column() {
     let objectives = PADDING.replace("padding", "truthfulness").replace("better = \"less\"", "");

@@ -73,6 +73,8 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     }
     if (2..=MOST_IN_PLANES).contains(&objectives.len()) {
         section = section.figure(in_planes(context, &objectives, &frontiers));
+    } else {
+        section = section.missing(format!("No figure of the axes: it is drawn for 2 to {MOST_IN_PLANES} objectives."));
     }
     section = match &sweep.blades[..] {
         [first, second] => section.figure(between_two(context, [first, second], &frontiers)),

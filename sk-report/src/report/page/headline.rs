@@ -39,11 +39,10 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
         let value = format!("{:+.3}", lead.difference).replace('-', "−");
         facts.push(fact(format!("ΔF1, {reference} − {}", lead.other), value, format!("95% by prompt [{low:+.3}, {high:+.3}]")));
     }
-    if let Some(own) = rows.shapes.iter().find(|row| row.method == *reference) {
+    if let Some(own) = rows.shapes.iter().find(|row| row.method == *reference && !row.hypervolume.is_nan()) {
         let ahead = rows.shapes.iter().filter(|other| other.hypervolume > own.hypervolume).count();
         let ranked = rows.shapes.iter().filter(|row| !row.hypervolume.is_nan()).count();
-        let rank = format!("above the origin; rank {} of {ranked}", ahead + 1);
-        let detail = if own.hypervolume.is_nan() { "no frontier".to_owned() } else { rank };
+        let detail = format!("above the origin; rank {} of {ranked}", ahead + 1);
         facts.push(fact("hypervolume".to_owned(), score(own.hypervolume), detail));
     }
     if let Some(pooled) = context.pooled(reference) {
