@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -24,6 +25,7 @@ pub(crate) struct Admission {
     memory: Arc<Semaphore>,
     total: usize,
     claims: Mutex<Claims>,
+    pace: Arc<Mutex<Pace>>,
     waiting: Arc<AtomicUsize>,
     unfinished: Arc<AtomicUsize>,
     /// The maximum of `waiting` and of `unfinished`.
@@ -39,6 +41,23 @@ struct Claims {
     adapters: Vec<(u32, Weak<OwnedSemaphorePermit>)>,
     /// The largest answer of each unfinished request.
     answers: Vec<(u32, Weak<Counted>)>,
+}
+
+/// How long answers take.
+#[derive(Debug, Default)]
+struct Pace {
+    /// An average of the times of answers, in which an older one counts less.
+    seconds: Option<f64>,
+}
+
+impl Pace {
+    /// The weight of the latest answer.
+    const LATEST: f64 = 0.2;
+
+    fn ended(&mut self, time: Duration) {
+        let latest = time.as_secs_f64();
+        self.seconds = Some(self.seconds.map_or(latest, |mean| mean + Self::LATEST * (latest - mean)));
+    }
 }
 
 impl Claims {
@@ -63,6 +82,7 @@ impl Admission {
             memory: Arc::new(Semaphore::new(total)),
             total,
             claims: Mutex::default(),
+            pace: Arc::default(),
             waiting: Arc::default(),
             unfinished: Arc::default(),
             most: [waiting, concurrent.saturating_add(waiting)],
@@ -75,14 +95,29 @@ impl Admission {
     pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
         let size = mebibytes(bytes);
         let unfinished = self.join(size, field)?;
-        let place = Place { slots: Arc::clone(&self.slots), memory: Arc::clone(&self.memory), mebibytes: size };
+        let (slots, memory, pace) = (Arc::clone(&self.slots), Arc::clone(&self.memory), Arc::clone(&self.pace));
+        let place = Place { slots, memory, pace, mebibytes: size };
         // Nobody overtakes a request that waits.
         if self.waiting.load(Ordering::Relaxed) == 0
             && let Some(admitted) = place.immediately()
         {
             return Ok((Ticket::Admitted(admitted), unfinished));
         }
-        Ok((Ticket::Waiting(place, Counted::join(&self.waiting, self.most[0])?), unfinished))
+        Ok((Ticket::Waiting(place, self.count(&self.waiting, self.most[0])?), unfinished))
+    }
+
+    /// Counts a request, if fewer than `most` are counted.
+    fn count(&self, count: &Arc<AtomicUsize>, most: usize) -> Result<Counted, ApiError> {
+        Counted::join(count, most).ok_or_else(|| ApiError::busy().retry_after(self.drained_in()))
+    }
+
+    /// Returns an estimate of the time until the requests that are now unfinished have ended.
+    fn drained_in(&self) -> Duration {
+        let [waiting, unfinished] = self.most;
+        let concurrent = unfinished.saturating_sub(waiting).max(1);
+        let rounds = self.unfinished.load(Ordering::Relaxed).div_ceil(concurrent);
+        let seconds = lock(&self.pace).seconds.unwrap_or(0.0);
+        Duration::try_from_secs_f64(seconds * rounds as f64).unwrap_or(Duration::MAX)
     }
 
     /// Counts a request, each of whose answers needs at most `size` mebibytes, as unfinished.
@@ -96,7 +131,7 @@ impl Admission {
             );
             return Err(ApiError::invalid(field, message));
         }
-        let unfinished = Arc::new(Counted::join(&self.unfinished, self.most[1])?);
+        let unfinished = Arc::new(self.count(&self.unfinished, self.most[1])?);
         claims.answers.push((size, Arc::downgrade(&unfinished)));
         Ok(unfinished)
     }
@@ -146,6 +181,19 @@ pub(crate) struct Admitted {
     _slot: OwnedSemaphorePermit,
     _memory: OwnedSemaphorePermit,
     place: Place,
+    since: Instant,
+}
+
+impl Admitted {
+    fn new(place: Place, slot: OwnedSemaphorePermit, memory: OwnedSemaphorePermit) -> Self {
+        Self { _slot: slot, _memory: memory, place, since: Instant::now() }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        lock(&self.place.pace).ended(self.since.elapsed());
+    }
 }
 
 /// The first answer of a request, which was admitted or waits for its permits.
@@ -178,6 +226,7 @@ impl Ticket {
 pub(crate) struct Place {
     slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
+    pace: Arc<Mutex<Pace>>,
     mebibytes: u32,
 }
 
@@ -187,14 +236,14 @@ impl Place {
         let closed = |_| ApiError::draining();
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(closed)?;
         let memory = Arc::clone(&self.memory).acquire_many_owned(self.mebibytes).await.map_err(closed)?;
-        Ok(Admitted { _slot: slot, _memory: memory, place: self })
+        Ok(Admitted::new(self, slot, memory))
     }
 
     /// Admits an answer if it need not wait.
     fn immediately(&self) -> Option<Admitted> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         let memory = Arc::clone(&self.memory).try_acquire_many_owned(self.mebibytes).ok()?;
-        Some(Admitted { _slot: slot, _memory: memory, place: self.clone() })
+        Some(Admitted::new(self.clone(), slot, memory))
     }
 }
 
@@ -203,9 +252,9 @@ impl Place {
 pub(crate) struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn join(count: &Arc<AtomicUsize>, most: usize) -> Result<Self, ApiError> {
+    fn join(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let counted = Self(Arc::clone(count));
-        if count.fetch_add(1, Ordering::Relaxed) >= most { Err(ApiError::busy()) } else { Ok(counted) }
+        (count.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
     }
 }
 
@@ -217,7 +266,21 @@ impl Drop for Counted {
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse;
+
     use super::*;
+
+    #[test]
+    fn a_refused_request_is_told_when_the_others_will_have_ended() {
+        let admission = Admission::new(10 * MEBIBYTE, 2, 2);
+        let queue = || admission.queue(MEBIBYTE, "max_tokens");
+        lock(&admission.pace).ended(Duration::from_secs(5));
+        let queued = [(); 4].map(|()| queue().unwrap());
+        // Four answers of five seconds, two at a time.
+        assert_eq!(queue().unwrap_err().into_response().headers()["retry-after"], "10");
+        drop(queued);
+        assert!(queue().is_ok());
+    }
 
     #[test]
     fn an_adapter_leaves_memory_for_the_requests_that_wait() {

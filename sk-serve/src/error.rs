@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::{
@@ -30,12 +31,14 @@ pub struct ApiError {
     code: Option<&'static str>,
     /// The cause, for the log alone.
     cause: Option<String>,
+    /// The seconds after which the client may try again, for status 429 and 503.
+    retry_after: u64,
 }
 
 impl ApiError {
     /// An invalid request (400).
     pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param.into()), code: None, cause: None }
+        Self { param: Some(param.into()), ..Self::new(StatusCode::BAD_REQUEST, None, message) }
     }
 
     pub(crate) fn unsupported(param: &str) -> Self {
@@ -54,8 +57,8 @@ impl ApiError {
         Self::invalid("swiss_knife", error.to_string())
     }
 
-    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None, code: Some(code), cause: None }
+    fn new(status: StatusCode, code: impl Into<Option<&'static str>>, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), param: None, code: code.into(), cause: None, retry_after: 1 }
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -132,6 +135,12 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
     }
 
+    /// Asks the client to try again after `time`, rounded to between a second and a minute. OpenAI's
+    /// clients ignore longer times.
+    pub(crate) fn retry_after(self, time: Duration) -> Self {
+        Self { retry_after: time.as_secs_f64().ceil().clamp(1.0, 60.0) as u64, ..self }
+    }
+
     /// An adapter for which no memory is left.
     pub(crate) fn full() -> Self {
         let message = "no memory is left for the adapter; unload another one, or try again when answers have ended";
@@ -155,7 +164,7 @@ impl ApiError {
 
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         let message = error.to_string();
-        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message, param: None, code: None, cause: None }
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, None, message)
     }
 
     /// The model servers failed. Clients do not learn their addresses.
@@ -258,7 +267,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.retry_after));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
