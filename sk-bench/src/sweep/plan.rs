@@ -235,11 +235,11 @@ pub(crate) fn model(mut section: Section<'_>, folder: &Path) -> Result<Sources, 
     Ok(args)
 }
 
-/// Returns the path of `source` relative to the plan, if it exists. Otherwise returns `source`
+/// Returns the path of `source` relative to the plan, unless there is none. Then returns `source`
 /// unchanged: it is a hub id or a part of the bundled model.
 fn located(source: &str, folder: &Path) -> String {
     let path = folder.join(source);
-    if path.exists() { path.to_string_lossy().into_owned() } else { source.to_owned() }
+    if path.try_exists().unwrap_or(true) { path.to_string_lossy().into_owned() } else { source.to_owned() }
 }
 
 fn scheme(mut section: Section<'_>, models: &Sources, folder: &Path) -> Result<PlannedScheme, SchemeError> {

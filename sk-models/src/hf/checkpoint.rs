@@ -248,6 +248,12 @@ fn resolve_checked(
         let parent = local.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         return Err(CheckpointError::NotADirectory { path: local.to_owned(), directory: parent.to_owned() });
     }
+    // A folder that this user may not see is no name on the hub.
+    if let Err(error) = local.metadata()
+        && error.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        return Err(CheckpointError::Io { action: "read", path: local.to_owned(), source: error });
+    }
     ask(&Hub::from_env()?, source, check, progress)
 }
 
