@@ -8,14 +8,27 @@ use crate::message;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Exit status of a program ended by SIGINT, by the convention of shells.
+/// Exit status that shells report of a program ended by SIGINT.
 pub const EXIT_CODE: u8 = 130;
+
+/// Ends the program. On Unix it ends by SIGINT, so that shells end the loop or script that runs it;
+/// they report [`EXIT_CODE`]. On other systems it ends with this status.
+pub fn end() -> ! {
+    #[cfg(unix)]
+    {
+        use nix::sys::signal::{SigHandler, Signal, raise, signal};
+        // SAFETY: the default action runs no code of this program.
+        let restored = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
+        let _ = restored.and_then(|_| raise(Signal::SIGINT));
+    }
+    std::process::exit(i32::from(EXIT_CODE))
+}
 
 /// Installs the handler. If that fails, Ctrl-C ends the program as usual.
 pub fn listen() {
     let listening = ctrlc::set_handler(|| {
         if REQUESTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(i32::from(EXIT_CODE));
+            end();
         }
         message::note("ending; Ctrl-C again ends at once");
     });
@@ -29,7 +42,7 @@ pub fn listen_between_checkpoints(steps: u64) {
         message::note(&format!(
             "ended; the same command continues from its last checkpoint, if there is one (every {steps} steps)"
         ));
-        std::process::exit(i32::from(EXIT_CODE));
+        end();
     });
     drop(listening);
 }

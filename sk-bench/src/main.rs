@@ -3,6 +3,7 @@
 mod exhaustion;
 mod usage;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -28,23 +29,30 @@ fn main() -> ExitCode {
     }
     std::panic::set_hook(Box::new(|panic| message::error(&format!("this is a bug: {panic}"))));
     match std::panic::catch_unwind(|| cli.command.run()) {
-        Ok(Ok(())) if interrupt::requested() => ExitCode::from(interrupt::EXIT_CODE),
         Ok(result) => ended(result),
         // The panic hook has printed the message.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Prints the error, if there is one. Returns the exit status.
+/// Prints the error, if there is one. Returns the exit status, or ends the program if Ctrl-C ended
+/// its work.
 fn ended(result: Result<(), Error>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+    let status = match result {
+        Ok(()) if interrupt::requested() => interrupt::EXIT_CODE,
+        Ok(()) => 0,
+        Err(error) if error.is_broken_pipe() => 0,
         Err(error) => {
             message::error(&error.message());
-            ExitCode::from(error.exit_code())
+            error.exit_code()
         }
+    };
+    if status == interrupt::EXIT_CODE {
+        // Ending by a signal leaves out what the end of `main` does.
+        let _ = std::io::stdout().flush();
+        interrupt::end();
     }
+    ExitCode::from(status)
 }
 
 /// Maximum value of RAYON_NUM_THREADS. Each thread takes memory, and the number of threads of a

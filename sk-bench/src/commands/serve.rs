@@ -332,7 +332,7 @@ async fn shutdown() {
     message::note("shutting down after the answers under way · Ctrl-C again ends it now");
     tokio::spawn(async {
         ended().await;
-        std::process::exit(i32::from(interrupt::EXIT_CODE));
+        interrupt::end();
     });
 }
 

@@ -210,6 +210,8 @@ fn without_a_frame_a_line_is_text_as_it_stands() {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {
+    use std::os::unix::process::ExitStatusExt;
+
     let mut child = program();
     child.arg("chat").args(model_args()).args(["--span-tokens", "1", "--max-new-tokens", "400"]);
     child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -220,7 +222,7 @@ fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {
     std::io::Read::read_exact(stdout, &mut first).unwrap();
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_eq!(output.status.signal(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).matches("tokens/s").count() < 20, "{}", stderr(&output));
 }
 
@@ -228,6 +230,7 @@ fn ctrl_c_ends_a_chat_that_reads_from_a_pipe() {
 #[test]
 fn ctrl_c_ends_a_chat_that_waits_for_a_line() {
     use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
     use std::time::{Duration, Instant};
 
     let directory = tempfile::tempdir().unwrap();
@@ -248,7 +251,7 @@ fn ctrl_c_ends_a_chat_that_waits_for_a_line() {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
     assert!(fs::read_to_string(trace).unwrap().lines().count() > 0);
     drop((stdin, lines));
 }
