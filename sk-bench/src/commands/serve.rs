@@ -166,6 +166,7 @@ pub(crate) fn play(args: &ServeArgs) -> Result<(), Error> {
 
 fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
+    args.check(&config)?;
     let access = args.access()?;
     if let Some(folder) = &args.adapters {
         std::fs::read_dir(folder).map_err(Error::reading(folder))?;
@@ -260,6 +261,19 @@ impl ServeArgs {
             keep_alive: Some(self.keep_alive).filter(|every| *every > 0).map(seconds),
             drain: seconds(self.drain),
         }
+    }
+
+    /// Returns an error if the limits of requests exclude the server's own scheme.
+    fn check(&self, scheme: &SchemeSpec) -> Result<(), Error> {
+        let candidates = scheme.proposal.draft().map_or(0, |draft| draft.candidates);
+        let limits = [
+            (scheme.blades.len(), "blades", "--max-blades", self.max_blades),
+            (candidates, "candidates", "--max-candidates", self.max_candidates),
+        ];
+        let exceeded = limits.into_iter().find(|(own, _, _, most)| own > most);
+        exceeded.map_or(Ok(()), |(own, what, option, most)| {
+            Err(Error::Input(format!("the scheme of this server has {own} {what}, and {option} is {most}; raise it")))
+        })
     }
 
     /// Returns the access rules of the server.
