@@ -27,8 +27,8 @@ pub enum Precision {
     /// bf16: half the memory, and exact for a checkpoint in bf16, such as Qwen's own.
     ///
     /// A weight is off by up to 1/256 of itself. On a CPU, activations stay in f32, or in sixteen
-    /// bits if many tokens are read and the processor has AMX. With AVX-512 BF16 and no AMX, they
-    /// are rounded to bf16. On a GPU, activations and products are rounded to bf16.
+    /// bits if many tokens are read and the processor has AMX. On AMD's processors with AVX-512
+    /// BF16, they are rounded to bf16. On a GPU, activations and products are rounded to bf16.
     Bf16,
     /// Eight bits per weight, and an f32 scale for every 64 consecutive inputs of an output: little
     /// more than a quarter of the memory. Activations are rounded in the same way.

@@ -492,7 +492,10 @@ fn many_objectives_have_no_hypervolume() {
     assert_eq!(value(&report, "geometry", "ours", "hypervolume"), &Value::Empty);
     assert!(report.table("geometry").unwrap().notes[0].contains("up to 8 objectives"));
     let page = report.page("t", &results).unwrap().html().unwrap();
-    assert!(page.contains("drawn for 2 to 5 objectives") && !page.contains("above the origin; rank"), "the page says what is missing");
+    assert!(
+        page.contains("drawn for 2 to 5 objectives") && !page.contains("above the origin; rank"),
+        "the page says what is missing"
+    );
 }
 
 #[test]

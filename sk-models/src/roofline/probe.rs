@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::decoder::{FUSED, multiply, products};
+use crate::decoder::{FUSED, PairProducts, multiply, products};
 use crate::device::DeviceName;
 use crate::kernels::simd::widened;
 use crate::team::{Team, for_each_mut};
@@ -188,9 +188,9 @@ const PORTABLE: usize = if FUSED { 8 } else { 4 };
 /// Rounds of a task of [`registers`].
 const ROUNDS: usize = 1 << 18;
 
-/// Measures the operations per second in registers: two per multiply-add. If the processor has the
-/// instructions, weights of two bytes use pairs of bf16, and weights of one byte use products of
-/// bytes. All others use f32. If the processor has tiles, their rate is measured too, and the higher
+/// Measures the operations per second in registers: two per multiply-add. Weights of two bytes use
+/// pairs of bf16 if these are faster than f32, and weights of one byte use products of bytes if the
+/// processor has them. All others use f32. If the processor has tiles, their rate is measured too, and the higher
 /// one is returned. A multiply-add in tiles counts once, whatever the number of products that it
 /// takes.
 fn registers(bytes: usize) -> f64 {
@@ -215,8 +215,8 @@ fn widest(bytes: usize) -> (fn() -> f32, usize) {
             // SAFETY: the processor has the features that the function is compiled for.
             return (|| unsafe { vnni_chains() }, of_width(4 * VECTOR));
         }
-        if bytes == 2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
-            // SAFETY: as above.
+        if bytes == 2 && PairProducts::get().is_some() {
+            // SAFETY: the value is the proof that the processor has the features.
             return (|| unsafe { bf16_chains() }, of_width(2 * VECTOR));
         }
         if is_x86_feature_detected!("avx512f") {
@@ -359,7 +359,7 @@ mod tests {
                 // SAFETY: the processor has the features that the function is compiled for.
                 assert_eq!(unsafe { avx2_chains() }, limit(CHAINS * VECTOR / 2));
             }
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
+            if PairProducts::get().is_some() {
                 // Two products of ones in each round and number.
                 let (chains, multiply_adds) = widest(2);
                 assert_eq!(chains(), multiply_adds as f32);

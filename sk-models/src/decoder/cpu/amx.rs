@@ -163,12 +163,10 @@ macro_rules! square {
 }
 
 /// Returns whether the processor has tiles, even if the system does not grant their use.
-pub(super) fn exists() -> bool {
+fn exists() -> bool {
     // Bits of leaf 7: products of bf16, tiles, products of bytes.
     const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
-    // The instruction takes microseconds in a virtual machine.
-    static EXISTS: LazyLock<bool> = LazyLock::new(|| __cpuid_count(7, 0).edx & BITS == BITS);
-    *EXISTS
+    __cpuid_count(7, 0).edx & BITS == BITS
 }
 
 impl Tiles {

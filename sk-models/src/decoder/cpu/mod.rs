@@ -34,13 +34,14 @@ use burn::tensor::Tensor;
 use half::bf16;
 
 pub(crate) use attention::QUERIES;
+pub(crate) use halves::PairProducts;
 pub(crate) use terms::products;
 pub(crate) use tile::{FUSED, WIDTH as PANEL};
 
 use adapter::{PackedAdapter, values};
 use amx::Tiles;
 use grid::Grid;
-use halves::{PairProducts, Rounded};
+use halves::Rounded;
 use int8::Quantized;
 use matrix::Matrix;
 use terms::Terms;
