@@ -265,6 +265,9 @@ impl ServeArgs {
 
     /// Returns an error if the limits of requests exclude the server's own scheme.
     fn check(&self, scheme: &SchemeSpec) -> Result<(), Error> {
+        let mut scheme = scheme.clone();
+        // Seats the blades of the options.
+        models::sources_of(&self.models, &mut scheme)?;
         let candidates = scheme.proposal.draft().map_or(0, |draft| draft.candidates);
         let limits = [
             (scheme.blades.len(), "blades", "--max-blades", self.max_blades),

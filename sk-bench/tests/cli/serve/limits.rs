@@ -55,6 +55,18 @@ fn the_memory_of_an_answer_is_computed_without_overflow() {
 }
 
 #[test]
+fn the_limits_do_not_exclude_the_own_scheme() {
+    let refused = |args: &[&str], parts: &[&str]| {
+        assert_refused(&run([&["serve", "--port", "0"], args].concat()), parts);
+    };
+    refused(&["--n", "65"], &["65 candidates", "--max-candidates is 64"]);
+    let instructions = ["a", "b", "c"].map(|name| format!("{name}=instruction:Answer briefly."));
+    let blades = instructions.iter().flat_map(|blade| ["--blade", blade]);
+    // Three more ship with the program.
+    refused(&blades.chain(["--max-blades", "5"]).collect::<Vec<_>>(), &["6 blades", "--max-blades is 5"]);
+}
+
+#[test]
 fn the_largest_limits_are_none() {
     let options = ["--concurrent", "--waiting", "--timeout", "--patience", "--keep-alive", "--drain"];
     let args: Vec<&str> = options.into_iter().flat_map(|option| [option, "18446744073709551615"]).collect();
