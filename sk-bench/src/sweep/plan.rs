@@ -111,10 +111,10 @@ impl Plan {
     ///
     /// # Errors
     /// If the text is not TOML, contains an unknown section, field or choice, or has a value out of
-    /// range. The error gives the line.
+    /// range; the error gives the line. Also if the path of the folder is not UTF-8.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let folder = folder_of(path)?;
         let (source, table) = source::Source::parse(&name, text, true)?;
         let mut sections = document::sections(&source, table, &SECTIONS)?;
 
@@ -233,6 +233,13 @@ pub(crate) fn model(mut section: Section<'_>, folder: &Path) -> Result<Sources, 
     args.heads = sources(heads).map_err(|error| section.fault(error))?;
     section.finish()?;
     Ok(args)
+}
+
+/// Returns the folder of a plan, which the paths in the plan are relative to.
+pub(crate) fn folder_of(plan: &Path) -> Result<PathBuf, Error> {
+    let folder = plan.parent().unwrap_or(Path::new(""));
+    let unfit = || Error::Input(format!("{}: the folder's path is not UTF-8; rename it, or run in it", plan.display()));
+    folder.to_str().map(PathBuf::from).ok_or_else(unfit)
 }
 
 /// Returns the path of `source` relative to the plan, unless there is none. Then returns `source`

@@ -19,7 +19,7 @@ use crate::prompt_sets::Prompt;
 use crate::scheme::source;
 use crate::scheme::{Convention, SchemeError, SchemeSpec, Steering, digest};
 use crate::shell::word;
-use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
+use crate::sweep::plan::{blades_of, folder_of, generation, model, questions, steering, weights};
 use crate::sweep::{Digests, Generation, Grid, Plan, PlannedScheme, Questions, Weights};
 use sections::{head, judge_section, objectives, searches, space};
 
@@ -209,10 +209,11 @@ impl TunePlan {
     ///
     /// # Errors
     /// If the text is not TOML, contains an unknown section, field or choice, has a value out of
-    /// range, or searches a number that the scheme does not have.
+    /// range, or searches a number that the scheme does not have. Also if the path of the folder is
+    /// not UTF-8.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let folder = folder_of(path)?;
         let (source, table) = source::Source::parse(&name, text, true)?;
         let mut sections = document::sections(&source, table, &SECTIONS)?;
         let head = head(or_empty(sections.remove("tune"), &source))?;

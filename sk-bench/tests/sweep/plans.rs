@@ -23,6 +23,16 @@ fn the_plans_of_the_book_are_read() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn the_folder_of_a_plan_has_a_path_in_utf_8() {
+    let folder = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"plans\xff");
+    let error = Plan::parse(&Path::new(folder).join("plan.toml"), PLAN).unwrap_err().to_string();
+    assert!(error.contains("plans\u{fffd}/plan.toml: the folder's path is not UTF-8"), "{error}");
+    // From its folder, the plan can be read.
+    assert!(Plan::parse(Path::new("plan.toml"), PLAN).is_ok());
+}
+
 #[test]
 fn a_dry_run_lists_the_cells_and_does_nothing() {
     let bench = Bench::new(PLAN);
