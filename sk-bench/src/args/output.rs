@@ -64,7 +64,7 @@ pub enum TableFormat {
     Plain,
     /// Comma-separated values, all digits.
     Csv,
-    /// LaTeX with booktabs.
+    /// LaTeX with booktabs and graphicx.
     Latex,
     /// JSON, all digits.
     Json,

@@ -2,14 +2,18 @@ use std::fmt::Write;
 
 use super::{Kind, Table, Value, print};
 
+/// Scales its argument to the width of the text if it is wider.
+const FITTED: &str = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}";
+
 impl Table {
-    /// Formats the table as a LaTeX `table` environment, which needs `booktabs`.
+    /// Formats the table as a LaTeX `table` environment, which needs `booktabs` and `graphicx`. A
+    /// table wider than the text is scaled to its width.
     pub fn latex(&self) -> String {
         let alignment: String = self.columns.iter().map(|column| if column.kind == Kind::Text { 'l' } else { 'r' }).collect();
         let headings: Vec<String> = self.columns.iter().map(|column| escape(&column.heading)).collect();
         let mut text = format!(
-            "\\begin{{table}}\n\\centering\\small\n\\caption{{{}}}\n\\label{{tab:{}}}\n\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}\n\\toprule\n{} \
-             \\\\\n\\midrule\n",
+            "\\begin{{table}}\n\\centering\\small\n\\caption{{{}}}\n\\label{{tab:{}}}\n{FITTED}{{%\n\
+             \\begin{{tabular}}{{@{{}}{alignment}@{{}}}}\n\\toprule\n{} \\\\\n\\midrule\n",
             escape(format!("{}. {}", self.title, self.notes.join(" ")).trim()),
             self.id,
             row(&headings),
@@ -19,7 +23,7 @@ impl Table {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{} \\\\", row(&cells));
         }
-        text.push_str("\\bottomrule\n\\end{tabular}\n\\end{table}\n");
+        text.push_str("\\bottomrule\n\\end{tabular}}\n\\end{table}\n");
         text
     }
 }
@@ -48,27 +52,49 @@ fn escape(text: &str) -> String {
             '\\' => escaped.push_str("\\textbackslash{}"),
             '~' => escaped.push_str("\\textasciitilde{}"),
             '^' => escaped.push_str("\\textasciicircum{}"),
-            'Δ' => escaped.push_str("$\\Delta$"),
-            'Π' => escaped.push_str("$\\Pi$"),
-            'α' => escaped.push_str("$\\alpha$"),
-            'λ' => escaped.push_str("$\\lambda$"),
-            'μ' => escaped.push_str("$\\mu$"),
-            'π' => escaped.push_str("$\\pi$"),
-            'ρ' => escaped.push_str("$\\rho$"),
-            'σ' => escaped.push_str("$\\sigma$"),
-            '𝓐' => escaped.push_str("$\\mathcal{A}$"),
-            '𝓝' => escaped.push_str("$\\mathcal{N}$"),
-            '𝓢' => escaped.push_str("$\\mathcal{S}$"),
-            '−' => escaped.push_str("$-$"),
-            '∓' => escaped.push_str("$\\mp$"),
-            '×' => escaped.push_str("$\\times$"),
-            '→' => escaped.push_str("$\\rightarrow$"),
-            '|' => escaped.push_str("$|$"),
-            '<' | '>' => escaped.extend(['$', c, '$']),
-            _ => escaped.push(c),
+            '–' => escaped.push_str("--"),
+            '|' | '<' | '>' => escaped.extend(['$', c, '$']),
+            _ => match symbol(c) {
+                Some(command) => escaped.extend(["$", command, "$"]),
+                None => escaped.push(c),
+            },
         }
     }
     escaped
+}
+
+/// Returns the command for a symbol of mathematics.
+fn symbol(c: char) -> Option<&'static str> {
+    Some(match c {
+        'Δ' => "\\Delta",
+        'Π' => "\\Pi",
+        'Ω' => "\\Omega",
+        'α' => "\\alpha",
+        'β' => "\\beta",
+        'γ' => "\\gamma",
+        'δ' => "\\delta",
+        'ε' => "\\varepsilon",
+        'η' => "\\eta",
+        'λ' => "\\lambda",
+        'μ' => "\\mu",
+        'π' => "\\pi",
+        'ρ' => "\\rho",
+        'σ' => "\\sigma",
+        'τ' => "\\tau",
+        '𝓐' => "\\mathcal{A}",
+        '𝓘' => "\\mathcal{I}",
+        '𝓝' => "\\mathcal{N}",
+        '𝓢' => "\\mathcal{S}",
+        '½' => "\\frac12",
+        '−' => "-",
+        '∓' => "\\mp",
+        '×' => "\\times",
+        '→' => "\\rightarrow",
+        '≤' => "\\le",
+        '≥' => "\\ge",
+        '≈' => "\\approx",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
