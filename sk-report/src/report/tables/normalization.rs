@@ -70,7 +70,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Norma
 /// answered.
 pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Option<Table> {
     let table = Table::of("normalization", format!("{} with normalisation and without", context.reference.name), rows)
-        .column("", Kind::Text, |row| row.measure.as_str())
+        .column("measure", Kind::Text, |row| row.measure.as_str())
         .column("pairs", Kind::Count, |row| row.contrast.n())
         .column("with", Kind::Number(3), |row| row.with)
         .column("without", Kind::Number(3), |row| row.without)
