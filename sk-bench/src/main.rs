@@ -18,8 +18,8 @@ fn main() -> ExitCode {
     usage::set_color(cli.color);
     if matches!(cli.command, Command::Serve(_) | Command::Play(_)) {
         exhaustion::serves();
-        sk_serve::limit_arenas();
     }
+    sk_serve::limit_arenas();
     if let Some(threads) = threads_beyond_reason() {
         message::error(&format!("RAYON_NUM_THREADS is {threads}; it must be at most {MOST_THREADS}"));
         return ExitCode::from(usage::BAD_INPUT);
