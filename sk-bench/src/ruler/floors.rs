@@ -187,9 +187,8 @@ impl Footprint {
     /// Returns the footprint at the operating point `at`, where the final context has `at.prefix`
     /// tokens.
     pub(crate) fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
-        let weights = |model: &Decoder| (model.formats().weights.size() * model.config().parameters()) as f64;
-        let backbone = weights(&models.backbone);
-        let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { weights(&models.drafter) };
+        let backbone = models.backbone.bytes() as f64;
+        let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { models.drafter.bytes() as f64 };
         let parameters = adapters.iter().map(|(_, adapter)| adapter.parameters()).sum::<usize>();
         let adapters = (models.backbone.formats().states.size() * parameters) as f64;
         let per_token = |model: &Roofed| (model.formats.keys.size() * model.config.cache_numbers()) as f64;
