@@ -8,11 +8,11 @@ use crate::message;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Exit status that shells report of a program ended by SIGINT.
+/// Exit status that shells report for a program that SIGINT ended.
 pub const EXIT_CODE: u8 = 130;
 
-/// Ends the program. On Unix it ends by SIGINT, so that shells end the loop or script that runs it;
-/// they report [`EXIT_CODE`]. On other systems it ends with this status.
+/// Ends the program. On Unix, SIGINT ends it, so that shells also end the loop or script that runs
+/// it; they report [`EXIT_CODE`]. Elsewhere, it exits with this status.
 pub fn end() -> ! {
     #[cfg(unix)]
     {

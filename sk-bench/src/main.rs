@@ -35,8 +35,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the error, if there is one. Returns the exit status, or ends the program if Ctrl-C ended
-/// its work.
+/// Prints the error, if there is one, and returns the exit status. After Ctrl-C, ends the program
+/// instead.
 fn ended(result: Result<(), Error>) -> ExitCode {
     let status = match result {
         Ok(()) if interrupt::requested() => interrupt::EXIT_CODE,
@@ -48,7 +48,7 @@ fn ended(result: Result<(), Error>) -> ExitCode {
         }
     };
     if status == interrupt::EXIT_CODE {
-        // Ending by a signal leaves out what the end of `main` does.
+        // A signal ends the process without flushing standard output.
         let _ = std::io::stdout().flush();
         interrupt::end();
     }

@@ -327,10 +327,7 @@ fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Res
     // Report errors that can be found before reading gigabytes of weights.
     for source in args.backbone.iter().chain(&args.drafter) {
         let path = Path::new(source);
-        if !RemoteSources::is_address(source)
-            && path.try_exists().is_ok_and(|exists| !exists)
-            && assets::files(path).next().is_none()
-        {
+        if !RemoteSources::is_address(source) && matches!(path.try_exists(), Ok(false)) && assets::files(path).next().is_none() {
             let _: ModelId = source.parse().map_err(CheckpointError::Hub)?;
         }
     }

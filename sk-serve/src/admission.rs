@@ -43,15 +43,15 @@ struct Claims {
     answers: Vec<(u32, Weak<Counted>)>,
 }
 
-/// How long answers take.
+/// The average time of an answer.
 #[derive(Debug, Default)]
 struct Pace {
-    /// An average of the times of answers, in which an older one counts less.
+    /// The exponential moving average of the seconds per answer; `None` before the first one ends.
     seconds: Option<f64>,
 }
 
 impl Pace {
-    /// The weight of the latest answer.
+    /// The weight of the latest answer in the average.
     const LATEST: f64 = 0.2;
 
     fn ended(&mut self, time: Duration) {
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_request_is_told_when_the_others_will_have_ended() {
+    fn a_full_queue_estimates_its_time_in_retry_after() {
         let admission = Admission::new(10 * MEBIBYTE, 2, 2);
         let queue = || admission.queue(MEBIBYTE, "max_tokens");
         lock(&admission.pace).ended(Duration::from_secs(5));

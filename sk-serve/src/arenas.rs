@@ -3,8 +3,8 @@
 /// Limits glibc's allocator to one arena per processor. Does nothing with another C library.
 ///
 /// By default, threads allocate from up to eight arenas per processor. An arena keeps what is freed
-/// in it, so with a thread per request each arena grows towards the peak of the whole server. Call
-/// this function before other threads start.
+/// in it, so with many threads, such as one per request, each arena grows towards the peak of the
+/// whole program. Call this function before other threads start.
 pub fn limit_arenas() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

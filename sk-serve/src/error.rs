@@ -131,12 +131,12 @@ impl ApiError {
     }
 
     pub(crate) fn busy() -> Self {
-        let message = "the server has as many requests as it takes; try again in a moment";
+        let message = "the server has as many requests as it takes; try again later";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
     }
 
-    /// Asks the client to try again after `time`, rounded to between a second and a minute. OpenAI's
-    /// clients ignore longer times.
+    /// Asks the client to try again after `time`, rounded up and clamped to 1 to 60 seconds.
+    /// OpenAI's clients ignore longer times.
     pub(crate) fn retry_after(self, time: Duration) -> Self {
         Self { retry_after: time.as_secs_f64().ceil().clamp(1.0, 60.0) as u64, ..self }
     }

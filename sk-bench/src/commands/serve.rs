@@ -166,7 +166,7 @@ pub(crate) fn play(args: &ServeArgs) -> Result<(), Error> {
 
 fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
-    args.check(&config)?;
+    args.check_limits(&config)?;
     let access = args.access()?;
     if let Some(folder) = &args.adapters {
         std::fs::read_dir(folder).map_err(Error::reading(folder))?;
@@ -264,7 +264,7 @@ impl ServeArgs {
     }
 
     /// Returns an error if the limits of requests exclude the server's own scheme.
-    fn check(&self, scheme: &SchemeSpec) -> Result<(), Error> {
+    fn check_limits(&self, scheme: &SchemeSpec) -> Result<(), Error> {
         let mut scheme = scheme.clone();
         // Seats the blades of the options.
         models::sources_of(&self.models, &mut scheme)?;
@@ -275,7 +275,7 @@ impl ServeArgs {
         ];
         let exceeded = limits.into_iter().find(|(own, _, _, most)| own > most);
         exceeded.map_or(Ok(()), |(own, what, option, most)| {
-            Err(Error::Input(format!("the scheme of this server has {own} {what}, and {option} is {most}; raise it")))
+            Err(Error::Input(format!("the scheme of this server has {own} {what}, but {option} is {most}; raise the limit")))
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use sk_core::{Blade, Policy};
 use sk_models::Qwen2Config;
-use sk_models::decoder::{Decoder, Formats};
+use sk_models::decoder::{Decoder, Formats, Precision};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline::{self, Bandwidth, Peak, Roof, Work};
 
@@ -187,8 +187,13 @@ impl Footprint {
     /// Returns the footprint at the operating point `at`, where the final context has `at.prefix`
     /// tokens.
     pub(crate) fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
-        let backbone = models.backbone.bytes() as f64;
-        let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { models.drafter.bytes() as f64 };
+        let weights = |model: &Decoder| {
+            let (format, config) = (model.formats().weights, model.config());
+            // Weights in eight bits have scales, and an embedding that is not the head stays in f32.
+            if format.is_float() { (format.size() * config.parameters()) as f64 } else { Precision::Int8.bytes(config) as f64 }
+        };
+        let backbone = weights(&models.backbone);
+        let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { weights(&models.drafter) };
         let parameters = adapters.iter().map(|(_, adapter)| adapter.parameters()).sum::<usize>();
         let adapters = (models.backbone.formats().states.size() * parameters) as f64;
         let per_token = |model: &Roofed| (model.formats.keys.size() * model.config.cache_numbers()) as f64;

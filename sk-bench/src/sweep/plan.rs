@@ -111,7 +111,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the text is not TOML, contains an unknown section, field or choice, or has a value out of
-    /// range; the error gives the line. Also if the path of the folder is not UTF-8.
+    /// range; the error gives the line. If the path of the folder is not UTF-8.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
         let folder = folder_of(path)?;
@@ -238,11 +238,13 @@ pub(crate) fn model(mut section: Section<'_>, folder: &Path) -> Result<Sources, 
 /// Returns the folder of a plan, which the paths in the plan are relative to.
 pub(crate) fn folder_of(plan: &Path) -> Result<PathBuf, Error> {
     let folder = plan.parent().unwrap_or(Path::new(""));
-    let unfit = || Error::Input(format!("{}: the folder's path is not UTF-8; rename it, or run in it", plan.display()));
+    let unfit = || {
+        Error::Input(format!("{}: the folder's path is not UTF-8; rename the folder, or run the command in it", plan.display()))
+    };
     folder.to_str().map(PathBuf::from).ok_or_else(unfit)
 }
 
-/// Returns the path of `source` relative to the plan, unless there is none. Then returns `source`
+/// Returns the path of `source` relative to the plan. If nothing exists there, returns `source`
 /// unchanged: it is a hub id or a part of the bundled model.
 fn located(source: &str, folder: &Path) -> String {
     let path = folder.join(source);

@@ -209,8 +209,8 @@ impl TunePlan {
     ///
     /// # Errors
     /// If the text is not TOML, contains an unknown section, field or choice, has a value out of
-    /// range, or searches a number that the scheme does not have. Also if the path of the folder is
-    /// not UTF-8.
+    /// range, or searches a number that the scheme does not have. If the path of the folder is not
+    /// UTF-8.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
         let folder = folder_of(path)?;

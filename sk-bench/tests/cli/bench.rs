@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::common::{assert_refused, edit_json, models, run, run_on_models, stderr, stdout};
 use crate::fake::{Fake, Setup};
 use serde_json::Value;
+use sk_models::Qwen2Config;
+use sk_models::decoder::Precision;
 use sk_remote::Kind;
 use tempfile::TempDir;
 
@@ -116,6 +118,9 @@ fn the_formula_of_memory_is_that_of_the_shape() {
     let layers = 2 * (256 + 256 + 256 + 1536 + 64);
     let model = f64::from(4 * (layers + 16 + 2 * 264 * 16));
     assert_eq!((number(&memory["backbone"]), number(&memory["drafter"])), (model, model));
+    let config = Qwen2Config::from_file(&models().join("backbone/config.json")).unwrap();
+    let eight_bits = report(&["--span-tokens", "4", "--precision", "int8"]);
+    assert_eq!(number(&eight_bits["memory"]["backbone"]), Precision::Int8.bytes(&config) as f64);
     // Three adapters of rank 4 on two matrices of two layers: q (16 to 16) and down (32 to 16).
     assert_eq!(number(&memory["adapters"]), f64::from(4 * 3 * 2 * 4 * (32 + 48)));
     // Two layers with keys and values of width 8, for four policies and the drafter; a context of

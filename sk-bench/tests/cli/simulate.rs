@@ -11,7 +11,7 @@ fn every_study_is_printed_the_same_from_the_same_seed() {
     let json = stdout(&run(["simulate", "--format", "json"]));
     assert_eq!(json, stdout(&run(["simulate", "--format", "json"])));
     assert_ne!(json, stdout(&run(["simulate", "--format", "json", "--seed", "1"])));
-    assert!(stdout(&run(["simulate", "--format", "latex"])).is_ascii(), "pdfLaTeX has no other characters");
+    assert!(stdout(&run(["simulate", "--format", "latex"])).is_ascii(), "every symbol has a LaTeX command");
     let value: Value = serde_json::from_str(&json).unwrap();
     let ids: Vec<&str> = value["tables"].as_array().unwrap().iter().map(|table| table["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["argmax", "bounds", "influence", "dispersion", "frontier", "weights"]);

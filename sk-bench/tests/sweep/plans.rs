@@ -25,7 +25,7 @@ fn the_plans_of_the_book_are_read() {
 
 #[cfg(unix)]
 #[test]
-fn the_folder_of_a_plan_has_a_path_in_utf_8() {
+fn a_plan_in_a_folder_whose_path_is_not_utf_8_is_refused() {
     let folder = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"plans\xff");
     let error = Plan::parse(&Path::new(folder).join("plan.toml"), PLAN).unwrap_err().to_string();
     assert!(error.contains("plans\u{fffd}/plan.toml: the folder's path is not UTF-8"), "{error}");

@@ -248,7 +248,7 @@ fn resolve_checked(
         let parent = local.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         return Err(CheckpointError::NotADirectory { path: local.to_owned(), directory: parent.to_owned() });
     }
-    // A folder that this user may not see is no name on the hub.
+    // Do not look up a local path on the hub because the user may not read it.
     if let Err(error) = local.metadata()
         && error.kind() == std::io::ErrorKind::PermissionDenied
     {

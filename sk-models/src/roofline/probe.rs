@@ -190,9 +190,9 @@ const ROUNDS: usize = 1 << 18;
 
 /// Measures the operations per second in registers: two per multiply-add. Weights of two bytes use
 /// pairs of bf16 if these are faster than f32, and weights of one byte use products of bytes if the
-/// processor has them. All others use f32. If the processor has tiles, their rate is measured too, and the higher
-/// one is returned. A multiply-add in tiles counts once, whatever the number of products that it
-/// takes.
+/// processor has them. All others use f32. If the processor has tiles, their rate is measured too,
+/// and the higher one is returned. A multiply-add in tiles counts once, whatever the number of
+/// products that it takes.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();

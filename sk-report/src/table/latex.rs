@@ -63,7 +63,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Returns the command for a symbol of mathematics.
+/// Returns the LaTeX command, in math mode, of a mathematical symbol.
 fn symbol(c: char) -> Option<&'static str> {
     Some(match c {
         'Δ' => "\\Delta",

@@ -55,7 +55,7 @@ fn the_memory_of_an_answer_is_computed_without_overflow() {
 }
 
 #[test]
-fn the_limits_do_not_exclude_the_own_scheme() {
+fn a_scheme_beyond_the_limits_is_not_served() {
     let refused = |args: &[&str], parts: &[&str]| {
         assert_refused(&run([&["serve", "--port", "0"], args].concat()), parts);
     };

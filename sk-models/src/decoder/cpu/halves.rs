@@ -4,9 +4,9 @@
 //! are rounded only when they are packed. Every entry is one chain of multiply-adds in the order of
 //! k, as with weights in f32.
 //!
-//! Where products of pairs are faster ([`PairProducts::get`]), rows are rounded to bf16 as well, and
-//! one instruction adds two products to each f32 sum. An entry is again one chain in the order of
-//! k, for any number of rows in a pass.
+//! Where products of pairs are faster ([`PairProducts::get`]), rows are rounded to bf16 as well,
+//! and one instruction adds two products to each f32 sum. An entry is again one chain in the order
+//! of k, for any number of rows in a pass.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::__cpuid;

@@ -2,8 +2,7 @@ use super::{At, Ledger, Table, TableContext};
 use crate::stats::{Distance, front, hypervolume, spacing};
 use crate::table::Kind;
 
-/// Axes up to which hypervolumes are computed. A thousand points take seconds with eight axes; with
-/// ten, half as many take half a minute.
+/// Maximum number of axes for which hypervolumes are computed. The time grows exponentially with it.
 const MOST_AXES: usize = 8;
 
 /// Hypervolume and spacing of a method's frontier.
