@@ -2,6 +2,7 @@
 
 mod heads;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -322,12 +323,17 @@ pub(crate) fn seat_heads(args: &Sources, config: &mut SchemeSpec) -> Result<(), 
     Ok(())
 }
 
+/// Returns whether a path exists, also if this user may not read its folder.
+pub(crate) fn exists(path: &Path) -> bool {
+    path.try_exists().unwrap_or_else(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// Finds the heads and adapters of [`load_pool`], and seats those that the schemes do not name.
-fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<PartSources, Error> {
+pub(crate) fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<PartSources, Error> {
     // Report errors that can be found before reading gigabytes of weights.
     for source in args.backbone.iter().chain(&args.drafter) {
         let path = Path::new(source);
-        if !RemoteSources::is_address(source) && matches!(path.try_exists(), Ok(false)) && assets::files(path).next().is_none() {
+        if !RemoteSources::is_address(source) && !exists(path) && assets::files(path).next().is_none() {
             let _: ModelId = source.parse().map_err(CheckpointError::Hub)?;
         }
     }

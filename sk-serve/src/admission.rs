@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -25,12 +25,17 @@ pub(crate) struct Admission {
     memory: Arc<Semaphore>,
     total: usize,
     claims: Mutex<Claims>,
-    pace: Arc<Mutex<Pace>>,
+    /// The exponential moving average of the seconds per answer; `None` before the first one ends.
+    pace: Mutex<Option<f64>>,
     waiting: Arc<AtomicUsize>,
     unfinished: Arc<AtomicUsize>,
     /// The maximum of `waiting` and of `unfinished`.
     most: [usize; 2],
+    concurrent: usize,
 }
+
+/// The weight of the latest answer in the average of their seconds.
+const LATEST: f64 = 0.2;
 
 /// The claims to memory, in mebibytes, each until its holder is dropped. The largest answer of a
 /// request always fits beside all adapters, so that no request waits for memory that only adapters
@@ -39,25 +44,8 @@ pub(crate) struct Admission {
 struct Claims {
     /// The adapters that clients have loaded.
     adapters: Vec<(u32, Weak<OwnedSemaphorePermit>)>,
-    /// The largest answer of each unfinished request.
-    answers: Vec<(u32, Weak<Counted>)>,
-}
-
-/// The average time of an answer.
-#[derive(Debug, Default)]
-struct Pace {
-    /// The exponential moving average of the seconds per answer; `None` before the first one ends.
-    seconds: Option<f64>,
-}
-
-impl Pace {
-    /// The weight of the latest answer in the average.
-    const LATEST: f64 = 0.2;
-
-    fn ended(&mut self, time: Duration) {
-        let latest = time.as_secs_f64();
-        self.seconds = Some(self.seconds.map_or(latest, |mean| mean + Self::LATEST * (latest - mean)));
-    }
+    /// The largest answer of each unfinished request, and the number of its answers.
+    answers: Vec<(u32, usize, Weak<Counted>)>,
 }
 
 impl Claims {
@@ -68,7 +56,7 @@ impl Claims {
 
     /// Returns the memory of the largest answer.
     fn of_answer(&self) -> u64 {
-        self.answers.iter().map(|(size, _)| u64::from(*size)).max().unwrap_or(0)
+        self.answers.iter().map(|(size, ..)| u64::from(*size)).max().unwrap_or(0)
     }
 }
 
@@ -82,46 +70,52 @@ impl Admission {
             memory: Arc::new(Semaphore::new(total)),
             total,
             claims: Mutex::default(),
-            pace: Arc::default(),
+            pace: Mutex::default(),
             waiting: Arc::default(),
             unfinished: Arc::default(),
             most: [waiting, concurrent.saturating_add(waiting)],
+            concurrent,
         }
     }
 
-    /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
+    /// Queues the first of the answers of a request, each of which needs at most `bytes`. `field` is
     /// the field of the request that limits the tokens of an answer. The request counts as unfinished
     /// until the [`Counted`] is dropped.
-    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
+    pub(crate) fn queue(&self, bytes: u64, answers: usize, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
         let size = mebibytes(bytes);
-        let unfinished = self.join(size, field)?;
-        let (slots, memory, pace) = (Arc::clone(&self.slots), Arc::clone(&self.memory), Arc::clone(&self.pace));
-        let place = Place { slots, memory, pace, mebibytes: size };
+        let unfinished = self.join(size, answers, field)?;
+        let place = Place { slots: Arc::clone(&self.slots), memory: Arc::clone(&self.memory), mebibytes: size };
         // Nobody overtakes a request that waits.
         if self.waiting.load(Ordering::Relaxed) == 0
             && let Some(admitted) = place.immediately()
         {
             return Ok((Ticket::Admitted(admitted), unfinished));
         }
-        Ok((Ticket::Waiting(place, self.count(&self.waiting, self.most[0])?), unfinished))
+        let Some(waiting) = Counted::join(&self.waiting, self.most[0]) else {
+            drop(unfinished);
+            return Err(self.busy(&self.claims()));
+        };
+        Ok((Ticket::Waiting(place, waiting), unfinished))
     }
 
-    /// Counts a request, if fewer than `most` are counted.
-    fn count(&self, count: &Arc<AtomicUsize>, most: usize) -> Result<Counted, ApiError> {
-        Counted::join(count, most).ok_or_else(|| ApiError::busy().retry_after(self.drained_in()))
+    /// Counts how long an answer took.
+    pub(crate) fn ended(&self, seconds: f64) {
+        let mut pace = lock(&self.pace);
+        *pace = Some(pace.map_or(seconds, |mean| mean + LATEST * (seconds - mean)));
     }
 
-    /// Returns an estimate of the time until the requests that are now unfinished have ended.
-    fn drained_in(&self) -> Duration {
-        let [waiting, unfinished] = self.most;
-        let concurrent = unfinished.saturating_sub(waiting).max(1);
-        let rounds = self.unfinished.load(Ordering::Relaxed).div_ceil(concurrent);
-        let seconds = lock(&self.pace).seconds.unwrap_or(0.0);
-        Duration::try_from_secs_f64(seconds * rounds as f64).unwrap_or(Duration::MAX)
+    /// Returns the error for a request that finds the queue full. It asks the client to try again
+    /// when the requests that are now unfinished have ended, by an estimate.
+    fn busy(&self, claims: &Claims) -> ApiError {
+        let answers: usize = claims.answers.iter().map(|(_, answers, _)| answers).sum();
+        let fit = self.total as u64 / claims.of_answer().max(1);
+        let rounds = answers.div_ceil(self.concurrent.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1));
+        let seconds = lock(&self.pace).unwrap_or(0.0) * rounds as f64;
+        ApiError::busy().retry_after(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
     /// Counts a request, each of whose answers needs at most `size` mebibytes, as unfinished.
-    fn join(&self, size: u32, field: &str) -> Result<Arc<Counted>, ApiError> {
+    fn join(&self, size: u32, answers: usize, field: &str) -> Result<Arc<Counted>, ApiError> {
         let mut claims = self.claims();
         let total = (self.total as u64).saturating_sub(claims.of_adapters());
         if u64::from(size) > total {
@@ -131,8 +125,9 @@ impl Admission {
             );
             return Err(ApiError::invalid(field, message));
         }
-        let unfinished = Arc::new(self.count(&self.unfinished, self.most[1])?);
-        claims.answers.push((size, Arc::downgrade(&unfinished)));
+        let Some(unfinished) = Counted::join(&self.unfinished, self.most[1]) else { return Err(self.busy(&claims)) };
+        let unfinished = Arc::new(unfinished);
+        claims.answers.push((size, answers, Arc::downgrade(&unfinished)));
         Ok(unfinished)
     }
 
@@ -158,7 +153,7 @@ impl Admission {
     fn claims(&self) -> MutexGuard<'_, Claims> {
         let mut claims = lock(&self.claims);
         claims.adapters.retain(|(_, adapter)| adapter.strong_count() > 0);
-        claims.answers.retain(|(_, request)| request.strong_count() > 0);
+        claims.answers.retain(|(_, _, request)| request.strong_count() > 0);
         claims
     }
 
@@ -181,19 +176,6 @@ pub(crate) struct Admitted {
     _slot: OwnedSemaphorePermit,
     _memory: OwnedSemaphorePermit,
     place: Place,
-    since: Instant,
-}
-
-impl Admitted {
-    fn new(place: Place, slot: OwnedSemaphorePermit, memory: OwnedSemaphorePermit) -> Self {
-        Self { _slot: slot, _memory: memory, place, since: Instant::now() }
-    }
-}
-
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        lock(&self.place.pace).ended(self.since.elapsed());
-    }
 }
 
 /// The first answer of a request, which was admitted or waits for its permits.
@@ -226,7 +208,6 @@ impl Ticket {
 pub(crate) struct Place {
     slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
-    pace: Arc<Mutex<Pace>>,
     mebibytes: u32,
 }
 
@@ -236,14 +217,14 @@ impl Place {
         let closed = |_| ApiError::draining();
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(closed)?;
         let memory = Arc::clone(&self.memory).acquire_many_owned(self.mebibytes).await.map_err(closed)?;
-        Ok(Admitted::new(self, slot, memory))
+        Ok(Admitted { _slot: slot, _memory: memory, place: self })
     }
 
     /// Admits an answer if it need not wait.
     fn immediately(&self) -> Option<Admitted> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         let memory = Arc::clone(&self.memory).try_acquire_many_owned(self.mebibytes).ok()?;
-        Some(Admitted::new(self.clone(), slot, memory))
+        Some(Admitted { _slot: slot, _memory: memory, place: self.clone() })
     }
 }
 
@@ -273,19 +254,25 @@ mod tests {
     #[test]
     fn a_full_queue_estimates_its_time_in_retry_after() {
         let admission = Admission::new(10 * MEBIBYTE, 2, 2);
-        let queue = || admission.queue(MEBIBYTE, "max_tokens");
-        lock(&admission.pace).ended(Duration::from_secs(5));
-        let queued = [(); 4].map(|()| queue().unwrap());
-        // Four answers of five seconds, two at a time.
-        assert_eq!(queue().unwrap_err().into_response().headers()["retry-after"], "10");
-        drop(queued);
-        assert!(queue().is_ok());
+        admission.ended(5.0);
+        let estimate = |size: u64, answers: usize| {
+            let queue = || admission.queue(size * MEBIBYTE, answers, "max_tokens");
+            let queued = [(); 4].map(|()| queue());
+            let refused = queue().unwrap_err().into_response();
+            drop(queued);
+            assert!(queue().is_ok());
+            refused.headers()["retry-after"].to_str().unwrap().to_owned()
+        };
+        // Answers of five seconds, of which two run at once, or one if memory has no room for two. Then
+        // two requests wait beside it.
+        let estimates = [(1, 1), (1, 3), (6, 1), (6, 9)].map(|(size, answers)| estimate(size, answers));
+        assert_eq!(estimates, ["10", "30", "15", "60"]);
     }
 
     #[test]
     fn an_adapter_leaves_memory_for_the_requests_that_wait() {
         let admission = Admission::new(10 * MEBIBYTE, 1, 8);
-        let queue = |size: u64| admission.queue(size * MEBIBYTE, "max_tokens");
+        let queue = |size: u64| admission.queue(size * MEBIBYTE, 1, "max_tokens");
         let load = |size: u64| admission.reserve_adapter(size * MEBIBYTE);
         let running = queue(2).unwrap();
         let waiting = queue(8).unwrap();

@@ -157,7 +157,7 @@ fn start(service: &Arc<Service>, request: RequestId, arrived: Instant, mut job: 
     };
     let bytes = work.asked.iter().map(of_answer).max().unwrap_or(0);
     let field = work.job.max_new_tokens.map_or("max_tokens", |(field, _)| field);
-    let (ticket, unfinished) = service.queue(bytes, field)?;
+    let (ticket, unfinished) = service.queue(bytes, choices, field)?;
     let at_once = service.at_once(choices, bytes);
     let answers = Answers { service: Arc::clone(service), work: Arc::new(work), sender };
     tokio::spawn(answers.begin(ticket, at_once));

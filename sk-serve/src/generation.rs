@@ -153,7 +153,7 @@ impl Work {
         let summary = counted.summary;
         count(&summary);
         let sent = written.and_then(|scores| {
-            metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
+            service.ended(summary.seconds.total());
             send_last(Event::Done { choice, summary, scores })
         });
         match sent {

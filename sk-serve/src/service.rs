@@ -430,14 +430,20 @@ impl Service {
         footprint.saturating_add(merged(config, adapters))
     }
 
-    /// Queues the first answer of a request, each of whose answers needs at most `bytes`. `field` is
+    /// Queues the first of the answers of a request, each of which needs at most `bytes`. `field` is
     /// the field of the request that limits the tokens of an answer. The request counts as unfinished
     /// until the [`Counted`] is dropped.
-    pub(crate) fn queue(&self, bytes: u64, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
+    pub(crate) fn queue(&self, bytes: u64, answers: usize, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
-        self.admission.queue(bytes, field)
+        self.admission.queue(bytes, answers, field)
+    }
+
+    /// Counts how long an answer took.
+    pub(crate) fn ended(&self, seconds: f64) {
+        metrics::histogram!("swiss_knife_answer_seconds").record(seconds);
+        self.admission.ended(seconds);
     }
 
     /// Reserves memory for the lanes of one more blade of an answer, whose context has at most

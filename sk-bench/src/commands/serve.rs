@@ -267,7 +267,7 @@ impl ServeArgs {
     fn check_limits(&self, scheme: &SchemeSpec) -> Result<(), Error> {
         let mut scheme = scheme.clone();
         // Seats the blades of the options.
-        models::sources_of(&self.models, &mut scheme)?;
+        models::find(&self.models, &mut scheme, &mut [])?;
         let candidates = scheme.proposal.draft().map_or(0, |draft| draft.candidates);
         let limits = [
             (scheme.blades.len(), "blades", "--max-blades", self.max_blades),

@@ -10,7 +10,7 @@ use super::Weights;
 use crate::Error;
 use crate::document::{self, Section, missing, or_empty};
 use crate::framing::DialogueFraming;
-use crate::models::{Source, Sources};
+use crate::models::{Source, Sources, exists};
 use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat};
 use crate::record_file::same_file;
 use crate::scheme::source;
@@ -248,7 +248,7 @@ pub(crate) fn folder_of(plan: &Path) -> Result<PathBuf, Error> {
 /// unchanged: it is a hub id or a part of the bundled model.
 fn located(source: &str, folder: &Path) -> String {
     let path = folder.join(source);
-    if path.try_exists().unwrap_or(true) { path.to_string_lossy().into_owned() } else { source.to_owned() }
+    if exists(&path) { path.to_string_lossy().into_owned() } else { source.to_owned() }
 }
 
 fn scheme(mut section: Section<'_>, models: &Sources, folder: &Path) -> Result<PlannedScheme, SchemeError> {

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::decoder::{FUSED, PairProducts, multiply, products};
+#[cfg(target_arch = "x86_64")]
+use crate::decoder::PairProducts;
+use crate::decoder::{FUSED, multiply, products};
 use crate::device::DeviceName;
 use crate::kernels::simd::widened;
 use crate::team::{Team, for_each_mut};
@@ -359,10 +361,10 @@ mod tests {
                 // SAFETY: the processor has the features that the function is compiled for.
                 assert_eq!(unsafe { avx2_chains() }, limit(CHAINS * VECTOR / 2));
             }
-            if PairProducts::get().is_some() {
+            if PairProducts::supported().is_some() {
                 // Two products of ones in each round and number.
-                let (chains, multiply_adds) = widest(2);
-                assert_eq!(chains(), multiply_adds as f32);
+                // SAFETY: the value is the proof that the processor has the features.
+                assert_eq!(unsafe { bf16_chains() }, (ROUNDS * CHAINS * 2 * VECTOR) as f32);
             }
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
                 // Four products of ones in each round and number.

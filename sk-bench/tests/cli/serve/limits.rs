@@ -63,7 +63,10 @@ fn a_scheme_beyond_the_limits_is_not_served() {
     let instructions = ["a", "b", "c"].map(|name| format!("{name}=instruction:Answer briefly."));
     let blades = instructions.iter().flat_map(|blade| ["--blade", blade]);
     // Three more ship with the program.
-    refused(&blades.chain(["--max-blades", "5"]).collect::<Vec<_>>(), &["6 blades", "--max-blades is 5"]);
+    refused(&blades.clone().chain(["--max-blades", "5"]).collect::<Vec<_>>(), &["6 blades", "--max-blades is 5"]);
+    // A scheme that seats no others than its own still seats those of the options.
+    let base = blades.chain(["--scheme", "base", "--max-blades", "2"]);
+    refused(&base.collect::<Vec<_>>(), &["4 blades", "--max-blades is 2"]);
 }
 
 #[test]
@@ -283,11 +286,8 @@ fn no_client_delays_the_shutdown() {
     assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_second_signal_ends_the_server_at_once() {
-    use std::os::unix::process::ExitStatusExt;
-
     let mut server = Server::start(&LONG_ANSWERS);
     let _reader = server.send_and_take_nothing();
     server.terminate();
@@ -302,7 +302,10 @@ fn a_second_signal_ends_the_server_at_once() {
         }
         assert!(start.elapsed() < PATIENCE, "the server goes on");
     };
-    assert_eq!(status.signal(), Some(2));
+    #[cfg(unix)]
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2));
+    #[cfg(not(unix))]
+    assert_eq!(status.code(), Some(130));
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl PairProducts {
     }
 
     /// Returns the proof if the processor has the instruction.
-    fn supported() -> Option<Self> {
+    pub(crate) fn supported() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
             return Some(Self(()));
