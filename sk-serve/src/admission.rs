@@ -105,13 +105,14 @@ impl Admission {
     }
 
     /// Returns the error for a request that finds the queue full. It asks the client to try again
-    /// when the requests that are now unfinished have ended, by an estimate.
+    /// when the requests that are now unfinished have ended, by an estimate. Before the first answer
+    /// has ended there is no estimate, and clients choose the time.
     fn busy(&self, claims: &Claims) -> ApiError {
+        let Some(seconds) = *lock(&self.pace) else { return ApiError::busy() };
         let answers: usize = claims.answers.iter().map(|(_, answers, _)| answers).sum();
         let fit = self.total as u64 / claims.of_answer().max(1);
         let rounds = answers.div_ceil(self.concurrent.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1));
-        let seconds = lock(&self.pace).unwrap_or(0.0) * rounds as f64;
-        ApiError::busy().retry_after(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+        ApiError::busy().retry_after(Duration::try_from_secs_f64(seconds * rounds as f64).unwrap_or(Duration::MAX))
     }
 
     /// Counts a request, each of whose answers needs at most `size` mebibytes, as unfinished.
@@ -254,18 +255,19 @@ mod tests {
     #[test]
     fn a_full_queue_estimates_its_time_in_retry_after() {
         let admission = Admission::new(10 * MEBIBYTE, 2, 2);
-        admission.ended(5.0);
         let estimate = |size: u64, answers: usize| {
             let queue = || admission.queue(size * MEBIBYTE, answers, "max_tokens");
             let queued = [(); 4].map(|()| queue());
             let refused = queue().unwrap_err().into_response();
             drop(queued);
             assert!(queue().is_ok());
-            refused.headers()["retry-after"].to_str().unwrap().to_owned()
+            refused.headers().get("retry-after").map(|seconds| seconds.to_str().unwrap().to_owned())
         };
+        assert_eq!(estimate(1, 1), None, "no answer has ended");
+        admission.ended(5.0);
         // Answers of five seconds, of which two run at once, or one if memory has no room for two. Then
         // two requests wait beside it.
-        let estimates = [(1, 1), (1, 3), (6, 1), (6, 9)].map(|(size, answers)| estimate(size, answers));
+        let estimates = [(1, 1), (1, 3), (6, 1), (6, 9)].map(|(size, answers)| estimate(size, answers).unwrap());
         assert_eq!(estimates, ["10", "30", "15", "60"]);
     }
 

@@ -31,8 +31,8 @@ pub struct ApiError {
     code: Option<&'static str>,
     /// The cause, for the log alone.
     cause: Option<String>,
-    /// The seconds after which the client may try again, for status 429 and 503.
-    retry_after: u64,
+    /// The seconds after which the client may try again, if they are known.
+    retry_after: Option<u64>,
 }
 
 impl ApiError {
@@ -58,7 +58,7 @@ impl ApiError {
     }
 
     fn new(status: StatusCode, code: impl Into<Option<&'static str>>, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None, code: code.into(), cause: None, retry_after: 1 }
+        Self { status, message: message.into(), param: None, code: code.into(), cause: None, retry_after: None }
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -138,7 +138,7 @@ impl ApiError {
     /// Asks the client to try again after `time`, rounded up and clamped to 1 to 60 seconds.
     /// OpenAI's clients ignore longer times.
     pub(crate) fn retry_after(self, time: Duration) -> Self {
-        Self { retry_after: time.as_secs_f64().ceil().clamp(1.0, 60.0) as u64, ..self }
+        Self { retry_after: Some(time.as_secs_f64().ceil().clamp(1.0, 60.0) as u64), ..self }
     }
 
     /// An adapter for which no memory is left.
@@ -266,8 +266,9 @@ pub(crate) fn excerpt(text: &str, most: usize) -> Cow<'_, str> {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
-        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.retry_after));
+        let soon = (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(1);
+        if let Some(seconds) = self.retry_after.or(soon) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
