@@ -323,7 +323,7 @@ pub(crate) fn seat_heads(args: &Sources, config: &mut SchemeSpec) -> Result<(), 
     Ok(())
 }
 
-/// Returns whether a path exists, also if this user may not read its folder.
+/// Returns whether a path exists. A path in a folder that the user may not read counts as existing.
 pub(crate) fn exists(path: &Path) -> bool {
     path.try_exists().unwrap_or_else(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }

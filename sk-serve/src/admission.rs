@@ -44,7 +44,7 @@ const LATEST: f64 = 0.2;
 struct Claims {
     /// The adapters that clients have loaded.
     adapters: Vec<(u32, Weak<OwnedSemaphorePermit>)>,
-    /// The largest answer of each unfinished request, and the number of its answers.
+    /// For each unfinished request, the memory of its largest answer and the number of its answers.
     answers: Vec<(u32, usize, Weak<Counted>)>,
 }
 

@@ -22,12 +22,13 @@ use super::tile::{Place, WIDTH, heights, multiply};
 use super::tile::{ROWS, load_sums, of_height, store_sums};
 use crate::team::{SharedSlice, for_each_mut};
 
-/// Proof that the processor adds products of pairs of bf16 numbers (AVX-512 BF16).
+/// Proof that the processor has AVX-512 BF16, whose instruction adds two products of bf16 numbers to
+/// an f32 sum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PairProducts(());
 
 impl PairProducts {
-    /// Returns the proof if these products are faster than those of f32. On AMD's processors they
+    /// Returns the proof if these products are faster than products of f32. On AMD's processors they
     /// are twice as fast. On Intel's, with AMX or without, they are half as fast.
     pub(crate) fn get() -> Option<Self> {
         Self::supported().filter(|_| is_amd())
