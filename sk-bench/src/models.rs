@@ -343,7 +343,7 @@ pub(crate) fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedA
     let fitting: Vec<Source> = fitting.collect::<Result<_, Error>>()?;
     let mut heads = heads::sources(config, &fitting, &args.blades, embedded)?;
     let mut adapters = adapter_sources(args, config)?;
-    config.check_heads()?;
+    config.check_start()?;
     config.alignment()?;
     for PlannedArm { name, config } in &mut *arms {
         let mut resolve = || {
@@ -351,7 +351,7 @@ pub(crate) fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedA
             join(&mut heads, own.heads)?;
             join(&mut adapters, own.adapters)?;
             config.forget_foreign_weights();
-            config.check_heads()?;
+            config.check_start()?;
             config.alignment()?;
             Ok(())
         };
@@ -372,7 +372,7 @@ pub(crate) fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedA
 pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     let mut config = config.clone();
     sources_of(args, &mut config)?;
-    config.check_heads()?;
+    config.check_start()?;
     config.alignment()?;
     Ok(())
 }

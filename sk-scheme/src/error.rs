@@ -37,6 +37,9 @@ pub enum SchemeError {
         "[selector.gates.{name}]: no blade \"{name}\" is seated (seated: {seated}); seat one, give on = \"score\", or remove the gate"
     )]
     Gate { name: String, seated: String },
+    /// A blade that a gate is on would be unseated.
+    #[error("a gate is on blade \"{name}\", so it cannot be unseated; give it weight 0")]
+    Gated { name: String },
     /// A gate is on the fluency, and there is no fluency blade.
     #[error("[selector.gates.{name}]: no blade of kind \"fluency\" is seated; seat one, give on = \"score\", or remove the gate")]
     FluencyGate { name: String },

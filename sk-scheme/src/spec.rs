@@ -251,11 +251,14 @@ impl SchemeSpec {
         lanes.len() + 1 + usize::from(drafts) + usize::from(falls_back)
     }
 
-    /// Checks that a scheme of heads has one. Later edits may replace it by other blades.
+    /// Checks a scheme with which a generation begins: a scheme of heads has a head, and the
+    /// correlations name seated blades. Later edits may unseat these blades.
     ///
     /// # Errors
-    /// If the template is a blade with a head, and no blade with such a head is seated.
-    pub fn check_heads(&self) -> Result<(), SchemeError> {
+    /// If the template is a blade with a head and no blade with such a head is seated, or if
+    /// correlations name a missing blade.
+    pub fn check_start(&self) -> Result<(), SchemeError> {
+        self.check_correlations()?;
         match self.template.as_ref().and_then(|template| template.rule.head_kind()) {
             Some(kind) if self.blades.iter().all(|blade| blade.rule.head_kind() != Some(kind)) => {
                 Err(SchemeError::NoHead { kind: BladeRule::kind_of_head(kind) })
@@ -264,20 +267,43 @@ impl SchemeSpec {
         }
     }
 
+    /// Checks that the correlations of the normaliser name seated blades.
+    ///
+    /// # Errors
+    /// If they name a missing blade.
+    pub fn check_correlations(&self) -> Result<(), SchemeError> {
+        let seated = self.seated();
+        let Some(name) = self.normalizer.correlated().find(|name| !seated.contains(name)) else { return Ok(()) };
+        let hint = suggest::hint(name, &seated);
+        Err(parameter("normalizer", format!("correlations name blade \"{name}\", which is not seated; {hint}")))
+    }
+
+    /// Checks that no gate is on the blade `name`, so that it can be unseated.
+    ///
+    /// # Errors
+    /// If a gate is on the blade.
+    pub fn check_unseat(&self, name: &str) -> Result<(), SchemeError> {
+        match self.selector.thresholds().find(|(gated, _)| *gated == name) {
+            Some(_) => Err(SchemeError::Gated { name: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the names of the blades.
+    fn seated(&self) -> Vec<&str> {
+        self.blades.iter().map(|blade| blade.name.as_str()).collect()
+    }
+
     /// Returns Ω: the seated blades with their weights, or with equal weights if none is given.
     ///
     /// # Errors
-    /// If there is no blade, if a number is out of range, if weights, correlations or gates name a
-    /// missing blade, if two blades would read one lane, or if all weights are zero.
+    /// If there is no blade, if a number is out of range, if weights or gates name a missing blade,
+    /// if two blades would read one lane, or if all weights are zero.
     pub fn alignment(&self) -> Result<AlignmentSpec, SchemeError> {
         if self.blades.is_empty() {
             return Err(SchemeError::NoBlade);
         }
-        let seated: Vec<&str> = self.blades.iter().map(|blade| blade.name.as_str()).collect();
-        if let Some(name) = self.normalizer.correlated().find(|name| !seated.contains(name)) {
-            let hint = suggest::hint(name, &seated);
-            return Err(parameter("normalizer", format!("correlations name blade \"{name}\", which is not seated; {hint}")));
-        }
+        let seated = self.seated();
         if let Some((name, _)) = self.selector.thresholds().find(|(name, _)| !seated.contains(name)) {
             return Err(SchemeError::Gate { name: name.to_owned(), seated: seated.join(", ") });
         }
@@ -311,7 +337,7 @@ impl SchemeSpec {
         })
     }
 
-    /// Builds the scheme on an engine. Call [`check_heads`](Self::check_heads) first, if the scheme
+    /// Builds the scheme on an engine. Call [`check_start`](Self::check_start) first, if the scheme
     /// starts here.
     ///
     /// # Errors

@@ -450,13 +450,13 @@ fn correlations_are_of_blades_that_are_seated() {
     let mut config = overlaid("[normalizer]\ncorrelations = [[\"calm\", \"sfae\", -0.5]]\n").unwrap();
     ["calm", "safe"].iter().for_each(|name| config.seat(name));
     let said = "normalizer: correlations name blade \"sfae\", which is not seated; did you mean \"safe\"?";
-    assert_eq!(config.alignment().unwrap_err().to_string(), said);
+    assert_eq!(config.check_start().unwrap_err().to_string(), said);
     config.seat("sfae");
-    assert!(config.alignment().is_ok());
+    assert!(config.check_start().is_ok());
     // A blade with zero weight is seated. The fluency blade has no errors correlated with others.
     let two = "[blades.calm]\nweight = 1\n[blades.safe]\nweight = 0\n[blades.b0]\nkind = \"fluency\"\n[normalizer]\n";
-    assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().alignment().is_ok());
-    let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().alignment().unwrap_err();
+    assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().check_start().is_ok());
+    let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().check_start().unwrap_err();
     assert!(error.to_string().contains("blade \"b0\", which is not seated; known: calm, safe"), "{error}");
 }
 
@@ -493,9 +493,9 @@ fn a_scheme_of_heads_needs_one() {
     let mut config = SHIPPED.iter().find(|scheme| scheme.name == "fudge").unwrap().spec().unwrap();
     config.seat("calm");
     config.seat_head("kind", HeadKind::Reward);
-    assert!(matches!(config.check_heads(), Err(SchemeError::NoHead { kind }) if kind == "discriminator"));
+    assert!(matches!(config.check_start(), Err(SchemeError::NoHead { kind }) if kind == "discriminator"));
     config.seat_head("safe", HeadKind::Discriminator);
-    assert!(config.check_heads().is_ok() && config.alignment().is_ok());
+    assert!(config.check_start().is_ok() && config.alignment().is_ok());
 }
 
 #[test]

@@ -55,6 +55,7 @@ impl Live {
         }
         let removed: Vec<&str> =
             edit.blades.iter().filter(|(_, source)| source.is_none()).map(|(name, _)| name.as_str()).collect();
+        removed.iter().try_for_each(|name| config.check_unseat(name)).map_err(wrong_blade)?;
         let built = config.alignment().map_err(wrong_blade)?;
         // An adapter may take the seat back that the scheme gave it.
         let is_own = |name: &&str| adapters.contains(name) && seats.first.iter().any(|blade| blade.name == **name);

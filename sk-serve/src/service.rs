@@ -502,7 +502,7 @@ impl Service {
         let mut config = self.parts.steering.spec(self.parts.shipped).ok()?;
         self.seat_default(&mut config, &BTreeMap::new());
         self.seat(&mut config, &SteeringBody::default()).ok()?;
-        config.check_heads().ok()?;
+        config.check_start().ok()?;
         let spec = config.alignment().ok()?;
         Some((config, spec))
     }

@@ -510,6 +510,45 @@ fn an_answer_goes_on_without_the_head_that_it_began_with() {
 fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
     let _answering = answering();
     let (server, url, _runtime) =
+#[test]
+fn a_blade_that_a_gate_is_on_keeps_its_seat() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    let gate = "selector.gates={helpful={threshold=-9}}";
+    let (path, hold, lines) = begin(&url, &json!({"set": [gate], "explain": true}));
+    for asked in [
+        json!({"blades": {"helpful": null}}),
+        json!({"blades": {"helpful": null, "calm": "instruction:Be calm."}, "weights": {"calm": 1}}),
+    ] {
+        let (status, body) = edit(&path, &asked);
+        assert_eq!((status, body["error"]["param"].as_str()), (400, Some("blades")), "{body}");
+        assert!(body["error"]["message"].as_str().unwrap().contains("a gate is on blade \"helpful\""), "{body}");
+    }
+    assert_eq!(edit(&path, &json!({"blades": {"honest": null}, "weights": {"helpful": 1}})).0, 200);
+    drop(hold);
+    let ended = lines.filter(|line| line.starts_with("data: ")).last().unwrap();
+    assert_eq!(ended, "data: [DONE]");
+}
+
+#[test]
+fn correlations_may_name_a_blade_that_has_left_its_seat() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    let correlated = "normalizer.correlations=[[\"helpful\", \"honest\", -0.4]]";
+    let (path, _hold, _lines) = begin(&url, &json!({"set": [correlated], "explain": true}));
+    for asked in [
+        json!({"blades": {"honest": null}}),
+        json!({"weights": {"helpful": 1}}),
+        json!({"blades": {"calm": "instruction:Be calm."}, "weights": {"calm": 1}}),
+        json!({"blades": {"honest": "adapter"}}),
+    ] {
+        let (status, body) = edit(&path, &asked);
+        assert_eq!(status, 200, "{asked}: {body}");
+    }
+}
+
         listening_with(Access::default(), Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() });
     server.open(parts(), adapters());
     let asked = json!({"prompt": vec!["Hi"; 16], "max_tokens": 32});

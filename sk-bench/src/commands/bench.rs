@@ -165,7 +165,7 @@ impl<'a> Subject<'a> {
                 if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
                     (1..=args.random.random_blades).for_each(|k| config.seat(&format!("blade-{k}")));
                 }
-                config.check_heads()?;
+                config.check_start()?;
                 config.alignment()?;
                 let shapes = (backbone.as_path(), args.random.drafter_config.as_deref());
                 Models::random(

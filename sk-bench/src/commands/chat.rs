@@ -194,6 +194,7 @@ impl Chat<'_> {
             }
             ChatCommand::Seat(blade) => self.seat(&blade)?,
             ChatCommand::Unseat(name) => {
+                self.config.check_unseat(&name)?;
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
                 self.adapters.remove(&name);
                 self.session.drop_instructions(&name);
@@ -303,6 +304,9 @@ impl Chat<'_> {
         }
         if let Some((name, _)) = config.adapters().find(|(name, _)| !self.adapters.contains(name)) {
             return refused(&format!("that needs an adapter \"{name}\", which is not loaded; /seat NAME=DIR loads one"));
+        }
+        if config.normalizer != self.config.normalizer {
+            config.check_correlations()?;
         }
         check_heads(&config, self.host.heads())?;
         session::replace(&mut self.session, self.host, &self.adapters, &config)?;

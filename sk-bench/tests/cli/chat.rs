@@ -67,6 +67,16 @@ fn steering_is_edited_while_it_runs() {
 }
 
 #[test]
+fn a_blade_that_a_gate_is_on_keeps_its_seat() {
+    let gated = ["--set", "selector.gates={harmless={threshold=-99}}"];
+    let output = run_with_input("chat", &[&BRIEF[..], &gated[..]].concat(), "/unseat harmless\nHi\n/unseat honest\nHi\n");
+    let error = stderr(&output);
+    assert!(error.contains("error: 1 line failed"), "{error}");
+    assert!(error.contains("error: a gate is on blade \"harmless\", so it cannot be unseated; give it weight 0"), "{error}");
+    assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
+}
+
+#[test]
 fn errors_are_printed_and_the_dialogue_continues() {
     let input = "/wieghts x\n/weights funny=1\n/weights helpful=-1\n/unseat funny\n/swap helpful honest=./nowhere\n\
                  /seat new=./nowhere\n/save /no/such/dir/x\nHello\n/quit\nnever said\n";
