@@ -212,10 +212,10 @@ impl Service {
         if is_named && asked.weights.is_none() && !config.weights.iter().flat_map(NamedWeights::names).all(is_seated) {
             config.weights = None;
         }
-        config.check_heads().and_then(|()| config.alignment()).map_err(wrong_alignment)?;
         if config.template.is_none() && !asked.blades.is_empty() {
             return Err(ApiError::fixed_blades("swiss_knife.blades"));
         }
+        config.check_start().and_then(|()| config.alignment()).map_err(wrong_alignment)?;
         self.check_blades("swiss_knife.blades", config.blades.len())?;
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
         if candidates > self.limits.candidates {

@@ -314,6 +314,10 @@ fn a_scheme_with_fixed_blades_takes_no_others() {
     let (status, body) = ask(&url, &asked(json!({"calm": "instruction:Be calm."})));
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("swiss_knife.blades")), "{body}");
+    let mut weighted = asked(json!({"calm": "instruction:Be calm."}));
+    weighted["swiss_knife"]["weights"] = json!({"helpful": 1, "calm": 1});
+    let (status, body) = ask(&url, &weighted);
+    assert!(status == 400 && body.contains("swiss_knife.blades"), "{body}");
     let (path, _hold, _lines) = begin(&url, &json!({"scheme": "greedy", "explain": true}));
     for source in ["instruction:Be calm.", "adapter"] {
         let (status, body) = edit(&path, &json!({"blades": {"helpful": source}, "weights": {"helpful": 1}}));
