@@ -70,7 +70,8 @@ impl StepTrace {
     }
 
     /// Returns the number of tokens that the blades scored, including those of a rejected batch.
-    /// The backbone reads each of them in every lane that the blades request.
+    /// The backbone reads each of them in every lane that the blades request; over a vocabulary, it
+    /// reads one token in each lane instead.
     pub fn scored_tokens(&self) -> usize {
         let rejected = self.rejected.iter().flat_map(|batch| &batch.candidates);
         self.candidates.iter().chain(rejected).map(CandidateTrace::scored_tokens).sum()

@@ -279,12 +279,13 @@ impl Work {
         let mut spec = arm.spec.snapshot();
         let request = host.scheduler().enter(&self.stop);
         let mut unread = false;
+        let over_vocabulary = self.config.proposal.draft().is_none();
         let replied = session.reply(&asked.tokens, &stops, most, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 summary.steps += 1;
                 summary.tokens += step.chosen().tokens.len();
                 summary.drafted_tokens += step.drafted_tokens();
-                summary.scored_tokens += step.scored_tokens() * lanes(&spec, &arm, step);
+                summary.scored_tokens += read_tokens(&spec, &arm, step, over_vocabulary);
                 summary.seconds += step.seconds;
             }
             // Local models check the stop flag within a step; a request to a server goes on.
@@ -362,13 +363,21 @@ fn measure(since: &mut Instant, step: usize) {
     *since = Instant::now();
 }
 
-/// Returns the number of backbone lanes that read each candidate of a step. Heads share the lane of
-/// the plain backbone.
-fn lanes(spec: &AlignmentSpec, arm: &Arm, step: &StepTrace) -> usize {
+/// Returns the number of tokens that the backbone reads to score the candidates of a step: each
+/// candidate in every lane, where heads share the lane of the plain backbone. Over the vocabulary, a
+/// lane reads one token, after which it has the scores of all candidates, and heads read each
+/// candidate.
+fn read_tokens(spec: &AlignmentSpec, arm: &Arm, step: &StepTrace, over_vocabulary: bool) -> usize {
     let read = spec.seats().iter().filter(|seat| step.blades.iter().any(|blade| blade.name == **seat.name()));
-    let policy = |policy| if matches!(policy, Policy::Head(_)) { Policy::Backbone } else { policy };
-    let policies = read.map(sk_core::Seat::blade).chain(&arm.fluency).flat_map(|blade| blade.policies()).map(policy);
-    policies.collect::<BTreeSet<_>>().len()
+    let policies = read.map(sk_core::Seat::blade).chain(&arm.fluency).flat_map(|blade| blade.policies());
+    let (heads, mut lanes): (BTreeSet<_>, BTreeSet<_>) = policies.partition(|policy| matches!(policy, Policy::Head(_)));
+    if over_vocabulary {
+        return lanes.len() + if heads.is_empty() { 0 } else { step.scored_tokens() };
+    }
+    if !heads.is_empty() {
+        lanes.insert(Policy::Backbone);
+    }
+    lanes.len() * step.scored_tokens()
 }
 
 /// How an answer ended.

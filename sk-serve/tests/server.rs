@@ -439,6 +439,24 @@ fn a_step_over_a_vocabulary_tells_its_most_likely_candidates() {
 }
 
 #[test]
+fn over_a_vocabulary_every_lane_reads_a_token_a_step() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { candidates: 300, ..Limits::default() });
+    let head = Head { kind: HeadKind::Discriminator, attribute: "calm".to_owned(), weight: vec![0.5; 16], bias: 0.0 };
+    server.open(with_heads(vec![("calm".to_owned(), head)], Steering::default()), adapters());
+    // `mod` reads two adapters. `fudge` reads the backbone, and each candidate for the head.
+    for (scheme, set, read) in [("mod", json!([]), 2), ("fudge", json!(["proposal.head_k=50"]), 1 + 50)] {
+        let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "seed": 1,
+            "swiss_knife": {"scheme": scheme, "set": set}});
+        let (status, body) = ask(&url, &asked);
+        assert_eq!(status, 200, "{body}");
+        let cost = &serde_json::from_str::<Value>(&body).unwrap()["usage"]["swiss_knife"];
+        let steps = cost["steps"].as_u64().unwrap();
+        assert_eq!(cost["scored_tokens"].as_u64().unwrap(), read * steps, "{scheme}: {cost}");
+    }
+}
+
+#[test]
 fn an_instruction_that_leaves_no_room_is_refused_before_a_stream_begins() {
     let (server, url, _runtime) = listening();
     server.open(parts(), adapters());
@@ -493,28 +511,6 @@ fn an_edit_may_exchange_the_blades_of_a_full_answer() {
 }
 
 #[test]
-fn an_answer_goes_on_without_the_head_that_it_began_with() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { candidates: 200, ..Limits::default() });
-    let head = Head { kind: HeadKind::Discriminator, attribute: "calm".to_owned(), weight: vec![0.5; 16], bias: 0.0 };
-    server.open(with_heads(vec![("calm".to_owned(), head)], Steering::default()), adapters());
-    let (path, hold, lines) = begin(&url, &json!({"scheme": "fudge", "explain": true}));
-    let exchange = json!({"blades": {"calm": null, "helpful": "adapter"}, "weights": {"helpful": 1}});
-    for asked in [exchange, json!({"weights": {"helpful": 1}})] {
-        let (status, body) = edit(&path, &asked);
-        assert_eq!((status, &body["weights"]), (200, &json!({"helpful": 1.0})), "{body}");
-    }
-    drop(hold);
-    let chunks: Vec<String> = lines.filter(|line| line.starts_with("data: ")).collect();
-    let [.., last, done] = &chunks[..] else { panic!("{chunks:?}") };
-    assert!(last.contains("\"finish_reason\":\"") && done == "data: [DONE]", "{last} {done}");
-}
-
-#[test]
-fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
-    let _answering = answering();
-    let (server, url, _runtime) =
-#[test]
 fn a_blade_that_a_gate_is_on_keeps_its_seat() {
     let _answering = answering();
     let (server, url, _runtime) = listening();
@@ -553,6 +549,28 @@ fn correlations_may_name_a_blade_that_has_left_its_seat() {
     }
 }
 
+#[test]
+fn an_answer_goes_on_without_the_head_that_it_began_with() {
+    let _answering = answering();
+    let (server, url, _runtime) = listening_with(Access::default(), Limits { candidates: 200, ..Limits::default() });
+    let head = Head { kind: HeadKind::Discriminator, attribute: "calm".to_owned(), weight: vec![0.5; 16], bias: 0.0 };
+    server.open(with_heads(vec![("calm".to_owned(), head)], Steering::default()), adapters());
+    let (path, hold, lines) = begin(&url, &json!({"scheme": "fudge", "explain": true}));
+    let exchange = json!({"blades": {"calm": null, "helpful": "adapter"}, "weights": {"helpful": 1}});
+    for asked in [exchange, json!({"weights": {"helpful": 1}})] {
+        let (status, body) = edit(&path, &asked);
+        assert_eq!((status, &body["weights"]), (200, &json!({"helpful": 1.0})), "{body}");
+    }
+    drop(hold);
+    let chunks: Vec<String> = lines.filter(|line| line.starts_with("data: ")).collect();
+    let [.., last, done] = &chunks[..] else { panic!("{chunks:?}") };
+    assert!(last.contains("\"finish_reason\":\"") && done == "data: [DONE]", "{last} {done}");
+}
+
+#[test]
+fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
+    let _answering = answering();
+    let (server, url, _runtime) =
         listening_with(Access::default(), Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() });
     server.open(parts(), adapters());
     let asked = json!({"prompt": vec!["Hi"; 16], "max_tokens": 32});
