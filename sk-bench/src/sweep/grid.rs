@@ -27,7 +27,7 @@ pub struct Arm {
     /// Whether the weights of the plan apply to its blades.
     pub steered: bool,
     /// The blades that it seats.
-    seated: Vec<String>,
+    pub(crate) seated: Vec<String>,
     /// Everything that its responses depend on, except for scheme name, weights, prompt and seed.
     pub settings: KeptSettings,
     at_every_weight: bool,

@@ -120,12 +120,15 @@ pub struct Objective {
 }
 
 impl Objective {
-    /// Returns the objective of a blade. With a judge, its axis is the one that the blade defines,
-    /// if any.
+    /// Returns the objective of a blade. With a judge, its axis is that of the blade, or else the
+    /// axis with this name, if any.
     fn of_blade(blade: &str, scoring: &ScoreSource) -> Self {
         let axis = match scoring {
             ScoreSource::Blades => None,
-            ScoreSource::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
+            ScoreSource::Judge { objectives, .. } => {
+                let named = || objectives.names().into_iter().find(|name| *name == blade).map(str::to_owned);
+                objectives.of_blade(blade).map(|objective| objective.name.clone()).or_else(named)
+            }
         };
         Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
     }
@@ -223,7 +226,7 @@ impl TunePlan {
             scheme = steering(&mut section, SCHEME, &folder)?;
             section.finish()?;
         }
-        scheme.spec(models.are_shipped())?;
+        let spec = scheme.spec(models.are_shipped())?;
         let fits = |dimension: &Dimension| fits(dimension, &scheme, &models);
         let space = match sections.remove("space") {
             Some(section) => space(section, fits)?,
@@ -233,7 +236,11 @@ impl TunePlan {
                 unfit.map_or(Ok(space), |reason| Err(Error::Input(format!("{name}: no [space] section; {reason}"))))?
             }
         };
-        let blades = blades_of(&models);
+        let mut blades = blades_of(&models);
+        // A scheme that lists its blades seats no others.
+        if spec.template.is_none() && blades.iter().any(|blade| spec.is_named(blade)) {
+            blades.retain(|blade| spec.is_named(blade));
+        }
         let scoring = sections.remove("judge").map_or(Ok(ScoreSource::Blades), |section| judge_section(section, &folder))?;
         let objectives = match sections.remove("objectives") {
             Some(section) => objectives(section, &scoring)?,
@@ -242,8 +249,12 @@ impl TunePlan {
         if objectives.is_empty() {
             return Err(missing(&name, "objectives.NAME", "name at least one, such as [objectives.harmless]").into());
         }
-        if let (true, Some((lacking, _))) = (scoring.is_judge(), objectives.iter().find(|(o, _)| o.axis.is_none())) {
-            let reason = format!("objective \"{}\": name the judge's axis, such as axis = \"quality\"", lacking.name);
+        if let (ScoreSource::Judge { objectives: axes, .. }, Some((lacking, _))) =
+            (&scoring, objectives.iter().find(|(objective, _)| objective.axis.is_none()))
+        {
+            let axes = axes.names().join("\", \"");
+            let reason =
+                format!("objective \"{}\": name its axis, as in axis = \"NAME\"; the judge's are \"{axes}\"", lacking.name);
             return Err(SchemeError::Parameter { slot: "objectives", reason }.into());
         }
         let at = sections.remove("weights").map(|section| weights(section, &models)).transpose()?;
@@ -378,15 +389,31 @@ impl TunePlan {
         Ok(self.searches.iter().map(search).collect())
     }
 
+    /// Checks that the scheme seats the blade of each objective, unless a judge scores.
+    fn check_scored(&self, search: &SearchPlan, grid: &Grid) -> Result<(), Error> {
+        for (Objective { name, blade, .. }, arm) in
+            search.objectives.iter().flat_map(|o| grid.arms.iter().map(move |arm| (o, arm)))
+        {
+            if !self.scoring.is_judge() && !arm.seated.contains(blade) {
+                let seated = arm.seated.join(", ");
+                let reason = format!("its blade \"{blade}\" is not in the scheme, which has {seated}");
+                return Err(Error::Input(format!("objective \"{name}\": {reason}; name one of these or add a [judge]")));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the digest of everything that a score depends on except the point: models, scheme,
     /// space, objectives, weights, prompts, seeds and `scorer`, the identity of the scorer.
     ///
     /// # Errors
-    /// If models cannot be read, or the scheme does not fit the models or the weights.
+    /// If models cannot be read, the scheme does not fit the models or the weights, or it lacks a
+    /// blade that scores an objective.
     pub fn settings(&self, prompts: &[Prompt], scorer: &str, digests: &Digests) -> Result<String, Error> {
         let arms: Vec<String> = (0..self.searches.len())
             .map(|search| {
                 let grid = self.trial(search, self.origin()?, PathBuf::new(), prompts, digests)?;
+                self.check_scored(&self.searches[search], &grid)?;
                 Ok::<_, Error>(grid.arms.iter().map(|arm| arm.settings.settings.as_str()).collect::<String>())
             })
             .collect::<Result<_, _>>()?;

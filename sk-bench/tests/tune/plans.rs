@@ -54,6 +54,28 @@ fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
 }
 
 #[test]
+fn an_objective_is_scored_by_the_axis_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = "[[objectives]]\nname = \"depth\"\nblade = \"deep\"\n[[rubrics]]\nname = \"depth\"\n\
+        criterion = \"How deep is it?\"\nlow = \"flat\"\nmiddle = \"so so\"\nhigh = \"deep\"\n";
+    std::fs::write(folder.path().join("own.toml"), own).unwrap();
+    let judge = "[judge]\nendpoint = \"http://localhost:1/v1\"\nobjectives = \"own.toml\"\n";
+    let plan = format!("{PLAN}{judge}[objectives.depth]\nweights = [{{ helpful = 1 }}]\n");
+    let plan = TunePlan::parse(&folder.path().join("p.toml"), &plan).unwrap();
+    assert_eq!(plan.searches[0].objectives[0].axis.as_deref(), Some("depth"));
+}
+
+#[test]
+fn a_scheme_that_lists_its_blades_is_searched_at_their_vertices() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = include_str!("../../../sk-scheme/schemes/swiss-knife.toml");
+    std::fs::write(folder.path().join("own.toml"), format!("{shipped}\n[blades.helpful]\n")).unwrap();
+    let plan = TunePlan::parse(&folder.path().join("p.toml"), &format!("{PLAN}[scheme]\nscheme = \"own.toml\"\n")).unwrap();
+    let searches: Vec<String> = plan.searches.iter().map(|search| search.weights[0].to_string()).collect();
+    assert_eq!(searches, ["helpful=1"]);
+}
+
+#[test]
 fn the_options_of_a_plan_are_its_scheme() {
     let options = |more: &str| parse(more).unwrap().scheme_option();
     assert_eq!(options(""), "--scheme swiss-knife");
@@ -117,7 +139,10 @@ fn mistakes_are_named() {
     );
     refused("[judge]\nmodels = \"judge\"\n", &["add offline = true"]);
     refused("[judge]\noffline = true\nendpoint = \"http://localhost:1/v1\"\n", &["unknown field of [judge] \"endpoint\""]);
-    refused("[judge]\nendpoint = \"http://localhost:1/v1\"\n[objectives.kind]\nweights = [{ helpful = 1 }]\n", &["axis = "]);
+    refused(
+        "[judge]\nendpoint = \"http://localhost:1/v1\"\n[objectives.kind]\nweights = [{ helpful = 1 }]\n",
+        &["axis = ", "the judge's are \"quality\", \"safety\", \"honesty\""],
+    );
     refused("[weights]\nkind = \"paper\"\n", &["every objective has its own weights"]);
     refused(
         "[tune]\nsearch = \"together\"\n[objectives.helpful]\nweights = [{ helpful = 1 }]\n",

@@ -184,6 +184,18 @@ fn prompts_of_the_evaluation_are_refused() {
 }
 
 #[test]
+fn an_objective_needs_the_blade_that_scores_it() {
+    let fixed = "fixed = [\"w_tour\", \"w_blade\", \"lambda\", \"rounds\", \"candidates\", \"alpha\"]";
+    let plan = PLAN.replace("[tune]\n", "[tune]\nsearch = \"together\"\n").replace("candidates = [2, 4]\n", "");
+    let plan = plan.replace("fixed = [\"w_tour\", \"rounds\"]", fixed);
+    let bench = Bench::tiny(&format!("{plan}\n[scheme]\nscheme = \"base\"\n"));
+    let lacks = ["objective \"", "its blade \"h", "which has backbone"];
+    assert_refused(&bench.run(&["--quiet", "--dry-run"]), &lacks);
+    assert_refused(&bench.run(&["--quiet"]), &lacks);
+    assert!(!bench.path("plan.trials").exists(), "nothing was begun");
+}
+
+#[test]
 fn another_plan_needs_another_output() {
     let bench = Bench::tiny(&PLAN.replace("trials = 6", "trials = 1"));
     stdout(&bench.run(&["--quiet"]));
