@@ -51,6 +51,14 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > LONGEST_FILE { Err(too_long("it", LONGEST_FILE)) } else { Ok(bytes) }
 }
 
+/// Returns the number of the line, from 1, on which a CSV row starts that the parser `csv` places at
+/// byte `start`. For the parser, a row starts right after the first byte of a two-byte line end, and
+/// includes blank lines before it.
+pub fn line_of_row(bytes: &[u8], start: usize) -> u64 {
+    let blank = bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    1 + bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
 /// Returns the non-blank lines of a file, without line terminators and with their line numbers, from
 /// 1.
 ///

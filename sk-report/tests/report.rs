@@ -647,6 +647,8 @@ fn what_cannot_be_read_is_named() {
     refused(HEADER, &["judged_frontier.csv", "no rows"]);
     refused(&small().replace("relevance", "relevant"), &["judged_frontier.csv", "\"relevance\""]);
     refused(&small().replacen("0.5,0.5,0.5,0.0", "0.5,1.5,0.5,0.0", 1), &["line 3", "\"relevance\"", "1.5", "from 0 to 1"]);
+    let of_windows = small().replacen("0.5,0.5,0.5,0.0", "0.5,1.5,0.5,0.0", 1).replace('\n', "\r\n");
+    refused(&of_windows, &["line 3", "\"relevance\""]);
     refused(
         &small().replacen("theirs,helpful,1,0,0,0,", "theirs,helpful,1,0,0,zero,", 1),
         &["line 3", "\"frontier_id\"", "whole number"],

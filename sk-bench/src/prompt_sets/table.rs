@@ -42,11 +42,7 @@ pub(super) fn rows<T, const N: usize>(
 
 /// Returns the error for the row at byte offset `start`.
 fn wrong(path: &Path, bytes: &[u8], start: usize, reason: String) -> Error {
-    // For the parser, a row starts right after the first byte of a two-byte line end, and includes
-    // blank lines before it.
-    let blank = bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    let line = 1 + bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
-    RecordError::line(path, line, reason).into()
+    RecordError::line(path, lines::line_of_row(bytes, start), reason).into()
 }
 
 fn failure(path: &Path, bytes: &[u8], error: &csv::Error) -> Error {

@@ -13,6 +13,7 @@ pub(super) struct Sheet {
     /// The column names in order.
     pub(super) header: StringRecord,
     rows: Vec<StringRecord>,
+    bytes: Vec<u8>,
 }
 
 impl Sheet {
@@ -29,7 +30,7 @@ impl Sheet {
             return Err(ReportError::TwoColumns { path, column: column.to_owned() });
         }
         let rows: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().map_err(failed)?;
-        if rows.is_empty() { Err(ReportError::Empty { path }) } else { Ok(Self { path, header, rows }) }
+        if rows.is_empty() { Err(ReportError::Empty { path }) } else { Ok(Self { path, header, rows, bytes }) }
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
@@ -45,7 +46,8 @@ pub(super) struct Row<'a> {
 impl<'a> Row<'a> {
     /// Returns the line on which the row starts, from 1.
     fn line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
+        let start = self.record.position().map_or(0, |position| position.byte() as usize);
+        lines::line_of_row(&self.sheet.bytes, start)
     }
 
     /// Returns the value of a column, or `None` if there is no such column.
