@@ -1,12 +1,11 @@
 //! Writing the files of a directory. Each is complete or unchanged.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 
 use half::f16;
-use safetensors::{Dtype, View};
+use safetensors::{Dtype, SafeTensorError, tensor::TensorView};
 use serde::Serialize;
 
 use super::error::{CheckpointError, io_error};
@@ -33,24 +32,6 @@ impl TensorBytes {
     }
 }
 
-impl View for &TensorBytes {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        (&self.bytes).into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
 /// Writes a safetensors file.
 ///
 /// # Errors
@@ -61,7 +42,13 @@ pub(crate) fn write_tensors(
     tensors: &BTreeMap<String, TensorBytes>,
     metadata: Option<HashMap<String, String>>,
 ) -> Result<(), CheckpointError> {
-    safetensors::serialize(tensors, metadata)
+    let view = |(name, tensor)| {
+        let TensorBytes { dtype, shape, bytes }: &TensorBytes = tensor;
+        TensorView::new(*dtype, shape.clone(), bytes).map(|view| (name, view))
+    };
+    let views: Result<Vec<_>, SafeTensorError> = tensors.iter().map(view).collect();
+    views
+        .and_then(|views| safetensors::serialize(views, metadata))
         .map_err(io::Error::other)
         .and_then(|bytes| files::write_atomically(path, &bytes))
         .map_err(|source| io_error("write", path, source))

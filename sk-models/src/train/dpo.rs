@@ -264,21 +264,6 @@ impl DpoOptions {
             precision,
             run,
         } = self;
-        // A resumed run may run longer, and report and save at other steps.
-        let RunOptions {
-            steps: _,
-            evaluate_every: _,
-            save_every: _,
-            batch,
-            accumulate,
-            length,
-            rate,
-            warmup,
-            floor,
-            weight_decay,
-            clip,
-            seed,
-        } = run;
         let mut recipe = Recipe::default()
             .value("targets", targets.iter().map(|target| target.name()).collect::<Vec<_>>().join(","))
             .value("rank", rank)
@@ -286,18 +271,10 @@ impl DpoOptions {
             .value("beta", beta)
             .value("label-smoothing", label_smoothing)
             .value("length-normalised", length_normalised)
-            .value("batch", batch)
-            .value("length", length)
-            .value("rate", rate)
-            .value("warmup", warmup)
-            .value("floor", floor)
-            .value("weight-decay", weight_decay)
-            .value("clip", clip)
-            .value("seed", seed)
+            .run(run)
             .data(data)?
             .model("model", Some(backbone))?
-            .value("precision", precision)
-            .value("accumulate", accumulate);
+            .value("precision", precision);
         // Checkpoints from before this option resume.
         if *chat {
             recipe = recipe.value("framing", "chat");

@@ -120,21 +120,6 @@ impl LmOptions {
             run,
             optimizer,
         } = self;
-        // A resumed run may run longer, and report and save at other steps.
-        let RunOptions {
-            steps: _,
-            evaluate_every: _,
-            save_every: _,
-            batch,
-            accumulate,
-            length,
-            rate,
-            warmup,
-            floor,
-            weight_decay,
-            clip,
-            seed,
-        } = run;
         let recipe = Recipe::default()
             .value("hidden", config.hidden_size)
             .value("intermediate", config.intermediate_size)
@@ -143,17 +128,9 @@ impl LmOptions {
             .value("kv-heads", config.num_key_value_heads)
             .value("head-dim", config.head_dim)
             .value("max-length", config.max_position_embeddings)
-            .value("batch", batch)
-            .value("accumulate", accumulate)
-            .value("length", length)
-            .value("rate", rate)
-            .value("warmup", warmup)
-            .value("floor", floor)
+            .run(run)
             .value("optimizer", format!("{optimizer:?}").to_lowercase())
             .value("optimizer settings", format!("{:?}", (BETA_1, BETA_2, EPSILON, MOMENTUM)))
-            .value("weight-decay", weight_decay)
-            .value("clip", clip)
-            .value("seed", seed)
             .data(data)?
             .file("tokenizer", &tokenizer.join("tokenizer.json"))?;
         recipe.model("init", initial)

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{
     data::{DataOptions, Source},
     error::TrainError,
+    run::RunOptions,
 };
 use crate::{files, hf::Checkpoint};
 
@@ -32,6 +33,34 @@ impl Recipe {
     pub(super) fn value(mut self, option: &str, value: impl Display) -> Self {
         self.values.push((option.to_owned(), value.to_string()));
         self
+    }
+
+    /// Adds the options of a run that determine its steps.
+    pub(super) fn run(self, run: &RunOptions) -> Self {
+        // A resumed run may run longer, and report and save at other steps.
+        let RunOptions {
+            steps: _,
+            evaluate_every: _,
+            save_every: _,
+            batch,
+            accumulate,
+            length,
+            rate,
+            warmup,
+            floor,
+            weight_decay,
+            clip,
+            seed,
+        } = run;
+        self.value("batch", batch)
+            .value("accumulate", accumulate)
+            .value("length", length)
+            .value("rate", rate)
+            .value("warmup", warmup)
+            .value("floor", floor)
+            .value("weight-decay", weight_decay)
+            .value("clip", clip)
+            .value("seed", seed)
     }
 
     /// Adds data files with their weights, and the files of excluded questions.
