@@ -3,7 +3,6 @@ use std::sync::Arc;
 use sk_core::{Backbone, BoxError, Candidates, InstructionRack, Policy, Readings, TokenId, Traffic};
 
 use crate::reader::{Lane, Reader};
-use crate::wire::Prefix;
 use crate::{AdapterRack, RemoteError};
 
 /// π_B: the frozen model behind servers, which read N candidates with and without their adapters.
@@ -22,7 +21,7 @@ impl RemoteBackbone {
     }
 
     fn lanes(&self, context: &[TokenId], policies: &[Policy]) -> Result<Vec<Lane>, RemoteError> {
-        let own = Arc::new(Prefix::new(context.to_vec()));
+        let own = Arc::new(context.to_vec());
         let lane = |policy: &Policy| match policy {
             Policy::Backbone => Ok(Lane { name: Arc::from(""), adapter: None, prefix: Arc::clone(&own) }),
             Policy::Variant(name) => {
@@ -30,8 +29,7 @@ impl RemoteBackbone {
                 if adapter.is_none() && instruction.is_none() {
                     return Err(self.unknown(name));
                 }
-                let prefix = instruction
-                    .map_or_else(|| Arc::clone(&own), |instruction| Arc::new(Prefix::new(instruction.context(context))));
+                let prefix = instruction.map_or_else(|| Arc::clone(&own), |instruction| Arc::new(instruction.context(context)));
                 Ok(Lane { name: Arc::clone(name), adapter, prefix })
             }
             Policy::Head(name) => Err(RemoteError::Unsupported {
@@ -40,7 +38,7 @@ impl RemoteBackbone {
             }),
         };
         let lanes: Vec<Lane> = policies.iter().map(lane).collect::<Result<_, _>>()?;
-        match lanes.iter().find(|lane| lane.prefix.len() == 0) {
+        match lanes.iter().find(|lane| lane.prefix.is_empty()) {
             Some(lane) => Err(RemoteError::EmptyContext { policy: lane.policy() }),
             None => Ok(lanes),
         }

@@ -76,7 +76,7 @@ impl Checker<'_> {
         }
         let scored = (tokens.len() / 2).min(MOST);
         let (context, rest) = tokens.split_at((tokens.len() - scored).min(MOST));
-        let (prefix, span) = (Prefix::new(context.to_vec()), &rest[..scored]);
+        let (prefix, span) = (context.to_vec(), &rest[..scored]);
         let mut reports = Vec::new();
         let mut first: Option<Vec<Reading>> = None;
         let mut untempered = true;
@@ -100,8 +100,7 @@ impl Checker<'_> {
         self.fleet.learn_untempered(untempered);
         let read = first.unwrap_or_default();
         for (adapter, reading) in self.policies().zip(&read) {
-            let control =
-                Control { prefix: Prefix::new(context.to_vec()), span: span.to_vec(), log_probs: reading.log_probs.clone() };
+            let control = Control { prefix: context.to_vec(), span: span.to_vec(), log_probs: reading.log_probs.clone() };
             self.fleet.controls.insert(adapter.map_or("", |name| &**name), control);
         }
         let distance = |(adapter, reading): (&Arc<str>, &Reading)| {

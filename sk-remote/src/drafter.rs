@@ -108,7 +108,7 @@ impl Proposal for RemoteDrafter {
         if request.context.is_empty() {
             return Err(RemoteError::EmptyContext { policy: format!("the {}", self.fleet().role) }.into());
         }
-        let prefix = Arc::new(Prefix::new(request.context.to_vec()));
+        let prefix = Arc::new(request.context.to_vec());
         let cap = self.config.span_tokens.map_or(usize::MAX, NonZeroUsize::get);
         // The prefix must leave room for a drafted token, and for one that a reading requests in
         // addition.

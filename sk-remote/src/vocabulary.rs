@@ -70,7 +70,7 @@ impl Proposal for RemoteVocabulary {
         if context.is_empty() {
             return Err(RemoteError::EmptyContext { policy: "the backbone".to_owned() }.into());
         }
-        let prefix = Arc::new(Prefix::new(context.to_vec()));
+        let prefix = Arc::new(context.to_vec());
         let mut kept = self.most_likely(&prefix)?;
         let floor = kept.first().map_or(0.0, |(_, most)| most + self.head.plausibility().ln());
         kept.retain(|(_, log_prob)| *log_prob >= floor);

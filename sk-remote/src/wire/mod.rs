@@ -3,8 +3,8 @@
 pub(crate) mod sglang;
 pub(crate) mod vllm;
 
-use std::fmt::Write;
-
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use sk_core::{Reading, Sampling, TokenId};
 
 use crate::{AnswerError, Fault, Kind};
@@ -17,22 +17,15 @@ const ROUNDING: f32 = 1e-3;
 /// smaller value is a logit.
 const LEAST_TOP: f32 = -22.2;
 
-/// Tokens shared by the beginning of several rows, serialised once.
-pub(crate) struct Prefix {
-    pub(crate) tokens: Vec<TokenId>,
-    /// The ids, comma-separated.
-    text: String,
-}
+/// Tokens shared by the beginning of several rows.
+pub(crate) type Prefix = Vec<TokenId>;
 
-impl Prefix {
-    pub(crate) fn new(tokens: Vec<TokenId>) -> Self {
-        let mut text = String::with_capacity(6 * tokens.len());
-        push_ids(&mut text, &tokens);
-        Self { tokens, text }
-    }
+/// The ids of a prefix and its continuation.
+struct Ids<'a>(&'a [TokenId], &'a [TokenId]);
 
-    pub(crate) fn len(&self) -> usize {
-        self.tokens.len()
+impl Serialize for Ids<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().chain(self.1))
     }
 }
 
@@ -83,13 +76,12 @@ pub(crate) fn draft_body(
 
 /// Returns the body that loads an adapter from a directory of the server.
 pub(crate) fn load_body(name: &str, directory: &str) -> String {
-    format!(r#"{{"lora_name":{},"lora_path":{}}}"#, quoted(name), quoted(directory))
+    json!({"lora_name": name, "lora_path": directory}).to_string()
 }
 
 /// Returns the body that tokenizes a text, the same for both servers.
 pub(crate) fn tokenize_body(model: Option<&str>, text: &str) -> String {
-    let model = model.map(|model| format!(r#""model":{},"#, quoted(model))).unwrap_or_default();
-    format!(r#"{{{model}"prompt":{},"add_special_tokens":false}}"#, quoted(text))
+    under(model, json!({"prompt": text, "add_special_tokens": false}))
 }
 
 /// Parses the answer to [`tokenize_body`].
@@ -109,40 +101,17 @@ pub(crate) fn load_path(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns a text as a JSON string.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+/// Returns a body with the name of a model, if it has one.
+fn under(model: Option<&str>, mut body: Value) -> String {
+    if let Some(model) = model {
+        body["model"] = model.into();
+    }
+    body.to_string()
 }
 
-fn push_ids(out: &mut String, ids: &[TokenId]) {
-    for (place, id) in ids.iter().enumerate() {
-        let comma = if place == 0 { "" } else { "," };
-        // Writing to a string cannot fail.
-        let _ = write!(out, "{comma}{id}");
-    }
-}
-
-/// Appends the ids of a prefix and its continuation, as a list.
-fn push_row(out: &mut String, prefix: &Prefix, tail: &[TokenId]) {
-    out.push('[');
-    out.push_str(&prefix.text);
-    if !prefix.tokens.is_empty() && !tail.is_empty() {
-        out.push(',');
-    }
-    push_ids(out, tail);
-    out.push(']');
-}
-
-/// Appends `[…,…]`; `write` writes each entry.
-fn push_list<T>(out: &mut String, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
-    out.push('[');
-    for (place, item) in items.into_iter().enumerate() {
-        if place > 0 {
-            out.push(',');
-        }
-        write(out, item);
-    }
-    out.push(']');
+/// Returns a number with the digits of an f32.
+fn digits(value: f32) -> Value {
+    serde_json::from_str(&value.to_string()).unwrap_or_default()
 }
 
 /// Converts the pairs (log π(y_t), log π(argmax)) of a row into a reading.
@@ -245,16 +214,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_written_as_lists() {
-        let mut out = String::new();
-        push_row(&mut out, &Prefix::new(vec![1, 20]), &[300]);
-        push_row(&mut out, &Prefix::new(vec![]), &[300]);
-        push_row(&mut out, &Prefix::new(vec![7]), &[]);
-        assert_eq!(out, "[1,20,300][300][7]");
-        assert_eq!(quoted("a\"b\n"), r#""a\"b\n""#);
-    }
-
-    #[test]
     fn what_is_no_log_probability_is_named() {
         assert_eq!(reading(3, &[(-1.0, -0.5), (-0.25, -0.25)]).unwrap().min_entropy, [0.5, 0.25]);
         assert!(matches!(reading(3, &[(f32::NAN, -0.5)]), Err(AnswerError::Value { row: 3, position: 0, .. })));
@@ -276,7 +235,7 @@ mod tests {
 
     #[test]
     fn rows_of_one_context_agree_about_the_first_token() {
-        let (prefix, other) = (Prefix::new(vec![1]), Prefix::new(vec![1]));
+        let (prefix, other) = (vec![1], vec![1]);
         let row = |prefix, span| Row { adapter: None, prefix, span };
         let read = |log_prob, entropy| Reading { log_probs: vec![log_prob], min_entropy: vec![entropy], ..Reading::default() };
         let rows = [row(&prefix, &[5]), row(&prefix, &[6]), row(&other, &[5])];

@@ -3,13 +3,12 @@
 //! Each row has its own adapter, so one request serves all policies. The prefix cache is used up to
 //! the last token of the context.
 
-use std::fmt::Write;
-
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 use sk_core::{Reading, TokenId};
 
-use super::{DraftParams, Drafted, Prefix, Row, drafted, most_likely, number, push_ids, push_list, push_row, quoted, reading};
+use super::{DraftParams, Drafted, Ids, Prefix, Row, digits, drafted, most_likely, number, reading};
 use crate::{AnswerError, Fault};
 
 /// The path of all requests.
@@ -20,25 +19,19 @@ pub(crate) const PATH: &str = "/generate";
 /// Log-probabilities start at the last token of the context. With a later start, that of the first
 /// token of the span would be missing.
 pub(crate) fn read_body(rows: &[Row<'_>]) -> String {
-    let ids: usize = rows.iter().map(|row| row.prefix.text.len() + 7 * row.span.len() + 40).sum();
-    let mut out = String::with_capacity(200 + ids);
-    out.push_str(r#"{"input_ids":"#);
-    push_list(&mut out, rows, |out, row| push_row(out, row.prefix, row.span));
-    push_adapters(&mut out, rows.iter().map(|row| row.adapter));
-    out.push_str(r#","logprob_start_len":"#);
-    push_list(&mut out, rows, |out, row| {
-        let _ = write!(out, "{}", row.prefix.len() - 1);
+    let body = json!({
+        "input_ids": rows.iter().map(|row| Ids(row.prefix, row.span)).collect::<Vec<_>>(),
+        "logprob_start_len": rows.iter().map(|row| row.prefix.len() - 1).collect::<Vec<_>>(),
+        "return_logprob": true, "top_logprobs_num": 1,
+        "sampling_params": {"max_new_tokens": 0, "temperature": 0, "ignore_eos": true},
     });
-    out.push_str(
-        r#","return_logprob":true,"top_logprobs_num":1,"sampling_params":{"max_new_tokens":0,"temperature":0,"ignore_eos":true}}"#,
-    );
-    out
+    adapted(body, rows.iter().map(|row| row.adapter))
 }
 
 /// Parses the answer to [`read_body`].
 pub(crate) fn read_answer(body: &[u8], rows: &[Row<'_>]) -> Result<Vec<Reading>, Fault> {
     let metas = generated(body, rows.len())?;
-    let largest = rows.iter().flat_map(|row| row.prefix.tokens.iter().chain(row.span)).max().copied();
+    let largest = rows.iter().flat_map(|row| row.prefix.iter().chain(row.span)).max().copied();
     metas.into_iter().zip(rows).enumerate().map(|(at, (meta, row))| read_row(at, meta, row, largest)).collect()
 }
 
@@ -53,7 +46,7 @@ fn read_row(at: usize, meta: Meta, row: &Row<'_>, largest: Option<TokenId>) -> R
             return Err(AnswerError::Positions { row: at, expected, got }.into());
         }
     }
-    let sent = row.prefix.tokens.last().into_iter().chain(row.span).copied();
+    let sent = row.prefix.last().into_iter().chain(row.span).copied();
     let is_wrong = |sent: TokenId, got: TokenId| sent != got && (got != 0 || Some(sent) != largest);
     if let Some((place, (expected, _))) =
         sent.zip(&own).enumerate().find(|(_, (sent, ScoredToken(_, got, _)))| is_wrong(*sent, *got))
@@ -70,11 +63,11 @@ fn read_row(at: usize, meta: Meta, row: &Row<'_>, largest: Option<TokenId>) -> R
 
 /// Returns the body that reads prefixes into the cache.
 pub(crate) fn warm_body(lanes: &[(Option<&str>, &Prefix)]) -> String {
-    let mut out = String::from(r#"{"input_ids":"#);
-    push_list(&mut out, lanes, |out, (_, prefix)| push_row(out, prefix, &[]));
-    push_adapters(&mut out, lanes.iter().map(|(adapter, _)| *adapter));
-    out.push_str(r#","sampling_params":{"max_new_tokens":0,"temperature":0,"ignore_eos":true}}"#);
-    out
+    let body = json!({
+        "input_ids": lanes.iter().map(|(_, prefix)| prefix).collect::<Vec<_>>(),
+        "sampling_params": {"max_new_tokens": 0, "temperature": 0, "ignore_eos": true},
+    });
+    adapted(body, lanes.iter().map(|(adapter, _)| *adapter))
 }
 
 /// Validates the answer to [`warm_body`] as JSON; its contents are ignored.
@@ -87,29 +80,24 @@ pub(crate) fn warm_answer(body: &[u8]) -> Result<(), Fault> {
 ///
 /// Rows are listed instead of requested by `n`, since those would share a seed.
 pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &DraftParams<'_>) -> String {
-    let tails: usize = rows.iter().map(|(tail, _)| 7 * tail.len()).sum();
-    let mut out = String::with_capacity(200 + rows.len() * (300 + prefix.text.len()) + tails);
-    out.push_str(r#"{"input_ids":"#);
-    push_list(&mut out, rows, |out, (tail, _)| push_row(out, prefix, tail));
     let DraftParams { max_tokens, sampling, stop, not_first, tops } = *params;
-    let _ = write!(out, r#","return_logprob":true,"logprob_start_len":-1,"top_logprobs_num":{tops},"sampling_params":"#);
     let temperature = if sampling.is_greedy() { 0.0 } else { sampling.temperature() };
     let top_k = i64::try_from(sampling.top_k()).ok().filter(|&top_k| top_k > 0).unwrap_or(-1);
-    push_list(&mut out, rows, |out, (_, seed)| {
-        let _ = write!(
-            out,
-            r#"{{"max_new_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{top_k},"min_p":0,"repetition_penalty":{},"min_new_tokens":{},"ignore_eos":{},"no_stop_trim":true,"sampling_seed":{seed},"stop_token_ids":["#,
-            sampling.top_p(),
-            sampling.repetition_penalty(),
-            u8::from(not_first),
+    let sampled = |(_, seed): &(&[TokenId], u32)| {
+        json!({
+            "max_new_tokens": max_tokens, "temperature": digits(temperature), "top_p": digits(sampling.top_p()),
+            "top_k": top_k, "min_p": 0, "repetition_penalty": digits(sampling.repetition_penalty()),
             // If SGLang ignores the model's own end of text, it also ignores the stop tokens.
-            stop.is_empty(),
-        );
-        push_ids(out, stop);
-        out.push_str("]}");
-    });
-    out.push('}');
-    out
+            "min_new_tokens": u8::from(not_first), "ignore_eos": stop.is_empty(), "no_stop_trim": true,
+            "sampling_seed": seed, "stop_token_ids": stop,
+        })
+    };
+    json!({
+        "input_ids": rows.iter().map(|(tail, _)| Ids(prefix, tail)).collect::<Vec<_>>(),
+        "return_logprob": true, "logprob_start_len": -1, "top_logprobs_num": tops,
+        "sampling_params": rows.iter().map(sampled).collect::<Vec<_>>(),
+    })
+    .to_string()
 }
 
 /// Parses the answer to [`draft_body`].
@@ -154,17 +142,12 @@ pub(crate) fn load_answer(body: &[u8]) -> Result<Option<String>, Fault> {
     Ok((!success).then(|| error_message.unwrap_or_else(|| "it gives no reason".to_owned())))
 }
 
-fn push_adapters<'a>(out: &mut String, adapters: impl IntoIterator<Item = Option<&'a str>>) {
-    let adapters: Vec<Option<&str>> = adapters.into_iter().collect();
-    // A server without adapters rejects the field.
-    if adapters.iter().all(Option::is_none) {
-        return;
+/// Returns a body with the adapters of its rows. A server without adapters rejects the field.
+fn adapted<'a>(mut body: Value, adapters: impl Iterator<Item = Option<&'a str>> + Clone) -> String {
+    if adapters.clone().any(|adapter| adapter.is_some()) {
+        body["lora_path"] = adapters.collect();
     }
-    out.push_str(r#","lora_path":"#);
-    push_list(out, adapters, |out, adapter| match adapter {
-        Some(name) => out.push_str(&quoted(name)),
-        None => out.push_str("null"),
-    });
+    body.to_string()
 }
 
 #[derive(Deserialize)]
@@ -213,7 +196,7 @@ mod tests {
 
     #[test]
     fn only_the_largest_token_may_come_back_as_zero() {
-        let prefix = Prefix::new(vec![3, 9]);
+        let prefix = vec![3, 9];
         let row = Row { adapter: None, prefix: &prefix, span: &[5, 47] };
         let read = |tokens: [TokenId; 2]| {
             let [first, second] = tokens;

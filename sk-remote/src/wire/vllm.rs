@@ -4,13 +4,13 @@
 //! disables reading of the prefix cache, so each row reads its context again.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use sk_core::{Reading, TokenId};
 
-use super::{DraftParams, Drafted, Prefix, Row, drafted, most_likely, number, push_ids, push_list, push_row, quoted, reading};
+use super::{DraftParams, Drafted, Ids, Prefix, Row, digits, drafted, most_likely, number, reading, under};
 use crate::{AnswerError, Fault};
 
 /// The path of all requests.
@@ -18,11 +18,8 @@ pub(crate) const PATH: &str = "/v1/completions";
 
 /// Returns the body that reads rows, all under `model`.
 pub(crate) fn read_body(model: Option<&str>, rows: &[Row<'_>]) -> String {
-    let ids: usize = rows.iter().map(|row| row.prefix.text.len() + 7 * row.span.len() + 3).sum();
-    let mut out = head(model, 200 + ids);
-    push_list(&mut out, rows, |out, row| push_row(out, row.prefix, row.span));
-    out.push_str(r#","max_tokens":1,"temperature":0,"prompt_logprobs":1,"return_token_ids":true}"#);
-    out
+    let rows: Vec<Ids<'_>> = rows.iter().map(|row| Ids(row.prefix, row.span)).collect();
+    under(model, json!({"prompt": rows, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1, "return_token_ids": true}))
 }
 
 /// Parses the answer to [`read_body`].
@@ -38,7 +35,7 @@ pub(crate) fn read_answer(body: &[u8], rows: &[Row<'_>]) -> Result<Vec<Reading>,
 fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fault> {
     let start = row.prefix.len();
     if let Some(returned) = &choice.prompt_token_ids {
-        let sent = || row.prefix.tokens.iter().chain(row.span);
+        let sent = || row.prefix.iter().chain(row.span);
         if returned.len() != start + row.span.len() {
             return Err(AnswerError::Positions { row: at, expected: start + row.span.len(), got: returned.len() }.into());
         }
@@ -70,26 +67,19 @@ fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fa
 /// and a seed. All rows must have the tail of the first; row i uses the seed of the first, plus i.
 pub(crate) fn draft_body(model: Option<&str>, prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &DraftParams<'_>) -> String {
     let (tail, seed) = rows.first().copied().unwrap_or_default();
-    let mut out = head(model, 500 + prefix.text.len() + 7 * tail.len());
-    push_row(&mut out, prefix, tail);
     let DraftParams { max_tokens, sampling, stop, not_first, tops } = *params;
     let temperature = if sampling.is_greedy() { 0.0 } else { sampling.temperature() };
-    let _ = write!(
-        out,
-        r#","n":{},"max_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{},"min_p":0,"repetition_penalty":{},"presence_penalty":0,"frequency_penalty":0,"seed":{seed},"min_tokens":{},"logprobs":{tops},"return_token_ids":true,"ignore_eos":true,"stop_token_ids":["#,
-        rows.len(),
-        sampling.top_p(),
-        sampling.top_k(),
-        sampling.repetition_penalty(),
-        u8::from(not_first),
-    );
-    push_ids(&mut out, stop);
-    out.push(']');
+    let mut body = json!({
+        "prompt": Ids(prefix, tail), "n": rows.len(), "max_tokens": max_tokens, "temperature": digits(temperature),
+        "top_p": digits(sampling.top_p()), "top_k": sampling.top_k(), "min_p": 0,
+        "repetition_penalty": digits(sampling.repetition_penalty()), "presence_penalty": 0, "frequency_penalty": 0,
+        "seed": seed, "min_tokens": u8::from(not_first), "logprobs": tops, "return_token_ids": true,
+        "ignore_eos": true, "stop_token_ids": stop,
+    });
     if tops > 0 {
-        out.push_str(r#","return_tokens_as_token_ids":true"#);
+        body["return_tokens_as_token_ids"] = true.into();
     }
-    out.push('}');
-    out
+    under(model, body)
 }
 
 /// Parses the answer to [`draft_body`].
@@ -131,16 +121,6 @@ pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
     }
     let Models { data } = serde_json::from_slice(body).map_err(Fault::body)?;
     Ok(data.iter().filter_map(|model| model.max_model_len).min())
-}
-
-fn head(model: Option<&str>, capacity: usize) -> String {
-    let mut out = String::with_capacity(capacity);
-    out.push('{');
-    if let Some(model) = model {
-        let _ = write!(out, r#""model":{},"#, quoted(model));
-    }
-    out.push_str(r#""prompt":"#);
-    out
 }
 
 #[derive(Deserialize)]
