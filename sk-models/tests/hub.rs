@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -74,6 +74,7 @@ struct State {
 struct FakeHub {
     endpoint: String,
     state: Arc<State>,
+    cache: tempfile::TempDir,
 }
 
 impl FakeHub {
@@ -139,11 +140,11 @@ impl FakeHub {
                 respond(stream, "404 Not Found", &[], b"");
             }
         });
-        Self { endpoint, state }
+        Self { endpoint, state, cache: tempfile::tempdir().unwrap() }
     }
 
-    fn hub(&self, cache: &Path) -> Hub {
-        Hub::new(&self.endpoint, cache.to_owned())
+    fn hub(&self) -> Hub {
+        Hub::new(&self.endpoint, self.cache.path().to_owned())
     }
 
     fn requests(&self) -> Vec<Request> {
@@ -281,11 +282,10 @@ fn resolve(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathB
 #[test]
 fn a_model_is_downloaded_once_and_only_what_is_needed() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
     let mut count = Count::default();
-    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut count).unwrap();
+    let snapshot = resolve(&fake.hub(), ID, &mut count).unwrap();
 
-    assert_eq!(snapshot, cache.path().join(format!("models--owner--model/snapshots/{COMMIT}")));
+    assert_eq!(snapshot, fake.cache.path().join(format!("models--owner--model/snapshots/{COMMIT}")));
     for name in ["config.json", "tokenizer.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"] {
         assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name], "{name}");
     }
@@ -295,11 +295,11 @@ fn a_model_is_downloaded_once_and_only_what_is_needed() {
     assert_eq!(count.files.len(), 5);
     assert_eq!(count.ended, 5);
     assert!(count.bytes > 600_000);
-    let reference = std::fs::read_to_string(cache.path().join("models--owner--model/refs/main")).unwrap();
+    let reference = std::fs::read_to_string(fake.cache.path().join("models--owner--model/refs/main")).unwrap();
     assert_eq!(reference, COMMIT);
 
     let before = fake.requests().len();
-    let again = resolve(&fake.hub(cache.path()).with_offline(true), ID, &mut ()).unwrap();
+    let again = resolve(&fake.hub().with_offline(true), ID, &mut ()).unwrap();
     assert_eq!(again, snapshot);
     assert_eq!(fake.requests().len(), before, "a complete snapshot needs no hub");
 }
@@ -309,11 +309,10 @@ fn of_whole_weights_and_an_index_the_whole_weights_are_fetched() {
     let mut files = sharded();
     files.insert("model.safetensors".to_owned(), vec![4; 100]);
     let fake = FakeHub::start(State { files, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(), ID, &mut ()).unwrap();
     assert!(snapshot.join("model.safetensors").exists());
     assert!(!snapshot.join("model-00001-of-00002.safetensors").exists());
-    assert_eq!(resolve(&fake.hub(cache.path()).with_offline(true), ID, &mut ()).unwrap(), snapshot);
+    assert_eq!(resolve(&fake.hub().with_offline(true), ID, &mut ()).unwrap(), snapshot);
 }
 
 #[test]
@@ -321,31 +320,29 @@ fn a_data_set_gives_the_requested_files() {
     let files = ["good/train.jsonl.gz", "good/test.jsonl.gz", "bad/train.jsonl.gz"];
     let files = files.map(|name| (name.to_owned(), name.as_bytes().to_vec()));
     let fake = FakeHub::start(State { files: HashMap::from(files), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
     let id = ID.parse().unwrap();
     let name = "good/train.jsonl.gz";
-    let snapshot = fake.hub(cache.path()).data(&id, &[name], &mut ()).unwrap();
-    assert_eq!(snapshot, cache.path().join(format!("datasets--owner--model/snapshots/{COMMIT}")));
+    let snapshot = fake.hub().data(&id, &[name], &mut ()).unwrap();
+    assert_eq!(snapshot, fake.cache.path().join(format!("datasets--owner--model/snapshots/{COMMIT}")));
     assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), name.as_bytes());
     assert!(!snapshot.join("good/test.jsonl.gz").exists() && !snapshot.join("bad").exists());
     let paths: Vec<String> = fake.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(paths, ["/api/datasets/owner/model/revision/main".to_owned(), format!("/datasets/{ID}/resolve/{COMMIT}/{name}")]);
 
-    let offline = fake.hub(cache.path()).with_offline(true);
+    let offline = fake.hub().with_offline(true);
     assert_eq!(offline.data(&id, &[name], &mut ()).unwrap(), snapshot);
     let missing = offline.data(&id, &["good/test.jsonl.gz"], &mut ()).unwrap_err();
     assert!(matches!(missing, HubError::Offline { .. }), "{missing}");
     assert_eq!(fake.requests().len(), 2);
-    let absent = fake.hub(cache.path()).data(&id, &["ugly.jsonl"], &mut ()).unwrap_err().to_string();
+    let absent = fake.hub().data(&id, &["ugly.jsonl"], &mut ()).unwrap_err().to_string();
     assert!(absent.contains("owner/model has no file ugly.jsonl"), "{absent}");
 }
 
 #[test]
 fn a_download_is_resumed_after_a_broken_connection() {
     let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(2), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
     let mut count = Count::default();
-    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut count).unwrap();
+    let snapshot = resolve(&fake.hub(), ID, &mut count).unwrap();
     let name = "model-00001-of-00002.safetensors";
     assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
     assert!(count.resumed > 0);
@@ -353,39 +350,37 @@ fn a_download_is_resumed_after_a_broken_connection() {
 }
 
 #[test]
-fn a_download_goes_on_while_it_makes_progress() {
-    // An attempt to continue meets two cuts, so more attempts fail than may fail without progress.
-    let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(16), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+fn a_model_arrives_whole_from_a_hub_with_faults_and_habits() {
     let name = "model-00001-of-00002.safetensors";
-    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
+    for (what, state) in [
+        // An attempt to continue meets two cuts, so more attempts fail than may fail without progress.
+        ("cuts", State { cuts: AtomicUsize::new(16), ..State::default() }),
+        ("outages", State { outages: AtomicUsize::new(2), ..State::default() }),
+        ("no scheme", State { without_scheme: true, ..State::default() }),
+        ("no ranges", State { cuts: AtomicUsize::new(1), ignore_ranges: true, ..State::default() }),
+        ("capital digits", State { capitals: true, ..State::default() }),
+        ("contents at the hub", State { stores: true, ..State::default() }),
+    ] {
+        let fake = FakeHub::start(State { files: sharded(), ..state });
+        let snapshot = resolve(&fake.hub(), ID, &mut ()).unwrap();
+        assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name], "{what}");
+        assert!(snapshot.join("config.json").exists(), "{what}");
+    }
 }
 
 #[test]
-fn a_listing_is_requested_again_after_an_outage() {
-    let fake = FakeHub::start(State { files: sharded(), outages: AtomicUsize::new(2), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    assert!(resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap().join("config.json").exists());
-}
-
-#[test]
-fn contents_may_lie_at_a_host_named_without_a_scheme() {
-    let fake = FakeHub::start(State { files: sharded(), without_scheme: true, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
-    let name = "model-00001-of-00002.safetensors";
-    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
-}
-
-#[test]
-fn a_server_without_ranges_is_read_from_the_beginning() {
-    let state = State { files: sharded(), cuts: AtomicUsize::new(1), ignore_ranges: true, ..State::default() };
-    let fake = FakeHub::start(state);
-    let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
-    let name = "model-00001-of-00002.safetensors";
-    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
+fn contents_that_differ_from_what_was_announced_are_refused() {
+    assert_eq!(git_blob(b"what is up, doc?"), "bd9dbf5aae1a3862dd1526723246b20206e5fc37");
+    for (part, state) in [
+        ("model-00001-of-00002.safetensors", State { corrupt: true, ..State::default() }),
+        ("model-00001-of-00002.safetensors", State { corrupt: true, stores: true, ..State::default() }),
+        ("SHA-1", State { corrupt_small: true, ..State::default() }),
+        ("no length was announced", State { endless: true, ..State::default() }),
+    ] {
+        let fake = FakeHub::start(State { files: sharded(), ..state });
+        let error = resolve(&fake.hub(), ID, &mut ()).unwrap_err();
+        assert!(matches!(error, HubError::Corrupt { .. }) && error.to_string().contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -394,47 +389,26 @@ fn an_interrupted_download_leaves_nothing_under_the_final_name() {
     // Few bytes, since an attempt that receives some is followed by others.
     files.insert("model-00001-of-00002.safetensors".to_owned(), vec![1; 4]);
     let fake = FakeHub::start(State { files, cuts: AtomicUsize::new(usize::MAX), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Interrupted { .. }), "{error}");
     assert!(error.to_string().contains("run again to continue"), "{error}");
-    let repository = cache.path().join("models--owner--model");
+    let repository = fake.cache.path().join("models--owner--model");
     assert!(!repository.join(format!("snapshots/{COMMIT}/model-00001-of-00002.safetensors")).exists());
     assert!(!repository.join("refs/main").exists());
     let hash = sha256(&fake.state.files["model-00001-of-00002.safetensors"]);
     assert!(!repository.join("blobs").join(&hash).exists());
     assert!(repository.join("blobs").join(format!("{hash}.incomplete")).exists());
-    assert!(resolve(&fake.hub(cache.path()).with_offline(true), ID, &mut ()).is_err());
-}
-
-#[test]
-fn contents_that_differ_from_their_hash_are_refused() {
-    let fake = FakeHub::start(State { files: sharded(), corrupt: true, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
-    assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
-    assert!(error.to_string().contains("model-00001-of-00002.safetensors"), "{error}");
-}
-
-#[test]
-fn the_hash_that_the_hub_links_holds_for_contents_at_the_hub_itself() {
-    let cache = tempfile::tempdir().unwrap();
-    let fake = FakeHub::start(State { files: sharded(), stores: true, corrupt: true, ..State::default() });
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
-    assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
-    let fake = FakeHub::start(State { files: sharded(), stores: true, ..State::default() });
-    resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+    assert!(resolve(&fake.hub().with_offline(true), ID, &mut ()).is_err());
 }
 
 #[cfg(unix)]
 #[test]
 fn a_link_to_contents_that_are_gone_is_replaced() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let file = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap().join("model-00001-of-00002.safetensors");
+    let file = resolve(&fake.hub(), ID, &mut ()).unwrap().join("model-00001-of-00002.safetensors");
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("/nowhere/blob", &file).unwrap();
-    resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+    resolve(&fake.hub(), ID, &mut ()).unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), fake.state.files["model-00001-of-00002.safetensors"]);
 }
 
@@ -442,8 +416,7 @@ fn a_link_to_contents_that_are_gone_is_replaced() {
 #[test]
 fn files_with_one_etag_are_kept_apart() {
     let fake = FakeHub::start(State { files: sharded(), opaque: true, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+    let snapshot = resolve(&fake.hub(), ID, &mut ()).unwrap();
     for (name, bytes) in sharded().iter().filter(|(name, _)| snapshot.join(name).exists()) {
         assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), *bytes, "{name}");
     }
@@ -451,17 +424,9 @@ fn files_with_one_etag_are_kept_apart() {
 }
 
 #[test]
-fn a_hash_may_be_announced_in_capital_digits() {
-    let fake = FakeHub::start(State { files: sharded(), capitals: true, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    assert!(resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap().join("config.json").exists());
-}
-
-#[test]
 fn a_listing_has_an_end() {
     let fake = FakeHub::start(State { files: sharded(), padding: 65 << 20, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Answer { .. }), "{error}");
 }
 
@@ -469,30 +434,13 @@ fn a_listing_has_an_end() {
 fn lengths_that_differ_from_what_was_announced_are_refused() {
     for (off_by, says) in [(-1, "299999 were announced"), (1, "300000 of 300001 bytes")] {
         let fake = FakeHub::start(State { files: sharded(), off_by, ..State::default() });
-        let cache = tempfile::tempdir().unwrap();
-        let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
+        let error = resolve(&fake.hub(), ID, &mut ()).unwrap_err();
         let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(format!("{error} {source}").contains(says), "{error} {source}");
-        assert!(!cache.path().join(format!("models--owner--model/snapshots/{COMMIT}/model-00001-of-00002.safetensors")).exists());
+        assert!(
+            !fake.cache.path().join(format!("models--owner--model/snapshots/{COMMIT}/model-00001-of-00002.safetensors")).exists()
+        );
     }
-}
-
-#[test]
-fn a_file_without_a_length_has_an_end() {
-    let fake = FakeHub::start(State { files: sharded(), endless: true, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
-    assert!(matches!(&error, HubError::Corrupt { reason, .. } if reason.contains("no length was announced")), "{error}");
-}
-
-#[test]
-fn small_files_that_differ_from_their_hash_are_refused() {
-    assert_eq!(git_blob(b"what is up, doc?"), "bd9dbf5aae1a3862dd1526723246b20206e5fc37");
-    let fake = FakeHub::start(State { files: sharded(), corrupt_small: true, ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
-    assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
-    assert!(error.to_string().contains("SHA-1"), "{error}");
 }
 
 /// An interrupted run may leave a partial file as long as the whole file, if it was killed while it
@@ -503,12 +451,11 @@ fn the_rest_of_an_earlier_download_blocks_no_other() {
     for (beyond, asked) in [(0, false), (1, true), (300_000, true)] {
         let fake = FakeHub::start(State { files: sharded(), ..State::default() });
         let bytes = &fake.state.files[name];
-        let cache = tempfile::tempdir().unwrap();
-        let blobs = cache.path().join("models--owner--model/blobs");
+        let blobs = fake.cache.path().join("models--owner--model/blobs");
         std::fs::create_dir_all(&blobs).unwrap();
         let left: Vec<u8> = bytes.iter().copied().chain(vec![7; beyond]).collect();
         std::fs::write(blobs.join(format!("{}.incomplete", sha256(bytes))), left).unwrap();
-        let snapshot = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap();
+        let snapshot = resolve(&fake.hub(), ID, &mut ()).unwrap();
         assert_eq!(&std::fs::read(snapshot.join(name)).unwrap(), bytes);
         assert_eq!(fake.requests().iter().any(|request| request.range.is_some()), asked, "{beyond} bytes too many");
     }
@@ -522,8 +469,7 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
     let name = "model-00001-of-00002.safetensors";
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
     let bytes = &fake.state.files[name];
-    let cache = tempfile::tempdir().unwrap();
-    let blobs = cache.path().join("models--owner--model/blobs");
+    let blobs = fake.cache.path().join("models--owner--model/blobs");
     std::fs::create_dir_all(&blobs).unwrap();
     let partial = blobs.join(format!("{}.incomplete", sha256(bytes)));
     // The partial file has the full length.
@@ -532,7 +478,7 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
     first.lock().unwrap();
     let (warns, warnings) = std::sync::mpsc::channel();
     let snapshot = std::thread::scope(|scope| {
-        let second = scope.spawn(|| resolve(&fake.hub(cache.path()), ID, &mut Warnings(warns)));
+        let second = scope.spawn(|| resolve(&fake.hub(), ID, &mut Warnings(warns)));
         assert_eq!(warnings.recv().unwrap(), format!("another process downloads {name}; waiting for it"));
         std::fs::remove_file(&partial).unwrap();
         first.unlock().unwrap();
@@ -544,12 +490,11 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
 #[test]
 fn the_token_goes_to_the_hub_and_nowhere_else() {
     let fake = FakeHub::start(State { files: sharded(), token: Some("secret"), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Status { status: 401, .. }), "{error}");
     assert!(error.to_string().contains("check the id") && error.to_string().contains("HF_TOKEN"), "{error}");
 
-    resolve(&fake.hub(cache.path()).with_token(Some("secret".to_owned())), ID, &mut ()).unwrap();
+    resolve(&fake.hub().with_token(Some("secret".to_owned())), ID, &mut ()).unwrap();
     let storage: Vec<_> = fake.requests().into_iter().filter(|request| request.path.starts_with("/blob/")).collect();
     assert!(!storage.is_empty());
     assert!(storage.iter().all(|request| request.authorization.is_none()));
@@ -558,35 +503,32 @@ fn the_token_goes_to_the_hub_and_nowhere_else() {
 #[test]
 fn unknown_models_and_missing_weights_are_named() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = resolve(&fake.hub(cache.path()), "owner/other", &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(), "owner/other", &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Status { status: 404, .. }), "{error}");
     assert!(error.to_string().contains("owner/other"), "{error}");
 
     let mut files = sharded();
     files.retain(|name, _| !name.contains("safetensors"));
     let fake = FakeHub::start(State { files, ..State::default() });
-    let error = resolve(&fake.hub(cache.path()), ID, &mut ()).unwrap_err();
+    let error = resolve(&fake.hub(), ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::NoWeights { .. }), "{error}");
 }
 
 #[test]
 fn a_revision_may_have_slashes() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
     let id = format!("{ID}@refs/pr/1");
-    let snapshot = resolve(&fake.hub(cache.path()), &id, &mut ()).unwrap();
-    let reference = std::fs::read_to_string(cache.path().join("models--owner--model/refs/refs/pr/1")).unwrap();
+    let snapshot = resolve(&fake.hub(), &id, &mut ()).unwrap();
+    let reference = std::fs::read_to_string(fake.cache.path().join("models--owner--model/refs/refs/pr/1")).unwrap();
     assert_eq!(reference, COMMIT);
-    assert_eq!(resolve(&fake.hub(cache.path()).with_offline(true), &id, &mut ()).unwrap(), snapshot);
+    assert_eq!(resolve(&fake.hub().with_offline(true), &id, &mut ()).unwrap(), snapshot);
 }
 
 #[test]
 fn weights_of_an_unsupported_model_or_adapter_are_not_downloaded() {
     let refused = |files: HashMap<String, Vec<u8>>, file: &str, field: &str| {
         let fake = FakeHub::start(State { files, ..State::default() });
-        let cache = tempfile::tempdir().unwrap();
-        let error = fake.hub(cache.path()).resolve(ID, check_settings, &mut ()).unwrap_err();
+        let error = fake.hub().resolve(ID, check_settings, &mut ()).unwrap_err();
         assert!(error.to_string().contains(file) && error.to_string().contains(field), "{error}");
         assert!(fake.requests().iter().all(|request| !request.path.contains("/blob/")), "{field}");
     };
@@ -608,8 +550,7 @@ fn weights_of_an_unsupported_model_or_adapter_are_not_downloaded() {
 #[test]
 fn weights_of_a_model_are_not_downloaded_as_an_adapter() {
     let fake = FakeHub::start(State { files: sharded(), ..State::default() });
-    let cache = tempfile::tempdir().unwrap();
-    let error = fake.hub(cache.path()).resolve(ID, check_adapter, &mut ()).unwrap_err();
+    let error = fake.hub().resolve(ID, check_adapter, &mut ()).unwrap_err();
     assert!(matches!(error, CheckpointError::NotAnAdapter { .. }), "{error}");
     assert!(fake.requests().iter().all(|request| !request.path.contains("/blob/")));
 }

@@ -155,6 +155,14 @@ fn answering() -> MutexGuard<'static, ()> {
     ANSWERING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Starts a server with models, which has its turn to answer until the second value is dropped.
+fn open(limits: Limits) -> (String, (Runtime, MutexGuard<'static, ()>)) {
+    let turn = answering();
+    let (server, url, runtime) = listening_with(Access::default(), limits);
+    server.open(parts(), adapters());
+    (url, (runtime, turn))
+}
+
 fn agent() -> ureq::Agent {
     // A proxy of the environment cannot reach the servers.
     ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into()
@@ -287,8 +295,7 @@ fn a_server_of_its_own_machine_answers_to_no_other_name() {
 
 #[test]
 fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let agent = agent();
     let model = agent.get(format!("{url}/v1/models/%ff")).call();
     let generation = agent.get(format!("{url}/swiss-knife/generations/%ff")).call();
@@ -303,9 +310,7 @@ fn a_path_that_is_not_utf8_is_refused_in_openais_shape() {
 
 #[test]
 fn a_scheme_with_fixed_blades_takes_no_others() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let asked = |blades: Value| {
         json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4,
             "swiss_knife": {"scheme": "greedy", "blades": blades}})
@@ -409,8 +414,7 @@ fn options_of_the_server_that_a_scheme_does_not_have_are_left_out() {
 
 #[test]
 fn the_scheme_of_a_request_is_one_that_ships() {
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     for (model, scheme, told) in [
         ("lab/random", "best-of", "did you mean \\\"best-of-n\\\"?"),
         ("lab/random:args", "mod", "`scheme` is \\\"mod\\\" and `model` names \\\"args\\\""),
@@ -423,9 +427,7 @@ fn the_scheme_of_a_request_is_one_that_ships() {
 
 #[test]
 fn a_step_over_a_vocabulary_tells_its_most_likely_candidates() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { candidates: 12, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { candidates: 12, ..Limits::default() });
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "seed": 1,
         "swiss_knife": {"scheme": "base", "explain": true}});
     let (status, body) = ask(&url, &asked);
@@ -458,8 +460,7 @@ fn over_a_vocabulary_every_lane_reads_a_token_a_step() {
 
 #[test]
 fn an_instruction_that_leaves_no_room_is_refused_before_a_stream_begins() {
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let long = format!("instruction:{}", "Be calm. ".repeat(100));
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "stream": true,
         "swiss_knife": {"blades": {"calm": long}, "weights": {"calm": 1}}});
@@ -471,9 +472,7 @@ fn an_instruction_that_leaves_no_room_is_refused_before_a_stream_begins() {
 
 #[test]
 fn a_blade_that_leaves_its_seat_frees_its_memory() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { memory: 24 << 20, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { memory: 24 << 20, ..Limits::default() });
     let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     for turn in 0..40 {
         for source in [Value::Null, "adapter".into()] {
@@ -485,9 +484,7 @@ fn a_blade_that_leaves_its_seat_frees_its_memory() {
 
 #[test]
 fn a_name_of_an_answer_keeps_its_meaning() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let start = json!({"blades": {"calm": "instruction:Be calm."}, "set": ["proposal.candidates=64"], "explain": true});
     let (path, _hold, _lines) = begin(&url, &start);
     for (source, expected) in [("Be rude.", 400), ("Be calm.", 200)] {
@@ -501,9 +498,7 @@ fn a_name_of_an_answer_keeps_its_meaning() {
 
 #[test]
 fn an_edit_may_exchange_the_blades_of_a_full_answer() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 2, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { blades: 2, ..Limits::default() });
     let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     let asked = json!({"blades": {"helpful": null, "calm": "instruction:Be calm."}, "weights": {"calm": 1}});
     let (status, body) = edit(&path, &asked);
@@ -569,10 +564,7 @@ fn an_answer_goes_on_without_the_head_that_it_began_with() {
 
 #[test]
 fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
-    let _answering = answering();
-    let (server, url, _runtime) =
-        listening_with(Access::default(), Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() });
     let asked = json!({"prompt": vec!["Hi"; 16], "max_tokens": 32});
     let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
     let body = response.body_mut().read_to_string().unwrap();
@@ -582,10 +574,8 @@ fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
 
 #[test]
 fn a_client_that_has_its_whole_answer_may_ask_again() {
-    let _answering = answering();
     let limits = Limits { concurrent: 1, waiting: 0, ..Limits::default() };
-    let (server, url, _runtime) = listening_with(Access::default(), limits);
-    server.open(parts(), adapters());
+    let (url, _up) = open(limits);
     let agent = agent();
     for turn in 0..40 {
         let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "n": 1 + turn % 3,
@@ -627,19 +617,14 @@ fn a_request_that_outlasts_the_drain_ends_with_an_error() {
 
 #[test]
 fn answers_may_take_any_time() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { time: Duration::MAX, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { time: Duration::MAX, ..Limits::default() });
     let (status, body) = ask(&url, &json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}));
     assert_eq!(status, 200, "{body}");
 }
 
 #[test]
 fn a_request_for_which_there_is_no_memory_waits_only_where_requests_may() {
-    let _answering = answering();
-    let (server, url, _runtime) =
-        listening_with(Access::default(), Limits { memory: 24 << 20, concurrent: 64, waiting: 0, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { memory: 24 << 20, concurrent: 64, waiting: 0, ..Limits::default() });
     let steering = json!({"set": ["proposal.candidates=64"], "explain": true});
     let _hold = Hold::new();
     let mut streams = Vec::new();
@@ -666,9 +651,7 @@ fn an_adapter_that_was_just_unloaded_is_named() {
 
 #[test]
 fn the_error_of_an_edit_names_the_field_at_fault() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 3, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { blades: 3, ..Limits::default() });
     let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     assert_eq!(edit(&path, &json!({"blades": {"calm": "instruction:Be calm."}})).0, 200);
     for (asked, param) in [
@@ -691,9 +674,7 @@ fn the_error_of_an_edit_names_the_field_at_fault() {
 
 #[test]
 fn an_edit_that_seats_may_be_sent_again() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { blades: 3, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { blades: 3, ..Limits::default() });
     let (path, _hold, _lines) = begin(&url, &json!({"set": ["proposal.candidates=64"], "explain": true}));
     let asked = json!({"blades": {"calm": "instruction:Be calm.", "helpful": "adapter"}, "weights": {"calm": 1, "helpful": 3}});
     for _ in 0..2 {
@@ -710,9 +691,7 @@ fn an_edit_that_seats_may_be_sent_again() {
 
 #[test]
 fn a_blade_does_not_take_the_lane_of_another() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let (path, _hold, _lines) = begin(&url, &json!({"scheme": "prompt-contrast", "explain": true}));
     let (status, body) = edit(&path, &json!({"blades": {"calm/against": "instruction:Be kind."}}));
     assert_eq!((status, body["error"]["param"].as_str()), (400, Some("blades")), "{body}");
@@ -721,9 +700,7 @@ fn a_blade_does_not_take_the_lane_of_another() {
 
 #[test]
 fn a_panic_of_one_request_harms_no_other() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let hi = json!([{"role": "user", "content": "Hi"}]);
     let asked = |seed: usize, stream: bool| json!({"messages": hi, "max_tokens": 24, "seed": seed, "stream": stream, "n": 2});
     let text = |body: &str| serde_json::from_str::<Value>(body).unwrap()["choices"].clone();
@@ -752,9 +729,7 @@ fn a_panic_of_one_request_harms_no_other() {
 
 #[test]
 fn a_prompt_of_a_batch_is_limited_by_its_own_length() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     // The context has 256 tokens, of which the longer prompt leaves six.
     let answers = |prompts: &[Vec<u32>]| {
         let asked = json!({"prompt": prompts, "max_tokens": 40, "seed": 1,
@@ -770,9 +745,7 @@ fn a_prompt_of_a_batch_is_limited_by_its_own_length() {
 
 #[test]
 fn a_batch_shares_its_slots_with_other_requests() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { concurrent: 2, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { concurrent: 2, ..Limits::default() });
     let (begun, has_begun) = std::sync::mpsc::channel();
     let batch = thread::spawn({
         let url = url.clone();
@@ -794,9 +767,7 @@ fn a_batch_shares_its_slots_with_other_requests() {
 
 #[test]
 fn fields_of_other_servers_may_have_their_idle_values() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let mut asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
     let idle = [
         ("repetition_penalty", json!(1.0), json!(1.1)),
@@ -818,9 +789,7 @@ fn fields_of_other_servers_may_have_their_idle_values() {
 
 #[test]
 fn too_much_is_refused_before_any_work_and_not_repeated() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { body: 4 << 20, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { body: 4 << 20, ..Limits::default() });
     let names = || (0..50_000).map(|k| format!("b{k}"));
     let blades: serde_json::Map<String, Value> = names().map(|name| (name, json!("instruction:Be calm."))).collect();
     let weights: serde_json::Map<String, Value> = names().map(|name| (name, json!(1))).collect();
@@ -842,8 +811,7 @@ fn too_much_is_refused_before_any_work_and_not_repeated() {
 
 #[test]
 fn a_client_that_asks_before_it_sends_too_much_is_refused() {
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { body: 1000, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { body: 1000, ..Limits::default() });
     let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
     let head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -854,8 +822,7 @@ fn a_client_that_asks_before_it_sends_too_much_is_refused() {
 
 #[test]
 fn a_body_that_ends_early_has_the_status_of_a_disconnect() {
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     for (length, body, status) in [
         ("Content-Length: 100", "{\"prompt\"", 499),
         ("Transfer-Encoding: chunked", "8\r\n{\"p", 499),
@@ -874,9 +841,7 @@ fn a_body_that_ends_early_has_the_status_of_a_disconnect() {
 
 #[test]
 fn a_response_that_is_not_streamed_has_a_limited_number_of_log_probabilities() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     // The answers have 16 × 8 × 200 = 25,600 tokens, and 21 log-probabilities for each are more than
     // 2¹⁹.
     let ask = |likely: usize, stream: bool| {
@@ -894,9 +859,7 @@ fn a_response_that_is_not_streamed_has_a_limited_number_of_log_probabilities() {
 
 #[test]
 fn a_character_that_the_prompt_begins_belongs_to_the_answer() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     // The tokens are bytes; the last two begin a character of three.
     let ask = |prompt: &[u8], max_tokens: usize, echo: bool| {
         let asked = json!({"prompt": prompt, "max_tokens": max_tokens, "echo": echo, "seed": 5});
@@ -935,9 +898,7 @@ fn a_soup_needs_memory_for_its_merged_adapter() {
 
 #[test]
 fn a_request_whose_time_is_over_takes_no_step() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening_with(Access::default(), Limits { time: Duration::ZERO, ..Limits::default() });
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits { time: Duration::ZERO, ..Limits::default() });
     // The first span of an answer would be a fault.
     BREAKS.store(true, Ordering::Relaxed);
     let messages = json!([{"role": "user", "content": "Hi"}]);
@@ -968,9 +929,7 @@ fn a_request_whose_time_is_over_takes_no_step() {
 
 #[test]
 fn an_answer_that_begins_with_its_prompt_can_be_edited_from_its_first_chunk() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     for _ in 0..20 {
         let _hold = Hold::new();
         let asked = json!({"prompt": "Hi", "max_tokens": 200, "stream": true, "echo": true});

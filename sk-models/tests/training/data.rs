@@ -10,11 +10,10 @@ use sk_models::train::encoder::Encoder;
 use sk_models::train::lm::train_lm;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
-use super::{Workspace, alone, data, with};
+use super::{Workspace, data, with};
 
 #[test]
 fn windows_do_not_exceed_the_longest_context() {
-    let _alone = alone();
     let workspace = Workspace::new();
     let options = with(workspace.lm("model"), |o| o.run.length = 65);
     let message = train_lm(&options, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
@@ -29,7 +28,6 @@ fn windows_do_not_exceed_the_longest_context() {
 
 #[test]
 fn pairs_do_not_exceed_the_longest_context() {
-    let _alone = alone();
     let workspace = Workspace::new();
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let options = with(workspace.dpo("model", "adapter"), |o| o.run.length = 65);

@@ -23,13 +23,9 @@ use sk_models::train::run::RunOptions;
 use sk_models::train::state::WeightType;
 use sk_models::train::tokenizer::{TokenizerOptions, train_tokenizer};
 
-/// Held by each test that trains: all threads share the device's generator, which draws the
+/// Held by each workspace: all threads share the device's generator, which draws the
 /// weights.
 static GENERATOR: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 const VERBS: [&str; 8] = ["open", "close", "paint", "clean", "sell", "find", "carry", "mend"];
 const THINGS: [&str; 8] = ["door", "window", "boat", "kettle", "chair", "garden", "letter", "coat"];
@@ -70,10 +66,12 @@ struct Workspace {
     root: tempfile::TempDir,
     pairs: PathBuf,
     texts: PathBuf,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Workspace {
     fn new() -> Self {
+        let alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
         let root = tempfile::tempdir().unwrap();
         let (pairs, texts) = write_data(root.path());
         train_tokenizer(&TokenizerOptions {
@@ -83,7 +81,7 @@ impl Workspace {
             max_length: 64,
         })
         .unwrap();
-        Self { root, pairs, texts }
+        Self { root, pairs, texts, _alone: alone }
     }
 
     fn lm(&self, output: &str) -> LmOptions {

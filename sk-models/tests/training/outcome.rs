@@ -16,11 +16,10 @@ use sk_models::train::head::{HeadEvent, HeadOptions, train_head};
 use sk_models::train::lm::{LmEvent, LmOptions, train_lm};
 use sk_models::train::run::RunOptions;
 
-use super::{Workspace, alone, with};
+use super::{Workspace, with};
 
 #[test]
 fn training_lowers_the_loss_and_the_result_loads() {
-    let _alone = alone();
     let workspace = Workspace::new();
     let mut options = workspace.lm("model");
     options.run.steps = 60;
@@ -77,7 +76,6 @@ fn assert_alike((losses, matrices): (Vec<f64>, Vec<f32>), (others, expected): (V
 
 #[test]
 fn accumulated_passes_are_a_larger_batch() {
-    let _alone = alone();
     let workspace = Workspace::new();
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let whole = trained(&workspace.dpo("model", "whole"));
@@ -88,7 +86,6 @@ fn accumulated_passes_are_a_larger_batch() {
 /// Converting bf16 to f32 is exact, so a model with weights in bf16 has the gradients of f32.
 #[test]
 fn weights_in_bf16_give_the_gradients_of_f32() {
-    let _alone = alone();
     let workspace = Workspace::new();
     train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     // Keep the upper half of each f32, which is a bf16 number. The file begins with the length of
@@ -109,10 +106,8 @@ fn weights_in_bf16_give_the_gradients_of_f32() {
 
 #[test]
 fn preferences_are_learned_and_generalise_to_held_out_prompts() {
-    let _alone = alone();
     let workspace = Workspace::new();
-    let device = Device::flex();
-    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let mut options = workspace.dpo("model", "adapter");
     options.run.steps = 60;
     options.tests = vec![workspace.pairs.clone()];
@@ -120,7 +115,7 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
     let lines = fs::read_to_string(&workspace.pairs).unwrap();
     fs::write(&workspace.pairs, lines + equal + "\n" + equal + "\n").unwrap();
     let (mut tested, mut left_out) = (None, Vec::new());
-    let report = train_dpo(&options, None, &device, &mut |event| match event {
+    let report = train_dpo(&options, None, &Device::flex(), &mut |event| match event {
         DpoEvent::Tested { test: 0, left_out, asked, report } => tested = Some((report, left_out, asked)),
         DpoEvent::LeftOut { pairs, reason } => left_out.push((pairs, reason)),
         _ => {}
@@ -161,7 +156,6 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
 
 #[test]
 fn a_run_continues_from_another_models_weights() {
-    let _alone = alone();
     let workspace = Workspace::new();
     let first = with(workspace.lm("first"), |o| o.run.steps = 30);
     let trained = train_lm(&first, &Device::flex(), &mut |_| {}).unwrap();
@@ -180,7 +174,6 @@ fn a_run_continues_from_another_models_weights() {
 /// transformers 5 writes the template beside `tokenizer_config.json`.
 #[test]
 fn a_run_keeps_the_chat_template_of_its_tokenizer() {
-    let _alone = alone();
     let workspace = Workspace::new();
     let options = workspace.lm("model");
     fs::write(options.tokenizer.join("chat_template.jinja"), "{{ messages[0].content }}!").unwrap();
@@ -192,7 +185,6 @@ fn a_run_keeps_the_chat_template_of_its_tokenizer() {
 /// A tokenizer may leave ids unused, so that its largest id is beyond the number of its tokens.
 #[test]
 fn every_id_of_a_tokenizer_has_a_row() {
-    let _alone = alone();
     let workspace = Workspace::new();
     let options = workspace.lm("model");
     let file = options.tokenizer.join("tokenizer.json");
@@ -214,15 +206,13 @@ fn every_id_of_a_tokenizer_has_a_row() {
 
 #[test]
 fn a_run_that_diverges_in_its_last_step_writes_no_result() {
-    let _alone = alone();
     let workspace = Workspace::new();
-    let device = Device::flex();
-    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let model = with(workspace.lm("broken"), |o| (o.run.steps, o.run.rate) = (1, 1e30));
     let adapter = with(workspace.dpo("model", "adapter"), |o| (o.run.steps, o.run.rate) = (1, 1e30));
     for (error, result) in [
-        (train_lm(&model, &device, &mut |_| {}).unwrap_err(), model.output.join("model.safetensors")),
-        (train_dpo(&adapter, None, &device, &mut |_| {}).unwrap_err(), adapter.output.join("adapter_model.safetensors")),
+        (train_lm(&model, &Device::flex(), &mut |_| {}).unwrap_err(), model.output.join("model.safetensors")),
+        (train_dpo(&adapter, None, &Device::flex(), &mut |_| {}).unwrap_err(), adapter.output.join("adapter_model.safetensors")),
     ] {
         assert!(error.to_string().contains("lower the learning rate"), "{error}");
         assert!(!result.exists(), "{}", result.display());
@@ -231,16 +221,17 @@ fn a_run_that_diverges_in_its_last_step_writes_no_result() {
 
 #[test]
 fn a_step_that_no_machine_can_take_and_a_layer_named_twice_are_refused() {
-    let _alone = alone();
     let workspace = Workspace::new();
-    let device = Device::flex();
     let refused = |message: String, part: &str| assert!(message.contains(part), "{message}");
     // Their product is zero in 64 bits.
     let enlarge = |run: &mut RunOptions| (run.batch, run.accumulate) = (1 << 32, 1 << 32);
     let model = with(workspace.lm("model"), |o| enlarge(&mut o.run));
-    refused(train_lm(&model, &device, &mut |_| {}).unwrap_err().to_string(), "`accumulate` is 4294967296 with a batch of");
+    refused(
+        train_lm(&model, &Device::flex(), &mut |_| {}).unwrap_err().to_string(),
+        "`accumulate` is 4294967296 with a batch of",
+    );
     let adapter = || workspace.dpo("model", "adapter");
-    let says = |options: DpoOptions| train_dpo(&options, None, &device, &mut |_| {}).unwrap_err().to_string();
+    let says = |options: DpoOptions| train_dpo(&options, None, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     refused(says(with(adapter(), |o| enlarge(&mut o.run))), "`accumulate` is 4294967296 with a batch of");
     refused(says(DpoOptions { rank: usize::MAX, ..adapter() }), "`rank` is");
     refused(
@@ -252,7 +243,6 @@ fn a_step_that_no_machine_can_take_and_a_layer_named_twice_are_refused() {
 #[cfg(feature = "embedded-model")]
 #[test]
 fn a_run_takes_its_tokenizer_from_the_model_that_ships() {
-    let _alone = alone();
     let workspace = Workspace::new();
     let options = LmOptions { tokenizer: "embedded:backbone".into(), ..workspace.lm("model") };
     train_lm(&options, &Device::flex(), &mut |_| {}).unwrap();
@@ -264,7 +254,6 @@ fn a_run_takes_its_tokenizer_from_the_model_that_ships() {
 
 #[test]
 fn a_run_keeps_some_layers_of_another_model() {
-    let _alone = alone();
     let workspace = Workspace::new();
     let mut whole = workspace.lm("whole");
     whole.config.num_hidden_layers = 4;
@@ -272,8 +261,7 @@ fn a_run_keeps_some_layers_of_another_model() {
     let thin = LmOptions { initial: Some(whole.output.clone()), keep_layers: Some(3), ..workspace.lm("thin") };
     let thin = with(thin, |o| (o.run.steps, o.run.rate) = (1, 1e-12));
     train_lm(&thin, &Device::flex(), &mut |_| {}).unwrap();
-    let device = Device::flex();
-    let model = |path: &Path| Checkpoint::from_directory(path).unwrap().model(&device).unwrap();
+    let model = |path: &Path| Checkpoint::from_directory(path).unwrap().model(&Device::flex()).unwrap();
     let (of, kept) = (model(&whole.output), model(&thin.output));
     assert_eq!((kept.layers.len(), kept.config.num_hidden_layers), (3, 3));
     for (layer, from) in kept.layers.iter().zip([0, 2, 3]) {
@@ -287,15 +275,13 @@ fn a_run_keeps_some_layers_of_another_model() {
 
 #[test]
 fn heads_tell_the_sides_apart_and_repeat_to_the_byte() {
-    let _alone = alone();
     let workspace = Workspace::new();
-    let device = Device::flex();
-    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let checkpoint = Checkpoint::from_directory(&workspace.root.path().join("model")).unwrap();
     for kind in [HeadKind::Discriminator, HeadKind::Reward] {
         let output = format!("{kind:?}");
         let (mut last_loss, mut done) = (f64::INFINITY, (0, 0));
-        let report = train_head(&workspace.head(kind, "model", &output), &device, &mut |event| match event {
+        let report = train_head(&workspace.head(kind, "model", &output), &Device::flex(), &mut |event| match event {
             HeadEvent::Started { width, pairs, left_out, held_out } => {
                 assert_eq!((width, pairs + held_out, left_out), (16, 64, 0));
             }
@@ -317,23 +303,21 @@ fn heads_tell_the_sides_apart_and_repeat_to_the_byte() {
         assert_eq!((head.kind, head.attribute.as_str(), head.width()), (kind, "kind", 16));
 
         let again = format!("{kind:?}-again");
-        assert_eq!(train_head(&workspace.head(kind, "model", &again), &device, &mut |_| {}).unwrap(), report);
+        assert_eq!(train_head(&workspace.head(kind, "model", &again), &Device::flex(), &mut |_| {}).unwrap(), report);
         assert_eq!(workspace.bytes(&format!("{output}/head.safetensors")), workspace.bytes(&format!("{again}/head.safetensors")));
     }
 }
 
 #[test]
 fn a_head_trains_on_as_many_pairs_as_it_may() {
-    let _alone = alone();
     let workspace = Workspace::new();
-    let device = Device::flex();
-    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
     let pairs = |edit: &dyn Fn(&mut HeadOptions)| {
         let folder = tempfile::tempdir().unwrap();
         let mut options = HeadOptions { output: folder.path().join("head"), ..workspace.head(HeadKind::Reward, "model", "head") };
         edit(&mut options);
         let mut used = 0;
-        let outcome = train_head(&options, &device, &mut |event| {
+        let outcome = train_head(&options, &Device::flex(), &mut |event| {
             if let HeadEvent::Started { pairs, .. } = event {
                 used = pairs;
             }
