@@ -28,7 +28,7 @@ use cpu_time::ProcessTime;
 // Used by the module `answer`.
 use sk_bench::judge::Scale;
 
-use mutate::{Rng, input};
+use mutate::{input, rng};
 use targets::{Scratch, TARGETS, Target, corpus};
 use watch::MOST_BYTES;
 
@@ -122,7 +122,7 @@ fn fuzz(index: usize, options: &Options, scratch: &Scratch) -> bool {
     let (start, mut slowest, mut largest, mut done) = (Instant::now(), Duration::ZERO, 0, 0);
     while done < options.count && start.elapsed() < options.time {
         let number = options.from + done;
-        let bytes = input(&mut Rng::of(options.seed, index, number), &corpus, target.words, target.syntax);
+        let bytes = input(&mut rng(options.seed, index, number), &corpus, target.words, target.syntax);
         // Write the input to disk before it runs, because it may kill the process.
         file.rewind()
             .and_then(|()| file.write_all(&bytes))

@@ -1,5 +1,7 @@
 //! Random mutations of an input: of its bytes, or of its syntax tree.
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value};
 
 /// Maximum length of an input in bytes.
@@ -53,34 +55,16 @@ const TEXTS: [&str; 16] = [
     "💥",
 ];
 
-/// The SplitMix64 generator, which gives the same inputs on every machine.
-pub(crate) struct Rng(u64);
+/// Returns the generator of an input, seeded with the seed, the target and the number of the
+/// input. It gives the same numbers on every machine.
+pub(crate) fn rng(seed: u64, target: usize, number: u64) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream((target as u64) << 48 ^ number);
+    rng
+}
 
-impl Rng {
-    /// Returns the generator of an input, seeded with the seed, the target and the number of the
-    /// input.
-    pub(crate) fn of(seed: u64, target: usize, number: u64) -> Self {
-        let mut rng = Self(seed ^ (target as u64) << 48 ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        rng.next();
-        rng
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `end`, which must not be zero.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len())]
-    }
+fn pick<'a>(rng: &mut ChaCha8Rng, all: &[&'a str]) -> &'a str {
+    all[rng.random_range(0..all.len())]
 }
 
 /// The syntax of the inputs of a target.
@@ -94,11 +78,11 @@ pub(crate) enum Syntax {
 }
 
 /// Returns an entry of the corpus with one to eight mutations.
-pub(crate) fn input(rng: &mut Rng, corpus: &[Vec<u8>], words: &[&str], syntax: Syntax) -> Vec<u8> {
-    let mut bytes = corpus[rng.below(corpus.len())].clone();
-    for _ in 0..1 + rng.below(8).min(rng.below(8)) {
+pub(crate) fn input(rng: &mut ChaCha8Rng, corpus: &[Vec<u8>], words: &[&str], syntax: Syntax) -> Vec<u8> {
+    let mut bytes = corpus[rng.random_range(0..corpus.len())].clone();
+    for _ in 0..1 + rng.random_range(0..8).min(rng.random_range(0..8)) {
         // Half of the mutations keep the syntax valid, so that code after the parser is reached.
-        let kept = rng.below(2) == 0 && structural(rng, &mut bytes, words, syntax);
+        let kept = rng.random_range(0..2) == 0 && structural(rng, &mut bytes, words, syntax);
         if !kept {
             blind(rng, &mut bytes, corpus, words);
         }
@@ -108,80 +92,80 @@ pub(crate) fn input(rng: &mut Rng, corpus: &[Vec<u8>], words: &[&str], syntax: S
 }
 
 /// Returns a random range of `bytes`; short ranges are more likely.
-fn span(rng: &mut Rng, bytes: &[u8]) -> (usize, usize) {
-    let start = rng.below(bytes.len() + 1);
-    let most = (bytes.len() - start).min(1 << rng.below(12));
-    (start, start + rng.below(most + 1))
+fn span(rng: &mut ChaCha8Rng, bytes: &[u8]) -> (usize, usize) {
+    let start = rng.random_range(0..bytes.len() + 1);
+    let most = (bytes.len() - start).min(1 << rng.random_range(0..12));
+    (start, start + rng.random_range(0..most + 1))
 }
 
-fn blind(rng: &mut Rng, bytes: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str]) {
+fn blind(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str]) {
     let (start, end) = span(rng, bytes);
-    match rng.below(11) {
+    match rng.random_range(0..11) {
         0 if !bytes.is_empty() => {
-            let at = rng.below(bytes.len());
-            bytes[at] ^= 1 << rng.below(8);
+            let at = rng.random_range(0..bytes.len());
+            bytes[at] ^= 1 << rng.random_range(0..8);
         }
         1 if !bytes.is_empty() => {
-            let at = rng.below(bytes.len());
-            bytes[at] = rng.below(256) as u8;
+            let at = rng.random_range(0..bytes.len());
+            bytes[at] = rng.random_range(0..256) as u8;
         }
         2 => drop(bytes.drain(start..end)),
         3 => bytes.truncate(start),
         4 => {
             let part = bytes[start..end].to_vec();
-            let copies = 1 + rng.below(4) * rng.below(16);
+            let copies = 1 + rng.random_range(0..4) * rng.random_range(0..16);
             let part = part.repeat(copies.min(LONGEST / part.len().max(1)));
             drop(bytes.splice(start..start, part));
         }
         5 => {
-            let other = &corpus[rng.below(corpus.len())];
+            let other = &corpus[rng.random_range(0..corpus.len())];
             let (from, to) = span(rng, other);
             drop(bytes.splice(start..end, other[from..to].iter().copied()));
         }
         6 => {
-            let word = if words.is_empty() { rng.pick(&TEXTS) } else { rng.pick(words) };
+            let word = if words.is_empty() { pick(rng, &TEXTS) } else { pick(rng, words) };
             drop(bytes.splice(start..start, word.bytes()));
         }
         7 => {
             // Replaces a number.
             let digits: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit()).collect();
-            if let Some(&at) = digits.get(rng.below(digits.len().max(1))) {
+            if let Some(&at) = digits.get(rng.random_range(0..digits.len().max(1))) {
                 let is_part = |byte: &u8| byte.is_ascii_digit() || b".eE+-".contains(byte);
                 let from = at - bytes[..at].iter().rev().take_while(|byte| is_part(byte)).count();
                 let to = at + bytes[at..].iter().take_while(|byte| is_part(byte)).count();
-                drop(bytes.splice(from..to, rng.pick(&NUMBERS).bytes()));
+                drop(bytes.splice(from..to, pick(rng, &NUMBERS).bytes()));
             }
         }
         8 => {
             let quotes: Vec<usize> = (0..bytes.len()).filter(|&at| b"\"'".contains(&bytes[at])).collect();
             if quotes.len() > 1 {
-                let first = rng.below(quotes.len() - 1);
-                let text = if rng.below(2) == 0 && !words.is_empty() { rng.pick(words) } else { rng.pick(&TEXTS) };
+                let first = rng.random_range(0..quotes.len() - 1);
+                let text = if rng.random_range(0..2) == 0 && !words.is_empty() { pick(rng, words) } else { pick(rng, &TEXTS) };
                 drop(bytes.splice(quotes[first] + 1..quotes[first + 1], text.bytes()));
             }
         }
         9 => {
-            let bracket = *rng.pick(&[b"[", b"{", b"(", b"]", b"}", b"\""]);
-            let many = 1 << rng.below(13);
-            drop(bytes.splice(start..start, bracket.repeat(many)));
+            let bracket = pick(rng, &["[", "{", "(", "]", "}", "\""]);
+            let many = 1 << rng.random_range(0..13);
+            drop(bytes.splice(start..start, bracket.repeat(many).into_bytes()));
         }
         _ => {
-            let noise: Vec<u8> = (0..1 + rng.below(16)).map(|_| rng.below(256) as u8).collect();
+            let noise: Vec<u8> = (0..1 + rng.random_range(0..16)).map(|_| rng.random_range(0..256) as u8).collect();
             drop(bytes.splice(start..end, noise));
         }
     }
 }
 
 /// Changes a node of the syntax tree. Returns `false` if the bytes cannot be parsed.
-fn structural(rng: &mut Rng, bytes: &mut Vec<u8>, words: &[&str], syntax: Syntax) -> bool {
+fn structural(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>, words: &[&str], syntax: Syntax) -> bool {
     match syntax {
         Syntax::Text => false,
         Syntax::Json => {
             // For JSON lines, change one line.
             let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
             let whole = serde_json::from_slice::<Value>(bytes).ok().map(|tree| (tree, 0..bytes.len()));
-            let of_line = |rng: &mut Rng| {
-                let line = rng.below(lines.len());
+            let of_line = |rng: &mut ChaCha8Rng| {
+                let line = rng.random_range(0..lines.len());
                 let start: usize = lines[..line].iter().map(|line| line.len() + 1).sum();
                 let tree = serde_json::from_slice::<Value>(lines[line]).ok()?;
                 Some((tree, start..start + lines[line].len()))
@@ -233,44 +217,49 @@ fn node<'a>(tree: &'a mut Value, number: &mut usize) -> Option<&'a mut Value> {
     }
 }
 
-fn change(rng: &mut Rng, tree: &mut Value, words: &[&str]) {
+fn change(rng: &mut ChaCha8Rng, tree: &mut Value, words: &[&str]) {
     let nodes = count(tree);
-    let mut from = rng.below(nodes);
+    let mut from = rng.random_range(0..nodes);
     let other = node(tree, &mut from).map_or(Value::Null, |node| node.clone());
-    let mut to = rng.below(nodes);
+    let mut to = rng.random_range(0..nodes);
     let Some(place) = node(tree, &mut to) else { return };
-    let text =
-        |rng: &mut Rng| (if rng.below(2) == 0 && !words.is_empty() { rng.pick(words) } else { rng.pick(&TEXTS) }).to_owned();
-    match (rng.below(8), &mut *place) {
+    let text = |rng: &mut ChaCha8Rng| {
+        (if rng.random_range(0..2) == 0 && !words.is_empty() { pick(rng, words) } else { pick(rng, &TEXTS) }).to_owned()
+    };
+    match (rng.random_range(0..8), &mut *place) {
         (0, Value::Object(fields)) if !fields.is_empty() => {
-            let name = fields.keys().nth(rng.below(fields.len())).cloned().unwrap_or_default();
+            let name = fields.keys().nth(rng.random_range(0..fields.len())).cloned().unwrap_or_default();
             fields.remove(&name);
         }
         (1, Value::Object(fields)) => drop(fields.insert(text(rng), other)),
         (2, Value::Object(fields)) if !fields.is_empty() => {
-            let name = fields.keys().nth(rng.below(fields.len())).cloned().unwrap_or_default();
+            let name = fields.keys().nth(rng.random_range(0..fields.len())).cloned().unwrap_or_default();
             let value = fields.remove(&name).unwrap_or_default();
             fields.insert(text(rng), value);
         }
         (0..3, Value::Array(items)) if !items.is_empty() => {
-            let at = rng.below(items.len());
-            match rng.below(3) {
+            let at = rng.random_range(0..items.len());
+            match rng.random_range(0..3) {
                 0 => drop(items.remove(at)),
                 1 => items.insert(at, other),
-                _ => items.extend(vec![other; rng.below(64)]),
+                _ => items.extend(vec![other; rng.random_range(0..64)]),
             }
         }
         (3, _) => *place = other,
         (4, _) => {
             let inner = place.take();
-            *place =
-                if rng.below(2) == 0 { Value::Array(vec![inner]) } else { Value::Object(Map::from_iter([(text(rng), inner)])) };
+            *place = if rng.random_range(0..2) == 0 {
+                Value::Array(vec![inner])
+            } else {
+                Value::Object(Map::from_iter([(text(rng), inner)]))
+            };
         }
         (5, _) => {
-            *place = [Value::Null, true.into(), false.into(), Value::Array(Vec::new()), Value::Object(Map::new())][rng.below(5)]
-                .clone();
+            *place = [Value::Null, true.into(), false.into(), Value::Array(Vec::new()), Value::Object(Map::new())]
+                [rng.random_range(0..5)]
+            .clone();
         }
         (6, _) => *place = text(rng).into(),
-        _ => *place = serde_json::from_str(rng.pick(&NUMBERS)).unwrap_or(Value::Null),
+        _ => *place = serde_json::from_str(pick(rng, &NUMBERS)).unwrap_or(Value::Null),
     }
 }
