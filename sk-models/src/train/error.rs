@@ -56,6 +56,9 @@ pub enum TrainError {
          another --device"
     )]
     Memory { shortage: Shortage },
+    /// The hidden states that a head is fitted to do not fit into memory.
+    #[error("the hidden states take {shortage}; lower --memory or --pairs")]
+    States { shortage: Shortage },
     /// The loss is NaN or infinite.
     #[error("the loss became {loss} at step {step}: lower the learning rate")]
     Diverged { step: u64, loss: f64 },

@@ -26,6 +26,7 @@ use super::{
     state::OutputFolder,
 };
 use crate::{
+    device::{Shortage, free_memory},
     head::{Head, HeadKind},
     hf::{Checkpoint, HEAD_WEIGHTS, save_head},
     lora::Lanes,
@@ -203,6 +204,10 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
     train.truncate(options.affordable(&train, width));
     let memory = format!("{} bytes", options.memory);
     TrainError::check("memory", memory, !train.is_empty(), "must hold the hidden states of one pair")?;
+    let needed = train.iter().map(|pair| options.bytes(pair, width)).sum();
+    if let Some(free) = free_memory().filter(|free| needed > *free) {
+        return Err(TrainError::States { shortage: Shortage { needed, free } });
+    }
     report(HeadEvent::Started { width, pairs: train.len(), left_out: all - train.len(), held_out: held_out.len() });
 
     let total = 2 * (train.len() + held_out.len());
@@ -244,16 +249,21 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
 impl HeadOptions {
     /// Returns how many of the first pairs fit the limits.
     fn affordable(&self, pairs: &[Pair], width: usize) -> usize {
-        let room = (self.memory / (width * size_of::<f32>()) as u64) as usize;
-        let mut rows = 0;
+        let mut bytes = 0;
         let fits = |pair: &&Pair| {
-            rows += match self.kind {
-                HeadKind::Discriminator => pair.chosen.completion + pair.rejected.completion,
-                HeadKind::Reward => 2,
-            };
-            rows <= room
+            bytes += self.bytes(pair, width);
+            bytes <= self.memory
         };
         pairs.iter().take(self.pairs.unwrap_or(pairs.len())).take_while(fits).count()
+    }
+
+    /// Returns the bytes of the hidden states of a pair.
+    fn bytes(&self, pair: &Pair, width: usize) -> u64 {
+        let rows = match self.kind {
+            HeadKind::Discriminator => pair.chosen.completion + pair.rejected.completion,
+            HeadKind::Reward => 2,
+        };
+        (rows * width * size_of::<f32>()) as u64
     }
 }
 
