@@ -18,7 +18,7 @@ pub(crate) fn open<'m>(
     adapters: &Adapters,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
-    let (engine, parts) = host.engine(adapters, heads, &InstructionRack::default(), config.readers(), None)?;
+    let (engine, parts) = host.engine(config, adapters, heads, &InstructionRack::default(), None)?;
     let scheme = config.build(&*engine)?;
     let session = Session::new(parts, scheme, config.instructions(), seed)?;
     Ok(if matches!(framing, Framing::Bare) { session.continuing() } else { session })
@@ -27,9 +27,9 @@ pub(crate) fn open<'m>(
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator
 /// continues. After an error, the session is unchanged.
 pub(crate) fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
-    let (engine, _) = host.engine(adapters, host.heads(), session.instruction_rack(), config.readers(), None)?;
+    let (engine, parts) = host.engine(config, adapters, host.heads(), session.instruction_rack(), None)?;
     let scheme = config.build(&*engine)?;
-    Ok(session.replace(scheme, config.instructions())?)
+    Ok(session.replace(scheme, parts.extent, config.instructions())?)
 }
 
 /// Answers a dialogue, whose tokens are `prompt`, until Ctrl-C. `on_step` receives each step and

@@ -137,6 +137,15 @@ fn left_in_groups(groups: &str, root: &Path) -> Option<u64> {
     groups.lines().filter_map(of_line).min()
 }
 
+/// Returns freed memory, which the allocator keeps for later, to the system, where it can.
+pub(crate) fn release_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call has no requirements.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// A lack of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{:.1} GB and {:.1} GB of memory are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]

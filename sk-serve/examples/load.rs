@@ -28,7 +28,7 @@ use sk_models::decoder::{Decoder, Stop};
 use sk_models::device::DeviceName;
 use sk_models::dialogue::{Framing, Session, SessionError, SessionParts, tokens_of};
 use sk_models::engine::{AdapterRack, InstructionRack};
-use sk_models::local::{ModelOptions, Models};
+use sk_models::local::{Extent, ModelOptions, Models};
 use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
 use sk_serve::{Access, Limits, Parts, Server, limit_arenas};
@@ -145,14 +145,15 @@ impl Loaded {
         let prompt = tokens_of(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
         let parts = SessionParts {
             models: Some(models),
+            extent: Extent::default(),
             tokenizer: &models.tokenizer,
             context_limit: models.context_limit(),
             instructions: InstructionRack::default(),
         };
         let scheme = self.scheme(asked)?.build(&models.engine(&self.rack, &[]))?;
-        let mut session = Session::new(parts, scheme, [], asked.0 as u64)?;
+        let session = Session::new(parts, scheme, [], asked.0 as u64)?;
         let _request = models.scheduler.enter(&Stop::new());
-        let reply = session.reply(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
+        let reply = session.answer(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {
                 seen.span(&mut since, step.step == 0);
             }

@@ -194,8 +194,11 @@ impl ApiError {
             SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
-            // Other answers or other programs use the memory at the moment.
-            SessionError::Memory { .. } => Self::busy(),
+            // Other programs use the memory at the moment.
+            SessionError::Memory { tokens, shortage } => {
+                let message = format!("an answer of {tokens} tokens takes {shortage}; ask for fewer tokens, or try again later");
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+            }
             SessionError::Step(StepError::NoEntropy) => Self::invalid("swiss_knife", error.to_string()),
             SessionError::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
                 match source.downcast_ref::<RemoteError>() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sk_core::{AlignmentSpec, Arm, Ended, InstructionRack, Policy, StepTrace, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::dialogue::{Session, SessionError};
-use sk_models::engine::{EngineError, Frozen};
+use sk_models::engine::EngineError;
 use sk_models::text::Detokenizer;
 use sk_scheme::{SchemeError, SchemeSpec};
 use tokio::sync::{Notify, mpsc};
@@ -249,7 +249,7 @@ impl Work {
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
         let (stop, arrived, time) = (self.stop.clone(), self.arrived, service.limits.time);
         let left = move || if stop.is_stopped() { Duration::ZERO } else { time.saturating_sub(arrived.elapsed()) };
-        let engine = host.engine(&adapters, host.heads(), &instructed, self.config.readers(), Some(Arc::new(left)));
+        let engine = host.engine(&self.config, &adapters, host.heads(), &instructed, Some(Arc::new(left)));
         let (engine, parts) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
         let scheme = self.config.build(&*engine)?;
         let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
@@ -280,7 +280,7 @@ impl Work {
         let request = host.scheduler().enter(&self.stop);
         let mut unread = false;
         let over_vocabulary = self.config.proposal.draft().is_none();
-        let replied = session.reply(&asked.tokens, &stops, most, |step, text| -> Result<_, Failure> {
+        let replied = session.answer(&asked.tokens, &stops, most, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 summary.steps += 1;
                 summary.tokens += step.chosen().tokens.len();
@@ -332,7 +332,7 @@ impl Work {
         let text = [&asked.tokens, written].concat();
         let from = if self.job.echo { 1 } else { asked.tokens.len() };
         let _request = models.scheduler.enter(&self.stop);
-        let scores = Frozen::new(Arc::clone(&models.backbone)).score(&text, from, top)?;
+        let scores = models.score(&text, from, top)?;
         let first = self.job.echo.then_some((text[0], None));
         let tokens = first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect();
         Ok(Some(Scores { echoed: if self.job.echo { asked.tokens.len() } else { 0 }, tokens }))

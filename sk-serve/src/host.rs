@@ -1,5 +1,6 @@
 //! The models of a program, which run in this process or behind other servers.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +14,7 @@ use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
 use sk_remote::{AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport, TimeLeft};
+use sk_scheme::{ProposalSpec, SchemeSpec};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
@@ -438,28 +440,51 @@ impl Host {
         }
     }
 
-    /// Returns the engine of one generation, and what a session on it needs. Its backbone can use
-    /// `adapters`, `heads` and `instructions`. `readers` are lanes that use another model than the
-    /// backbone, each given by its name and its model. Requests to servers wait no longer than
-    /// `left` returns.
+    /// Returns the sizes of a generation of `config` that determine its memory, except those of its
+    /// context. Without a limit, a span may be as long as the response.
+    pub(crate) fn extent(&self, config: &SchemeSpec) -> Extent {
+        let has_heads = config.blades.iter().any(|blade| blade.rule.head_kind().is_some());
+        let ahead = match &config.proposal {
+            ProposalSpec::Vocabulary(vocabulary) if has_heads && vocabulary.head_k == 0 => self.vocab_size(),
+            ProposalSpec::Vocabulary(vocabulary) if has_heads => vocabulary.head_k,
+            _ => 0,
+        };
+        Extent {
+            lanes: config.lanes(),
+            drafter: config.proposal.keeps_drafter(),
+            context: 0,
+            candidates: config.proposal.draft().map_or(0, |draft| draft.candidates),
+            span: config.granularity.span_tokens().map_or(usize::MAX, NonZero::get),
+            ahead,
+        }
+    }
+
+    /// Returns the memory, in bytes, of the shortest answer: one token after one token.
+    pub fn least_memory(&self, config: &SchemeSpec) -> u64 {
+        self.footprint(Extent { context: 2, span: 1, ..self.extent(config) })
+    }
+
+    /// Returns the engine of one generation of the scheme `config`, and what a session on it needs.
+    /// Its backbone can use `adapters`, `heads` and `instructions`. Requests to servers wait no longer
+    /// than `left` returns.
     ///
     /// # Errors
     /// If the model of a reader is not loaded, or there is a reader and the backbone is behind
     /// servers.
-    pub fn engine<'r>(
+    pub fn engine(
         &self,
+        config: &SchemeSpec,
         adapters: &Adapters,
         heads: &[(String, Head)],
         instructions: &InstructionRack,
-        readers: impl IntoIterator<Item = (String, &'r str)>,
         left: Option<TimeLeft>,
     ) -> Result<(Box<dyn Engine + '_>, SessionParts<'_>), HostError> {
         let engine: Box<dyn Engine + '_> = match self {
             Self::Local(models) => {
-                Box::new(models.engine(&adapters.local, heads).with_instructions(instructions).with_readers(readers)?)
+                Box::new(models.engine(&adapters.local, heads).with_instructions(instructions).with_readers(config.readers())?)
             }
             Self::Remote(remote) => {
-                if let Some((name, on)) = readers.into_iter().next() {
+                if let Some((name, on)) = config.readers().next() {
                     return Err(HostError::Reader { name, on: on.to_owned() });
                 }
                 let engine = remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions);
@@ -471,6 +496,7 @@ impl Host {
         };
         let parts = SessionParts {
             models: self.local(),
+            extent: self.extent(config),
             tokenizer: self.tokenizer(),
             context_limit: self.context_limit(),
             instructions: instructions.clone(),

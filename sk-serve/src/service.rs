@@ -419,15 +419,14 @@ impl Service {
     /// instruction, has `reach` tokens, of which `new` are generated. `adapters` are those of the
     /// scheme.
     pub(crate) fn bytes(&self, config: &SchemeSpec, adapters: &Adapters, reach: usize, new: usize) -> u64 {
-        let has_heads = config.blades.iter().any(|blade| blade.rule.head_kind().is_some());
-        let ahead = match &config.proposal {
-            ProposalSpec::Vocabulary(vocabulary) if has_heads && vocabulary.head_k == 0 => self.parts.host.vocab_size(),
-            ProposalSpec::Vocabulary(vocabulary) if has_heads => vocabulary.head_k,
-            _ => 0,
-        };
-        let (lanes, drafter) = (config.lanes(), config.proposal.keeps_drafter());
-        let footprint = self.parts.host.footprint(Extent { lanes, drafter, ahead, ..extent(config, reach, new) });
-        footprint.saturating_add(merged(config, adapters))
+        self.parts.host.footprint(self.extent(config, reach, new)).saturating_add(merged(config, adapters))
+    }
+
+    /// Returns the sizes of an answer whose context has at most `reach` tokens, of which `new` are
+    /// generated.
+    fn extent(&self, config: &SchemeSpec, reach: usize, new: usize) -> Extent {
+        let extent = self.parts.host.extent(config);
+        Extent { context: reach, span: extent.span.min(new), ..extent }
     }
 
     /// Queues the first of the answers of a request, each of which needs at most `bytes`. `field` is
@@ -458,7 +457,8 @@ impl Service {
         new: usize,
     ) -> Result<OwnedSemaphorePermit, ApiError> {
         let lanes = config.blades.iter().find(|other| other.name == blade).map_or(1, |blade| blade.lanes().len());
-        let bytes = self.parts.host.footprint(Extent { lanes, ..extent(config, reach, new) });
+        let extent = Extent { lanes, drafter: false, ahead: 0, ..self.extent(config, reach, new) };
+        let bytes = self.parts.host.footprint(extent);
         self.admission.reserve(bytes.saturating_add(merged(config, adapters)))
     }
 
@@ -545,14 +545,6 @@ impl Service {
             },
         })
     }
-}
-
-/// Returns the extent of the context and the candidates of an answer whose context has at most
-/// `reach` tokens, of which `new` are generated.
-fn extent(config: &SchemeSpec, reach: usize, new: usize) -> Extent {
-    let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
-    let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
-    Extent { context: reach, candidates, span, ..Extent::default() }
 }
 
 /// Returns an upper bound of the bytes that `adapters` add to a soup's merged adapter, whose rank is

@@ -321,9 +321,19 @@ impl ServeArgs {
         let instruction = |blade: &models::Source| Some((blade.name.clone(), blade.instruction()?.to_owned()));
         let asked = self.limits().memory;
         let memory = host.room().map_or(asked, |room| room.min(asked));
+        let least = host.least_memory(config);
+        if least > memory {
+            return Err(Error::Input(format!(
+                "answers can use {} MiB of memory (--memory {}, or what is free beside the models and their caches) and the shortest \
+                 takes {} MiB; raise --memory or, if no more is free, use a smaller model, --precision int8 or fewer candidates",
+                memory >> 20,
+                self.memory,
+                least.div_ceil(1 << 20)
+            )));
+        }
         if memory < asked {
             message::warning(&format!(
-                "answers can use {} MiB of memory instead of {} (--memory): the models leave no more free",
+                "answers can use {} MiB of memory instead of {} (--memory): no more is free beside the models and their caches",
                 memory >> 20,
                 self.memory
             ));

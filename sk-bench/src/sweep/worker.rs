@@ -123,7 +123,7 @@ impl<'g> Worker<'g> {
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, framing.stops());
         session.instruct(|text| self.instruction(cell.arm, cell.prompt, tokens.len(), text))?;
         let request = host.scheduler().enter(&Stop::new());
-        let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
+        let reply = session.answer(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
                 let (n, kept) = (step.candidates.len(), kept(step, &config));
                 let record = StepRecord { n, ..StepRecord::new(0, &kept, certificates.of(step), host.tokenizer()) };

@@ -407,8 +407,9 @@ fn a_context_larger_than_memory() {
     let models = ["--backbone", &path(&backbone), "--blade", &blade, "--max-new-tokens", "1500000000"];
     let output = program().args(["generate", "Hi"]).args(models).output().unwrap();
     // With two layers of one head of width 8, keys take 64 bytes per token and lane, and values, which
-    // are padded to 32 numbers, 256. There are two lanes: the backbone and the blade.
-    assert_refused(&output, &["dialogue of 15000000", "960.0 GB", "of memory are free", "--max-new-tokens"]);
+    // are padded to 32 numbers, 256. There are three contexts: of the drafter, of the backbone and of the
+    // blade.
+    assert_refused(&output, &["dialogue of 15000000", "1440.0 GB", "of memory are free", "--max-new-tokens"]);
 }
 
 /// Control sequences: clear the screen, set the window title, start a colour, reverse the direction

@@ -72,8 +72,7 @@ impl Run {
         for (lane, text) in lanes {
             instructions.insert(*lane, Instruction::new(0, text.bytes().map(TokenId::from).collect()));
         }
-        let (engine, _) =
-            host.engine(&Adapters::from_iter(adapters), host.heads(), &instructions, config.readers(), None).unwrap();
+        let (engine, _) = host.engine(&config, &Adapters::from_iter(adapters), host.heads(), &instructions, None).unwrap();
         let scheme = config.build(&*engine).unwrap();
         let prompt: Vec<TokenId> = PROMPT.iter().map(|&byte| TokenId::from(byte)).collect();
         Self { scheme, context: Context::new(prompt).unwrap(), rng: ChaCha8Rng::seed_from_u64(SEED), step: 0 }

@@ -34,6 +34,8 @@ pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
     fn bytes(&self) -> usize;
     /// Returns whether passes run on threads of this process.
     fn is_on_host(&self) -> bool;
+    /// Frees the memory that is kept for later passes.
+    fn free_buffers(&self) {}
 }
 
 /// An inference engine: a model whose weights are laid out for a device.

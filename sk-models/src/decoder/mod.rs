@@ -166,12 +166,22 @@ impl Decoder {
         self.prefixes.as_ref().map_or(0, PrefixTree::bytes)
     }
 
+    /// Returns the most bytes that are cached for contexts with a common prefix.
+    pub(crate) fn shared_limit(&self) -> usize {
+        self.prefixes.as_ref().map_or(0, PrefixTree::budget)
+    }
+
     /// Returns the bytes of the keys and values of all existing contexts and candidates. A block
     /// counts for each context that holds it, and once more in [`shared_bytes`](Self::shared_bytes)
     /// while it is cached.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.load(Ordering::Relaxed) * self.bytes_per_token()
+    }
+
+    /// Frees the memory that is kept for later passes.
+    pub(crate) fn free_buffers(&self) {
+        self.engine.free_buffers();
     }
 
     /// Drops the keys and values that are cached for contexts with a common prefix.

@@ -91,6 +91,11 @@ impl PrefixTree {
         *nodes = Nodes { next, ..Nodes::default() };
     }
 
+    /// Returns the most bytes that the tree holds.
+    pub(super) fn budget(&self) -> usize {
+        self.budget
+    }
+
     /// Returns the bytes held.
     pub(super) fn bytes(&self) -> usize {
         self.lock().bytes

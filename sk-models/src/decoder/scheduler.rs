@@ -249,6 +249,13 @@ impl Scheduler {
         let _ = self.0.observer.set(Box::new(observer));
     }
 
+    /// Runs `wait`, during which passes do not wait for the request of the calling thread, if it has
+    /// one.
+    pub(crate) fn while_away<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let _away = self.has_entered().then(|| self.0.away());
+        wait()
+    }
+
     fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -273,9 +280,7 @@ impl Request<'_> {
     /// request. Call it before waiting for anything that is not a pass.
     #[must_use]
     pub fn away(&self) -> Away<'_> {
-        let served = OWN.with_borrow(|own| own.as_ref().map_or(0, |own| own.served));
-        self.shared.leave(served);
-        Away(self.shared, served)
+        self.shared.away()
     }
 }
 
@@ -349,6 +354,13 @@ impl Shared {
         self.lock().take_computing(served);
         // All remaining requests may be waiting now.
         self.changed.notify_all();
+    }
+
+    /// Leaves until the result is dropped.
+    fn away(&self) -> Away<'_> {
+        let served = OWN.with_borrow(|own| own.as_ref().map_or(0, |own| own.served));
+        self.leave(served);
+        Away(self, served)
     }
 
     /// Runs `job` in one pass with others of its key. Jobs of one key have one type.

@@ -11,7 +11,7 @@ use sk_core::{
 };
 
 use super::reply_text::ReplyText;
-use crate::local::{Extent, Models, Shortage};
+use crate::local::{Claim, Extent, Models, Shortage};
 use crate::text::{TextError, Tokenizer};
 
 /// A response.
@@ -52,6 +52,9 @@ impl Reply {
 pub struct SessionParts<'m> {
     /// The models, if they run in this process and take its memory.
     pub models: Option<&'m Models>,
+    /// The sizes of a generation of the scheme that determine its memory. The context, and the
+    /// lanes of blades that are seated later, are counted for each reply.
+    pub extent: Extent,
     /// The tokenizer of the models.
     pub tokenizer: &'m Tokenizer,
     /// The largest number of tokens that the models hold.
@@ -168,14 +171,15 @@ impl<'m> Session<'m> {
         &self.scheme.arm
     }
 
-    /// Replaces the scheme and its instructions. The new scheme must be built on
-    /// [`instruction_rack`](Self::instruction_rack). The random generator keeps its state.
+    /// Replaces the scheme, the sizes of its generations and its instructions. The new scheme must be
+    /// built on [`instruction_rack`](Self::instruction_rack). The random generator keeps its state.
     ///
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions). The session is then unchanged.
     pub fn replace<'i>(
         &mut self,
         scheme: Scheme,
+        extent: Extent,
         instructions: impl IntoIterator<Item = (String, &'i str)>,
     ) -> Result<(), SessionError> {
         let before = std::mem::take(&mut self.instructions);
@@ -186,7 +190,7 @@ impl<'m> Session<'m> {
         for (lane, _) in before.iter().filter(|(lane, _)| !self.instructions.iter().any(|(other, _)| other == lane)) {
             self.parts.instructions.remove(lane);
         }
-        self.scheme = scheme;
+        (self.scheme, self.parts.extent) = (scheme, extent);
         Ok(())
     }
 
@@ -227,38 +231,74 @@ impl<'m> Session<'m> {
     }
 
     /// Answers `prompt` with at most `max_new_tokens` tokens, and ends before the first text of
-    /// `stop`.
+    /// `stop`. Waits while the replies of other sessions hold the memory that it needs.
     ///
     /// `on_step` receives each step and the text that can be shown after it, and returns whether to
     /// continue. The last call receives no step, and the text that was held back. It is also made if
     /// a step after the first one fails.
     ///
     /// # Errors
-    /// If the prompt is empty or too long, a step fails, or `on_step` does.
+    /// If the prompt is empty or too long, the reply alone does not fit into memory, a step fails, or
+    /// `on_step` does.
     pub fn reply<E: From<SessionError>>(
         &mut self,
         prompt: &[TokenId],
         stop: &[&str],
         max_new_tokens: usize,
-        mut on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
+        on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
     ) -> Result<Reply, E> {
+        let (limit, _claim) = self.admit(prompt, max_new_tokens)?;
+        self.generate(prompt, stop, [limit, max_new_tokens], on_step)
+    }
+
+    /// Answers `prompt` as [`reply`](Self::reply) does, and ends the session. Frees the contexts
+    /// before other sessions can claim their memory.
+    ///
+    /// # Errors
+    /// As [`reply`](Self::reply).
+    pub fn answer<E: From<SessionError>>(
+        mut self,
+        prompt: &[TokenId],
+        stop: &[&str],
+        max_new_tokens: usize,
+        on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
+    ) -> Result<Reply, E> {
+        let (limit, claim) = self.admit(prompt, max_new_tokens)?;
+        let reply = self.generate(prompt, stop, [limit, max_new_tokens], on_step);
+        drop(self);
+        drop(claim);
+        reply
+    }
+
+    /// Claims the memory of a reply. Also returns the most tokens that it can have.
+    fn admit(&self, prompt: &[TokenId], max_new_tokens: usize) -> Result<(usize, Option<Claim<'m>>), SessionError> {
         if prompt.is_empty() {
-            return Err(SessionError::EmptyPrompt.into());
+            return Err(SessionError::EmptyPrompt);
         }
         let instruction = self.extra();
         let longest = prompt.len() + instruction;
         let room = self.parts.context_limit.saturating_sub(longest);
         if room == 0 {
             let (tokens, limit) = (prompt.len(), self.parts.context_limit);
-            return Err(SessionError::PromptTooLong { tokens, instruction, limit }.into());
+            return Err(SessionError::PromptTooLong { tokens, instruction, limit });
         }
         let limit = max_new_tokens.min(room);
-        let lanes = self.spec().snapshot().seats().len() + self.instructions.len() + 1;
+        let Extent { lanes, span, .. } = self.parts.extent;
+        let lanes = lanes.max(self.spec().snapshot().seats().len() + 1);
         let tokens = longest + limit;
-        if let Some(models) = self.parts.models {
-            let needed = models.footprint(Extent { lanes, context: tokens, ..Extent::default() });
-            models.check_room(needed).map_err(|shortage| SessionError::Memory { tokens, shortage })?;
-        }
+        let extent = Extent { lanes, context: tokens, span: span.min(limit), ..self.parts.extent };
+        let claimed = self.parts.models.map(|models| models.claim(extent));
+        let claim = claimed.transpose().map_err(|shortage| SessionError::Memory { tokens, shortage })?;
+        Ok((limit, claim))
+    }
+
+    fn generate<E: From<SessionError>>(
+        &mut self,
+        prompt: &[TokenId],
+        stop: &[&str],
+        [limit, max_new_tokens]: [usize; 2],
+        mut on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
+    ) -> Result<Reply, E> {
         let start = Instant::now();
         let mut context = Context::new(prompt).map_err(SessionError::from)?;
         let mut text = ReplyText::new(self.parts.tokenizer, stop, self.continues);

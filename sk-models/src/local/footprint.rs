@@ -1,9 +1,13 @@
-//! Estimates of the memory that a generation takes.
+//! Estimates of the memory that a generation takes, and the account of what all generations take.
 
-use super::{Models, SHARED};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{FIRST_TOKENS, Models};
 use crate::Qwen2Config;
-use crate::decoder::{PANEL, QUERIES};
-use crate::device::{Shortage, check_room, free_memory, is_processor};
+use crate::decoder::{PANEL, QUERIES, Scheduler, check_stopped};
+use crate::device::{Shortage, free_memory, is_processor, release_freed};
 use crate::engine::chunk;
 use crate::lora::{LoraAdapter, LowRank};
 use crate::team::Team;
@@ -32,11 +36,7 @@ impl Models {
     /// a GPU what kernels keep.
     #[must_use]
     pub fn footprint(&self, extent: Extent) -> u64 {
-        let Extent { lanes, drafter, context, candidates, span, ahead } = extent;
-        let tokens = times(candidates, self.allocated(span)).saturating_add(context as u64);
-        let others = self.others.iter().map(|(.., model)| model.bytes_per_token());
-        let kept = others.fold(self.backbone.bytes_per_token(), usize::max);
-        let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
+        let Extent { lanes, drafter, candidates, span, ahead, .. } = extent;
         // Each row of a pass has its states before and after the norms, q, k, v, the mixed values,
         // the inner activations, and their terms for products in tiles.
         let width = self.most(|config| {
@@ -48,13 +48,26 @@ impl Models {
         let rows = times(read, candidates.saturating_mul(span).max(chunk(read.max(1))));
         let logits = size_of::<f32>() * self.most(|config| config.vocab_size);
         // A row that reads one token more adds its keys, its values and its state in each lane.
-        let row = times(self.allocated(2), kept).saturating_add(times(size_of::<f32>(), self.most(|config| config.hidden_size)));
-        times(lanes, kept)
-            .saturating_add(drafted)
-            .saturating_mul(tokens)
+        let state = times(size_of::<f32>(), self.most(|config| config.hidden_size));
+        let row = times(self.allocated(2), self.lane_bytes()).saturating_add(state);
+        self.kept(extent, self.allocated(span))
             .saturating_add(rows.saturating_mul(times(width, size_of::<f32>())))
             .saturating_add(times(2 * candidates.max(lanes), logits))
             .saturating_add(row.saturating_mul(times(ahead, lanes)))
+    }
+
+    /// Returns the bytes of the keys and values of the contexts and of candidates of `span` tokens.
+    fn kept(&self, extent: Extent, span: usize) -> u64 {
+        let Extent { lanes, drafter, context, candidates, .. } = extent;
+        let drafted = if drafter { self.drafter.bytes_per_token() as u64 } else { 0 };
+        let tokens = times(candidates, span).saturating_add(context as u64);
+        times(lanes, self.lane_bytes()).saturating_add(drafted).saturating_mul(tokens)
+    }
+
+    /// Returns the bytes of the keys and values of a token in a lane.
+    fn lane_bytes(&self) -> usize {
+        let others = self.others.iter().map(|(.., model)| model.bytes_per_token());
+        others.fold(self.backbone.bytes_per_token(), usize::max)
     }
 
     /// Returns the largest of a size over the models.
@@ -68,21 +81,176 @@ impl Models {
         if is_processor(&self.device) { tokens.div_ceil(PANEL).next_power_of_two().saturating_mul(PANEL) } else { tokens }
     }
 
-    /// Checks that the CPU's memory has room for `needed` bytes. The free memory of a GPU is
-    /// unknown and not checked.
+    /// Checks that a generation that takes `needed` bytes of the CPU's memory could run alone, unless
+    /// others are under way. The free memory of a GPU is unknown and not checked.
     pub(crate) fn check_room(&self, needed: u64) -> Result<(), Shortage> {
-        check_room(&self.device, needed, free_memory())
+        self.account.check(needed, |shrink| self.measure(shrink))
+    }
+
+    /// Claims the CPU's memory for a generation. Waits while other generations hold the memory. On a
+    /// GPU, the free memory is unknown and claims are not limited.
+    ///
+    /// # Errors
+    /// If its keys and values, with candidates of up to [`FIRST_TOKENS`] tokens, do not fit into the
+    /// memory that is free when no other generation is under way.
+    pub(crate) fn claim(&self, extent: Extent) -> Result<Claim<'_>, Shortage> {
+        let bytes = [self.kept(extent, extent.span.min(FIRST_TOKENS)), self.footprint(extent)];
+        self.account.claim(bytes, &self.scheduler, |shrink| self.measure(shrink))
+    }
+
+    /// Measures the CPU's memory after `shrink` has given way. Call it while no generation is under
+    /// way.
+    fn measure(&self, shrink: Shrink) -> Measured {
+        if shrink == Shrink::Prefixes {
+            self.decoders().for_each(|decoder| decoder.forget_prefixes());
+        }
+        if shrink != Shrink::Nothing {
+            self.decoders().for_each(|decoder| decoder.free_buffers());
+            release_freed();
+        }
+        let Some(free) = free_memory().filter(|_| is_processor(&self.device)) else {
+            return Measured { free: u64::MAX, room: u64::MAX };
+        };
+        // Without a claim, only a session between two replies holds contexts, which its next reply
+        // continues or replaces.
+        let held: usize = self.decoders().map(|decoder| decoder.held_bytes()).sum();
+        let free = free.saturating_add(held as u64);
+        let unfilled: usize = self.decoders().map(|decoder| decoder.shared_limit().saturating_sub(decoder.shared_bytes())).sum();
+        let context = self.most(|config| config.max_position_embeddings).min(1 << 15);
+        Measured { free, room: free.saturating_sub(unfilled as u64).saturating_sub(scores(context)) }
     }
 
     /// Returns the bytes of the CPU's memory that generations can take together: the free memory
-    /// less the room for keys and values of shared prefixes and for the scores of attention, for
-    /// which contexts count as at most 32,768 tokens. Returns `None` if the models are not on the CPU
-    /// or the system does not report its free memory.
+    /// less the room for further keys and values of shared prefixes and for the scores of attention,
+    /// for which contexts count as at most 32,768 tokens. Call it while no generation is under way.
+    /// Returns `None` if the models are not on the CPU or the system does not report its free memory.
     #[must_use]
     pub fn room(&self) -> Option<u64> {
-        let free = free_memory().filter(|_| is_processor(&self.device))?;
-        let context = self.most(|config| config.max_position_embeddings).min(1 << 15);
-        Some(free.saturating_sub(times(self.decoders().count(), SHARED)).saturating_sub(scores(context)))
+        Some(self.measure(Shrink::Nothing).room).filter(|room| *room < u64::MAX)
+    }
+}
+
+/// What gives way before memory is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shrink {
+    Nothing,
+    /// Memory that the models keep for later passes, and the allocator for later allocations.
+    Freed,
+    /// That, and the keys and values of shared prefixes.
+    Prefixes,
+}
+
+/// The memory of the CPU in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    /// What one generation alone may take.
+    free: u64,
+    /// What generations may take together, beside what they share.
+    room: u64,
+}
+
+/// The account of the memory that generations claim, in the order in which they ask for it. What they
+/// have allocated is not known, so memory is measured only while none is under way.
+#[derive(Default)]
+pub(super) struct Account {
+    ledger: Mutex<Ledger>,
+    /// Signalled when a claim or a wait for one ends.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Ledger {
+    /// The number of claims, and their bytes.
+    claims: usize,
+    claimed: u64,
+    /// The bytes that could be claimed when there was no claim.
+    room: u64,
+    /// The tickets of those who wait, and the next ticket.
+    waiting: VecDeque<u64>,
+    next: u64,
+}
+
+/// Memory that a generation has claimed, until this is dropped.
+pub(crate) struct Claim<'a> {
+    account: &'a Account,
+    bytes: u64,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut ledger = self.account.lock();
+        ledger.claims -= 1;
+        ledger.claimed -= self.bytes;
+        self.account.changed.notify_all();
+    }
+}
+
+/// Interval at which a thread that waits for memory checks whether its request was stopped.
+const POLL: Duration = Duration::from_millis(100);
+
+impl Account {
+    /// Checks that a generation alone may take `needed` bytes, if there is no claim.
+    fn check(&self, needed: u64, measure: impl Fn(Shrink) -> Measured) -> Result<(), Shortage> {
+        let mut ledger = self.lock();
+        if ledger.claims > 0 { Ok(()) } else { ledger.measure([needed; 2], measure) }
+    }
+
+    /// Waits its turn and claims `most` bytes; without other claims, at most the room. A request
+    /// that is stopped while it waits claims nothing, since it takes no further pass.
+    fn claim(
+        &self,
+        [least, most]: [u64; 2],
+        scheduler: &Scheduler,
+        measure: impl Fn(Shrink) -> Measured,
+    ) -> Result<Claim<'_>, Shortage> {
+        let mut ledger = self.lock();
+        let ticket = ledger.next;
+        ledger.next += 1;
+        ledger.waiting.push_back(ticket);
+        let claimed = loop {
+            let is_next = ledger.waiting.front() == Some(&ticket);
+            if check_stopped().is_err() {
+                break Ok(0);
+            }
+            if is_next && ledger.claims == 0 {
+                break ledger.measure([least, most], &measure).map(|()| most.min(ledger.room));
+            }
+            if is_next && most <= ledger.room.saturating_sub(ledger.claimed) {
+                break Ok(most);
+            }
+            let wait = || self.changed.wait_timeout(ledger, POLL).unwrap_or_else(PoisonError::into_inner).0;
+            ledger = scheduler.while_away(wait);
+        };
+        ledger.waiting.retain(|other| *other != ticket);
+        self.changed.notify_all();
+        let bytes = claimed?;
+        ledger.claims += 1;
+        ledger.claimed += bytes;
+        Ok(Claim { account: self, bytes })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        // No method panics between two changes that belong together.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ledger {
+    /// Measures the memory for a generation that takes from `least` to `most` bytes. Frees what is
+    /// only kept if `most` does not fit otherwise.
+    ///
+    /// # Errors
+    /// If less than `least` bytes are free.
+    fn measure(&mut self, [least, most]: [u64; 2], measure: impl Fn(Shrink) -> Measured) -> Result<(), Shortage> {
+        let mut measured = measure(Shrink::Nothing);
+        if most > measured.room {
+            measured = measure(Shrink::Freed);
+        }
+        if most > measured.free {
+            measured = measure(Shrink::Prefixes);
+        }
+        self.room = measured.room;
+        if least > measured.free { Err(Shortage { needed: least, free: measured.free }) } else { Ok(()) }
     }
 }
 
@@ -116,8 +284,82 @@ fn times(a: usize, b: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+
     use super::*;
+    use crate::decoder::Stop;
     use crate::device::Device;
+
+    fn measured(free: u64, room: u64) -> Measured {
+        Measured { free, room }
+    }
+
+    #[test]
+    fn a_claim_waits_for_those_that_it_does_not_fit_beside() {
+        let (account, scheduler) = (Account::default(), Scheduler::new());
+        let free = AtomicU64::new(10);
+        let measure = |_| measured(free.load(Ordering::Relaxed), free.load(Ordering::Relaxed));
+        let claim = |bytes| account.claim([bytes; 2], &scheduler, measure);
+        assert_eq!(claim(11).err(), Some(Shortage { needed: 11, free: 10 }));
+        let first = claim(6).unwrap();
+        // A part of the first claim is allocated now.
+        free.store(5, Ordering::Relaxed);
+        let beside = claim(4).unwrap();
+        let order = Mutex::new(Vec::new());
+        let stop = Stop::new();
+        thread::scope(|scope| {
+            let wait = |waiting: usize, bytes| {
+                let (order, claim) = (&order, &claim);
+                let thread = scope.spawn(move || {
+                    let claim = claim(bytes).unwrap();
+                    order.lock().unwrap().push(claim.bytes);
+                });
+                while account.lock().waiting.len() < waiting {
+                    assert!(!thread.is_finished(), "it does not wait");
+                    thread::yield_now();
+                }
+                thread
+            };
+            let large = wait(1, 10);
+            // It would fit, and does not overtake.
+            let small = wait(2, 1);
+            // A request that is stopped does not wait.
+            let stopped = scope.spawn(|| {
+                let _request = scheduler.enter(&stop);
+                claim(5).unwrap().bytes
+            });
+            stop.stop();
+            assert_eq!(stopped.join().unwrap(), 0);
+            drop(beside);
+            let are_waiting = !large.is_finished() && !small.is_finished();
+            free.store(10, Ordering::Relaxed);
+            drop(first);
+            assert!(are_waiting);
+        });
+        assert_eq!(*order.lock().unwrap(), [10, 1]);
+        let ledger = account.lock();
+        assert_eq!((ledger.claims, ledger.claimed, ledger.waiting.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_only_kept_gives_way_to_a_generation() {
+        let (account, scheduler) = (Account::default(), Scheduler::new());
+        let measure = |shrink| match shrink {
+            Shrink::Nothing => measured(5, 4),
+            Shrink::Freed => measured(8, 6),
+            Shrink::Prefixes => measured(12, 6),
+        };
+        let claimed = |least, most| account.claim([least, most], &scheduler, measure).unwrap().bytes;
+        assert_eq!(claimed(3, 4), 4);
+        assert_eq!(claimed(3, 5), 5);
+        // A generation that may take more than there is runs alone.
+        assert_eq!(claimed(8, 11), 6);
+        let alone = account.claim([12, 13], &scheduler, measure).unwrap();
+        assert!(account.check(99, measure).is_ok(), "it is checked when the claim has ended");
+        drop(alone);
+        assert_eq!(account.check(13, measure), Err(Shortage { needed: 13, free: 12 }));
+    }
 
     #[test]
     fn an_adapter_counts_with_its_padded_copy() {

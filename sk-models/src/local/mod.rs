@@ -13,9 +13,10 @@ use crate::ConfigError;
 use crate::Qwen2Config;
 use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
-use crate::device::{Device, DeviceError, DeviceName};
+use crate::device::{Device, DeviceError, DeviceName, free_memory, is_processor};
 use crate::engine::{
-    AdapterRack, Drafter, DrafterConfig, Frozen, InstructionRack, Racks, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
+    AdapterRack, Drafter, DrafterConfig, EngineError, Frozen, InstructionRack, Racks, SharedVerifier, Soup, TokenPrior,
+    TokenScore, Verifier, Vocabulary,
 };
 use crate::head::Head;
 use crate::hf::{Checkpoint, CheckpointError, Progress};
@@ -23,17 +24,24 @@ use crate::lora::LoraAdapter;
 use crate::text::{ChatTemplate, TextError, Tokenizer};
 
 pub use crate::device::Shortage;
+use footprint::Account;
+pub(crate) use footprint::Claim;
 pub use footprint::Extent;
 
 /// The name by which a blade selects the drafter as the model that it reads under.
 const DRAFTER: &str = "drafter";
 
-/// Bytes of keys and values that each model caches for contexts with a common prefix.
-const SHARED: usize = 256 << 20;
+/// The most bytes of keys and values that a model caches for contexts with a common prefix.
+const SHARED: u64 = 256 << 20;
+
+/// The divisor of the CPU's free memory that gives the most bytes that a model caches.
+const PART: u64 = 16;
 
 /// Returns a decoder whose passes `scheduler` joins and whose contexts share prefixes.
-fn shared(decoder: Decoder, scheduler: &Scheduler) -> Arc<Decoder> {
-    Arc::new(decoder.scheduled(scheduler).sharing_prefixes(SHARED))
+fn shared(decoder: Decoder, scheduler: &Scheduler, device: &Device) -> Arc<Decoder> {
+    let free = free_memory().filter(|_| is_processor(device));
+    let bytes = free.map_or(SHARED, |free| SHARED.min(free / PART));
+    Arc::new(decoder.scheduled(scheduler).sharing_prefixes(bytes as usize))
 }
 
 /// Tokens of a span that count in the estimate of the candidates' memory.
@@ -133,6 +141,7 @@ pub struct Models {
     precision: Precision,
     device_name: DeviceName,
     device: Device,
+    account: Account,
 }
 
 impl Models {
@@ -184,8 +193,8 @@ impl Models {
         (device_name, device): (DeviceName, Device),
     ) -> Self {
         let scheduler = Scheduler::new();
-        let backbone = shared(backbone, &scheduler);
-        let drafter = drafter.map_or_else(|| Arc::clone(&backbone), |drafter| shared(drafter, &scheduler));
+        let backbone = shared(backbone, &scheduler, &device);
+        let drafter = drafter.map_or_else(|| Arc::clone(&backbone), |drafter| shared(drafter, &scheduler, &device));
         Self {
             backbone,
             drafter,
@@ -199,6 +208,7 @@ impl Models {
             precision,
             device_name,
             device,
+            account: Account::default(),
         }
     }
 
@@ -227,7 +237,7 @@ impl Models {
         let checkpoint = Checkpoint::open(on, progress).map_err(ModelError::blade(name))?;
         same_tokens(self.checkpoint("tokenizer to hold another model against")?, &checkpoint)?;
         let decoder = checkpoint.decoder(&self.device, self.precision).map_err(ModelError::blade(name))?;
-        self.others.push((on.to_owned(), checkpoint, shared(decoder, &self.scheduler)));
+        self.others.push((on.to_owned(), checkpoint, shared(decoder, &self.scheduler, &self.device)));
         Ok(())
     }
 
@@ -272,6 +282,20 @@ impl Models {
 
     fn checkpoint(&self, what: &'static str) -> Result<&Checkpoint, ModelError> {
         self.checkpoint.as_ref().ok_or(ModelError::NoCheckpoint { what })
+    }
+
+    /// Returns the scores that the backbone gives to tokens, as [`Frozen::score`]. Waits while
+    /// generations hold the memory.
+    ///
+    /// # Errors
+    /// As [`Frozen::score`].
+    ///
+    /// # Panics
+    /// If `from` is 0.
+    pub fn score(&self, text: &[TokenId], from: usize, top: usize) -> Result<Vec<TokenScore>, EngineError> {
+        // A text that does not fit is tried all the same.
+        let _claim = self.claim(Extent { lanes: 1, context: text.len(), ..Extent::default() }).ok();
+        Frozen::new(Arc::clone(&self.backbone)).score(text, from, top)
     }
 
     /// Returns the largest number of tokens that all models hold.

@@ -81,7 +81,7 @@ pub(super) fn measure(args: &BenchArgs, mut loading: Loading) -> Result<RemoteRe
     work.begin(1 + args.repeat as u64, 0);
     for turn in 0..=args.repeat {
         work.show(turn as u64, if turn == 0 { "warming up" } else { "" });
-        let (engine, _) = host.engine(&adapters, &[], &instructions, config.readers(), None)?;
+        let (engine, _) = host.engine(&config, &adapters, &[], &instructions, None)?;
         let mut scheme = config.build(&*engine)?;
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
         let (start, mut measured) = (Instant::now(), Vec::new());

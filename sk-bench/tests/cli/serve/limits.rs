@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{LONG_ANSWERS, PATIENCE, Reply, Server, chunks, hello, long_answer, text, unchunked};
-use crate::common::{assert_refused, copy_of, edit_json, models, run};
+use crate::common::{assert_refused, copy_of, edit_json, models, run, stderr};
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -148,6 +148,13 @@ fn limits_under_which_every_request_is_refused() {
     for option in ["--timeout", "--memory"] {
         assert_refused(&run(["serve", option, "0"]), &[option, "invalid value '0'"]);
     }
+    let small = run(["serve", "--port", "0", "--memory", "1"]);
+    let error = stderr(&small);
+    assert_eq!(small.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("error: answers can use 1 MiB of memory (--memory 1,") && error.contains("the shortest takes"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -55,6 +55,10 @@ impl EngineProperties for CpuEngine {
         true
     }
 
+    fn free_buffers(&self) {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn bytes(&self) -> usize {
         let matrices = self.layers.iter().flat_map(|layer| &layer.matrices).chain([&self.head]);
         matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, EmbeddingTable::bytes)
