@@ -1,4 +1,5 @@
-// The server: requests, streams and errors.
+// The server: requests, streams and errors. Addresses are relative to the page, which a proxy may
+// put under a prefix.
 
 const KEY = 'swiss-knife-key';
 const LOST = 'The server was lost in the middle of the answer.';
@@ -49,21 +50,21 @@ async function ask(path, { method = 'GET', body, signal } = {}) {
 }
 
 // What the server has to offer.
-export const about = async () => (await ask('/swiss-knife')).json();
+export const about = async () => (await ask('swiss-knife')).json();
 
 // Whether the server takes requests.
-export const isReady = () => ask('/ready').then(() => true, () => false);
+export const isReady = () => ask('ready').then(() => true, () => false);
 
 // Fails where the server does not take the key.
-export const knock = () => ask('/v1/models');
+export const knock = () => ask('v1/models');
 
 // The whole answer to a request.
-export const answer = async (body, signal) => (await ask('/v1/chat/completions', { method: 'POST', body, signal })).json();
+export const answer = async (body, signal) => (await ask('v1/chat/completions', { method: 'POST', body, signal })).json();
 
 // Edits an answer under way. Returns whether there still is one.
 export async function edit(id, change) {
   try {
-    await ask(`/swiss-knife/generations/${encodeURIComponent(id)}`, { method: 'PATCH', body: change });
+    await ask(`swiss-knife/generations/${encodeURIComponent(id)}`, { method: 'PATCH', body: change });
     return true;
   } catch (error) {
     if (error.status === 404) return false;
@@ -84,7 +85,7 @@ async function next(reader) {
 // The chunks of an answer, as they come.
 export async function* stream(body, signal) {
   const request = { ...body, stream: true, stream_options: { include_usage: true } };
-  const response = await ask('/v1/chat/completions', { method: 'POST', body: request, signal });
+  const response = await ask('v1/chat/completions', { method: 'POST', body: request, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {

@@ -79,8 +79,8 @@ function lastOf(tree, otherwise) {
   return { request: { ...request, swiss_knife: steering }, before, written };
 }
 
-// The snippet that repeats an answer through the server at `origin`.
-export function snippet(tree, otherwise, about, origin) {
+// The snippet that repeats an answer through the server whose page is at `address`.
+export function snippet(tree, otherwise, about, address) {
   const { request, before, written } = lastOf(tree, otherwise);
   const { swiss_knife: steering, ...rest } = request;
   const begun = before.length > 0 ? `${JSON.stringify((textsOf(before) + heldAfter(before)).trimStart())} + ` : '';
@@ -88,7 +88,7 @@ export function snippet(tree, otherwise, about, origin) {
   const key = about.key_required ? 'os.environ["SWISS_KNIFE_SERVE_KEY"]' : '"none"';
   return `${notes(wereMoved(written) && MOVED, isCut(written, request) && CUT)}${about.key_required ? 'import os\n\n' : ''}from openai import OpenAI
 
-client = OpenAI(base_url=${JSON.stringify(`${origin}/v1`)}, api_key=${key})
+client = OpenAI(base_url=${JSON.stringify(`${address}v1`)}, api_key=${key})
 answer = client.chat.completions.create(
     model=${JSON.stringify(about.model)},
 ${fieldsOf}    extra_body={"swiss_knife": ${python(steering, '    ')}},

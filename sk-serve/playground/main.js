@@ -605,7 +605,7 @@ function listen() {
   on('sweep-blade', 'change', () => swept.results.length > 0 && showSwept());
   on('export-trace', 'click', () => download('swiss-knife-trace.json', JSON.stringify(trace(settings, about, main.tree), null, 1)));
   on('export-command', 'click', () => showExported(command(main.tree, kept.body(settings, about))));
-  on('export-python', 'click', () => showExported(snippet(main.tree, kept.body(settings, about), about, location.origin)));
+  on('export-python', 'click', () => showExported(snippet(main.tree, kept.body(settings, about), about, new URL('.', location).href)));
   on('copy', 'click', () => navigator.clipboard.writeText(byId('exported').textContent));
   addEventListener('pagehide', () => {
     kept.save(settings);

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
+import { createServer, request } from 'node:http';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -606,6 +607,26 @@ try {
     assert.equal(await page.textContent('#shared'), 'A link to these settings.');
     await page.context().close();
     await named.lose();
+  });
+
+  await part('works under the prefix of a proxy', async () => {
+    const proxy = createServer((asked, answered) => {
+      if (!asked.url.startsWith('/prefix/')) return void answered.writeHead(404).end();
+      const { method, headers } = asked;
+      const passed = request(`${server.origin}${asked.url.slice('/prefix'.length)}`, { method, headers }, (reply) => {
+        answered.writeHead(reply.statusCode, reply.headers);
+        reply.pipe(answered);
+      });
+      asked.pipe(passed);
+    });
+    await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+    const { page } = await open({ origin: `http://127.0.0.1:${proxy.address().port}/prefix` });
+    await answer(page);
+    await isOver(page);
+    assert.equal(await byPython(page), await text(page));
+    await page.context().close();
+    proxy.closeAllConnections();
+    proxy.close();
   });
 
   await part('explains its numbers', async () => {

@@ -26,7 +26,7 @@ export function made({ steps, text, pause, said }) {
   const usage = { prompt_tokens: 1, completion_tokens: 3 * steps, swiss_knife: { steps, drafted_tokens: 36 * steps, seconds: { draft: 1 } } };
   const real = window.fetch;
   window.fetch = async (address, options) => {
-    if (!String(address).endsWith('/v1/chat/completions')) return real(address, options);
+    if (!String(address).endsWith('v1/chat/completions')) return real(address, options);
     const bytes = new TextEncoder();
     const body = new ReadableStream({
       async start(stream) {

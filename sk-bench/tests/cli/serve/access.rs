@@ -188,7 +188,7 @@ fn the_page_loads_nothing_from_elsewhere() {
     assert!(page.1.contains("content-security-policy: default-src 'self'") && page.1.contains("text/html"), "{}", page.1);
     let linked = |text: &str| -> Vec<String> {
         let quoted = text.split(['"', '\'']);
-        let named = quoted.filter_map(|part| part.strip_prefix("/playground/").or_else(|| part.strip_prefix("./")));
+        let named = quoted.filter_map(|part| part.strip_prefix("playground/").or_else(|| part.strip_prefix("./")));
         named.map(|name| format!("/playground/{name}")).collect()
     };
     let (mut open, mut seen) = (linked(&page.2), BTreeSet::new());
