@@ -9,7 +9,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, FromRef, FromRequestParts, Path, Request, State};
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{AUTHORIZATION, HOST, RETRY_AFTER},
+    header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST, RETRY_AFTER},
     request::Parts,
     uri::Authority,
 };
@@ -19,6 +19,7 @@ use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
+use tower::{Layer, ServiceExt};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
@@ -98,8 +99,9 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .route("/metrics", get(render))
         .layer(middleware::from_fn_with_state(app.clone(), authorize));
     let open = Router::new()
-        .route("/health", get(health))
-        .route("/ready", get(ready))
+        // The health checks of some load balancers are OPTIONS requests.
+        .route("/health", get(health).options(health))
+        .route("/ready", get(ready).options(ready))
         .route("/openapi.json", get(async || ([("content-type", "application/json")], DESCRIPTION)))
         .route("/swiss-knife", get(about));
     let open = if access.playground { open.merge(playground::router()) } else { open };
@@ -114,7 +116,7 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
         .layer(middleware::from_fn_with_state(Arc::clone(&rules), refuse_other_origins))
         .layer(middleware::from_fn_with_state(rules, refuse_other_hosts))
         .layer(CatchPanicLayer::custom(|_| ApiError::fault().into_response()))
-        .layer(cors(access.origins))
+        .layer(middleware::from_fn_with_state(cors(access.origins), share))
         .layer(middleware::from_fn(count))
         .with_state(app)
 }
@@ -122,9 +124,9 @@ pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusH
 /// Returns the endpoints of a server that is loading its models.
 pub(crate) fn loading(access: &Access) -> Router {
     Router::new()
-        .route("/health", get(health))
+        .route("/health", get(health).options(health))
         .fallback(async || ApiError::loading())
-        .layer(cors(access.origins.clone()))
+        .layer(middleware::from_fn_with_state(cors(access.origins.clone()), share))
         .layer(middleware::from_fn(count))
 }
 
@@ -143,6 +145,18 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
         .allow_methods(Any)
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([REQUEST_ID, RETRY_AFTER])
+}
+
+/// Adds the headers of `cors`, and answers preflight requests. The layer takes every OPTIONS request
+/// for one.
+async fn share(State(cors): State<CorsLayer>, request: Request, next: Next) -> Response {
+    if request.method() == Method::OPTIONS && !request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+        return next.run(request).await;
+    }
+    match cors.layer(next).oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
 }
 
 /// Refuses requests from web pages of other origins than those of `--origin` (CSRF). A browser hides

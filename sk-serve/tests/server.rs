@@ -207,8 +207,11 @@ fn requests_are_told_to_come_back_until_there_are_models() {
     let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
     let (status, body) = ask(&url, &asked);
     assert!(status == 503 && body.contains("server_error"), "{body}");
+    let options = |path: &str| agent().options(format!("{url}{path}")).call().unwrap().status();
+    assert_eq!([options("/health"), options("/ready")], [200, 503]);
     server.open(parts(), adapters());
     assert_eq!(get("/ready").status(), 200);
+    assert_eq!([options("/health"), options("/ready"), options("/v1/models")], [200, 200, 405]);
     assert_eq!(ask(&url, &asked).0, 200);
 }
 
