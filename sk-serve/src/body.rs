@@ -1,17 +1,26 @@
 //! Request bodies, with limits on size, time and nesting depth.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::iter;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{self, Bytes, HttpBody};
 use axum::extract::{FromRef, FromRequest, Request};
-use axum::http::{StatusCode, header::CONTENT_LENGTH};
+use axum::http::{
+    StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH},
+};
+use hyper::body::{Frame, SizeHint};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::ApiError;
+use crate::live::lock;
 use crate::request::in_words;
 use crate::service::Service;
 
@@ -27,6 +36,11 @@ where
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let service = Arc::<Service>::from_ref(state);
         let limits = &service.limits;
+        let encoding = request.headers().get(CONTENT_ENCODING);
+        if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            let message = "this server takes no compressed bodies; send the body without Content-Encoding";
+            return Err(ApiError::invalid("body", message));
+        }
         // A client that waits for `100 Continue` must not be invited to send too much.
         let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if length.is_some_and(|length: usize| length > limits.body) {
@@ -41,6 +55,49 @@ where
         read(&bytes, limits.depth)
             .map(Self)
             .map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
+    }
+}
+
+/// A request body whose rest can be read when its request has been answered.
+#[derive(Clone)]
+pub(crate) struct SharedBody(Arc<Mutex<body::Body>>);
+
+impl SharedBody {
+    pub(crate) fn new(body: body::Body) -> Self {
+        Self(Arc::new(Mutex::new(body)))
+    }
+
+    /// Reads what is left, up to [`LONGEST_REST`] and to a pause of [`PAUSE`].
+    pub(crate) async fn discard(mut self) {
+        let mut left = LONGEST_REST;
+        while left > 0 && !self.is_end_stream() {
+            let frame = poll_fn(|context| Pin::new(&mut self).poll_frame(context));
+            let Ok(Some(Ok(frame))) = tokio::time::timeout(PAUSE, frame).await else { return };
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    }
+}
+
+/// The most bytes that are read of a body after its request has been answered.
+const LONGEST_REST: usize = 16 << 20;
+
+/// The pause after which a client counts as sending no more of such a body.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl HttpBody for SharedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut *lock(&self.0)).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        lock(&self.0).is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        lock(&self.0).size_hint()
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::{StatusCode, header::EXPECT};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 
+use crate::body::SharedBody;
 use crate::routes::OwnMachine;
 use crate::service::Service;
 use crate::{Limits, Server};
@@ -29,6 +31,9 @@ const NO_SOCKETS: Duration = Duration::from_secs(1);
 
 /// Time that clients have to read the error of a request that is cut off.
 const CUT_OFF: Duration = Duration::from_secs(2);
+
+/// Time that clients have to send the rest of a body that a response does not need.
+const REST: Duration = Duration::from_secs(5);
 
 /// The connections of a server.
 pub(crate) struct Connections {
@@ -107,11 +112,25 @@ async fn connection(
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.patience));
     let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let mut request: Request = request.map(Body::new);
+        let asks_first = request.headers().contains_key(EXPECT);
+        let (head, body) = request.into_parts();
+        let body = SharedBody::new(Body::new(body));
+        let mut request = Request::from_parts(head, Body::new(body.clone()));
         if is_own_machine {
             request.extensions_mut().insert(OwnMachine);
         }
-        TowerToHyperService::new(server.router()).call(request)
+        let answered = TowerToHyperService::new(server.router()).call(request);
+        async move {
+            let response = answered.await;
+            // A response that does not need the body closes the connection, and a client or a proxy
+            // that is still sending would see an error in place of the response. A client that was
+            // too slow gets no more time.
+            let is_late = response.as_ref().is_ok_and(|response| response.status() == StatusCode::REQUEST_TIMEOUT);
+            if !asks_first && !is_late {
+                let _ = tokio::time::timeout(REST, body.discard()).await;
+            }
+            response
+        }
     });
     // A connection that is opened while the server drains gets one response. An idle connection
     // that was open before is closed.

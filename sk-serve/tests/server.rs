@@ -238,6 +238,37 @@ fn a_key_and_a_model_are_read_as_clients_send_them() {
 }
 
 #[test]
+fn a_client_that_still_sends_its_body_gets_the_error() {
+    let access = Access { key: Some("secret".to_owned()), ..Access::default() };
+    let (server, url, _runtime) = listening_with(access, Limits::default());
+    server.open(parts(), adapters());
+    let length = 900_000;
+    for (path, status) in [("/v1/chat/completions", 401), ("/v1/responses", 404)] {
+        let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+        write!(stream, "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n").unwrap();
+        for _ in 0..length / 1000 {
+            stream.write_all(&[b'a'; 1000]).unwrap();
+            thread::sleep(Duration::from_micros(100));
+        }
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert!(line.starts_with(&format!("HTTP/1.1 {status} ")), "{line}");
+    }
+}
+
+#[test]
+fn a_compressed_body_is_refused_by_name() {
+    let (server, url, _runtime) = listening();
+    server.open(parts(), adapters());
+    for (encoding, is_named) in [("gzip", true), ("Identity", false)] {
+        let post = agent().post(format!("{url}/v1/chat/completions")).header("content-encoding", encoding);
+        let mut response = post.send(&[0x1f, 0x8b, 8, 0][..]).unwrap();
+        let body = response.body_mut().read_to_string().unwrap();
+        assert_eq!((response.status().as_u16(), body.contains("Content-Encoding")), (400, is_named), "{body}");
+    }
+}
+
+#[test]
 fn pages_of_other_origins_are_refused_also_where_a_browser_does_not_ask_first() {
     let _answering = answering();
     let origins = vec![HeaderValue::from_static("http://a")];
@@ -510,9 +541,7 @@ fn an_edit_may_exchange_the_blades_of_a_full_answer() {
 
 #[test]
 fn a_blade_that_a_gate_is_on_keeps_its_seat() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let gate = "selector.gates={helpful={threshold=-9}}";
     let (path, hold, lines) = begin(&url, &json!({"set": [gate], "explain": true}));
     for asked in [
@@ -531,9 +560,7 @@ fn a_blade_that_a_gate_is_on_keeps_its_seat() {
 
 #[test]
 fn correlations_may_name_a_blade_that_has_left_its_seat() {
-    let _answering = answering();
-    let (server, url, _runtime) = listening();
-    server.open(parts(), adapters());
+    let (url, _up) = open(Limits::default());
     let correlated = "normalizer.correlations=[[\"helpful\", \"honest\", -0.4]]";
     let (path, _hold, _lines) = begin(&url, &json!({"set": [correlated], "explain": true}));
     for asked in [

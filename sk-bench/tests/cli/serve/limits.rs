@@ -151,10 +151,7 @@ fn limits_under_which_every_request_is_refused() {
     let small = run(["serve", "--port", "0", "--memory", "1"]);
     let error = stderr(&small);
     assert_eq!(small.status.code(), Some(2), "{error}");
-    assert!(
-        error.contains("error: answers can use 1 MiB of memory (--memory 1,") && error.contains("the shortest takes"),
-        "{error}"
-    );
+    assert!(error.contains("error: answers can use 1 MiB of memory (--memory 1,") && error.contains("raise --memory"), "{error}");
 }
 
 #[test]
@@ -250,10 +247,12 @@ fn slow_clients_are_disconnected() {
         assert!(text.is_empty() || text.contains("408"), "{text}");
     }
     let mut stream = TcpStream::connect(&server.address).unwrap();
+    let begun = Instant::now();
     stream.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{").unwrap();
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
     assert!(text.starts_with("HTTP/1.1 408"), "{text}");
+    assert!(begun.elapsed() < 2 * Duration::from_secs(3), "it gets no more time: {:?}", begun.elapsed());
     assert!(start.elapsed() > Duration::from_secs(3) && start.elapsed() < PATIENCE);
     // A client that reads nothing is cut off, and its slot becomes free.
     let mut reader = server.send_and_take_nothing();
