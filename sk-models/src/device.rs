@@ -137,7 +137,8 @@ fn left_in_groups(groups: &str, root: &Path) -> Option<u64> {
     groups.lines().filter_map(of_line).min()
 }
 
-/// Returns freed memory, which the allocator keeps for later, to the system, where it can.
+/// Gives memory that was freed, and that the allocator keeps, back to the system. Does nothing without
+/// glibc.
 pub(crate) fn release_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: the call has no requirements.

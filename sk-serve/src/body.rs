@@ -67,7 +67,8 @@ impl SharedBody {
         Self(Arc::new(Mutex::new(body)))
     }
 
-    /// Reads what is left, up to [`LONGEST_REST`] and to a pause of [`PAUSE`].
+    /// Reads and drops the rest, until [`LONGEST_REST`] bytes were read or none arrive for
+    /// [`PAUSE`].
     pub(crate) async fn discard(mut self) {
         let mut left = LONGEST_REST;
         while left > 0 && !self.is_end_stream() {
@@ -78,10 +79,10 @@ impl SharedBody {
     }
 }
 
-/// The most bytes that are read of a body after its request has been answered.
+/// The most bytes of the rest of a body that are read.
 const LONGEST_REST: usize = 16 << 20;
 
-/// The pause after which a client counts as sending no more of such a body.
+/// The time without data after which the rest of a body is no longer awaited.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl HttpBody for SharedBody {

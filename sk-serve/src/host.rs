@@ -459,7 +459,7 @@ impl Host {
         }
     }
 
-    /// Returns the memory, in bytes, of the shortest answer: one token after one token.
+    /// Returns the bytes that the shortest answer takes: a prompt of one token and one new token.
     pub fn least_memory(&self, config: &SchemeSpec) -> u64 {
         self.footprint(Extent { context: 2, span: 1, ..self.extent(config) })
     }

@@ -34,7 +34,7 @@ const DRAFTER: &str = "drafter";
 /// The most bytes of keys and values that a model caches for contexts with a common prefix.
 const SHARED: u64 = 256 << 20;
 
-/// The divisor of the CPU's free memory that gives the most bytes that a model caches.
+/// A model on a CPU caches at most the free memory divided by this.
 const PART: u64 = 16;
 
 /// Returns a decoder whose passes `scheduler` joins and whose contexts share prefixes.
@@ -284,8 +284,8 @@ impl Models {
         self.checkpoint.as_ref().ok_or(ModelError::NoCheckpoint { what })
     }
 
-    /// Returns the scores that the backbone gives to tokens, as [`Frozen::score`]. Waits while
-    /// generations hold the memory.
+    /// Scores tokens with the backbone, as [`Frozen::score`] does. Waits while generations hold the
+    /// memory that it needs.
     ///
     /// # Errors
     /// As [`Frozen::score`].
