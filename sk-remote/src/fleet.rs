@@ -20,6 +20,9 @@ pub(crate) struct Control {
     pub(crate) log_probs: Vec<f32>,
 }
 
+/// The most attempts of a request that only one server can answer.
+const PINNED: u32 = 5;
+
 /// Servers of the same model.
 pub(crate) struct Fleet {
     /// Their API.
@@ -230,6 +233,8 @@ impl Fleet {
         if !request.pinned && !self.keeps(server) {
             server = self.least_busy(|_| true).unwrap_or(server);
         }
+        // A check, which asks one server, tells soon that there is none.
+        let attempts = if request.pinned { self.retry.attempts.min(PINNED) } else { self.retry.attempts };
         let mut attempt = 0;
         // The refusals by server.
         let mut refused: Vec<(usize, RemoteError)> = Vec::new();
@@ -278,7 +283,7 @@ impl Fleet {
                 }
             };
             let spent = start.elapsed();
-            if attempt + 1 >= self.retry.attempts || spent + wait >= self.retry.deadline {
+            if attempt + 1 >= attempts || spent + wait >= self.retry.deadline {
                 return Err(RemoteError::Unanswered {
                     server: self.address(server).to_owned(),
                     task: request.task.clone(),

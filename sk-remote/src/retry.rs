@@ -25,7 +25,7 @@ pub struct Retry {
 impl Default for Retry {
     fn default() -> Self {
         Self {
-            attempts: 5,
+            attempts: 10,
             patience: Duration::from_secs(60),
             deadline: Duration::from_secs(180),
             first_pause: Duration::from_millis(100),

@@ -17,6 +17,9 @@ const ROUNDING: f32 = 1e-3;
 /// smaller value is a logit.
 const LEAST_TOP: f32 = -22.2;
 
+/// The least log-probability. Servers send a smaller number, such as −9999, for an impossible token.
+const LEAST: f32 = -1000.0;
+
 /// Tokens shared by the beginning of several rows.
 pub(crate) type Prefix = Vec<TokenId>;
 
@@ -118,7 +121,7 @@ fn digits(value: f32) -> Value {
 fn reading(row: usize, pairs: &[(f32, f32)]) -> Result<Reading, AnswerError> {
     for (position, &(got, top)) in pairs.iter().enumerate() {
         for value in [got, top] {
-            if !value.is_finite() || value > ROUNDING {
+            if !is_log_prob(value) {
                 return Err(AnswerError::Value { row, position, value });
             }
         }
@@ -198,10 +201,14 @@ fn drafted(
     if !whole || (params.not_first && ended == Some(0)) {
         return Err(AnswerError::Finish { row, reason: finish.to_owned(), tokens: tokens.len() }.into());
     }
-    if let Some(position) = log_probs.iter().position(|value| !value.is_finite() || *value > ROUNDING) {
+    if let Some(position) = log_probs.iter().position(|value| !is_log_prob(*value)) {
         return Err(AnswerError::Value { row, position, value: log_probs[position] }.into());
     }
     Ok(Drafted { tokens, log_probs })
+}
+
+fn is_log_prob(value: f32) -> bool {
+    (LEAST..=ROUNDING).contains(&value)
 }
 
 /// Returns NaN for a number that the server omits or sends as null.
@@ -219,6 +226,8 @@ mod tests {
         assert!(matches!(reading(3, &[(f32::NAN, -0.5)]), Err(AnswerError::Value { row: 3, position: 0, .. })));
         assert!(matches!(reading(0, &[(-1.0, -0.5), (0.5, 0.5)]), Err(AnswerError::Value { position: 1, .. })));
         assert!(matches!(reading(0, &[(-1.0, -1.5)]), Err(AnswerError::Top { .. })));
+        // What vLLM sends for an impossible token.
+        assert!(matches!(reading(0, &[(-9999.0, -0.5)]), Err(AnswerError::Value { position: 0, .. })));
         assert!(matches!(reading(0, &[(-1.0, -0.5), (-23.0, -22.5)]), Err(AnswerError::Value { position: 1, .. })));
         assert_eq!(reading(0, &[(1e-6, 1e-6)]).unwrap().min_entropy, [0.0]);
     }

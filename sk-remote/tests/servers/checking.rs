@@ -190,8 +190,8 @@ fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() 
 fn an_adapter_that_a_server_had_before_it_was_reached_is_not_taken_for_loaded() {
     for kind in KINDS {
         let mut options = options(&start(kind, 1));
-        options.retry.attempts = 1000;
-        options.retry.longest_pause = Duration::from_millis(100);
+        options.retry.first_pause = Duration::from_millis(100);
+        options.retry.longest_pause = Duration::from_secs(1);
         // A connection keeps the port while nothing listens.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
