@@ -63,3 +63,16 @@ fn the_pairs_that_a_run_does_not_use_overwrite_no_input() {
         assert!(fs::read(path(name)).unwrap() == before, "{name}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_model_whose_training_exceeds_memory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let text: String = (0..64).map(|i| format!("{{\"text\": \"{}\"}}\n", format!("This is text {i}. ").repeat(20))).collect();
+    fs::write(path("data.jsonl"), text).unwrap();
+    let shape = ["--hidden", "16384", "--intermediate", "65536", "--layers", "200", "--length", "16", "--steps", "1"];
+    let (data, output) = (path("data.jsonl"), path("model"));
+    let args = ["train", "lm", "--tokenizer", "embedded:backbone", "--data", &data, "-o", &output];
+    assert_refused(&run([&args[..], &shape].concat()), &["training takes about", "of memory are free", "--batch"]);
+}

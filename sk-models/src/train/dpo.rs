@@ -233,7 +233,7 @@ impl DpoOptions {
         };
         let steps = order.steps(0..self.run.steps, self.pairs());
         let passes = steps.flat_map(|pairs| pairs.chunks(self.run.batch).map(pass).collect::<Vec<_>>());
-        footprint::bytes(config, self.precision, (&self.targets, self.rank), passes)
+        footprint::of_adapter(config, self.precision, (&self.targets, self.rank), passes)
     }
 
     /// Returns everything that determines the adapter of the run, its steps included.
@@ -337,8 +337,9 @@ pub fn train_dpo(
     let mut order = Order::new(run.seed, &train);
     let memory = options.memory(&config, &train, &mut order);
     let free = free_memory().filter(|_| is_processor(device));
+    let remedy = "use --precision bf16, a smaller --batch with --accumulate, a shorter --length, or another --device";
+    check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage, remedy })?;
     report(DpoEvent::Planned { memory, free });
-    check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage })?;
     let plain = checkpoint.frozen(device, options.precision)?;
 
     let graph = device.clone().autodiff();

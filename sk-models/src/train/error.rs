@@ -51,11 +51,8 @@ pub enum TrainError {
     #[error("{path}: {reason}")]
     Weights { path: String, reason: String },
     /// A run that does not fit into memory.
-    #[error(
-        "training takes about {shortage}; use --precision bf16, a smaller --batch with --accumulate, a shorter --length, or \
-         another --device"
-    )]
-    Memory { shortage: Shortage },
+    #[error("training takes about {shortage}; {remedy}")]
+    Memory { shortage: Shortage, remedy: &'static str },
     /// The hidden states that a head is fitted to do not fit into memory.
     #[error("the hidden states take {shortage}; lower --memory or --pairs")]
     States { shortage: Shortage },

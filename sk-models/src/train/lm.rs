@@ -15,7 +15,8 @@ use super::{
     data::{Corpus, DataOptions, Windows},
     encoder::Encoder,
     error::TrainError,
-    loss::{chunked_cross_entropy, target_log_probs},
+    footprint::{self, TrainingPass},
+    loss::{CHUNK, chunked_cross_entropy, target_log_probs},
     optimizer::{BETA_1, EPSILON, MOMENTUM, Optimizer, Rule},
     recipe::Recipe,
     run::RunOptions,
@@ -23,6 +24,7 @@ use super::{
 };
 use crate::{
     config::Qwen2Config,
+    device::{check_room, free_memory, is_processor},
     files,
     hf::{Checkpoint, INDEX_FILE, PICKLED, SINGLE_FILE},
     lora::Lanes,
@@ -63,6 +65,13 @@ pub struct LmOptions {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum LmEvent {
+    /// The size of the run is known.
+    Planned {
+        /// Bytes of memory that the run takes at most, estimated.
+        memory: u64,
+        /// Bytes of the CPU's memory that are free, if the system reports them.
+        free: Option<u64>,
+    },
     /// The data are ready.
     Started {
         /// Parameters of the model.
@@ -197,6 +206,12 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
             reason: "the held-out documents do not fill one window: raise --held-out, lower --length or give more data".into(),
         });
     }
+    let tokens = run.batch * run.length;
+    let memory = footprint::of_model(&config, TrainingPass { tokens, completion: tokens.min(CHUNK) });
+    let free = free_memory().filter(|_| is_processor(device));
+    let remedy = "use a smaller --batch with --accumulate, a shorter --length, a smaller model, or another --device";
+    check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage, remedy })?;
+    report(LmEvent::Planned { memory, free });
     let graph = device.clone().autodiff();
     graph.seed(run.seed);
     let model = match &initial {

@@ -3,7 +3,7 @@
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, activation};
 
 /// Rows whose logits are in memory at a time.
-const CHUNK: usize = 2048;
+pub(super) const CHUNK: usize = 2048;
 
 /// The sum of next-token losses: a value, and a surrogate for `backward`.
 pub(super) struct SummedLoss {

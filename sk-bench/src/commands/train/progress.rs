@@ -45,6 +45,7 @@ impl Bar {
 
     pub(super) fn lm(&mut self, event: LmEvent) {
         match event {
+            LmEvent::Planned { memory, free } => self.planned(memory, free),
             LmEvent::Started { parameters, epoch_tokens, resumed, steps } => {
                 self.work
                     .line(&format!("{parameters} parameters, {epoch_tokens} tokens an epoch, {steps} steps, {resumed} done"));
@@ -62,15 +63,16 @@ impl Bar {
         }
     }
 
+    fn planned(&self, memory: u64, free: Option<u64>) {
+        let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+        let free = free.map_or_else(String::new, |free| format!(", of which {} are free", gigabytes(free)));
+        self.work.line(&format!("about {} of memory{free}; the time left is shown from the first step on", gigabytes(memory)));
+    }
+
     pub(in crate::commands) fn dpo(&mut self, event: DpoEvent) {
         match event {
             DpoEvent::LeftOut { pairs, reason } => self.left_out(pairs, reason),
-            DpoEvent::Planned { memory, free } => {
-                let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
-                let free = free.map_or_else(String::new, |free| format!(", of which {} are free", gigabytes(free)));
-                self.work
-                    .line(&format!("about {} of memory{free}; the time left is shown from the first step on", gigabytes(memory)));
-            }
+            DpoEvent::Planned { memory, free } => self.planned(memory, free),
             DpoEvent::Started { parameters, pairs, held_out, resumed, steps } => {
                 self.work
                     .line(&format!("{parameters} parameters, {pairs} pairs, {held_out} held out, {steps} steps, {resumed} done"));
