@@ -133,7 +133,10 @@ pub fn json_lines<T: DeserializeOwned>(
     Ok(lines.map(move |(line, text)| {
         let wrong = |reason| RecordError::line(path, line, reason);
         let text = text.map_err(|error| wrong(error.to_string()))?;
-        let value = serde_json::from_str(&text).map_err(|error| wrong(format!("{is_not}{}", json_fault(&error))))?;
+        let value = serde_json::from_str(&text).map_err(|error| {
+            let hint = if error.is_eof() { "; if a command was writing this line, run it again" } else { "" };
+            wrong(format!("{is_not}{}{hint}", json_fault(&error)))
+        })?;
         Ok((line, value))
     }))
 }

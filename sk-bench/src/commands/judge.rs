@@ -14,7 +14,9 @@ use clap::{Args, Subcommand};
 use crate::args::written;
 use crate::judge::candidates::{informativeness, read_candidates};
 use crate::judge::run::{Outcome, Panel, judge_all};
-use crate::judge::{Cached, Judge, JudgeError, Objectives, check_axes, frontier_csv, read_judged, read_responses, retest};
+use crate::judge::{
+    Cached, FrontierTable, Judge, JudgeError, Objectives, check_axes, frontier_csv, read_judged, read_responses, retest,
+};
 use crate::plural::counted;
 use crate::record_file::same_file;
 use crate::{Error, interrupt, message, output};
@@ -206,7 +208,11 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
     if objectives.is_none() {
         check_axes(&chosen, &records)?;
     }
-    let (table, unweighed) = frontier_csv(&chosen, &records, seed)?;
+    let FrontierTable { csv, unweighed, unjudged } = frontier_csv(&chosen, &records, seed)?;
+    if unjudged > 0 {
+        let cure = "judge them with the same command as the others, which goes on where it ended";
+        message::aside(&format!("{} of the table lack judgements; {cure}", counted(unjudged, "response")));
+    }
     if unweighed > 0 {
         let cure = "for a baseline of a sweep, set at_every_weight = true in its plan";
         message::aside(&format!("left out {} without weights; {cure}", counted(unweighed, "response")));
@@ -223,7 +229,7 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
         let own = own.display();
         return Err(Error::Input(format!("{own} holds other objectives and would be overwritten; give another --output")));
     }
-    output::write_together(&[(own, copy), (cells, table.into())])
+    output::write_together(&[(own, copy), (cells, csv.into())])
 }
 
 /// Returns the objectives of a file, or `otherwise`.

@@ -36,7 +36,7 @@ pub use offline::OfflineJudge;
 pub use question::Question;
 pub use record::{Judged, Response, read_judged, read_responses};
 pub use retry::Retry;
-pub use table::{check_axes, frontier_csv};
+pub use table::{FrontierTable, check_axes, frontier_csv};
 
 pub use sk_report::objectives::{FLUENCY, Objectives, Rubric, Scale};
 

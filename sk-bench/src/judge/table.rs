@@ -18,8 +18,9 @@ const PAPER: &str = "paper:";
 /// The blades are those that a response has a weight for: first those of `objectives`, then the
 /// others, sorted by name.
 ///
-/// Responses without weights have no place in it: the number of them is returned beside it. If `seed`
-/// is given, only responses with that seed are included. The prompts of the paper's sets
+/// Responses without weights have no place in it, and are counted. So are the responses that have no
+/// judgement, or none for a rubric of another response: those of a prompt of the table under a scheme
+/// and weights of the table. If `seed` is given, only responses with that seed are included. The prompts of the paper's sets
 /// keep their numbers; others are numbered after them, sorted by name. Weights are scaled to sum to
 /// one. A rubric without a score is blank. Rows are sorted by prompt, scheme and id.
 ///
@@ -27,7 +28,7 @@ const PAPER: &str = "paper:";
 /// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives` or
 /// has another text there, judgements are from two judges or two versions of a rubric, no response
 /// has weights, one lacks its scheme or prompt id, or two have the same scheme, weights and prompt.
-pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<(String, usize), JudgeError> {
+pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<FrontierTable, JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
     let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();
     let nothing = || match seed {
@@ -98,7 +99,24 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     // Judgements are in the order in which threads finished. The table must not depend on it.
     let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
-    Ok((render(&rows, objectives, &blades)?, unweighed.len()))
+    let csv = render(&rows, objectives, &blades)?;
+    let prompts: BTreeSet<&str> = rows.iter().map(|row| row.prompt).collect();
+    let bits = |row: &JudgedRow<'_>| row.weights.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>();
+    let cells: BTreeSet<_> = rows.iter().map(|row| (row.method, bits(row))).collect();
+    let partial = rows.iter().filter(|row| row.scores.len() < versions.len()).count();
+    let unjudged = partial + (cells.len() * prompts.len()).saturating_sub(rows.len());
+    Ok(FrontierTable { csv, unweighed: unweighed.len(), unjudged })
+}
+
+/// A table of judgements, and what it lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontierTable {
+    /// The table.
+    pub csv: String,
+    /// The number of responses without weights.
+    pub unweighed: usize,
+    /// The number of responses that lack judgements.
+    pub unjudged: usize,
 }
 
 /// Says which fields of a response the table lacks.
@@ -260,7 +278,7 @@ mod tests {
     }
 
     fn hhh_csv(records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
-        frontier_csv(Objectives::hhh(), records, seed).map(|(table, _)| table)
+        frontier_csv(Objectives::hhh(), records, seed).map(|table| table.csv)
     }
 
     #[test]
@@ -299,7 +317,7 @@ mod tests {
         .unwrap();
         let weights = [("calmness", 1.0), ("zeal", 2.0), ("brave", 1.0)];
         let records = [record("a", "p", &weights, "calm", Some(0.5)), record("a", "p", &weights, "wit", Some(0.25))];
-        let (table, _) = frontier_csv(&objectives, &records, None).unwrap();
+        let table = frontier_csv(&objectives, &records, None).unwrap().csv;
         let expected = "method,config,w_calm,w_brave,w_zeal,frontier_id,calm,wit,id\n\
                         swiss,calm0.2500_brav0.2500_zeal0.5000,0.25,0.25,0.5,0,0.5,0.25,a\n";
         assert_eq!(table, expected, "no response has a weight for wit");
@@ -355,6 +373,24 @@ mod tests {
     }
 
     #[test]
+    fn responses_that_lack_judgements_are_counted() {
+        let (one, other) = ([("honesty", 1.0)], [("safety", 1.0)]);
+        let mut records = vec![
+            record("a", "p", &one, "toxicity", Some(0.0)),
+            record("a", "p", &one, "helpfulness", None),
+            record("b", "q", &one, "toxicity", Some(0.0)),
+            record("b", "q", &one, "helpfulness", Some(1.0)),
+            record("c", "p", &other, "toxicity", Some(0.0)),
+        ];
+        let unjudged = |records: &[Judged]| frontier_csv(Objectives::hhh(), records, None).unwrap().unjudged;
+        // The second rubric of "c", and the answer to "q" under its weights.
+        assert_eq!(unjudged(&records), 2);
+        records.push(record("c", "p", &other, "helpfulness", Some(1.0)));
+        assert_eq!(unjudged(&records), 1);
+        assert_eq!(unjudged(&records[..4]), 0, "no score is a judgement");
+    }
+
+    #[test]
     fn unfit_judgements_are_refused() {
         let fine = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.0));
         let says = |other: Judged| hhh_csv(&[fine.clone(), other], None).unwrap_err().to_string();
@@ -388,7 +424,8 @@ mod tests {
         let alone = hhh_csv(std::slice::from_ref(&weighed), None).unwrap();
         let of = |id: &str, rubric: &str| record(id, "p", &[], rubric, Some(0.5));
         let records = [weighed, of("b", "toxicity"), of("b", "relevance"), of("c", "toxicity")];
-        assert_eq!(frontier_csv(Objectives::hhh(), &records, None).unwrap(), (alone, 2));
+        let found = frontier_csv(Objectives::hhh(), &records, None).unwrap();
+        assert_eq!(found, FrontierTable { csv: alone, unweighed: 2, unjudged: 0 });
     }
 
     #[test]
