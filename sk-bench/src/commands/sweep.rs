@@ -83,12 +83,13 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
             store => store?.tidy(),
         };
     }
-    interrupt::listen();
     let mut loading = Loading::new(args.quiet);
     let loaded = Loaded::new(&grid, &digests, &mut loading)?;
     loading.show("reading the prompts");
     let worker = Worker::new(&grid, &loaded)?;
     drop(loading);
+    // Before, nothing is written, and Ctrl-C ends the program at once.
+    interrupt::listen();
     let mut store = Store::open(&grid)?;
     // The progress includes the cells of all processes.
     let mut work = Work::new("cell", args.quiet);

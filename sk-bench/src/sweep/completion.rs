@@ -53,7 +53,7 @@ impl<'g> Completion<'g> {
             };
             let cell = &self.grid.cells[place];
             if self.done[place] {
-                return Err(wrong(format!("cell {} is there twice", record.id)).into());
+                return Err(wrong(format!("cell {} is there twice; remove one of the lines", record.id)).into());
             }
             if record.prompt != self.grid.prompts[cell.prompt].prompt {
                 let reason = format!("prompt \"{}\" has another text than in the plan; give another output", record.prompt_id);

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use sk_models::local::ModelError;
 use sk_models::{assets, hf};
+use sk_remote::Role;
 
 use sk_report::record::SweepRecord;
 use sk_report::settings::{KeptSettings, Settings};
@@ -96,8 +97,11 @@ impl Record for SweepRecord {
 }
 
 /// Returns the digest of a directory or hub id. A model or adapter behind servers cannot be read,
-/// so its address or name is returned instead.
+/// so its name is returned instead, without the addresses: a server may be replaced.
 fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointError> {
+    if let Ok(Role { kind, model, .. }) = source.parse() {
+        return Ok(format!("{}#{}", kind.name(), model.unwrap_or_default()));
+    }
     if RemoteSources::is_address(source) || source.starts_with(NAMED) { Ok(source.to_owned()) } else { digests.of(source) }
 }
 

@@ -75,7 +75,7 @@ fn an_adapter_of_a_server_has_a_name() {
 }
 
 #[test]
-fn the_tokenizer_of_models_behind_servers_is_one_of_the_settings() {
+fn models_behind_servers_are_identified_by_name_and_tokenizer() {
     let bench = Bench::new("");
     let tokenizer = copy_of("backbone", bench.folder.path()).join("tokenizer.json");
     let model = "[model]\nbackbone = \"vllm+http://127.0.0.1:1#base\"\ntokenizer = \"backbone\"\n";
@@ -89,7 +89,16 @@ fn the_tokenizer_of_models_behind_servers_is_one_of_the_settings() {
     let kept = settings();
     assert_eq!(kept.sources["tokenizer"], "backbone");
     fs::write(&tokenizer, fs::read_to_string(&tokenizer).unwrap() + "\n").unwrap();
-    assert_ne!(settings().settings, kept.settings);
+    let other = settings();
+    assert_ne!(other.settings, kept.settings);
+    let edit = |from: &str, to: &str| {
+        let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
+        fs::write(bench.path("plan.toml"), plan.replace(from, to)).unwrap();
+    };
+    edit("http://127.0.0.1:1", "http://127.0.0.1:2,http://127.0.0.1:3");
+    assert_eq!(settings().settings, other.settings);
+    edit("#base", "#instruct");
+    assert_ne!(settings().settings, other.settings);
 }
 
 /// If a misspelt name were accepted, every scheme would run without weights.
