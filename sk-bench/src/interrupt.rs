@@ -2,7 +2,11 @@
 //! program.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sk_core::TimeLeft;
 
 use crate::message;
 
@@ -55,6 +59,11 @@ pub fn requested() -> bool {
 /// Returns `Break` after Ctrl-C, else `Continue`.
 pub fn flow() -> ControlFlow<()> {
     if requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Returns the time for which a generation may wait: none after Ctrl-C.
+pub fn time_left() -> TimeLeft {
+    Arc::new(|| if requested() { Duration::ZERO } else { Duration::MAX })
 }
 
 /// Forgets an earlier Ctrl-C.

@@ -1,6 +1,6 @@
 //! Sessions of schemes on loaded models.
 
-use sk_core::{InstructionRack, StepTrace, TokenId};
+use sk_core::{InstructionRack, StepTrace, TimeLeft, TokenId};
 use sk_models::dialogue::{Conversation, Framing, Reply, Session};
 use sk_models::head::Head;
 use sk_serve::host::{Adapters, Host};
@@ -9,7 +9,8 @@ use crate::scheme::SchemeSpec;
 use crate::{Error, interrupt};
 
 /// Opens a session of the scheme `config` on the models of `host`, with heads and adapters, for
-/// dialogues in `framing`. `seed` determines all random draws.
+/// dialogues in `framing`. `seed` determines all random draws. Replies wait for memory, and for
+/// models behind servers, no longer than `left` returns.
 pub(crate) fn open<'m>(
     host: &'m Host,
     config: &SchemeSpec,
@@ -17,8 +18,9 @@ pub(crate) fn open<'m>(
     heads: &[(String, Head)],
     adapters: &Adapters,
     seed: u64,
+    left: Option<TimeLeft>,
 ) -> Result<Session<'m>, Error> {
-    let (engine, parts) = host.engine(config, adapters, heads, &InstructionRack::default(), None)?;
+    let (engine, parts) = host.engine(config, adapters, heads, &InstructionRack::default(), left)?;
     let scheme = config.build(&*engine)?;
     let session = Session::new(parts, scheme, config.instructions(), seed)?;
     Ok(if matches!(framing, Framing::Bare) { session.continuing() } else { session })

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use auto_impl::auto_impl;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub struct Generation {
     /// Π_prop.
     pub proposal: Box<dyn Proposal>,
 }
+
+/// Returns the time for which a generation may still wait; zero if it is stopped.
+pub type TimeLeft = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 impl fmt::Debug for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

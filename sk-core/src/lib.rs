@@ -44,7 +44,7 @@ pub use context::Context;
 pub use decision::{Decision, Operators};
 pub use delimited::Delimited;
 pub use divergence::Divergence;
-pub use engine::{DraftModel, Drafting, Engine, Generation, HeadKind, Merge, Prior, Sampling, VocabularyHead};
+pub use engine::{DraftModel, Drafting, Engine, Generation, HeadKind, Merge, Prior, Sampling, TimeLeft, VocabularyHead};
 pub use error::{BoxError, CandidatesError, ParameterError, ReadingsError, ScoreError, SimplexError, SpecError, StepError};
 pub use granularity::{Capped, Granularity, Response, Token, Uncertain};
 pub use normalizer::Normalizer;

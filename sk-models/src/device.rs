@@ -149,12 +149,16 @@ pub(crate) fn release_freed() {
 
 /// A lack of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{:.1} GB and {:.1} GB of memory are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
+#[error("{} and {} of memory are free", size(*needed), size(*free))]
 pub struct Shortage {
     /// Bytes that are needed.
     pub needed: u64,
     /// Bytes that are free.
     pub free: u64,
+}
+
+fn size(bytes: u64) -> String {
+    if bytes < 1_000_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
 /// Checks that the CPU's memory has room for `needed` bytes on `device`, if its free bytes are

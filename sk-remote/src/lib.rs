@@ -22,10 +22,8 @@ pub use error::{AnswerError, Fault, RemoteError};
 pub use http::{client_config, is_local, message_of, shown};
 pub use retry::{Retry, backoff, retry_after};
 pub use role::{AddressError, Key, Kind, Reason, Role, without_user};
-pub use sk_core::Traffic;
+pub use sk_core::{TimeLeft, Traffic};
 pub use tolerance::Tolerance;
-
-pub use traffic::TimeLeft;
 
 use traffic::Meter;
 

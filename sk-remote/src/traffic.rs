@@ -1,10 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sk_core::Traffic;
-
-/// Returns the time that a generation has left, zero if it is stopped.
-pub type TimeLeft = Arc<dyn Fn() -> Duration + Send + Sync>;
+use sk_core::{TimeLeft, Traffic};
 
 /// The interval at which a pause checks whether a generation is stopped.
 const SLICE: Duration = Duration::from_millis(50);

@@ -149,11 +149,12 @@ impl Loaded {
             tokenizer: &models.tokenizer,
             context_limit: models.context_limit(),
             instructions: InstructionRack::default(),
+            left: None,
         };
         let scheme = self.scheme(asked)?.build(&models.engine(&self.rack, &[]))?;
         let session = Session::new(parts, scheme, [], asked.0 as u64)?;
         let _request = models.scheduler.enter(&Stop::new());
-        let reply = session.answer(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
+        let (reply, _) = session.answer(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {
                 seen.span(&mut since, step.step == 0);
             }

@@ -137,10 +137,14 @@ impl Admission {
     pub(crate) fn reserve_adapter(&self, bytes: u64) -> Result<Arc<OwnedSemaphorePermit>, ApiError> {
         let mut claims = self.claims();
         let size = mebibytes(bytes);
+        if size as usize > self.total {
+            let message = format!("the adapter takes {size} MiB and this server gives all answers {} MiB", self.total);
+            return Err(ApiError::invalid("adapter", message));
+        }
         if claims.of_adapters() + u64::from(size) + claims.of_answer() > self.total as u64 {
             return Err(ApiError::full());
         }
-        let reserved = Arc::new(self.reserve(bytes).map_err(|_| ApiError::full())?);
+        let reserved = Arc::new(self.reserve(bytes).ok_or_else(ApiError::full)?);
         claims.adapters.push((size, Arc::downgrade(&reserved)));
         Ok(reserved)
     }
@@ -158,9 +162,10 @@ impl Admission {
         claims
     }
 
-    /// Reserves memory for an answer that runs. Fails immediately if there is not enough.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<OwnedSemaphorePermit, ApiError> {
-        Arc::clone(&self.memory).try_acquire_many_owned(mebibytes(bytes)).map_err(|_| ApiError::busy())
+    /// Reserves memory for an adapter, or for an answer that runs. Does not wait: returns `None` if
+    /// there is not enough.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.memory).try_acquire_many_owned(mebibytes(bytes)).ok()
     }
 
     /// Returns the bytes that are reserved, with what is set aside for the answer that waits next,
@@ -276,6 +281,8 @@ mod tests {
         let admission = Admission::new(10 * MEBIBYTE, 1, 8);
         let queue = |size: u64| admission.queue(size * MEBIBYTE, 1, "max_tokens");
         let load = |size: u64| admission.reserve_adapter(size * MEBIBYTE);
+        let never = load(11).unwrap_err().into_response().status();
+        assert_eq!(never, 400, "trying again does not help");
         let running = queue(2).unwrap();
         let waiting = queue(8).unwrap();
         assert!(matches!((&running.0, &waiting.0), (Ticket::Admitted(_), Ticket::Waiting(..))));

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sk_core::StepError;
 use sk_models::dialogue::SessionError;
 use sk_models::engine::EngineError;
+use sk_models::local::ModelError;
 use sk_remote::RemoteError;
 use sk_scheme::SchemeError;
 
@@ -54,7 +55,17 @@ impl ApiError {
     }
 
     pub(crate) fn of_scheme(error: &SchemeError) -> Self {
+        if let SchemeError::Engine(source) = error
+            && let Some(ModelError::Memory { candidates, shortage }) = source.downcast_ref()
+        {
+            return Self::no_memory(format!("{candidates} candidates take {shortage}; ask for fewer"));
+        }
         Self::invalid("swiss_knife", error.to_string())
+    }
+
+    /// Too little memory at the moment, because other programs use it.
+    fn no_memory(message: String) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message + ", or try again later")
     }
 
     fn new(status: StatusCode, code: impl Into<Option<&'static str>>, message: impl Into<String>) -> Self {
@@ -147,6 +158,13 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
     }
 
+    /// An edit that seats a blade for which no memory is left.
+    pub(crate) fn no_room_for_blade() -> Self {
+        let message =
+            "no memory is left for another blade of this answer; unseat one, or try again when other answers have ended";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+    }
+
     pub(crate) fn draining() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the server is shutting down")
     }
@@ -194,10 +212,8 @@ impl ApiError {
             SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
-            // Other programs use the memory at the moment.
             SessionError::Memory { tokens, shortage } => {
-                let message = format!("an answer of {tokens} tokens takes {shortage}; ask for fewer tokens, or try again later");
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+                Self::no_memory(format!("an answer of {tokens} tokens takes {shortage}; ask for fewer tokens"))
             }
             SessionError::Step(StepError::NoEntropy) => Self::invalid("swiss_knife", error.to_string()),
             SessionError::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
@@ -280,11 +296,31 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Returns whether a request failed because it was stopped.
+/// Returns whether a request failed because it was stopped or its time ended.
 pub(crate) fn was_stopped(error: &SessionError) -> bool {
-    let (SessionError::Step(StepError::Proposal(source)) | SessionError::Step(StepError::Backbone(source))) = error else {
-        return false;
-    };
-    matches!(source.downcast_ref(), Some(EngineError::Stopped(_)))
-        || matches!(source.downcast_ref(), Some(RemoteError::Stopped { .. }))
+    match error {
+        SessionError::OutOfTime => true,
+        SessionError::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
+            matches!(source.downcast_ref(), Some(EngineError::Stopped(_)))
+                || matches!(source.downcast_ref(), Some(RemoteError::Stopped { .. }))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sk_models::local::Shortage;
+
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_may_pass() {
+        let shortage = Shortage { needed: 2, free: 1 };
+        let candidates = SchemeError::Engine(ModelError::Memory { candidates: 3, shortage }.into());
+        let answer = SessionError::Memory { tokens: 4, shortage };
+        for error in [ApiError::of_scheme(&candidates), ApiError::of_session(&answer)] {
+            assert_eq!(error.status, StatusCode::TOO_MANY_REQUESTS, "{error}");
+        }
+    }
 }

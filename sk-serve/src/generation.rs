@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use sk_core::{AlignmentSpec, Arm, Ended, InstructionRack, Policy, StepTrace, TokenId};
+use sk_core::{AlignmentSpec, Arm, Ended, InstructionRack, Policy, StepTrace, TimeLeft, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::dialogue::{Session, SessionError};
 use sk_models::engine::EngineError;
+use sk_models::local::{Claim, Extent};
 use sk_models::text::Detokenizer;
 use sk_scheme::{SchemeError, SchemeSpec};
 use tokio::sync::{Notify, mpsc};
@@ -103,6 +104,12 @@ impl Work {
         service.limits.time.saturating_sub(self.arrived.elapsed())
     }
 
+    /// Returns the time that is left for the answers as a function; zero once they are stopped.
+    fn left(&self, service: &Service) -> TimeLeft {
+        let (stop, arrived, time) = (self.stop.clone(), self.arrived, service.limits.time);
+        Arc::new(move || if stop.is_stopped() { Duration::ZERO } else { time.saturating_sub(arrived.elapsed()) })
+    }
+
     /// Returns the maximum number of tokens of an answer to a prompt: what the request asks for, or
     /// what the context has room for.
     pub(crate) fn limit(&self, asked: &Asked, service: &Service) -> usize {
@@ -153,7 +160,9 @@ impl Work {
         let summary = counted.summary;
         count(&summary);
         let sent = written.and_then(|scores| {
-            service.ended(summary.seconds.total());
+            if !summary.is_unstarted() {
+                service.ended(summary.seconds.total());
+            }
             send_last(Event::Done { choice, summary, scores })
         });
         match sent {
@@ -188,23 +197,28 @@ impl Work {
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<Option<Scores>, Failure> {
         let asked = &self.asked[choice / self.job.choices];
+        // Without log-probabilities of the prompt, the response would be incomplete.
+        let unbegun = || match self.job.log_probs {
+            Some(_) if self.job.echo => Err(Failure::Failed(ApiError::out_of_time())),
+            _ => Ok(None),
+        };
         if self.time_left(service).is_zero() {
-            // The response would lack the log-probabilities of the prompt.
-            if self.job.echo && self.job.log_probs.is_some() {
-                return Err(Failure::Failed(ApiError::out_of_time()));
-            }
+            let scores = unbegun()?;
             summary.ended = Some(Ended::Interrupted);
             self.echo(choice, asked, service, false, send)?;
-            return Ok(None);
+            return Ok(scores);
         }
-        let written = if self.max_new_tokens > 0 {
+        let (written, claim) = if self.max_new_tokens > 0 {
             self.steer(choice, asked, service, summary, send)?
         } else {
             summary.ended = Some(Ended::Limit);
             self.echo(choice, asked, service, false, send)?;
-            Vec::new()
+            (Vec::new(), None)
         };
-        let score = |top| self.score(asked, &written, top, service);
+        if summary.is_unstarted() {
+            return unbegun();
+        }
+        let score = |top| self.score(asked, &written, claim, top, service);
         Ok(self.job.log_probs.map(score).transpose()?.flatten())
     }
 
@@ -241,15 +255,13 @@ impl Work {
         service: &Service,
         summary: &mut Summary,
         send: &impl Fn(Event) -> Result<(), Failure>,
-    ) -> Result<Vec<TokenId>, Failure> {
+    ) -> Result<(Vec<TokenId>, Option<Claim>), Failure> {
         let host = &service.parts.host;
         let most = self.limit(asked, service);
         let instructed = InstructionRack::default();
         // Edits change the adapters of one answer.
         let adapters = self.adapters.only(self.config.adapters().map(|(name, _)| name));
-        let (stop, arrived, time) = (self.stop.clone(), self.arrived, service.limits.time);
-        let left = move || if stop.is_stopped() { Duration::ZERO } else { time.saturating_sub(arrived.elapsed()) };
-        let engine = host.engine(&self.config, &adapters, host.heads(), &instructed, Some(Arc::new(left)));
+        let engine = host.engine(&self.config, &adapters, host.heads(), &instructed, Some(self.left(service)));
         let (engine, parts) = engine.map_err(|error| SchemeError::Engine(error.into()))?;
         let scheme = self.config.build(&*engine)?;
         let seed = self.seed.wrapping_add((choice % self.job.choices) as u64);
@@ -310,28 +322,44 @@ impl Work {
             spec = arm.spec.snapshot();
             Ok(if self.time_left(service).is_zero() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        let reply = match replied {
-            // The time ended during a step on model servers. The spans before it are the answer.
+        let (reply, claim) = match replied {
+            // The time ended during a step on model servers, or before there was memory for the first
+            // step. The spans before it are the answer.
             Err(Failure::Gone) if !unread && !self.stop.is_stopped() && self.time_left(service).is_zero() => {
                 summary.ended = Some(Ended::Interrupted);
-                return Ok(Vec::new());
+                return Ok((Vec::new(), None));
             }
             replied => replied?,
         };
         // Tokens of a stop text were chosen, too, and do not belong to the answer.
         (summary.ended, summary.tokens) = (Some(reply.ended), reply.tokens.len());
         tracing::trace!(target: "sk_serve::texts", request = %self.request.0, choice, prompt = ?asked.prompt, answer = reply.text);
-        Ok(reply.tokens)
+        Ok((reply.tokens, claim))
     }
 
     /// Returns the log-probabilities that the frozen backbone gives to the generated tokens and,
-    /// with `echo`, to the prompt.
-    fn score(&self, asked: &Asked, written: &[TokenId], top: usize, service: &Service) -> Result<Option<Scores>, EngineError> {
+    /// with `echo`, to the prompt. The memory of the answer has room for the pass.
+    fn score(
+        &self,
+        asked: &Asked,
+        written: &[TokenId],
+        memory: Option<Claim>,
+        top: usize,
+        service: &Service,
+    ) -> Result<Option<Scores>, Failure> {
         // `start` refuses log-probabilities for models behind servers.
         let Some(models) = service.parts.host.local() else { return Ok(None) };
         let text = [&asked.tokens, written].concat();
         let from = if self.job.echo { 1 } else { asked.tokens.len() };
         let _request = models.scheduler.enter(&self.stop);
+        let claim = || {
+            let (tokens, left) = (text.len(), self.left(service));
+            let claim = models.claim(Extent { lanes: 1, context: tokens, ..Extent::default() }, Some(&left));
+            claim.map_err(|shortage| Failure::from(SessionError::Memory { tokens, shortage }))
+        };
+        let Some(_memory) = memory.map_or_else(claim, |memory| Ok(Some(memory)))? else {
+            return Err(Failure::Failed(ApiError::out_of_time()));
+        };
         let scores = models.score(&text, from, top)?;
         let first = self.job.echo.then_some((text[0], None));
         let tokens = first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect();

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use sk_core::{Engine, InstructionRack, Rack};
+use sk_core::{Engine, InstructionRack, Rack, TimeLeft};
 use sk_models::decoder::{Decoder, Scheduler};
 use sk_models::dialogue::SessionParts;
 use sk_models::engine::AdapterRack;
@@ -13,7 +13,7 @@ use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
-use sk_remote::{AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport, TimeLeft};
+use sk_remote::{AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport};
 use sk_scheme::{ProposalSpec, SchemeSpec};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -131,16 +131,6 @@ pub enum Adapter {
     Local(Arc<LoraAdapter>),
     /// The name of an adapter on the servers.
     Remote(Arc<str>),
-}
-
-impl Adapter {
-    /// Returns the most bytes that it takes in this process.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Self::Local(adapter) => adapter.bytes(),
-            Self::Remote(_) => 0,
-        }
-    }
 }
 
 /// The adapters that generations can use, by blade name. Clones share the same adapters.
@@ -421,6 +411,15 @@ impl Host {
         }
     }
 
+    /// Returns the most bytes that the adapter of the blade `name` takes in this process, given by its
+    /// directory and made for the backbone. Does not read its weights.
+    ///
+    /// # Errors
+    /// If the directory is not that of an adapter, or the adapter uses an unsupported feature.
+    pub(crate) fn adapter_bytes(&self, name: &str, directory: &str) -> Result<u64, HostError> {
+        Ok(self.local().map(|models| models.adapter_bytes(name, Path::new(directory))).transpose()?.unwrap_or(0))
+    }
+
     /// Leaves the adapter of the blade `name` out of later checks of the servers.
     pub fn forget_adapter(&self, name: &str) {
         if let Self::Remote(remote) = self {
@@ -465,8 +464,8 @@ impl Host {
     }
 
     /// Returns the engine of one generation of the scheme `config`, and what a session on it needs.
-    /// Its backbone can use `adapters`, `heads` and `instructions`. Requests to servers wait no longer
-    /// than `left` returns.
+    /// Its backbone can use `adapters`, `heads` and `instructions`. Requests to servers, and the wait
+    /// for memory, take no longer than `left` returns.
     ///
     /// # Errors
     /// If the model of a reader is not loaded, or there is a reader and the backbone is behind
@@ -488,8 +487,8 @@ impl Host {
                     return Err(HostError::Reader { name, on: on.to_owned() });
                 }
                 let engine = remote.engine.clone().with_adapters(&adapters.remote).with_instructions(instructions);
-                Box::new(match left {
-                    Some(left) => engine.with_time_left(left),
+                Box::new(match &left {
+                    Some(left) => engine.with_time_left(Arc::clone(left)),
                     None => engine,
                 })
             }
@@ -500,6 +499,7 @@ impl Host {
             tokenizer: self.tokenizer(),
             context_limit: self.context_limit(),
             instructions: instructions.clone(),
+            left,
         };
         Ok((engine, parts))
     }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use sk_core::{InstructionRack, SpecHandle};
 use sk_scheme::{BladeSpec, SchemeSpec};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ApiError;
 use crate::host::Adapters;
 use crate::request::Asked;
+use crate::service::Reserved;
 
 /// An answer in progress.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(crate) struct EditState {
     pub(crate) new: usize,
     pub(crate) asked: Arc<Asked>,
     /// The memory reserved for blades that were added, by name.
-    pub(crate) reserved: BTreeMap<String, OwnedSemaphorePermit>,
+    pub(crate) reserved: BTreeMap<String, Reserved>,
 }
 
 /// The part of an answer that is generated so far.

@@ -130,6 +130,9 @@ impl SteeringBody {
     }
 }
 
+/// Maximum length of the name of a blade in bytes.
+const LONGEST_NAME: usize = 256;
+
 /// Refuses the name of a blade, which the field `param` holds, if it cannot be used elsewhere.
 pub(crate) fn check_name(param: &str, name: &str) -> Result<(), ApiError> {
     if name.trim().is_empty() {
@@ -138,6 +141,13 @@ pub(crate) fn check_name(param: &str, name: &str) -> Result<(), ApiError> {
     // Such a name would end early in `--blade NAME=SOURCE` and in `--weights NAME=W,…`.
     if name.contains([',', ':', '=']) || name.contains(char::is_whitespace) {
         let message = format!("\"{name}\" has a blank, a comma, a colon or an equals sign; give the blade a name without them");
+        return Err(ApiError::invalid(param, message));
+    }
+    // `DELETE /swiss-knife/blades/NAME` would not reach such a name.
+    if [".", ".."].contains(&name) || name.contains(char::is_control) || name.len() > LONGEST_NAME {
+        let message = format!(
+            "the name of a blade has at most {LONGEST_NAME} bytes, none of them control characters, and is neither \".\" nor \"..\""
+        );
         return Err(ApiError::invalid(param, message));
     }
     Ok(())

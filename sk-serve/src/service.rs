@@ -13,7 +13,7 @@ use sk_core::{AlignmentSpec, Instruction};
 use sk_models::decoder::PassSize;
 use sk_models::dialogue::{Framing, tokens_of};
 use sk_models::head::HeadKind;
-use sk_models::local::Extent;
+use sk_models::local::{Claim, Extent};
 use sk_models::text::TextError;
 use sk_scheme::{
     FieldEdit, GranularitySpec, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeError, SchemeSpec, Shipped,
@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 
 use crate::ApiError;
 use crate::admission::{Admission, Counted, Ticket};
-use crate::host::{Adapters, Host};
+use crate::host::{Adapters, Host, HostError};
 use crate::id::RequestId;
 use crate::live::Lives;
 use crate::request::{Asked, Job, Prompt, SteeringBody, check_name, instruction_of};
@@ -320,16 +320,18 @@ impl Service {
         if is_known || self.parts.rack.contains(name) || self.default_scheme().is_some_and(|(scheme, _)| scheme.is_named(name)) {
             return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; use another name")));
         }
-        let adapter = self.parts.host.adapter(name, &path, None, &mut ());
-        let checked = adapter.and_then(|adapter| self.parts.host.check().map(|()| adapter));
-        let adapter = checked.map_err(|error| {
-            self.parts.host.forget_adapter(name);
-            let error = ApiError::of_adapter(&error, &path, folder);
+        let host = &self.parts.host;
+        let refuse = |error: &HostError| {
+            host.forget_adapter(name);
+            let error = ApiError::of_adapter(error, &path, folder);
             tracing::warn!(request = %request.0, blade = name, error = error.cause(), "adapter not loaded");
             error
-        })?;
-        let reserved = self.admission.reserve_adapter(adapter.bytes());
-        let reserved = reserved.inspect_err(|_| self.parts.host.forget_adapter(name))?;
+        };
+        // Before its weights are read.
+        let bytes = host.adapter_bytes(name, &path).map_err(|error| refuse(&error))?;
+        let reserved = self.admission.reserve_adapter(bytes)?;
+        let adapter = host.adapter(name, &path, None, &mut ());
+        let adapter = adapter.and_then(|adapter| host.check().map(|()| adapter)).map_err(|error| refuse(&error))?;
         self.parts.rack.insert_reserved(name, adapter, reserved);
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
@@ -455,11 +457,14 @@ impl Service {
         blade: &str,
         reach: usize,
         new: usize,
-    ) -> Result<OwnedSemaphorePermit, ApiError> {
+    ) -> Result<Reserved, ApiError> {
         let lanes = config.blades.iter().find(|other| other.name == blade).map_or(1, |blade| blade.lanes().len());
         let extent = Extent { lanes, drafter: false, ahead: 0, ..self.extent(config, reach, new) };
-        let bytes = self.parts.host.footprint(extent);
-        self.admission.reserve(bytes.saturating_add(merged(config, adapters)))
+        let bytes = self.parts.host.footprint(extent).saturating_add(merged(config, adapters));
+        let share = self.admission.reserve(bytes).ok_or_else(ApiError::no_room_for_blade)?;
+        let Some(models) = self.parts.host.local() else { return Ok(Reserved { _share: share, _claim: None }) };
+        let claim = models.claim_more(bytes).ok_or_else(ApiError::no_room_for_blade)?;
+        Ok(Reserved { _share: share, _claim: Some(claim) })
     }
 
     /// Returns how many of a request's answers run or wait at the same time, if each needs at most
@@ -545,6 +550,13 @@ impl Service {
             },
         })
     }
+}
+
+/// The memory of a blade that an edit seats: its share of the server's memory, and of what the models
+/// leave free.
+pub(crate) struct Reserved {
+    _share: OwnedSemaphorePermit,
+    _claim: Option<Claim>,
 }
 
 /// Returns an upper bound of the bytes that `adapters` add to a soup's merged adapter, whose rank is

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
     let seed = args.generation.seed;
     let adapters = Adapters::from_iter(adapters);
     let conversation = generate::conversation(&host, &args.generation, args.steering.operating.convention)?;
-    let session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed)?;
+    let session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed, None)?;
     drop(loading);
     let mut chat = Chat {
         host: &host,

@@ -95,7 +95,7 @@ impl<'g> Worker<'g> {
     }
 
     /// Runs a cell. Returns its record, whose position in the trace file is not set yet, and its
-    /// steps as lines. Returns `None` if `go_on` returned `false` after a step.
+    /// steps as lines. Returns `None` if `go_on` returns `false` before its last step.
     ///
     /// The forward passes of concurrent cells are batched. KV caches are reused only where the
     /// result is bit-identical to a new prefill.
@@ -117,13 +117,14 @@ impl<'g> Worker<'g> {
         };
         let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
         let framing = &self.framings[cell.arm];
-        let mut session = session::open(host, &config, framing, &heads[cell.arm], &own, cell.draws())?;
+        let mut session =
+            session::open(host, &config, framing, &heads[cell.arm], &own, cell.draws(), Some(interrupt::time_left()))?;
         let certificates = Certificates::new(&config, TOLERANCE);
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, framing.stops());
         session.instruct(|text| self.instruction(cell.arm, cell.prompt, tokens.len(), text))?;
         let request = host.scheduler().enter(&Stop::new());
-        let reply = session.answer(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
+        let answered = session.answer(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
                 let (n, kept) = (step.candidates.len(), kept(step, &config));
                 let record = StepRecord { n, ..StepRecord::new(0, &kept, certificates.of(step), host.tokenizer()) };
@@ -132,8 +133,13 @@ impl<'g> Worker<'g> {
                 steps.push(b'\n');
             }
             Ok(if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        })?;
-        drop(request);
+        });
+        let (reply, claim) = match answered {
+            // It may have been stopped while it waited.
+            Err(_) if !go_on() => return Ok(None),
+            answered => answered?,
+        };
+        drop((request, claim));
         if reply.ended == Ended::Interrupted {
             return Ok(None);
         }

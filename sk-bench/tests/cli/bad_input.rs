@@ -266,19 +266,23 @@ fn more_candidates_than_memory_holds() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn out_of_memory() {
-    // An adapter whose matrices take 512 MiB and more, in a sparse file, and an address space without
-    // room for them.
+fn an_adapter_larger_than_memory() {
     let directory = tempfile::tempdir().unwrap();
     let adapter = copy_of("blades/helpful", directory.path());
-    edit_json(&adapter.join("adapter_config.json"), |config| config["r"] = json!(1 << 23));
-    enlarge(&adapter.join("adapter_model.safetensors"), 1 << 23);
-    let command = format!(
-        "ulimit -v 700000; RAYON_NUM_THREADS=2 exec {} generate Hi --device cpu --backbone {} --blade helpful={}",
-        env!("CARGO_BIN_EXE_swiss-knife"),
-        models().join("backbone").display(),
-        adapter.display()
-    );
+    // Its weights, which do not have this rank, are not read.
+    edit_json(&adapter.join("adapter_config.json"), |config| config["r"] = json!(1 << 30));
+    refused_with("--blade", &format!("helpful={}", path(&adapter)), &["helpful: the weights take", "of memory are free"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn out_of_memory() {
+    // The margins of all pairs do not fit into the address space.
+    let directory = tempfile::tempdir().unwrap();
+    let batch = directory.path().join("batch.json");
+    fs::write(&batch, json!({"mu": vec![0; 20_000], "sigma": vec![1; 20_000]}).to_string()).unwrap();
+    let program = env!("CARGO_BIN_EXE_swiss-knife");
+    let command = format!("ulimit -v 700000; RAYON_NUM_THREADS=2 exec {program} certify {}", batch.display());
     let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
     assert_refused(&output, &["out of memory: ", " MiB more are needed"]);
 }
@@ -291,28 +295,6 @@ fn threads_that_cannot_be_started() {
         format!("ulimit -v 700000; RAYON_NUM_THREADS=1024 exec {} generate Hi --device cpu", env!("CARGO_BIN_EXE_swiss-knife"));
     let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
     assert_refused(&output, &["cannot start threads: ", "raise the limits"]);
-}
-
-/// Changes the rank of an adapter. All weights become zero, in a sparse file.
-#[cfg(target_os = "linux")]
-fn enlarge(weights: &Path, rank: usize) {
-    use std::io::Write;
-
-    let bytes = fs::read(weights).unwrap();
-    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let mut header: serde_json::Map<String, Value> = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
-    let mut end = 0;
-    for (name, entry) in &mut header {
-        entry["shape"][usize::from(name.contains("lora_B"))] = json!(rank);
-        let size = 4 * entry["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product::<u64>();
-        entry["data_offsets"] = json!([end, end + size]);
-        end += size;
-    }
-    let header = Value::Object(header).to_string();
-    let mut file = fs::File::create(weights).unwrap();
-    file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
-    file.write_all(header.as_bytes()).unwrap();
-    file.set_len(8 + header.len() as u64 + end).unwrap();
 }
 
 #[test]

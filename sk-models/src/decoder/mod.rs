@@ -35,7 +35,7 @@ use sk_core::TokenId;
 
 pub use cpu::instructions;
 pub(crate) use cpu::piece::NODE_TOKENS;
-pub(crate) use cpu::{FUSED, PANEL, PairProducts, QUERIES, products};
+pub(crate) use cpu::{FUSED, PANEL, PairProducts, QUERIES, low_rank_bytes, products};
 pub use engine::Formats;
 pub(crate) use gpu::draw::{DeviceDraw, draw as draw_on_device};
 pub(crate) use gpu::ops::multiply;

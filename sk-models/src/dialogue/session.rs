@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Instruction, InstructionRack, Proposal, Scheme, Seconds,
-    Simplex, SpanEnd, SpecError, SpecHandle, StepError, StepTrace, TokenId,
+    Simplex, SpanEnd, SpecError, SpecHandle, StepError, StepTrace, TimeLeft, TokenId,
 };
 
 use super::reply_text::ReplyText;
@@ -61,6 +61,8 @@ pub struct SessionParts<'m> {
     pub context_limit: usize,
     /// The instructions of the engine's lanes.
     pub instructions: InstructionRack,
+    /// The time for which a reply may wait for memory; `None` for no limit.
+    pub left: Option<TimeLeft>,
 }
 
 /// A scheme that runs on an engine, with the random generator of its draws.
@@ -238,8 +240,8 @@ impl<'m> Session<'m> {
     /// a step after the first one fails.
     ///
     /// # Errors
-    /// If the prompt is empty or too long, the reply alone does not fit into memory, a step fails, or
-    /// `on_step` does.
+    /// If the prompt is empty or too long, the reply alone does not fit into memory, its time ends
+    /// while it waits for memory, a step fails, or `on_step` does.
     pub fn reply<E: From<SessionError>>(
         &mut self,
         prompt: &[TokenId],
@@ -251,27 +253,27 @@ impl<'m> Session<'m> {
         self.generate(prompt, stop, [limit, max_new_tokens], on_step)
     }
 
-    /// Answers `prompt` as [`reply`](Self::reply) does, and ends the session. Frees the contexts
-    /// before other sessions can claim their memory.
+    /// Answers `prompt` as [`reply`](Self::reply) does, and ends the session. Frees the contexts, and
+    /// returns the claim to their memory with the reply.
     ///
     /// # Errors
     /// As [`reply`](Self::reply).
     pub fn answer<E: From<SessionError>>(
-        mut self,
+        self,
         prompt: &[TokenId],
         stop: &[&str],
         max_new_tokens: usize,
         on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
-    ) -> Result<Reply, E> {
+    ) -> Result<(Reply, Option<Claim>), E> {
         let (limit, claim) = self.admit(prompt, max_new_tokens)?;
-        let reply = self.generate(prompt, stop, [limit, max_new_tokens], on_step);
-        drop(self);
-        drop(claim);
-        reply
+        // After an error or a panic, too, the contexts are dropped before the claim.
+        let mut session = self;
+        let reply = session.generate(prompt, stop, [limit, max_new_tokens], on_step)?;
+        Ok((reply, claim))
     }
 
     /// Claims the memory of a reply. Also returns the most tokens that it can have.
-    fn admit(&self, prompt: &[TokenId], max_new_tokens: usize) -> Result<(usize, Option<Claim<'m>>), SessionError> {
+    fn admit(&self, prompt: &[TokenId], max_new_tokens: usize) -> Result<(usize, Option<Claim>), SessionError> {
         if prompt.is_empty() {
             return Err(SessionError::EmptyPrompt);
         }
@@ -287,9 +289,10 @@ impl<'m> Session<'m> {
         let lanes = lanes.max(self.spec().snapshot().seats().len() + 1);
         let tokens = longest + limit;
         let extent = Extent { lanes, context: tokens, span: span.min(limit), ..self.parts.extent };
-        let claimed = self.parts.models.map(|models| models.claim(extent));
-        let claim = claimed.transpose().map_err(|shortage| SessionError::Memory { tokens, shortage })?;
-        Ok((limit, claim))
+        let Some(models) = self.parts.models else { return Ok((limit, None)) };
+        let claim = models.claim(extent, self.parts.left.as_ref());
+        let claim = claim.map_err(|shortage| SessionError::Memory { tokens, shortage })?;
+        Ok((limit, Some(claim.ok_or(SessionError::OutOfTime)?)))
     }
 
     fn generate<E: From<SessionError>>(
@@ -366,6 +369,9 @@ pub enum SessionError {
         "a dialogue of {tokens} tokens takes {shortage}; shorten the prompt, ask for fewer tokens (--max-new-tokens) or use another --device"
     )]
     Memory { tokens: usize, shortage: Shortage },
+    /// A reply whose time ended while it waited for memory.
+    #[error("the time ended before other generations left the memory for it")]
+    OutOfTime,
     /// An instruction without a word.
     #[error("the instruction of \"{name}\" is empty")]
     EmptyInstruction { name: String },

@@ -8,7 +8,7 @@ use super::{
     error::CheckpointError,
     head::load_head,
     hub::{Hub, Progress},
-    peft::{AdapterConfig, CONFIG_FILE as ADAPTER_CONFIG, check_adapter, load_adapter},
+    peft::{AdapterConfig, CONFIG_FILE as ADAPTER_CONFIG, adapter_bytes, check_adapter, load_adapter},
     safetensors::TensorFiles,
     text_files::{CONFIG_FILE, TextFiles},
     weights::CheckpointParts,
@@ -179,7 +179,7 @@ impl Checkpoint {
         assemble: impl FnOnce(CheckpointParts<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
         precision.check(device)?;
-        self.check_memory(device, needed, free_memory())?;
+        check_memory(self.directory(), device, needed, free_memory())?;
         let assembled = assemble(CheckpointParts::new(&self.config, &self.tensors, device)?)?;
         self.wait(device)?;
         Ok(assembled)
@@ -193,20 +193,25 @@ impl Checkpoint {
         })
     }
 
-    /// Checks that the CPU's memory has room for `needed` bytes. Without the check, the system would
-    /// kill the program.
-    fn check_memory(&self, device: &Device, needed: u64, free: Option<u64>) -> Result<(), CheckpointError> {
-        check_room(device, needed, free)
-            .map_err(|shortage| CheckpointError::Memory { directory: self.directory().to_owned(), shortage })
+    /// Returns the most bytes that an adapter for this model takes, given by directory. Does not read
+    /// its weights.
+    ///
+    /// # Errors
+    ///
+    /// If the directory is not that of an adapter, or the adapter uses an unsupported feature.
+    pub fn adapter_bytes(&self, directory: &Path) -> Result<u64, CheckpointError> {
+        adapter_bytes(directory, &self.config)
     }
 
     /// Loads an adapter for this model, given by directory or hub id, to a device.
     ///
     /// # Errors
     ///
-    /// If it cannot be found, uses an unsupported feature, or was made for another model.
+    /// If it cannot be found, does not fit into memory, uses an unsupported feature, or was made for
+    /// another model.
     pub fn adapter(&self, source: &str, device: &Device, progress: &mut dyn Progress) -> Result<LoraAdapter, CheckpointError> {
         let directory = resolve_checked(source, check_adapter, progress)?;
+        check_memory(&directory, device, self.adapter_bytes(&directory)?, free_memory())?;
         let _quiet = pause(device);
         load_adapter(&directory, &self.config, &self.tensors, device)
     }
@@ -220,6 +225,12 @@ impl Checkpoint {
     pub fn head(&self, directory: &Path) -> Result<Head, CheckpointError> {
         load_head(directory, &self.config)
     }
+}
+
+/// Checks that the CPU's memory has room for weights of `needed` bytes. Without the check, the system
+/// would kill the program.
+fn check_memory(directory: &Path, device: &Device, needed: u64, free: Option<u64>) -> Result<(), CheckpointError> {
+    check_room(device, needed, free).map_err(|shortage| CheckpointError::Memory { directory: directory.to_owned(), shortage })
 }
 
 /// Returns the directory of a model or adapter that is given by directory or hub id.
@@ -299,9 +310,10 @@ mod tests {
         };
         let device = Device::flex();
         let needed = 1000;
-        assert!(checkpoint.check_memory(&device, needed, Some(needed)).is_ok());
-        assert!(checkpoint.check_memory(&device, needed, None).is_ok());
-        let message = checkpoint.check_memory(&device, needed, Some(needed - 1)).unwrap_err().to_string();
+        let check = |free| check_memory(checkpoint.directory(), &device, needed, free);
+        assert!(check(Some(needed)).is_ok());
+        assert!(check(None).is_ok());
+        let message = check(Some(needed - 1)).unwrap_err().to_string();
         assert!(message.contains("memory") && message.contains("tied"), "{message}");
     }
 

@@ -1,10 +1,10 @@
 //! Fused CPU kernels with gradients of their own.
 //!
 //! Burn's CPU backend runs element-wise operations one by one on a single thread, and its autodiff
-//! keeps every intermediate. Three parts of the decoder are worth a kernel: RMSNorm, the gated
-//! activation, and causal attention of whole sequences. They are added by Burn's backend extension:
-//! the CPU backend gets the kernel, and autodiff its gradient. On every other device the same
-//! functions are composed of Burn's own operations.
+//! keeps every intermediate. Four parts of the decoder are worth a kernel: RMSNorm, the gated
+//! activation, causal attention of whole sequences, and products with frozen matrices in bf16. They
+//! are added by Burn's backend extension: the CPU backend gets the kernel, and autodiff its gradient.
+//! On every other device the same functions are composed of Burn's own operations.
 
 mod attention;
 mod autodiff;

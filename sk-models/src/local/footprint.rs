@@ -1,12 +1,15 @@
 //! Estimates of the memory that a generation takes, and the account of what all generations take.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use sk_core::TimeLeft;
 
 use super::{FIRST_TOKENS, Models};
 use crate::Qwen2Config;
-use crate::decoder::{PANEL, QUERIES, Scheduler, check_stopped};
+use crate::decoder::{PANEL, QUERIES, Scheduler, low_rank_bytes};
 use crate::device::{Shortage, free_memory, is_processor, release_freed};
 use crate::engine::chunk;
 use crate::lora::{LoraAdapter, LowRank};
@@ -87,15 +90,24 @@ impl Models {
         self.account.check(needed, |shrink| self.measure(shrink))
     }
 
-    /// Claims the CPU's memory for a generation. Waits while other generations hold the memory. On a
-    /// GPU, the free memory is unknown and claims are not limited.
+    /// Claims the CPU's memory for a generation. Waits while other generations hold the memory; returns
+    /// `None` if the generation has no time left before its turn comes. On a GPU, the free memory is
+    /// unknown and claims are not limited.
     ///
     /// # Errors
-    /// If its keys and values, with candidates of up to [`FIRST_TOKENS`] tokens, do not fit into the
-    /// memory that is free when no other generation is under way.
-    pub(crate) fn claim(&self, extent: Extent) -> Result<Claim<'_>, Shortage> {
+    /// If its keys and values, with candidates of up to 32 tokens, do not fit into the memory that is
+    /// free when no other generation is under way.
+    pub fn claim(&self, extent: Extent, left: Option<&TimeLeft>) -> Result<Option<Claim>, Shortage> {
         let bytes = [self.kept(extent, extent.span.min(FIRST_TOKENS)), self.footprint(extent)];
-        self.account.claim(bytes, &self.scheduler, |shrink| self.measure(shrink))
+        let is_late = || left.is_some_and(|left| left().is_zero());
+        self.account.claim(bytes, &self.scheduler, is_late, |shrink| self.measure(shrink))
+    }
+
+    /// Claims `bytes` more of the CPU's memory for a generation that has a claim or waits for one.
+    /// Does not wait: returns `None` if other claims leave too little.
+    #[must_use]
+    pub fn claim_more(&self, bytes: u64) -> Option<Claim> {
+        self.account.claim_more(bytes)
     }
 
     /// Measures the CPU's memory after `shrink` has given way. Call it while no generation is under
@@ -160,32 +172,42 @@ pub(super) struct Account {
 
 #[derive(Default)]
 struct Ledger {
-    /// The number of claims, and their bytes.
+    /// The number of generations with a claim, and the bytes of all claims.
     claims: usize,
     claimed: u64,
     /// The bytes that could be claimed when there was no claim.
     room: u64,
+    /// The room when memory that was only kept was last freed, or the largest since.
+    freed: u64,
     /// The tickets of those who wait, and the next ticket.
     waiting: VecDeque<u64>,
     next: u64,
 }
 
 /// Memory that a generation has claimed, until this is dropped.
-pub(crate) struct Claim<'a> {
-    account: &'a Account,
+pub struct Claim {
+    account: Arc<Account>,
     bytes: u64,
+    /// Whether it is the first of its generation.
+    is_first: bool,
 }
 
-impl Drop for Claim<'_> {
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Claim {
     fn drop(&mut self) {
         let mut ledger = self.account.lock();
-        ledger.claims -= 1;
+        ledger.claims -= usize::from(self.is_first);
         ledger.claimed -= self.bytes;
         self.account.changed.notify_all();
     }
 }
 
-/// Interval at which a thread that waits for memory checks whether its request was stopped.
+/// Interval at which a thread that waits for memory checks whether its generation has time left.
 const POLL: Duration = Duration::from_millis(100);
 
 impl Account {
@@ -195,38 +217,49 @@ impl Account {
         if ledger.claims > 0 { Ok(()) } else { ledger.measure([needed; 2], measure) }
     }
 
-    /// Waits its turn and claims `most` bytes; without other claims, at most the room. A request
-    /// that is stopped while it waits claims nothing, since it takes no further pass.
+    /// Waits its turn and claims `most` bytes; without other claims, at most the room. Returns `None`
+    /// if it is late before.
     fn claim(
-        &self,
+        self: &Arc<Self>,
         [least, most]: [u64; 2],
         scheduler: &Scheduler,
+        is_late: impl Fn() -> bool,
         measure: impl Fn(Shrink) -> Measured,
-    ) -> Result<Claim<'_>, Shortage> {
+    ) -> Result<Option<Claim>, Shortage> {
         let mut ledger = self.lock();
         let ticket = ledger.next;
         ledger.next += 1;
         ledger.waiting.push_back(ticket);
         let claimed = loop {
             let is_next = ledger.waiting.front() == Some(&ticket);
-            if check_stopped().is_err() {
-                break Ok(0);
+            if is_late() {
+                break Ok(None);
             }
             if is_next && ledger.claims == 0 {
-                break ledger.measure([least, most], &measure).map(|()| most.min(ledger.room));
+                break ledger.measure([least, most], &measure).map(|()| Some(most.min(ledger.room)));
             }
-            if is_next && most <= ledger.room.saturating_sub(ledger.claimed) {
-                break Ok(most);
+            if is_next && most <= ledger.left() {
+                break Ok(Some(most));
             }
             let wait = || self.changed.wait_timeout(ledger, POLL).unwrap_or_else(PoisonError::into_inner).0;
             ledger = scheduler.while_away(wait);
         };
         ledger.waiting.retain(|other| *other != ticket);
         self.changed.notify_all();
-        let bytes = claimed?;
-        ledger.claims += 1;
+        Ok(claimed?.map(|bytes| self.enter(&mut ledger, bytes, true)))
+    }
+
+    /// Claims `bytes` beside the other claims, unless they leave less. Until a generation has a claim,
+    /// the room is unknown and not checked.
+    fn claim_more(self: &Arc<Self>, bytes: u64) -> Option<Claim> {
+        let mut ledger = self.lock();
+        (ledger.claims == 0 || bytes <= ledger.left()).then(|| self.enter(&mut ledger, bytes, false))
+    }
+
+    fn enter(self: &Arc<Self>, ledger: &mut Ledger, bytes: u64, is_first: bool) -> Claim {
+        ledger.claims += usize::from(is_first);
         ledger.claimed += bytes;
-        Ok(Claim { account: self, bytes })
+        Claim { account: Arc::clone(self), bytes, is_first }
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {
@@ -236,15 +269,23 @@ impl Account {
 }
 
 impl Ledger {
+    /// Returns the bytes that can be claimed beside the claims.
+    fn left(&self) -> u64 {
+        self.room.saturating_sub(self.claimed)
+    }
+
     /// Measures the memory for a generation that takes from `least` to `most` bytes. Frees what is
-    /// only kept if `most` does not fit otherwise.
+    /// only kept if `most` does not fit otherwise, or if the room has become an eighth smaller:
+    /// generations that come later could wait for memory that nothing uses.
     ///
     /// # Errors
     /// If less than `least` bytes are free.
     fn measure(&mut self, [least, most]: [u64; 2], measure: impl Fn(Shrink) -> Measured) -> Result<(), Shortage> {
         let mut measured = measure(Shrink::Nothing);
-        if most > measured.room {
+        self.freed = self.freed.max(measured.room);
+        if most > measured.room || measured.room < self.freed - self.freed / 8 {
             measured = measure(Shrink::Freed);
+            self.freed = measured.room;
         }
         if most > measured.free {
             measured = measure(Shrink::Prefixes);
@@ -259,12 +300,8 @@ impl LoraAdapter {
     /// packed copy, in which the columns of A and of B are padded to whole panels.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let numbers = |update: &LowRank| {
-            let ([input, rank], [_, output]) = (update.a.dims(), update.b.dims());
-            let packed = input * rank.next_multiple_of(PANEL) + rank * output.next_multiple_of(PANEL);
-            rank * (input + output) + packed
-        };
-        self.updates().map(|update| times(numbers(update), size_of::<f32>())).sum()
+        let bytes = |LowRank { a, b, .. }: &LowRank| low_rank_bytes([a.dims()[0], a.dims()[1], b.dims()[1]]);
+        self.updates().map(bytes).sum()
     }
 }
 
@@ -284,11 +321,10 @@ fn times(a: usize, b: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread;
 
     use super::*;
-    use crate::decoder::Stop;
     use crate::device::Device;
 
     fn measured(free: u64, room: u64) -> Measured {
@@ -297,22 +333,23 @@ mod tests {
 
     #[test]
     fn a_claim_waits_for_those_that_it_does_not_fit_beside() {
-        let (account, scheduler) = (Account::default(), Scheduler::new());
+        let (account, scheduler) = (Arc::new(Account::default()), Scheduler::new());
         let free = AtomicU64::new(10);
         let measure = |_| measured(free.load(Ordering::Relaxed), free.load(Ordering::Relaxed));
-        let claim = |bytes| account.claim([bytes; 2], &scheduler, measure);
-        assert_eq!(claim(11).err(), Some(Shortage { needed: 11, free: 10 }));
-        let first = claim(6).unwrap();
+        let try_claim = |bytes| account.claim([bytes; 2], &scheduler, || false, measure);
+        assert_eq!(try_claim(11).err(), Some(Shortage { needed: 11, free: 10 }));
+        let claim = |bytes| try_claim(bytes).unwrap().unwrap();
+        let first = claim(6);
         // A part of the first claim is allocated now.
         free.store(5, Ordering::Relaxed);
-        let beside = claim(4).unwrap();
+        let beside = claim(4);
         let order = Mutex::new(Vec::new());
-        let stop = Stop::new();
+        let is_late = AtomicBool::new(false);
         thread::scope(|scope| {
             let wait = |waiting: usize, bytes| {
                 let (order, claim) = (&order, &claim);
                 let thread = scope.spawn(move || {
-                    let claim = claim(bytes).unwrap();
+                    let claim = claim(bytes);
                     order.lock().unwrap().push(claim.bytes);
                 });
                 while account.lock().waiting.len() < waiting {
@@ -324,13 +361,13 @@ mod tests {
             let large = wait(1, 10);
             // It would fit, and does not overtake.
             let small = wait(2, 1);
-            // A request that is stopped does not wait.
-            let stopped = scope.spawn(|| {
-                let _request = scheduler.enter(&stop);
-                claim(5).unwrap().bytes
-            });
-            stop.stop();
-            assert_eq!(stopped.join().unwrap(), 0);
+            // One whose time ends does not wait longer.
+            let late = scope.spawn(|| account.claim([5; 2], &scheduler, || is_late.load(Ordering::Relaxed), measure));
+            while account.lock().waiting.len() < 3 {
+                thread::yield_now();
+            }
+            is_late.store(true, Ordering::Relaxed);
+            assert!(late.join().unwrap().unwrap().is_none());
             drop(beside);
             let are_waiting = !large.is_finished() && !small.is_finished();
             free.store(10, Ordering::Relaxed);
@@ -343,19 +380,58 @@ mod tests {
     }
 
     #[test]
+    fn a_generation_claims_more_beside_other_claims() {
+        let (account, scheduler) = (Arc::new(Account::default()), Scheduler::new());
+        let claim = || account.claim([6; 2], &scheduler, || false, |_| measured(10, 10)).unwrap().unwrap();
+        // The generation itself still waits, and measures the room when its turn comes.
+        let waiting = account.claim_more(3).unwrap();
+        let first = claim();
+        assert!(account.claim_more(2).is_none());
+        let more = account.claim_more(1).unwrap();
+        assert_eq!(account.lock().left(), 0);
+        drop((waiting, first));
+        assert_eq!(account.lock().claims, 0, "what is left belongs to no generation");
+        drop(claim());
+        drop(more);
+        assert_eq!(account.lock().claimed, 0);
+    }
+
+    #[test]
+    fn memory_that_is_only_kept_does_not_hold_up_later_generations() {
+        let (account, scheduler) = (Arc::new(Account::default()), Scheduler::new());
+        let free = AtomicU64::new(80);
+        let measure = |shrink| match shrink {
+            Shrink::Nothing => measured(free.load(Ordering::Relaxed), free.load(Ordering::Relaxed)),
+            Shrink::Freed | Shrink::Prefixes => measured(75, 75),
+        };
+        let room = |bytes| {
+            let _claim = account.claim([bytes; 2], &scheduler, || false, measure).unwrap();
+            account.lock().room
+        };
+        assert_eq!(room(10), 80);
+        free.store(70, Ordering::Relaxed);
+        assert_eq!(room(10), 70, "little is kept");
+        free.store(69, Ordering::Relaxed);
+        assert_eq!(room(10), 75);
+        free.store(66, Ordering::Relaxed);
+        assert_eq!(room(10), 66, "it is not freed for less than an eighth of what was left the last time");
+    }
+
+    #[test]
     fn what_is_only_kept_gives_way_to_a_generation() {
-        let (account, scheduler) = (Account::default(), Scheduler::new());
+        let (account, scheduler) = (Arc::new(Account::default()), Scheduler::new());
         let measure = |shrink| match shrink {
             Shrink::Nothing => measured(5, 4),
             Shrink::Freed => measured(8, 6),
             Shrink::Prefixes => measured(12, 6),
         };
-        let claimed = |least, most| account.claim([least, most], &scheduler, measure).unwrap().bytes;
+        let claim = |bytes| account.claim(bytes, &scheduler, || false, measure).unwrap().unwrap();
+        let claimed = |least, most| claim([least, most]).bytes;
         assert_eq!(claimed(3, 4), 4);
         assert_eq!(claimed(3, 5), 5);
         // A generation that may take more than there is runs alone.
         assert_eq!(claimed(8, 11), 6);
-        let alone = account.claim([12, 13], &scheduler, measure).unwrap();
+        let alone = claim([12, 13]);
         assert!(account.check(99, measure).is_ok(), "it is checked when the claim has ended");
         drop(alone);
         assert_eq!(account.check(13, measure), Err(Shortage { needed: 13, free: 12 }));

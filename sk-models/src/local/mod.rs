@@ -4,7 +4,7 @@
 mod footprint;
 mod random;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, Prior, Proposal, SpecHandle, TokenId};
@@ -25,8 +25,7 @@ use crate::text::{ChatTemplate, TextError, Tokenizer};
 
 pub use crate::device::Shortage;
 use footprint::Account;
-pub(crate) use footprint::Claim;
-pub use footprint::Extent;
+pub use footprint::{Claim, Extent};
 
 /// The name by which a blade selects the drafter as the model that it reads under.
 const DRAFTER: &str = "drafter";
@@ -141,7 +140,7 @@ pub struct Models {
     precision: Precision,
     device_name: DeviceName,
     device: Device,
-    account: Account,
+    account: Arc<Account>,
 }
 
 impl Models {
@@ -208,7 +207,7 @@ impl Models {
             precision,
             device_name,
             device,
-            account: Account::default(),
+            account: Arc::default(),
         }
     }
 
@@ -272,6 +271,16 @@ impl Models {
         checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
     }
 
+    /// Returns the most bytes that the adapter of the blade `name` takes, given by its directory and
+    /// made for the backbone. Does not read its weights.
+    ///
+    /// # Errors
+    /// If the directory is not that of an adapter, or the adapter uses an unsupported feature.
+    pub fn adapter_bytes(&self, name: &str, directory: &Path) -> Result<u64, ModelError> {
+        let checkpoint = self.checkpoint("checkpoint to hold an adapter or head against")?;
+        checkpoint.adapter_bytes(directory).map_err(ModelError::blade(name))
+    }
+
     /// Returns the backbone's chat template.
     ///
     /// # Errors
@@ -284,8 +293,8 @@ impl Models {
         self.checkpoint.as_ref().ok_or(ModelError::NoCheckpoint { what })
     }
 
-    /// Scores tokens with the backbone, as [`Frozen::score`] does. Waits while generations hold the
-    /// memory that it needs.
+    /// Scores tokens with the backbone, as [`Frozen::score`] does. [Claim](Self::claim) its memory,
+    /// that of one lane, before.
     ///
     /// # Errors
     /// As [`Frozen::score`].
@@ -293,8 +302,6 @@ impl Models {
     /// # Panics
     /// If `from` is 0.
     pub fn score(&self, text: &[TokenId], from: usize, top: usize) -> Result<Vec<TokenScore>, EngineError> {
-        // A text that does not fit is tried all the same.
-        let _claim = self.claim(Extent { lanes: 1, context: text.len(), ..Extent::default() }).ok();
         Frozen::new(Arc::clone(&self.backbone)).score(text, from, top)
     }
 

@@ -181,6 +181,9 @@ fn no_request_outlasts_its_time_by_more_than_a_step() {
     let steps = |choice| of(choice).filter(|chunk| chunk["swiss_knife"]["step"].is_object()).count();
     assert!(steps(0) > 0 && steps(3) == 0, "{} and {} steps", steps(0), steps(3));
     assert_eq!(of(3).next_back().unwrap()["choices"][0]["finish_reason"], "length");
+    // The estimate of `retry-after` counts no answer that took none.
+    let begun = (0..4).filter(|&choice| steps(choice) > 0).count();
+    assert_eq!(server.metric("swiss_knife_answer_seconds_count"), begun as f64);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::{LONG_ANSWERS, Server, hello, long_answer, text};
-use crate::common::{models, run_on_models};
+use crate::common::{edit_json, models, run_on_models};
 use crate::heads::head;
 
 #[test]
@@ -168,9 +168,21 @@ fn contributions_add_up_to_the_composite() {
 
 #[test]
 fn adapters_take_memory_of_the_server() {
-    let adapters = models().join("blades");
-    let server = Server::start(&["--memory", "64", "--adapters", adapters.to_str().unwrap()]);
-    let load = |k: usize| server.ask("POST", "/swiss-knife/blades", "", &json!({"name": format!("b{k}"), "adapter": "helpful"}));
+    let folder = tempfile::tempdir().unwrap();
+    let adapter = models().join("blades/helpful");
+    for name in ["helpful", "large"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        for file in ["adapter_config.json", "adapter_model.safetensors"] {
+            std::fs::copy(adapter.join(file), folder.path().join(name).join(file)).unwrap();
+        }
+    }
+    // The weights, which do not have this rank, are not read.
+    edit_json(&folder.path().join("large/adapter_config.json"), |config| config["r"] = json!(100_000));
+    let server = Server::start(&["--memory", "64", "--adapters", folder.path().to_str().unwrap()]);
+    let ask = |body: &Value| server.ask("POST", "/swiss-knife/blades", "", body);
+    let large = ask(&json!({"name": "large", "adapter": "large"}));
+    assert!(large.0 == 400 && large.2.contains("this server gives all answers 64 MiB"), "{}", large.2);
+    let load = |k: usize| ask(&json!({"name": format!("b{k}"), "adapter": "helpful"}));
     let full = (0..65).map(load).find(|reply| reply.0 != 201).expect("the memory ends");
     assert_eq!(full.0, 429, "{}", full.2);
     assert_eq!(server.ask("DELETE", "/swiss-knife/blades/b0", "", &Value::Null).0, 204);
@@ -202,7 +214,7 @@ fn adapters_come_and_go_if_the_operator_allows_it() {
     }
     assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": "nowhere"})).0, 404);
     assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "helpful", "adapter": "helpful"})).0, 400);
-    for name in ["", "very calm", "a,b", "a=b", "x:y", "fluency"] {
+    for name in ["", "very calm", "a,b", "a=b", "x:y", "fluency", "..", "a\0", &"x".repeat(257)] {
         let refused = server.ask("POST", "/swiss-knife/blades", "", &json!({"name": name, "adapter": "helpful"}));
         assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some("name")), "{name:?}: {}", refused.2);
     }

@@ -131,6 +131,13 @@ impl LowRows {
     }
 }
 
+/// Returns the most bytes that a low-rank update of these widths and this rank takes: those of its
+/// matrices and those of a packed copy, in which the columns of A and of B are padded to whole panels.
+pub(crate) fn low_rank_bytes([input, rank, output]: [usize; 3]) -> u64 {
+    let packed = input * rank.next_multiple_of(WIDTH) + rank * output.next_multiple_of(WIDTH);
+    ((rank * (input + output) + packed) * size_of::<f32>()) as u64
+}
+
 /// An adapter, packed once per engine; seats refer to it.
 #[derive(Debug)]
 pub(crate) struct PackedAdapter {

@@ -56,6 +56,8 @@ impl EngineProperties for CpuEngine {
     }
 
     fn free_buffers(&self) {
+        // Copies of adapters that were dropped.
+        self.adapters.lock().unwrap_or_else(PoisonError::into_inner).retain(|(origin, _)| origin.strong_count() > 0);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 

@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, Weak};
 use burn::tensor::Tensor;
 use half::bf16;
 
+pub(crate) use adapter::low_rank_bytes;
 pub(crate) use attention::QUERIES;
 pub(crate) use halves::PairProducts;
 pub(crate) use terms::products;

@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use super::{CONFIG_FILE, PREFIX, WEIGHTS_FILE, config::AdapterConfig, module::Module};
 use crate::{
     config::Qwen2Config,
+    decoder::low_rank_bytes,
     device::settled,
     files,
     hf::{
@@ -34,6 +35,20 @@ fn settings(directory: &Path) -> Result<AdapterConfig, CheckpointError> {
         return Err(CheckpointError::NotAnAdapter { directory: directory.to_owned() });
     }
     AdapterConfig::from_file(&config)
+}
+
+/// Returns the most bytes that the adapter in a directory takes, by its settings.
+///
+/// # Errors
+///
+/// As [`check_adapter`].
+pub(crate) fn adapter_bytes(directory: &Path, config: &Qwen2Config) -> Result<u64, CheckpointError> {
+    let settings = settings(directory)?;
+    let bytes = |module: Module| {
+        let ((rank, _), (input, output)) = (settings.rank_and_scale(module), module.dims(config));
+        low_rank_bytes([input, rank, output])
+    };
+    Ok(Module::all(config).filter(|&module| settings.targets(module)).map(bytes).sum())
 }
 
 /// Reads the adapter in a directory for the given backbone.

@@ -10,6 +10,7 @@ mod save;
 
 pub(super) use config::AdapterConfig;
 pub use config::target_modules;
+pub(super) use load::adapter_bytes;
 pub use load::{check_adapter, load_adapter};
 pub use save::save_adapter;
 
