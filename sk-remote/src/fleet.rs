@@ -20,7 +20,7 @@ pub(crate) struct Control {
     pub(crate) log_probs: Vec<f32>,
 }
 
-/// The most attempts of a request that only one server can answer.
+/// The most attempts of a request that is meant for one server, such as those of a check.
 const PINNED: u32 = 5;
 
 /// Servers of the same model.
@@ -233,7 +233,7 @@ impl Fleet {
         if !request.pinned && !self.keeps(server) {
             server = self.least_busy(|_| true).unwrap_or(server);
         }
-        // A check, which asks one server, tells soon that there is none.
+        // A check reports soon that there is no server.
         let attempts = if request.pinned { self.retry.attempts.min(PINNED) } else { self.retry.attempts };
         let mut attempt = 0;
         // The refusals by server.

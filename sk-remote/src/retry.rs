@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 /// The retry policy for requests without a usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// The most attempts, at least 1.
+    /// The most attempts, at least 1. A check makes at most five.
     pub attempts: u32,
     /// The timeout of one attempt.
     pub patience: Duration,

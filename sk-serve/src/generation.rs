@@ -104,7 +104,7 @@ impl Work {
         service.limits.time.saturating_sub(self.arrived.elapsed())
     }
 
-    /// Returns the time that is left for the answers as a function; zero once they are stopped.
+    /// Returns a function that returns the time left for the answers, and zero once they are stopped.
     fn left(&self, service: &Service) -> TimeLeft {
         let (stop, arrived, time) = (self.stop.clone(), self.arrived, service.limits.time);
         Arc::new(move || if stop.is_stopped() { Duration::ZERO } else { time.saturating_sub(arrived.elapsed()) })
@@ -338,7 +338,8 @@ impl Work {
     }
 
     /// Returns the log-probabilities that the frozen backbone gives to the generated tokens and,
-    /// with `echo`, to the prompt. The memory of the answer has room for the pass.
+    /// with `echo`, to the prompt. `memory` is the claim of the answer, which has room for the pass;
+    /// without one, the memory is claimed here.
     fn score(
         &self,
         asked: &Asked,

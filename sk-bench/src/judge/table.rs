@@ -18,11 +18,11 @@ const PAPER: &str = "paper:";
 /// The blades are those that a response has a weight for: first those of `objectives`, then the
 /// others, sorted by name.
 ///
-/// Responses without weights have no place in it, and are counted. So are the responses that have no
-/// judgement, or none for a rubric of another response: those of a prompt of the table under a scheme
-/// and weights of the table. If `seed` is given, only responses with that seed are included. The prompts of the paper's sets
-/// keep their numbers; others are numbered after them, sorted by name. Weights are scaled to sum to
-/// one. A rubric without a score is blank. Rows are sorted by prompt, scheme and id.
+/// Responses without weights have no place in it, and are counted. Every prompt of the table is
+/// expected under each of its schemes and weights, with every rubric; responses that lack one are
+/// counted, too. If `seed` is given, only responses with that seed are included. The prompts of the
+/// paper's sets keep their numbers; others are numbered after them, sorted by name. Weights are scaled
+/// to sum to one. A rubric without a score is blank. Rows are sorted by prompt, scheme and id.
 ///
 /// # Errors
 /// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives` or

@@ -177,7 +177,7 @@ struct Ledger {
     claimed: u64,
     /// The bytes that could be claimed when there was no claim.
     room: u64,
-    /// The room when memory that was only kept was last freed, or the largest since.
+    /// The largest room since kept memory was last freed.
     freed: u64,
     /// The tickets of those who wait, and the next ticket.
     waiting: VecDeque<u64>,

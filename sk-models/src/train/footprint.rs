@@ -36,7 +36,8 @@ impl TrainingPass {
     }
 }
 
-/// Returns the bytes of a run that trains all weights: 4·max(4·parameters + pass, 6·parameters).
+/// Returns the bytes that a run takes that trains all weights: four times the larger of
+/// 4·parameters + numbers of the pass, and 6·parameters.
 pub(super) fn of_model(config: &Qwen2Config, pass: TrainingPass) -> u64 {
     let parameters = config.parameters();
     let numbers = pass.numbers(config, 0).saturating_add(TRAINED * parameters).max(STEPPED * parameters);

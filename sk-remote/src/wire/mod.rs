@@ -17,7 +17,8 @@ const ROUNDING: f32 = 1e-3;
 /// smaller value is a logit.
 const LEAST_TOP: f32 = -22.2;
 
-/// The least log-probability. Servers send a smaller number, such as −9999, for an impossible token.
+/// The least number that is taken for a log-probability. Servers send a smaller one, such as −9999, in
+/// place of −∞.
 const LEAST: f32 = -1000.0;
 
 /// Tokens shared by the beginning of several rows.
@@ -226,7 +227,7 @@ mod tests {
         assert!(matches!(reading(3, &[(f32::NAN, -0.5)]), Err(AnswerError::Value { row: 3, position: 0, .. })));
         assert!(matches!(reading(0, &[(-1.0, -0.5), (0.5, 0.5)]), Err(AnswerError::Value { position: 1, .. })));
         assert!(matches!(reading(0, &[(-1.0, -1.5)]), Err(AnswerError::Top { .. })));
-        // What vLLM sends for an impossible token.
+        // It stands for −∞.
         assert!(matches!(reading(0, &[(-9999.0, -0.5)]), Err(AnswerError::Value { position: 0, .. })));
         assert!(matches!(reading(0, &[(-1.0, -0.5), (-23.0, -22.5)]), Err(AnswerError::Value { position: 1, .. })));
         assert_eq!(reading(0, &[(1e-6, 1e-6)]).unwrap().min_entropy, [0.0]);
