@@ -216,7 +216,13 @@ impl BladeRule {
             Self::ImplicitReward { on: Some(_), .. } => guided,
             // The opposite instruction replaces the plain backbone in the ratio.
             Self::Instruction { against, .. } => against.is_none() || guided,
-            _ => true,
+            Self::ImplicitReward { on: None, .. }
+            | Self::Ensemble { .. }
+            | Self::BackboneLikelihood { .. }
+            | Self::DivergenceRatio { .. }
+            | Self::Discriminator { .. }
+            | Self::RewardHead { .. }
+            | Self::ExpertAmateur => true,
         }
     }
 
@@ -228,7 +234,11 @@ impl BladeRule {
             | Self::Likelihood { dispersion, .. }
             | Self::BackboneLikelihood { dispersion } => dispersion.to_string(),
             Self::Discriminator { dispersion, .. } => dispersion.to_string(),
-            _ => String::new(),
+            Self::Ensemble { .. }
+            | Self::DivergenceRatio { .. }
+            | Self::Ingredient { .. }
+            | Self::RewardHead { .. }
+            | Self::ExpertAmateur => String::new(),
         }
     }
 
@@ -243,7 +253,12 @@ impl BladeRule {
             | Self::Instruction { guidance, .. }
             | Self::Discriminator { guidance, .. }
             | Self::RewardHead { guidance, .. } => *guidance,
-            _ => None,
+            Self::Ensemble { .. }
+            | Self::Likelihood { .. }
+            | Self::BackboneLikelihood { .. }
+            | Self::DivergenceRatio { .. }
+            | Self::Ingredient { .. }
+            | Self::ExpertAmateur => None,
         }
     }
 }
@@ -286,7 +301,11 @@ impl BladeSpec {
             | BladeRule::Likelihood { adapter, .. }
             | BladeRule::DivergenceRatio { adapter, .. }
             | BladeRule::Ingredient { adapter } => *adapter = source,
-            _ => return None,
+            BladeRule::Ensemble { .. }
+            | BladeRule::BackboneLikelihood { .. }
+            | BladeRule::Discriminator { .. }
+            | BladeRule::RewardHead { .. }
+            | BladeRule::ExpertAmateur => return None,
         }
         Some(blade)
     }
@@ -316,7 +335,13 @@ impl BladeSpec {
             BladeRule::ImplicitReward { beta, .. } | BladeRule::Instruction { beta, .. } | BladeRule::Ensemble { beta, .. } => {
                 Some(beta)
             }
-            _ => None,
+            BladeRule::Likelihood { .. }
+            | BladeRule::BackboneLikelihood { .. }
+            | BladeRule::DivergenceRatio { .. }
+            | BladeRule::Ingredient { .. }
+            | BladeRule::Discriminator { .. }
+            | BladeRule::RewardHead { .. }
+            | BladeRule::ExpertAmateur => None,
         }
     }
 

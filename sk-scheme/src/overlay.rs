@@ -18,7 +18,7 @@ use crate::source::{Section, Source};
 use crate::spec::{TEMPLATE, table_of};
 use crate::{
     About, AggregatorSpec, Base, BladeSpec, Convention, FallbackSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError,
-    SchemeSpec, SearchSpec, SelectorSpec, suggest,
+    SchemeSpec, SearchSpec, SelectorSpec, WeightingSpec, suggest,
 };
 
 /// The prefix of the path of a part of the model that ships, which is in no directory.
@@ -89,7 +89,7 @@ impl SchemeSpec {
             "granularity" => self.granularity = section.checked(&current, base, GranularitySpec::check)?,
             "search" => self.search = section.checked(&current, base, SearchSpec::build)?,
             "fallback" => self.fallback = section.checked(&current, base, FallbackSpec::check)?,
-            "weighting" => self.weighting = section.over("weighting", &current, base)?,
+            "weighting" => self.weighting = section.checked(&current, base, WeightingSpec::check)?,
             "normalizer" => self.normalizer = section.checked(&current, base, NormalizerSpec::build)?,
             "aggregator" => self.aggregator = section.checked(&current, base, AggregatorSpec::build)?,
             "selector" => {
@@ -366,8 +366,9 @@ fn forgotten(before: &str, kind: &str) -> &'static [&'static str] {
         // A span limit belongs to the rule for which it was set.
         "response" => &["span_tokens"],
         "fixed-length" if before == "response" => &["span_tokens"],
-        // The champion's temperature applies to standardised logits, which a softmax does not have.
-        "softmax" if before != kind => &["temperature"],
+        // The champion's temperature applies to standardised logits, which other selectors do not
+        // have.
+        _ if before == "champion" && kind != before => &["temperature"],
         // A named member of the family sets its own link and exponent.
         _ if kind == "round-robin" || MEMBERS.iter().any(|(member, ..)| *member == kind) => &["link", "p", "nu"],
         // A discriminator has different choices for this field.

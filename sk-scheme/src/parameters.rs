@@ -139,7 +139,7 @@ fn either(base: &Base, sound: f64, paper: f64) -> Option<f64> {
 /// All parameters. Searchable ones come first, in the order of the paper's table.
 pub static ALL: [Parameter; 39] = [
     number("selector", "temperature", NOT_NEGATIVE, "T, temperature of the final choice; 0 takes the best.")
-        .default(|base, kind| Some(if kind == "softmax" { 1.0 } else { base.point.temperature }))
+        .default(|base, kind| Some(if ["champion", ""].contains(&kind) { base.point.temperature } else { 1.0 }))
         .symbol("T")
         .option("temperature", "T")
         .searched(0.25, 32.0, Scale::Log),

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use sk_core::{HeadKind, OperatingPoint, Simplex};
+use toml::Table;
 
 use crate::*;
 
@@ -34,7 +35,7 @@ fn every_link_of_the_library_has_a_name() {
         Ok::<_, SchemeError>((ratings[0], config.summary().aggregator))
     };
     // Σσ² = 1, so u = 2: each link at 2.
-    for (text, g, words) in [
+    let links = [
         ("link = \"probit\"", 0.477_249_868_051_820_8, "thurstone, raw"),
         ("link = \"logistic\"", 1.0 / (1.0 + (-2.0_f64).exp()) - 0.5, "round-robin (logistic, p = 2), raw"),
         ("link = \"tanh\"", 2.0_f64.tanh(), "round-robin (tanh, p = 2), raw"),
@@ -45,7 +46,12 @@ fn every_link_of_the_library_has_a_name() {
         ("link = \"asinh\"", 2.0_f64.asinh(), "asinh, raw"),
         ("link = \"signed-log\"", 3.0_f64.ln(), "round-robin (signed-log, p = 2), raw"),
         ("link = \"identity\"", 2.0, "round-robin (identity, p = 2), raw"),
-    ] {
+    ];
+    let aggregator = schema::section("aggregator");
+    for link in schema::choices(&schema::fields(aggregator, &Table::new()).unwrap()["link"]) {
+        assert!(links.iter().any(|(text, ..)| text.starts_with(&format!("link = \"{link}\""))), "{link} is not tested here");
+    }
+    for (text, g, words) in links {
         let (rating, said) = rated(text).unwrap();
         assert!((rating - g).abs() < 1e-12, "{text}: {rating}");
         assert_eq!(said, words);
@@ -77,6 +83,39 @@ fn a_field_of_another_choice_says_which_choice_it_needs() {
     ] {
         let error = overlaid(text).unwrap_err().to_string();
         assert!(error.ends_with(said), "{error}");
+    }
+}
+
+/// Errors and the JSON Schema say which choice such a field needs.
+#[test]
+fn a_field_that_only_some_choices_have_depends_on_them() {
+    let table = |tags: &[(&str, &str)]| tags.iter().map(|(tag, value)| ((*tag).to_owned(), (*value).into())).collect();
+    for slot in schema::SLOTS {
+        let section = schema::section(slot);
+        for kind in schema::kinds(slot, section) {
+            // The members of the round-robin family have its fields.
+            let Some(all) = schema::fields(section, &table(&[("kind", &kind)])) else { continue };
+            for (field, choice) in
+                all.iter().flat_map(|(field, property)| schema::choices(property).into_iter().map(move |choice| (field, choice)))
+            {
+                let chosen = schema::fields(section, &table(&[("kind", &kind), (field, choice)])).unwrap();
+                for other in all.keys().filter(|other| !chosen.contains_key(*other)) {
+                    let is_listed =
+                        schema::DEPENDENT.iter().any(|(name, on, _)| (name, on) == (&other.as_str(), &field.as_str()));
+                    assert!(is_listed, "{slot}.{other} is no field of {field} = \"{choice}\"; add it to DEPENDENT");
+                }
+            }
+        }
+    }
+}
+
+/// The champion's is for standardised logits.
+#[test]
+fn selectors_do_not_take_over_the_temperature_of_the_champion() {
+    for kind in schema::kinds("selector", schema::section("selector")) {
+        let spec = overlaid(&format!("[selector]\nkind = \"{kind}\"\n")).unwrap();
+        let temperature = Parameter::named("temperature").unwrap().get(&spec);
+        assert!(kind == "champion" || [None, Some(1.0)].contains(&temperature), "{kind}: {temperature:?}");
     }
 }
 
@@ -186,6 +225,7 @@ fn errors_of_range_name_the_field_of_the_file() {
         ("[granularity]\nkind = \"entropy\"\nentropy = inf\n", "entropy is inf"),
         ("[search]\nkind = \"accept\"\nscore = -inf\n", "score is -inf"),
         ("[fallback]\nkind = \"backbone\"\nthreshold = inf\n", "threshold is inf"),
+        ("[weighting]\nkind = \"max-min\"\ntemperature = -1\n", "temperature is -1"),
     ] {
         let error = overlaid(text).unwrap_err().to_string();
         assert!(error.contains(&format!("]: {said}; it must be")), "{error}");

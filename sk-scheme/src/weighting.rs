@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sk_core::{Fixed, Weighting};
+use sk_core::{Fixed, ParameterError, Weighting};
 use sk_normalize::{Dual, MaxMin};
 
 use crate::selector::SelectorSpec;
@@ -32,6 +32,15 @@ pub enum WeightingSpec {
 }
 
 impl WeightingSpec {
+    /// Checks the numbers of the rule, which may be read before the gates.
+    pub(crate) fn check(&self) -> Result<(), ParameterError> {
+        match *self {
+            Self::Fixed => Ok(()),
+            Self::MaxMin { temperature } => MaxMin::new(temperature).map(drop),
+            Self::Dual { temperature, limit } => Dual::new(temperature, limit, Vec::new()).map(drop),
+        }
+    }
+
     /// Builds the rule. The gates of `selector` provide the thresholds of constraints.
     ///
     /// # Errors

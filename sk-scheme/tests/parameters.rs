@@ -1,9 +1,11 @@
 //! Each parameter is declared once, and its declared range is enforced.
 
 use std::fmt::Write;
+use std::path::Path;
 
+use serde_json::Value;
 use sk_core::OperatingPoint;
-use sk_scheme::parameters::{ALL, Parameter, Scale, Search};
+use sk_scheme::parameters::{ALL, Parameter, Range, Scale, Search};
 use sk_scheme::{Base, Convention, Preset, SchemeError, SchemeSpec, Shipped, json_schema};
 
 #[test]
@@ -46,12 +48,6 @@ fn ranges_are_those_of_the_operators() {
         }
         last
     };
-    for (name, outside) in [("k_max", 1e7), ("k_min", 1e-7), ("repetition_penalty", 1e7)] {
-        let parameter = Parameter::named(name).unwrap();
-        let inside = if outside > 1.0 { parameter.range.most } else { parameter.range.least };
-        assert_eq!(set(parameter, inside).unwrap().unwrap(), Some(inside), "{name}");
-        assert!(set(parameter, outside).unwrap().is_err(), "{name} takes {outside}");
-    }
     for parameter in ALL.iter().filter(|parameter| parameter.option.is_some()) {
         let range = parameter.range;
         let inside = if range.open { 0.5 } else { range.least };
@@ -60,6 +56,67 @@ fn ranges_are_those_of_the_operators() {
         let too_many = range.whole.then_some(1e16);
         for outside in [range.least - 1.0, f64::NAN].into_iter().chain(too_many) {
             assert!(set(parameter, outside).unwrap().is_err(), "{} takes {outside}", parameter.name);
+        }
+    }
+}
+
+/// Returns a section of each kind with the number, with whatever else it needs, up to the value.
+fn sections_with(parameter: &Parameter) -> Vec<String> {
+    let &Parameter { section, field, .. } = parameter;
+    let schema = json_schema();
+    let (header, tag, kinds) = match section {
+        "blades" => ("blades.x", "kind", &schema["properties"]["blades"]["additionalProperties"]["anyOf"]),
+        "gates" => {
+            let selector = &schema["properties"]["selector"]["anyOf"][0];
+            ("selector.gates.x", "on", &selector["properties"]["gates"]["additionalProperties"]["anyOf"])
+        }
+        _ => (section, "kind", &schema["properties"][section]["anyOf"]),
+    };
+    let kinds = kinds.as_array().unwrap().iter().filter(|kind| kind["properties"][field].is_object());
+    let section = |kind: &Value| {
+        let mut text = format!("[{header}]\n{tag} = {}\n", kind["properties"][tag]["const"]);
+        let required = kind["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for needed in required.filter(|needed| ![tag, field].contains(needed)) {
+            let value = match kind["properties"][needed]["type"].as_str() {
+                Some("string") => "\"x\"",
+                Some("array") => "[\"x\", \"y\"]",
+                _ => "1",
+            };
+            text += &format!("{needed} = {value}\n");
+        }
+        let dependent = &kind["dependentSchemas"][field];
+        for (on, value) in dependent["properties"].as_object().into_iter().flatten() {
+            let value = if value["const"].is_string() { value["const"].to_string() } else { "1".to_owned() };
+            text += &format!("{on} = {value}\n");
+        }
+        text + field + " = "
+    };
+    kinds.map(section).collect()
+}
+
+#[test]
+fn every_section_refuses_numbers_out_of_range() {
+    for parameter in &ALL {
+        let Range { least, most, open, whole } = parameter.range;
+        let sections = sections_with(parameter);
+        assert!(!sections.is_empty(), "{}", parameter.name);
+        for section in sections {
+            let read = |value: f64| {
+                let value = if whole { format!("{value:.0}") } else { format!("{value:?}").to_lowercase() };
+                let text = section.clone() + &value;
+                (SchemeSpec::default().overlay("scheme.toml", &text, Path::new("")), text)
+            };
+            let step = if whole { 1.0 } else { 0.05 };
+            // The least K is above the usual one of the other round.
+            let inside = [least + step, most, 1.0].map(read);
+            assert!(inside.iter().any(|(read, _)| read.is_ok()), "{inside:?}");
+            let below = if open { least } else { least - step };
+            for outside in [below, most * 1.01, f64::NAN] {
+                if !(outside.is_infinite() || whole && outside.is_nan()) {
+                    let (read, text) = read(outside);
+                    assert!(read.is_err(), "{text} is taken for {}", parameter.range);
+                }
+            }
         }
     }
 }

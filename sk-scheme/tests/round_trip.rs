@@ -2,7 +2,7 @@
 //! refused.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proptest::collection::vec;
 use proptest::option;
@@ -321,11 +321,27 @@ proptest! {
         let text = toml::to_string(&spec).unwrap();
         prop_assert_eq!(&SchemeSpec::from_toml("spec.toml", &text).unwrap(), &spec, "{}", text);
     }
+
+    #[test]
+    fn edits_reach_blades_of_every_kind_and_keep_their_other_fields(blade in blade("x".into())) {
+        let fields = |spec: &SchemeSpec| toml::Table::try_from(&spec.blades[0]).unwrap();
+        let mut spec = SchemeSpec { blades: vec![blade], ..SchemeSpec::default() };
+        let mut expected = fields(&spec);
+        Parameter::named("beta").unwrap().set(&mut spec, 0.7).unwrap();
+        if let Some(beta) = expected.get_mut("beta") {
+            *beta = 0.7.into();
+        }
+        prop_assert_eq!(&fields(&spec), &expected);
+        if let Some(adapter) = expected.get_mut("adapter") {
+            *adapter = "new".into();
+            spec.swap("x", "y", Path::new("new")).unwrap();
+            prop_assert_eq!(&fields(&spec), &expected);
+        }
+    }
 }
 
 #[test]
 fn every_kind_has_a_case() {
-    // Only kinds that the strategies above generate are tested, so a new kind must be added there.
     let slots = ["proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
     let kinds = slots.map(|slot| {
         let schema = json_schema();
@@ -333,7 +349,9 @@ fn every_kind_has_a_case() {
             if slot == "blades" { &schema["properties"][slot]["additionalProperties"] } else { &schema["properties"][slot] };
         slot["anyOf"].as_array().unwrap().len()
     });
-    assert_eq!(kinds, [4, 7, 4, 2, 11, 3, 4, 9, 5], "four of the aggregators are members of the round-robin family");
+    // Four of the aggregators are members of the round-robin family.
+    let tested = [4, 7, 4, 2, 11, 3, 4, 9, 5];
+    assert_eq!(kinds, tested, "add each new kind to the strategies above, then change these numbers");
 }
 
 #[test]
