@@ -230,23 +230,27 @@ impl Account {
         let ticket = ledger.next;
         ledger.next += 1;
         ledger.waiting.push_back(ticket);
-        let claimed = loop {
-            let is_next = ledger.waiting.front() == Some(&ticket);
+        let is_turn = loop {
             if is_late() {
-                break Ok(None);
+                break false;
             }
-            if is_next && ledger.claims == 0 {
-                break ledger.measure([least, most], &measure).map(|()| Some(most.min(ledger.room)));
-            }
-            if is_next && most <= ledger.left() {
-                break Ok(Some(most));
+            if ledger.waiting.front() == Some(&ticket) && (ledger.claims == 0 || most <= ledger.left()) {
+                break true;
             }
             let wait = || self.changed.wait_timeout(ledger, POLL).unwrap_or_else(PoisonError::into_inner).0;
             ledger = scheduler.while_away(wait);
         };
         ledger.waiting.retain(|other| *other != ticket);
         self.changed.notify_all();
-        Ok(claimed?.map(|bytes| self.enter(&mut ledger, bytes, true)))
+        if !is_turn {
+            return Ok(None);
+        }
+        let mut bytes = most;
+        if ledger.claims == 0 {
+            ledger.measure([least, most], measure)?;
+            bytes = most.min(ledger.room);
+        }
+        Ok(Some(self.enter(&mut ledger, bytes, true)))
     }
 
     /// Claims `bytes` beside the other claims, unless they leave less. Until a generation has a claim,
