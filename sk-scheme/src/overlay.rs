@@ -21,8 +21,9 @@ use crate::{
     SchemeSpec, SearchSpec, SelectorSpec, WeightingSpec, suggest,
 };
 
-/// The prefix of the path of a part of the model that ships, which is in no directory.
-const EMBEDDED: &str = "embedded:";
+/// The prefixes of what is in no directory: a part of the model that ships, and an adapter of a
+/// server.
+const IN_NO_DIRECTORY: [&str; 2] = ["embedded:", "lora:"];
 
 /// How the blades of a text combine with the existing ones.
 #[derive(Clone, Copy, PartialEq)]
@@ -46,7 +47,7 @@ impl SchemeSpec {
     }
 
     /// As [`read`](Self::read), from a text. `name` identifies it in errors. Paths in it are
-    /// relative to `directory`, except those that begin with `embedded:`.
+    /// relative to `directory`, except those that begin with `embedded:` or `lora:`.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -170,8 +171,11 @@ impl SchemeSpec {
             }
             BladeSection::Weighed(blade) => {
                 let mut blade = BladeSpec { name, ..blade };
-                let is_embedded = |path: &Path| path.to_str().is_some_and(|path| path.starts_with(EMBEDDED));
-                for path in blade.paths_mut().filter(|path| !is_embedded(path)) {
+                let is_placed = |path: &Path| {
+                    let path = path.to_str().unwrap_or_default();
+                    !IN_NO_DIRECTORY.iter().any(|prefix| path.starts_with(prefix))
+                };
+                for path in blade.paths_mut().filter(|path| is_placed(path)) {
                     *path = located(path).map_err(|reason| section.fault(reason))?.into();
                 }
                 blade.build().map_err(|error| section.fault(error))?;

@@ -501,16 +501,22 @@ fn correlations_are_of_blades_that_are_seated() {
 }
 
 #[test]
-fn parts_of_the_model_that_ships_are_relative_to_no_directory() {
+fn what_is_in_no_directory_is_relative_to_none() {
     let spec = overlaid(
         "[blades.calm]\nadapter = \"embedded:blades/helpful\"\n\
          [blades.warm]\nkind = \"ensemble\"\nadapters = [\"embedded:blades/honest\", \"./embedded:blades/honest\"]\n\
-         [blades.fair]\nkind = \"reward-head\"\nhead = \"embedded:heads/helpful-reward\"\n",
+         [blades.fair]\nkind = \"reward-head\"\nhead = \"embedded:heads/helpful-reward\"\n\
+         [blades.far]\nadapter = \"lora:far\"\n",
     );
     let paths: Vec<PathBuf> =
         spec.unwrap().blades.iter_mut().flat_map(|blade| blade.paths_mut().map(|path| path.clone())).collect();
-    let expected =
-        ["embedded:blades/helpful", "embedded:blades/honest", "schemes/embedded:blades/honest", "embedded:heads/helpful-reward"];
+    let expected = [
+        "embedded:blades/helpful",
+        "embedded:blades/honest",
+        "schemes/embedded:blades/honest",
+        "embedded:heads/helpful-reward",
+        "lora:far",
+    ];
     assert_eq!(paths, expected.map(PathBuf::from));
 }
 
