@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, StreamExt};
@@ -348,6 +349,8 @@ fn streamed(service: Arc<Service>, listener: Listener, envelope: Envelope) -> Re
         Some(interval) => events.keep_alive(KeepAlive::new().interval(interval)).into_response(),
         None => events.into_response(),
     };
+    // Some clients take texts without a charset for Latin-1.
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     // nginx and what is built on it would collect the chunks.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response

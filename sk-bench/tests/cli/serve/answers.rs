@@ -43,7 +43,7 @@ fn spans_stream_as_they_are_chosen() {
     let whole = server.chat(&hello(&json!({"n": 2})));
     let streamed = server.chat(&hello(&json!({"n": 2, "stream": true, "stream_options": {"include_usage": true},
         "swiss_knife": {"explain": true}})));
-    assert!(streamed.1.contains("text/event-stream"), "{}", streamed.1);
+    assert!(streamed.1.contains("content-type: text/event-stream; charset=utf-8\r\n"), "{}", streamed.1);
     let mut chunks = chunks(&streamed.2);
     let usage = chunks.pop().unwrap();
     assert_eq!((&usage["choices"], &usage["usage"]["prompt_tokens"]), (&json!([]), &whole.json()["usage"]["prompt_tokens"]));
