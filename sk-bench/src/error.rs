@@ -151,7 +151,9 @@ fn exit_code_of(error: &RemoteError) -> u8 {
         | RemoteError::Unsupported { .. }
         | RemoteError::AdapterModule { .. }
         | RemoteError::AdapterRefused { .. }
+        | RemoteError::AdapterKnown { .. }
         | RemoteError::Tokenizer { .. } => 2,
+        RemoteError::Stopped { .. } => interrupt::EXIT_CODE,
         _ => 1,
     }
 }

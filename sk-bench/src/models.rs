@@ -21,7 +21,7 @@ use crate::judge::key_from_env;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{SchemeError, SchemeSpec};
-use crate::{Error, message, suggest};
+use crate::{Error, interrupt, message, suggest};
 
 pub use crate::args::Sources;
 pub(crate) use heads::check as check_heads;
@@ -82,7 +82,7 @@ impl Sources {
                 if remote.expose_key() {
                     message::exposed_key();
                 }
-                Host::remote(remote)?
+                Host::remote(remote)?.with_time_left(interrupt::time_left())
             }
             None => {
                 let (backbone, drafter) = (self.backbone.clone(), self.drafter.clone());
@@ -261,8 +261,7 @@ pub(crate) fn load_adapters(
     if host.local().is_none() {
         loading.show("checking the servers");
     }
-    // A chat goes on, and checks the servers again with the next adapter.
-    host.check().inspect_err(|_| adapters.iter().for_each(|(name, _)| host.forget_adapter(name)))?;
+    host.check()?;
     Ok(adapters)
 }
 

@@ -1,6 +1,6 @@
 //! Sessions of schemes on loaded models.
 
-use sk_core::{InstructionRack, StepTrace, TimeLeft, TokenId};
+use sk_core::{InstructionRack, StepTrace, TokenId};
 use sk_models::dialogue::{Conversation, Framing, Reply, Session};
 use sk_models::head::Head;
 use sk_serve::host::{Adapters, Host};
@@ -9,8 +9,8 @@ use crate::scheme::SchemeSpec;
 use crate::{Error, interrupt};
 
 /// Opens a session of the scheme `config` on the models of `host`, with heads and adapters, for
-/// dialogues in `framing`. `seed` determines all random draws. Replies wait for memory, and for
-/// models behind servers, no longer than `left` returns.
+/// dialogues in `framing`. `seed` determines all random draws. After Ctrl-C, replies do not wait for
+/// memory or for models behind servers.
 pub(crate) fn open<'m>(
     host: &'m Host,
     config: &SchemeSpec,
@@ -18,9 +18,8 @@ pub(crate) fn open<'m>(
     heads: &[(String, Head)],
     adapters: &Adapters,
     seed: u64,
-    left: Option<TimeLeft>,
 ) -> Result<Session<'m>, Error> {
-    let (engine, parts) = host.engine(config, adapters, heads, &InstructionRack::default(), left)?;
+    let (engine, parts) = host.engine(config, adapters, heads, &InstructionRack::default(), Some(interrupt::time_left()))?;
     let scheme = config.build(&*engine)?;
     let session = Session::new(parts, scheme, config.instructions(), seed)?;
     Ok(if matches!(framing, Framing::Bare) { session.continuing() } else { session })
@@ -29,7 +28,8 @@ pub(crate) fn open<'m>(
 /// Replaces the scheme of a session, on the same models, adapters and heads. The random generator
 /// continues. After an error, the session is unchanged.
 pub(crate) fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
-    let (engine, parts) = host.engine(config, adapters, host.heads(), session.instruction_rack(), None)?;
+    let left = Some(interrupt::time_left());
+    let (engine, parts) = host.engine(config, adapters, host.heads(), session.instruction_rack(), left)?;
     let scheme = config.build(&*engine)?;
     Ok(session.replace(scheme, parts.extent, config.instructions())?)
 }

@@ -41,6 +41,15 @@ impl RemoteOptions {
     }
 }
 
+/// What to do if a server has an adapter of a name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfLoaded {
+    /// Keep it, since no other adapter has this name.
+    Keep,
+    /// Return an error, since it may be another adapter.
+    Refuse,
+}
+
 /// An [`Engine`] for models behind servers.
 ///
 /// Clones share the servers, their connections and their state. A clone can have its own adapters
@@ -110,7 +119,8 @@ impl RemoteEngine {
         let mut names: Vec<Arc<str>> = self.adapters.names().iter().filter_map(|blade| self.adapters.get(blade)).collect();
         names.sort_unstable();
         names.dedup();
-        let checker = |fleet, adapters| Checker { fleet, adapters, probe: *probe, meter: &self.meter };
+        let meter = self.meter();
+        let checker = |fleet, adapters| Checker { fleet, adapters, probe: *probe, meter: &meter };
         let mut report = checker(&self.backbone, &names).run()?;
         if !Arc::ptr_eq(&self.backbone, &self.drafter) {
             report.servers.extend(checker(&self.drafter, &[]).run()?.servers);
@@ -118,7 +128,7 @@ impl RemoteEngine {
         Ok(report)
     }
 
-    /// Loads the adapter of the blade `name` on every server of the backbone, under this name.
+    /// Loads an adapter on every server of the backbone, as `name`, and adds it as the blade `name`.
     /// SGLang must be started with `--enable-lora`; vLLM also needs
     /// `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
     ///
@@ -127,8 +137,8 @@ impl RemoteEngine {
     ///
     /// # Errors
     /// If the adapter changes a module that servers ignore, if a server has an adapter with this
-    /// name already, or if a server fails to load it.
-    pub fn load_adapter(&self, name: &str, directory: &str, modules: &[String]) -> Result<(), RemoteError> {
+    /// name already and is to refuse it, or if a server fails to load it.
+    pub fn load_adapter(&self, name: &str, directory: &str, modules: &[String], if_loaded: IfLoaded) -> Result<(), RemoteError> {
         // A module may be a pattern, such as `.*(q_proj|lm_head)`.
         let left_out = |module: &&String| LEFT_OUT.iter().any(|known| module.contains(known));
         if let Some(module) = modules.iter().find(left_out) {
@@ -152,16 +162,18 @@ impl RemoteEngine {
         let adapter = || name.to_owned();
         // A name or a directory that the message quotes may contain the word.
         let is_known = |message: &str| message.split_whitespace().any(|word| word == "already");
-        for answer in self.backbone.each(&requests, &self.meter) {
+        for answer in self.backbone.each(&requests, &self.meter()) {
             match answer {
                 Ok(Answered { value: None, .. }) => {}
+                Ok(Answered { value: Some(reason), .. }) if if_loaded == IfLoaded::Keep && is_known(&reason) => {}
                 Ok(Answered { value: Some(reason), server }) => {
                     let message = self.backbone.gist(server, reason.as_bytes());
                     let server = self.backbone.address(server).to_owned();
                     return Err(RemoteError::AdapterRefused { server, adapter: adapter(), message });
                 }
-                // The server has loaded it, and its answer was lost.
-                Err(RemoteError::Refused { message, repeated: true, .. }) if is_known(&message) => {}
+                // The server has loaded it, before or in an attempt whose answer was lost.
+                Err(RemoteError::Refused { message, repeated, .. })
+                    if (repeated || if_loaded == IfLoaded::Keep) && is_known(&message) => {}
                 Err(RemoteError::Refused { server, message, .. }) if is_known(&message) => {
                     return Err(RemoteError::AdapterKnown { server, adapter: adapter(), message });
                 }
@@ -202,8 +214,8 @@ impl RemoteEngine {
         Self { instructions: rack.clone(), ..self }
     }
 
-    /// Limits the time of generations that start later. A request waits no longer than `left`
-    /// returns when it is sent, and is not repeated once that is zero.
+    /// Limits the time of checks, and of generations that start later. A request waits no longer than
+    /// `left` returns when it is sent, and is not repeated once that is zero.
     #[must_use]
     pub fn with_time_left(self, left: TimeLeft) -> Self {
         Self { left: Some(left), ..self }
@@ -214,6 +226,11 @@ impl RemoteEngine {
     #[must_use]
     pub fn context_limit(&self) -> Option<usize> {
         self.backbone.room(0).into_iter().chain(self.drafter.room(0)).min()
+    }
+
+    /// Returns a meter of a part of the traffic, with the time limit.
+    fn meter(&self) -> Meter {
+        Meter::part_of(&self.meter, self.left.clone())
     }
 
     /// Returns the traffic of all generations and checks so far.
@@ -227,7 +244,7 @@ impl RemoteEngine {
     /// # Errors
     /// As [`start`](Engine::start).
     pub fn generation(&self, drafting: &Drafting) -> Result<Generation, RemoteError> {
-        let meter = Arc::new(Meter::part_of(&self.meter, self.left.clone()));
+        let meter = Arc::new(self.meter());
         let backbone_reader = || Reader::new(&self.backbone, &meter);
         let drafter_reader = || Reader::new(&self.drafter, &meter);
         let end_of_text = Arc::clone(&self.end_of_text);

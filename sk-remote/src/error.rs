@@ -12,7 +12,7 @@ pub enum RemoteError {
     Address(#[from] AddressError),
     /// A server rejects a request permanently. If it is `repeated`, the server may have carried it
     /// out in an earlier attempt.
-    #[error("{server} refuses {task} with status {status}: {message}{}", remedy(*status))]
+    #[error("{server} refuses {task} with status {status}: {message}{}", remedy(*status, message))]
     Refused { server: String, task: String, status: u16, message: String, repeated: bool },
     /// No server gave a usable answer.
     #[error(
@@ -27,8 +27,8 @@ pub enum RemoteError {
         #[source]
         last: Fault,
     },
-    /// The time of the generation is over, or it is stopped.
-    #[error("{task} ended with the time of the generation")]
+    /// It was stopped, or its time is over.
+    #[error("{task} was stopped, or its time is over")]
     Stopped { task: String },
     /// The context and its continuation are too long for the model.
     #[error(
@@ -158,10 +158,12 @@ pub enum AnswerError {
     Finish { row: usize, reason: String, tokens: usize },
 }
 
-/// Returns what can be done about a status, as the end of a message.
-fn remedy(status: u16) -> &'static str {
+/// Returns what can be done about a refusal, as the end of a message.
+fn remedy(status: u16, message: &str) -> &'static str {
     match status {
         401 | 403 => "; check the API key of the servers",
+        // As vLLM and SGLang answer at a path that they do not have.
+        404 if message == "Not Found" => "; check the kind of server with which the address begins",
         _ => "",
     }
 }

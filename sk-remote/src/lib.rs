@@ -17,7 +17,7 @@ mod vocabulary;
 mod wire;
 
 pub use check::{CheckReport, Probe, ServerReport};
-pub use engine::{RemoteEngine, RemoteOptions};
+pub use engine::{IfLoaded, RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
 pub use http::{client_config, is_local, message_of, shown};
 pub use retry::{Retry, backoff, retry_after};

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use sk_core::StepError;
 use sk_models::dialogue::SessionError;
-use sk_models::engine::EngineError;
 use sk_models::local::ModelError;
 use sk_remote::RemoteError;
 use sk_scheme::SchemeError;
@@ -293,18 +292,6 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
-    }
-}
-
-/// Returns whether a request failed because it was stopped or its time ended.
-pub(crate) fn was_stopped(error: &SessionError) -> bool {
-    match error {
-        SessionError::OutOfTime => true,
-        SessionError::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
-            matches!(source.downcast_ref(), Some(EngineError::Stopped(_)))
-                || matches!(source.downcast_ref(), Some(RemoteError::Stopped { .. }))
-        }
-        _ => false,
     }
 }
 

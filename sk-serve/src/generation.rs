@@ -18,7 +18,6 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::ApiError;
 use crate::admission::Admitted;
-use crate::error::was_stopped;
 use crate::host::Adapters;
 use crate::id::RequestId;
 use crate::live::{Listed, Live, Progress};
@@ -77,7 +76,7 @@ enum Failure {
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
-        if was_stopped(&error) { Self::Gone } else { Self::Failed(ApiError::of_session(&error)) }
+        Self::Failed(ApiError::of_session(&error))
     }
 }
 
@@ -290,9 +289,8 @@ impl Work {
         // Ω as the next step reads it, unless it is edited in the meantime.
         let mut spec = arm.spec.snapshot();
         let request = host.scheduler().enter(&self.stop);
-        let mut unread = false;
         let over_vocabulary = self.config.proposal.draft().is_none();
-        let replied = session.answer(&asked.tokens, &stops, most, |step, text| -> Result<_, Failure> {
+        let (reply, claim) = session.answer(&asked.tokens, &stops, most, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 summary.steps += 1;
                 summary.tokens += step.chosen().tokens.len();
@@ -316,21 +314,15 @@ impl Work {
                 // requests.
                 let away = request.away();
                 let (text, tokens) = (text.to_owned(), summary.tokens);
-                send(Event::Span { choice, text, step, tokens }).inspect_err(|_| unread = true)?;
+                send(Event::Span { choice, text, step, tokens })?;
                 drop(away);
             }
             spec = arm.spec.snapshot();
             Ok(if self.time_left(service).is_zero() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        });
-        let (reply, claim) = match replied {
-            // The time ended during a step on model servers, or before there was memory for the first
-            // step. The spans before it are the answer.
-            Err(Failure::Gone) if !unread && !self.stop.is_stopped() && self.time_left(service).is_zero() => {
-                summary.ended = Some(Ended::Interrupted);
-                return Ok((Vec::new(), None));
-            }
-            replied => replied?,
-        };
+        })?;
+        if self.stop.is_stopped() {
+            return Err(Failure::Gone);
+        }
         // Tokens of a stop text were chosen, too, and do not belong to the answer.
         (summary.ended, summary.tokens) = (Some(reply.ended), reply.tokens.len());
         tracing::trace!(target: "sk_serve::texts", request = %self.request.0, choice, prompt = ?asked.prompt, answer = reply.text);

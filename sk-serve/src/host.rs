@@ -9,16 +9,19 @@ use sk_models::decoder::{Decoder, Scheduler};
 use sk_models::dialogue::SessionParts;
 use sk_models::engine::AdapterRack;
 use sk_models::head::Head;
-use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
+use sk_models::hf::{self, ADAPTER_WEIGHTS, CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{Extent, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
-use sk_remote::{AddressError, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport};
+use sk_remote::{AddressError, IfLoaded, Key, Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Role, ServerReport};
 use sk_scheme::{ProposalSpec, SchemeSpec};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The prefix of an adapter source that names an adapter which the servers already have.
 pub const NAMED: &str = "lora:";
+
+/// Hexadecimal digits of a digest in the name of an adapter on the servers.
+const DIGITS: usize = 12;
 
 /// The text that servers are checked with. It is a dialogue because adapters are trained on
 /// dialogues.
@@ -395,18 +398,20 @@ impl Host {
             (Self::Local(_), Some(_)) => Err(HostError::NamedAdapter { name: name.to_owned(), source_text: source.to_owned() }),
             (Self::Local(models), None) => Ok(Adapter::Local(Arc::new(models.adapter(name, source, on, progress)?))),
             (Self::Remote(remote), Some(known)) => {
-                remote.engine.adapters().insert(name, known);
+                // By the name on the servers, since schemes may give one blade several adapters.
+                remote.engine.adapters().insert(known, known);
                 Ok(Adapter::Remote(known.into()))
             }
             (Self::Remote(remote), None) => {
                 progress.stage(&format!("having servers load blade {name}"));
                 let modules = target_modules(Path::new(source)).unwrap_or_default();
+                let (known, if_loaded) = name_on_servers(name, source, progress);
                 // Servers on this machine may run in another working directory, so send an absolute
                 // path.
                 let here = Path::new(source).canonicalize().ok();
                 let directory = here.map_or_else(|| source.to_owned(), |path| path.to_string_lossy().into_owned());
-                remote.engine.load_adapter(name, &directory, &modules)?;
-                Ok(Adapter::Remote(name.into()))
+                remote.engine.load_adapter(&known, &directory, &modules, if_loaded)?;
+                Ok(Adapter::Remote(known.into()))
             }
         }
     }
@@ -420,11 +425,24 @@ impl Host {
         Ok(self.local().map(|models| models.adapter_bytes(name, Path::new(directory))).transpose()?.unwrap_or(0))
     }
 
-    /// Leaves the adapter of the blade `name` out of later checks of the servers.
-    pub fn forget_adapter(&self, name: &str) {
-        if let Self::Remote(remote) = self {
-            remote.engine.adapters().remove(name);
+    /// Restricts later checks of the servers to these adapters, and to those that are loaded later.
+    pub fn check_only(&self, adapters: &Adapters) {
+        let Self::Remote(remote) = self else { return };
+        let names = || adapters.remote.names().into_iter().filter_map(|blade| adapters.remote.get(&blade));
+        let checked = remote.engine.adapters();
+        for known in checked.names().iter().filter(|known| !names().any(|name| name == **known)) {
+            checked.remove(known);
         }
+        names().for_each(|name| checked.insert(Arc::clone(&name), name));
+    }
+
+    /// Limits the time of requests to servers to what `left` returns.
+    #[must_use]
+    pub fn with_time_left(mut self, left: TimeLeft) -> Self {
+        if let Self::Remote(remote) = &mut self {
+            remote.engine = remote.engine.clone().with_time_left(left);
+        }
+        self
     }
 
     /// Loads the model `on`, which the blade `name` uses in place of the backbone, unless it is
@@ -502,6 +520,16 @@ impl Host {
             left,
         };
         Ok((engine, parts))
+    }
+}
+
+/// Returns the name under which servers load the adapter of the blade `name` from `directory`. If its
+/// files are on this machine, the name has a digest of them, and belongs to no other adapter.
+fn name_on_servers(name: &str, directory: &str, progress: &mut dyn Progress) -> (String, IfLoaded) {
+    let is_here = Path::new(directory).join(ADAPTER_WEIGHTS).is_file();
+    match is_here.then(|| hf::digest(directory, progress)) {
+        Some(Ok(digest)) => (format!("{name}-{digest:.DIGITS$}"), IfLoaded::Keep),
+        _ => (name.to_owned(), IfLoaded::Refuse),
     }
 }
 

@@ -322,7 +322,7 @@ impl Service {
         }
         let host = &self.parts.host;
         let refuse = |error: &HostError| {
-            host.forget_adapter(name);
+            host.check_only(&self.parts.rack);
             let error = ApiError::of_adapter(error, &path, folder);
             tracing::warn!(request = %request.0, blade = name, error = error.cause(), "adapter not loaded");
             error
@@ -333,6 +333,8 @@ impl Service {
         let adapter = host.adapter(name, &path, None, &mut ());
         let adapter = adapter.and_then(|adapter| host.check().map(|()| adapter)).map_err(|error| refuse(&error))?;
         self.parts.rack.insert_reserved(name, adapter, reserved);
+        // Others may have been unloaded in the meantime.
+        host.check_only(&self.parts.rack);
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
     }
@@ -353,7 +355,10 @@ impl Service {
         let place = place.ok_or_else(|| ApiError::not_found(format!("no adapter is loaded for blade \"{name}\"")))?;
         adapters.remove(place);
         self.parts.rack.remove(name);
-        self.parts.host.forget_adapter(name);
+        // A load that is under way does this at its end.
+        if let Ok(_turn) = self.loading.try_lock() {
+            self.parts.host.check_only(&self.parts.rack);
+        }
         Ok(())
     }
 

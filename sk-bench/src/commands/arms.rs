@@ -187,7 +187,7 @@ impl ArmsArgs {
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
         let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;
         let (framing, adapters) = (conversation.framing(), Adapters::from_iter(adapters));
-        let session = session::open(&host, config, framing, host.heads(), &adapters, self.generation.seed, None)?;
+        let session = session::open(&host, config, framing, host.heads(), &adapters, self.generation.seed)?;
         let mut session = session.with_arms(built);
         for arm in &*arms {
             session.add_instructions(arm.config.instructions())?;

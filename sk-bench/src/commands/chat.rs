@@ -8,7 +8,7 @@ mod transcript;
 use std::path::Path;
 
 use clap::Args;
-use sk_core::{AlignmentSpec, Seat, SpecError, StepTrace};
+use sk_core::{AlignmentSpec, Ended, Seat, SpecError, StepTrace};
 use sk_report::grid::Grid;
 
 use crate::args::{GenerationArgs, OutputArgs, Sources, SteeringArgs, files_in};
@@ -64,6 +64,8 @@ struct Chat<'a> {
     config: SchemeSpec,
     session: Session<'a>,
     conversation: Conversation,
+    /// The last question, if its answer failed. It is no part of the conversation.
+    unanswered: Option<String>,
     screen: Screen<'a>,
     /// The file that `--trace` names.
     trace: Option<&'a Path>,
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
     let seed = args.generation.seed;
     let adapters = Adapters::from_iter(adapters);
     let conversation = generate::conversation(&host, &args.generation, args.steering.operating.convention)?;
-    let session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed, None)?;
+    let session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
         host: &host,
@@ -97,6 +99,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<(), Error> {
         config,
         session,
         conversation,
+        unanswered: None,
         max_new_tokens: args.generation.max_new_tokens,
         seed,
         quiet,
@@ -161,8 +164,10 @@ impl Chat<'_> {
         let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
         let on_step = |step: Option<&StepTrace>, text: &str| self.screen.step(step, text);
         let answered = session::reply(&mut self.session, self.host, &self.conversation, &prompt, self.max_new_tokens, on_step);
+        self.unanswered = None;
         let reply = answered.map_err(|error| {
             self.conversation.retract();
+            self.unanswered = Some(line.to_owned());
             match error {
                 Error::Session(SessionError::PromptTooLong { tokens, instruction, limit }) if self.has_questions() => {
                     let tokens = tokens + instruction;
@@ -171,6 +176,11 @@ impl Chat<'_> {
                 error => error,
             }
         })?;
+        if reply.steps == 0 && reply.ended == Ended::Interrupted {
+            self.conversation.retract();
+            self.unanswered = Some(line.to_owned());
+            return self.screen.end(&reply, self.seed);
+        }
         let mut tokens = prompt;
         tokens.extend(reply.whole(self.host.tokenizer()).map_err(SessionError::from)?);
         self.conversation.answer(tokens, &reply.text);
@@ -184,6 +194,7 @@ impl Chat<'_> {
             ChatCommand::Quit => return Ok(false),
             ChatCommand::New => {
                 self.conversation.restart();
+                self.unanswered = None;
                 message::note("started a new dialogue");
             }
             ChatCommand::Blades => message::note(&self.blades()),
@@ -197,6 +208,7 @@ impl Chat<'_> {
                 self.config.check_unseat(&name)?;
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
                 self.adapters.remove(&name);
+                self.host.check_only(&self.adapters);
                 self.session.drop_instructions(&name);
                 self.config.blades.retain(|blade| blade.name != name);
                 message::note(&weights_line(&self.session.spec().snapshot()));
@@ -212,6 +224,9 @@ impl Chat<'_> {
             }
             ChatCommand::Set(edit) => self.set(&edit)?,
             ChatCommand::Again => self.again()?,
+            ChatCommand::Undo if let Some(question) = self.unanswered.take() => {
+                message::note(&format!("took back \"{}\", which has no answer", message::quoted(&question, SHOWN)));
+            }
             ChatCommand::Undo => {
                 let question =
                     self.conversation.undo().ok_or_else(|| Error::Input("there is nothing to take back".to_owned()))?;
@@ -249,14 +264,18 @@ impl Chat<'_> {
         self.session.reseed(seed);
     }
 
-    /// Answers the last question again, with the next seed.
+    /// Answers the last question again, with the next seed unless it has no answer.
     fn again(&mut self) -> Result<(), Error> {
+        if let Some(question) = self.unanswered.take() {
+            return self.answer(&question);
+        }
         let before = self.conversation.clone();
         let question =
             self.conversation.undo().ok_or_else(|| Error::Input("there is no answer yet; ask something".to_owned()))?;
         self.reseed(self.seed.wrapping_add(1));
         let answered = self.answer(&question);
-        if answered.is_err() {
+        // The question then keeps its earlier answer.
+        if self.unanswered.take().is_some() {
             self.conversation = before;
         }
         answered
@@ -269,6 +288,7 @@ impl Chat<'_> {
         let (transcript, dialogue) = Transcript::read(path)?;
         let exchanges = counted(dialogue.exchanges.len(), "exchange");
         self.conversation.resume(dialogue.system.as_deref(), dialogue.exchanges);
+        self.unanswered = None;
         if let Some(seed) = transcript.seed {
             self.reseed(seed);
         }
@@ -367,13 +387,18 @@ impl Chat<'_> {
         config.weights = Some(weights(&edited).into_iter().collect());
         // Find what is wrong with the scheme before an adapter is loaded.
         config.alignment()?;
-        let adapters = if blade.instruction().is_some() {
-            Vec::new()
-        } else {
+        // Servers may have lost an adapter that leaves its seat.
+        self.host.check_only(&self.adapters.only(lanes.clone()));
+        let load = || {
             let source = (blade.name.clone(), blade.source.clone(), models::on(&blade.name, [&config]));
-            models::load_adapters(self.host, vec![source], &mut Loading::new(self.quiet))?
+            models::load_adapters(self.host, vec![source], &mut Loading::new(self.quiet))
         };
-        session::replace(&mut self.session, self.host, &self.adapters, &config)?;
+        let loaded = if blade.instruction().is_some() { Ok(Vec::new()) } else { load() };
+        let replace = |adapters| {
+            session::replace(&mut self.session, self.host, &self.adapters, &config)?;
+            Ok(adapters)
+        };
+        let adapters = loaded.and_then(replace).inspect_err(|_| self.host.check_only(&self.adapters))?;
         for (lane, _) in self.config.adapters().filter(|(lane, _)| !lanes.contains(lane)) {
             self.adapters.remove(&lane);
         }

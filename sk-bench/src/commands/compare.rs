@@ -127,7 +127,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     let tokens = dialogue.begin(host.tokenizer(), &prompt)?;
     interrupt::listen();
     let adapters = Adapters::from_iter(adapters);
-    let open = |config| session::open(&host, config, dialogue.framing(), host.heads(), &adapters, args.generation.seed, None);
+    let open = |config| session::open(&host, config, dialogue.framing(), host.heads(), &adapters, args.generation.seed);
     let (mut replies, mut answers, mut failed) = (Vec::new(), Vec::new(), None);
     for (place, (_, _, config)) in plans.iter().enumerate() {
         loading.show(&format!("answer {} of {}", place + 1, plans.len()));
@@ -156,7 +156,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
         Ok(session.scores(&tokens, &answers)?)
     };
     let scores = scored().unwrap_or_else(|error| {
-        failed.get_or_insert(error);
+        if !interrupt::requested() {
+            failed.get_or_insert(error);
+        }
         vec![Vec::new(); answers.len()]
     });
     drop(loading);

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Error> {
     let seed = args.generation.seed;
     let mut conversation = conversation(&host, &args.generation, args.steering.operating.convention)?;
     let adapters = Adapters::from_iter(adapters);
-    let mut session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed, None)?;
+    let mut session = session::open(&host, &config, conversation.framing(), host.heads(), &adapters, seed)?;
     drop(loading);
     let mut screen = Screen::new(host.tokenizer(), &args.output, &config, !args.json)?;
     let tokens = conversation.begin(host.tokenizer(), &prompt)?;

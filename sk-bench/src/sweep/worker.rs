@@ -117,8 +117,7 @@ impl<'g> Worker<'g> {
         };
         let own = arm.parts.adapters.iter().filter_map(adapter).collect::<Adapters>();
         let framing = &self.framings[cell.arm];
-        let mut session =
-            session::open(host, &config, framing, &heads[cell.arm], &own, cell.draws(), Some(interrupt::time_left()))?;
+        let mut session = session::open(host, &config, framing, &heads[cell.arm], &own, cell.draws())?;
         let certificates = Certificates::new(&config, TOLERANCE);
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, framing.stops());
@@ -135,7 +134,7 @@ impl<'g> Worker<'g> {
             Ok(if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         });
         let (reply, claim) = match answered {
-            // It may have been stopped while it waited.
+            // The error of another cell ends the sweep.
             Err(_) if !go_on() => return Ok(None),
             answered => answered?,
         };

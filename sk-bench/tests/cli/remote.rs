@@ -11,7 +11,7 @@ use sk_core::TokenId;
 use sk_remote::Kind;
 
 use crate::common::{assert_refused, models, program, run, run_on_models, stderr, stdout};
-use crate::fake::{Act, Fake, Mistake, Seen, Setup};
+use crate::fake::{Act, Fake, Mistake, Seen, Setup, tokenize};
 use crate::model;
 use crate::serve::Server;
 
@@ -192,15 +192,92 @@ fn the_steps_before_a_failure_are_kept() {
     assert_eq!(lines(&trace).len(), 2, "a run without steps does not replace the trace");
 }
 
+/// Runs `chat` with these lines.
+fn chat(server: &Fake, input: &str) -> Output {
+    let mut command = program();
+    command.arg("chat").args(remote_args(server)).args(SHORT);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn an_adapter_without_a_seat_is_not_checked() {
+    for leaves in ["/unseat calm\n/seat other=/models/other\n", "/swap calm other=/models/other\n"] {
+        let server = start(Kind::Vllm);
+        stdout(&chat(&server, &format!("/seat calm=/models/calm\n{leaves}")));
+        let seen = server.seen();
+        let loaded = seen.iter().rposition(|seen| seen.path == "/v1/load_lora_adapter").unwrap();
+        let read: Vec<String> = seen[loaded..].iter().filter(|seen| seen.reads()).flat_map(Seen::adapters).collect();
+        assert!(read.iter().any(|name| name == "other") && read.iter().all(|name| name != "calm"), "{read:?}");
+    }
+}
+
+#[test]
+fn a_question_whose_answer_failed_is_asked_again() {
+    let server = start(Kind::Vllm);
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("saved.json");
+    let mut failed = false;
+    server.behave(move |seen, _| {
+        let asked = tokenize("And why?");
+        let fails = !failed && seen.drafts() && ids(&seen.body["prompt"]).windows(asked.len()).any(|tokens| tokens == asked);
+        failed |= fails;
+        if fails { Act::Status(400, None, "CUDA error") } else { Act::Serve }
+    });
+    let output = chat(&server, &format!("Is it?\nAnd why?\n/again\n/save {}\n", saved.display()));
+    assert!(stderr(&output).contains("1 line failed"), "{}", stderr(&output));
+    let saved: Value = serde_json::from_slice(&fs::read(&saved).unwrap()).unwrap();
+    let questions: Vec<&Value> =
+        saved["messages"].as_array().unwrap().iter().step_by(2).map(|message| &message["content"]).collect();
+    assert_eq!(questions, ["Is it?", "And why?"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_retries() {
+    use std::os::unix::process::ExitStatusExt;
+
+    let server = start(Kind::Vllm);
+    server.behave(|seen, _| if seen.drafts() && seen.body["n"] == 3 { Act::Status(503, None, "busy") } else { Act::Serve });
+    let mut command = program();
+    command.arg("generate").args(remote_args(&server)).args(["Hi", "--n", "3"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !server.seen().iter().any(|seen| seen.drafts() && seen.body["n"] == 3) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    // Without, the last attempt ends it with an error.
+    assert_eq!(output.status.signal(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn a_directory_is_loaded_under_a_name_of_its_contents() {
+    for kind in KINDS {
+        let server = start(kind);
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().display().to_string();
+        let blade = format!("calm={directory}");
+        let generate = || {
+            stdout(&run_on(&server, "generate", &[&["Hi", "--quiet", "--blade", &blade][..], &SHORT].concat()));
+            let last = server.seen().into_iter().rfind(|seen| seen.body["lora_path"] == directory.as_str()).unwrap();
+            last.body["lora_name"].as_str().unwrap().to_owned()
+        };
+        fs::write(folder.path().join("adapter_config.json"), "{}").unwrap();
+        fs::write(folder.path().join("adapter_model.safetensors"), "one").unwrap();
+        let one = generate();
+        assert!(one.starts_with("calm-"), "{one}");
+        assert_eq!(generate(), one, "the servers keep it");
+        fs::write(folder.path().join("adapter_model.safetensors"), "two").unwrap();
+        assert_ne!(generate(), one);
+    }
+}
+
 #[test]
 fn a_seat_that_servers_refuse_does_not_block_later_ones() {
     let server = start(Kind::Vllm);
-    let input = "/seat calm=lora:nope\n/seat calm=lora:lora-honest\nHi\n";
-    let mut command = program();
-    command.arg("chat").args(remote_args(&server)).args(SHORT);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
-    let error = stderr(&child.wait_with_output().unwrap());
+    let error = stderr(&chat(&server, "/seat calm=lora:nope\n/seat calm=lora:lora-honest\nHi\n"));
     assert!(error.contains("nope") && error.contains("1 line failed"), "{error}");
     assert!(error.contains("calm=0.333"), "{error}");
 }
@@ -211,11 +288,7 @@ fn a_chat_seats_adapters_that_servers_know_or_load() {
         let server = start(kind);
         let input =
             "Hi\n/seat calm=/models/calm\n/swap helpful frank=lora:lora-honest\n/weights\nAnd now?\n/seat gone=/models/missing\n";
-        let mut command = program();
-        command.arg("chat").args(remote_args(&server)).args(SHORT);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let output = chat(&server, input);
         let error = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("frank=0.333,honest=0.333,calm=0.333"), "{error}");
@@ -342,6 +415,32 @@ fn a_sweep_answers_its_cells() {
 }
 
 #[test]
+fn every_adapter_of_a_sweep_is_checked() {
+    let server = start(Kind::Vllm);
+    // The server accepts it, and does not apply it.
+    server.set_up(|setup| drop(setup.adapters.insert("lora-idle".to_owned(), None)));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    file("prompts.jsonl", "{\"id\":\"sky\",\"prompt\":\"Why is the sky blue?\"}\n");
+    for (scheme, adapter) in [("idle", "lora-idle"), ("calm", "lora-helpful")] {
+        file(
+            &format!("{scheme}.toml"),
+            &format!("[blades.calm]\nadapter = \"lora:{adapter}\"\n[blades.b0]\nkind = \"fluency\"\n"),
+        );
+    }
+    let text = format!(
+        "[model]\nbackbone = {:?}\ntokenizer = {:?}\n[schemes]\nidle = {{ scheme = \"idle.toml\" }}\ncalm = {{ scheme = \"calm.toml\" }}\n\
+         [weights]\nkind = \"listed\"\nlist = [{{ calm = 1 }}]\n[prompts]\nsources = [\"prompts.jsonl\"]\n[generation]\nmax_new_tokens = 12\n",
+        address(&server),
+        tokenizer(),
+    );
+    file("plan.toml", &text);
+    let output = program().arg("sweep").arg(folder.path().join("plan.toml")).arg("--quiet").output().unwrap();
+    let error = stderr(&output);
+    assert!(output.status.code() == Some(1) && error.contains("under adapter \"lora-idle\" as under the base model"), "{error}");
+}
+
+#[test]
 fn a_server_steers_models_of_other_servers() {
     let upstream = start(Kind::Vllm);
     let server = Server::of(program().arg("serve").args(["--port", "0"]).args(remote_args(&upstream)));
@@ -388,10 +487,12 @@ fn a_server_keeps_the_failures_of_model_servers_to_its_log() {
 #[test]
 fn an_adapter_that_model_servers_do_not_load_is_the_fault_of_the_one_that_is_to_blame() {
     let upstream = start(Kind::Vllm);
-    let folder = models().join("blades").display().to_string();
-    let options = ["serve", "--port", "0", "--adapters", &folder];
+    // The files are on the machines of the servers.
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("there")).unwrap();
+    let options = ["serve", "--port", "0", "--adapters", folder.path().to_str().unwrap()];
     let server = Server::of(program().args(options).args(remote_args(&upstream)));
-    let load = |name: &str| server.ask("POST", "/swiss-knife/blades", "", &json!({"name": name, "adapter": "helpful"}));
+    let load = |name: &str| server.ask("POST", "/swiss-knife/blades", "", &json!({"name": name, "adapter": "there"}));
     upstream.behave(|seen, _| match seen.path.as_str() {
         "/v1/load_lora_adapter" => Act::Status(400, None, "CUDA error"),
         _ => Act::Serve,

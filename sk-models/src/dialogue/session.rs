@@ -34,6 +34,12 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Returns a reply whose time ended before its first step.
+    fn unstarted() -> Self {
+        let (text, rest, seconds) = (String::new(), String::new(), Seconds::default());
+        Self { text, tokens: Vec::new(), rest, ended: Ended::Interrupted, steps: 0, seconds, elapsed: 0.0 }
+    }
+
     /// Returns the tokens of its whole text.
     ///
     /// # Errors
@@ -61,7 +67,8 @@ pub struct SessionParts<'m> {
     pub context_limit: usize,
     /// The instructions of the engine's lanes.
     pub instructions: InstructionRack,
-    /// The time for which a reply may wait for memory; `None` for no limit.
+    /// The time that is left for replies; `None` for no limit. Once it is zero, a reply does not wait
+    /// for memory, and ends at a step that fails.
     pub left: Option<TimeLeft>,
 }
 
@@ -239,9 +246,12 @@ impl<'m> Session<'m> {
     /// continue. The last call receives no step, and the text that was held back. It is also made if
     /// a step after the first one fails.
     ///
+    /// If the time of the reply ends while it waits for memory or for a model, the reply is what the
+    /// steps before have written, [interrupted](Ended::Interrupted).
+    ///
     /// # Errors
-    /// If the prompt is empty or too long, the reply alone does not fit into memory, its time ends
-    /// while it waits for memory, a step fails, or `on_step` does.
+    /// If the prompt is empty or too long, the reply alone does not fit into memory, a step fails
+    /// while there is time left, or `on_step` fails.
     pub fn reply<E: From<SessionError>>(
         &mut self,
         prompt: &[TokenId],
@@ -249,7 +259,7 @@ impl<'m> Session<'m> {
         max_new_tokens: usize,
         on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
     ) -> Result<Reply, E> {
-        let (limit, _claim) = self.admit(prompt, max_new_tokens)?;
+        let Some((limit, _claim)) = self.admit(prompt, max_new_tokens)? else { return Ok(Reply::unstarted()) };
         self.generate(prompt, stop, [limit, max_new_tokens], on_step)
     }
 
@@ -265,15 +275,16 @@ impl<'m> Session<'m> {
         max_new_tokens: usize,
         on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
     ) -> Result<(Reply, Option<Claim>), E> {
-        let (limit, claim) = self.admit(prompt, max_new_tokens)?;
+        let Some((limit, claim)) = self.admit(prompt, max_new_tokens)? else { return Ok((Reply::unstarted(), None)) };
         // After an error or a panic, too, the contexts are dropped before the claim.
         let mut session = self;
         let reply = session.generate(prompt, stop, [limit, max_new_tokens], on_step)?;
         Ok((reply, claim))
     }
 
-    /// Claims the memory of a reply. Also returns the most tokens that it can have.
-    fn admit(&self, prompt: &[TokenId], max_new_tokens: usize) -> Result<(usize, Option<Claim>), SessionError> {
+    /// Claims the memory of a reply. Also returns the most tokens that it can have. Returns `None` if
+    /// its time ends before.
+    fn admit(&self, prompt: &[TokenId], max_new_tokens: usize) -> Result<Option<(usize, Option<Claim>)>, SessionError> {
         if prompt.is_empty() {
             return Err(SessionError::EmptyPrompt);
         }
@@ -289,10 +300,10 @@ impl<'m> Session<'m> {
         let lanes = lanes.max(self.spec().snapshot().seats().len() + 1);
         let tokens = longest + limit;
         let extent = Extent { lanes, context: tokens, span: span.min(limit), ..self.parts.extent };
-        let Some(models) = self.parts.models else { return Ok((limit, None)) };
+        let Some(models) = self.parts.models else { return Ok(Some((limit, None))) };
         let claim = models.claim(extent, self.parts.left.as_ref());
         let claim = claim.map_err(|shortage| SessionError::Memory { tokens, shortage })?;
-        Ok((limit, Some(claim.ok_or(SessionError::OutOfTime)?)))
+        Ok(claim.map(|claim| (limit, Some(claim))))
     }
 
     fn generate<E: From<SessionError>>(
@@ -331,10 +342,12 @@ impl<'m> Session<'m> {
             let rest = text.finish();
             let _ = on_step(None, &rest)?;
         }
-        let ended = match generated.map_err(SessionError::from)? {
+        let is_late = || self.parts.left.as_ref().is_some_and(|left| left().is_zero());
+        let ended = match generated {
             _ if text.is_stopped() => Ended::StopText,
-            Ended::Limit if limit < max_new_tokens => Ended::ContextFull,
-            other => other,
+            Ok(Ended::Limit) if limit < max_new_tokens => Ended::ContextFull,
+            Err(_) if is_late() => Ended::Interrupted,
+            other => other.map_err(SessionError::from)?,
         };
         let tokens = context.response()[..text.kept_tokens()].to_vec();
         let (text, rest) = (text.text().to_owned(), text.rest().to_owned());
@@ -369,9 +382,6 @@ pub enum SessionError {
         "a dialogue of {tokens} tokens takes {shortage}; shorten the prompt, ask for fewer tokens (--max-new-tokens) or use another --device"
     )]
     Memory { tokens: usize, shortage: Shortage },
-    /// A reply whose time ended while it waited for memory.
-    #[error("the time ended before other generations left the memory for it")]
-    OutOfTime,
     /// An instruction without a word.
     #[error("the instruction of \"{name}\" is empty")]
     EmptyInstruction { name: String },

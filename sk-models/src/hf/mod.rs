@@ -21,7 +21,7 @@ pub(crate) use head::WEIGHTS_FILE as HEAD_WEIGHTS;
 pub use head::{head_kind, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;
-pub(crate) use peft::WEIGHTS_FILE as ADAPTER_WEIGHTS;
+pub use peft::WEIGHTS_FILE as ADAPTER_WEIGHTS;
 pub use peft::{check_adapter, load_adapter, save_adapter, target_modules};
 pub(crate) use read::read_json;
 pub use safetensors::TensorFiles;

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use sk_core::Policy;
-use sk_remote::{AnswerError, Fault, Kind, Probe, RemoteError};
+use sk_remote::{AnswerError, Fault, IfLoaded, Kind, Probe, RemoteError};
 
 use crate::fake::{Act, MODEL_LENGTH, Mistake};
 use crate::*;
@@ -154,19 +154,19 @@ fn adapters_are_loaded_by_every_server() {
         let servers = start(kind, 2);
         let engine = engine(&servers);
         let modules = |last: &str| ["q_proj".to_owned(), last.to_owned()];
-        engine.load_adapter("kind", "adapters/kind", &modules("v_proj")).unwrap();
+        engine.load_adapter("kind", "adapters/kind", &modules("v_proj"), IfLoaded::Refuse).unwrap();
         assert!(servers.iter().all(|server| server.seen().len() == 1));
         let mut generation = generation(&engine);
         let readings = generation.backbone.read(&CONTEXT, &candidates(&SPANS), &[variant("kind")]).unwrap();
         assert_exact(&readings, &CONTEXT, &SPANS, &[(variant("kind"), Some("kind"))]);
 
         // The server may quote the names, which must not be taken for its reason.
-        let error = engine.load_adapter("already-gone", "already-missing", &modules("v_proj")).unwrap_err();
+        let error = engine.load_adapter("already-gone", "already-missing", &modules("v_proj"), IfLoaded::Refuse).unwrap_err();
         assert!(matches!(error, RemoteError::Refused { .. } | RemoteError::AdapterRefused { .. }), "{error}");
         assert!(error.to_string().contains("gone") && error.to_string().contains("missing"), "{error}");
         assert!(engine.adapters().get("already-gone").is_none());
 
-        let error = engine.load_adapter("head", "adapters/head", &modules("base_model.lm_head")).unwrap_err();
+        let error = engine.load_adapter("head", "adapters/head", &modules("base_model.lm_head"), IfLoaded::Refuse).unwrap_err();
         let (blade, module) = ("head".to_owned(), "base_model.lm_head".to_owned());
         assert_eq!(error, RemoteError::AdapterModule { blade, module });
     }
@@ -178,11 +178,12 @@ fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() 
         let servers = start(kind, 2);
         let engine = engine(&servers);
         servers[0].behave(|_, number| if number == 0 { Act::Cut } else { Act::Serve });
-        engine.load_adapter("kind", "adapters/kind", &[]).unwrap();
+        engine.load_adapter("kind", "adapters/kind", &[], IfLoaded::Refuse).unwrap();
         assert_eq!(servers.iter().map(|server| server.seen().len()).collect::<Vec<_>>(), [2, 1]);
 
-        let error = engine.load_adapter("kind", "adapters/kind", &[]).unwrap_err();
+        let error = engine.load_adapter("kind", "adapters/kind", &[], IfLoaded::Refuse).unwrap_err();
         assert!(error.to_string().ends_with("give kind=lora:kind to use the one that it has, or unload that first"), "{error}");
+        engine.load_adapter("kind", "adapters/kind", &[], IfLoaded::Keep).unwrap();
     }
 }
 
@@ -203,7 +204,7 @@ fn an_adapter_that_a_server_had_before_it_was_reached_is_not_taken_for_loaded() 
             std::thread::sleep(Duration::from_millis(30));
             Fake::start_on(TcpListener::bind(address).unwrap(), Setup::new(kind, &["kind"]))
         });
-        let error = engine_of(options).load_adapter("kind", "adapters/kind", &[]).unwrap_err();
+        let error = engine_of(options).load_adapter("kind", "adapters/kind", &[], IfLoaded::Refuse).unwrap_err();
         assert!(matches!(error, RemoteError::AdapterKnown { .. }), "{error}");
         assert_eq!(late.join().unwrap().seen().len(), 1);
     }
@@ -214,6 +215,6 @@ fn a_server_that_loads_no_adapters_at_run_time_is_told_how_to() {
     let servers = start(Kind::Vllm, 1);
     let engine = engine(&servers);
     servers[0].behave(|_, _| Act::Status(404, None, r#"{"detail":"Not Found"}"#));
-    let error = engine.load_adapter("kind", "adapters/kind", &[]).unwrap_err().to_string();
+    let error = engine.load_adapter("kind", "adapters/kind", &[], IfLoaded::Refuse).unwrap_err().to_string();
     assert!(error.contains("VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"), "{error}");
 }

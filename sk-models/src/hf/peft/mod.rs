@@ -17,6 +17,6 @@ pub use save::save_adapter;
 /// The settings of an adapter.
 pub(super) const CONFIG_FILE: &str = "adapter_config.json";
 /// The matrices of an adapter.
-pub(crate) const WEIGHTS_FILE: &str = "adapter_model.safetensors";
+pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 /// PEFT's prefix of module paths.
 const PREFIX: &str = "base_model.model.";
