@@ -64,7 +64,7 @@ struct Chat<'a> {
     config: SchemeSpec,
     session: Session<'a>,
     conversation: Conversation,
-    /// The last question, if its answer failed. It is no part of the conversation.
+    /// The last question, if it has no answer. It is no part of the conversation.
     unanswered: Option<String>,
     screen: Screen<'a>,
     /// The file that `--trace` names.
@@ -164,21 +164,19 @@ impl Chat<'_> {
         let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
         let on_step = |step: Option<&StepTrace>, text: &str| self.screen.step(step, text);
         let answered = session::reply(&mut self.session, self.host, &self.conversation, &prompt, self.max_new_tokens, on_step);
-        self.unanswered = None;
-        let reply = answered.map_err(|error| {
+        let is_answer = answered.as_ref().is_ok_and(|reply| reply.steps > 0 || reply.ended != Ended::Interrupted);
+        self.unanswered = (!is_answer).then(|| line.to_owned());
+        if !is_answer {
             self.conversation.retract();
-            self.unanswered = Some(line.to_owned());
-            match error {
-                Error::Session(SessionError::PromptTooLong { tokens, instruction, limit }) if self.has_questions() => {
-                    let tokens = tokens + instruction;
-                    Error::Input(format!("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another"))
-                }
-                error => error,
+        }
+        let reply = answered.map_err(|error| match error {
+            Error::Session(SessionError::PromptTooLong { tokens, instruction, limit }) if self.has_questions() => {
+                let tokens = tokens + instruction;
+                Error::Input(format!("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another"))
             }
+            error => error,
         })?;
-        if reply.steps == 0 && reply.ended == Ended::Interrupted {
-            self.conversation.retract();
-            self.unanswered = Some(line.to_owned());
+        if !is_answer {
             return self.screen.end(&reply, self.seed);
         }
         let mut tokens = prompt;
