@@ -2,11 +2,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CandidatesError, DraftRequest, TokenId};
 
+/// The most by which rounding may lift a log-probability above zero, or a min-entropy below, in
+/// nats.
+pub(crate) const ROUNDING: f32 = 1e-3;
+
 /// The reason why a candidate span ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanEnd {
-    /// ρ ended the span.
+    /// ρ ended the span, or an end-of-text token that is dropped.
     Complete,
     /// The last token ends the response.
     EndOfText,
@@ -39,8 +43,9 @@ pub struct PartialSpan {
 
 impl PartialSpan {
     /// Appends a token, unless the span has ended. A token of `end_of_text` ends it; such a token
-    /// completes the span and is dropped if not `keep_end_of_text`. Otherwise the span ends if ρ
-    /// completes it, or at the limit of `request`.
+    /// completes the span and is dropped if not `keep_end_of_text`, and must then not be the first,
+    /// since a candidate has at least one token. Otherwise the span ends if ρ completes it, or at the
+    /// limit of `request`.
     pub fn push(
         &mut self,
         token: TokenId,
@@ -101,7 +106,7 @@ impl Candidates {
             }
             // A log-probability can round to slightly above zero if one token has all the
             // probability.
-            if let Some(position) = candidate.log_probs.iter().position(|&p| p.is_nan() || p > 1e-3) {
+            if let Some(position) = candidate.log_probs.iter().position(|&p| p.is_nan() || p > ROUNDING) {
                 return Err(CandidatesError::LogProb {
                     index,
                     position,

@@ -98,7 +98,7 @@ pub enum CandidatesError {
     #[error("the proposal returned no candidate")]
     None,
     /// A candidate without tokens.
-    #[error("candidate {index} has no tokens")]
+    #[error("candidate {index} has no tokens; an end-of-text token that is dropped must not come first")]
     Empty { index: usize },
     /// Log-probabilities and tokens of a candidate differ in number.
     #[error("candidate {index} has {tokens} tokens and {log_probs} log-probabilities")]
@@ -125,6 +125,11 @@ pub enum ReadingsError {
     /// A reading has another number of values than the candidate has tokens.
     #[error("candidate {candidate} has {got} {quantity} of {policy} for {expected} tokens")]
     Tokens { policy: Policy, quantity: &'static str, candidate: usize, expected: usize, got: usize },
+    /// A value is NaN, or out of range by more than rounding.
+    #[error(
+        "candidate {candidate} has {quantity} {value} of {policy} at position {position}; it must be a number and {range}, in nats"
+    )]
+    Value { policy: Policy, quantity: &'static str, candidate: usize, position: usize, value: String, range: &'static str },
 }
 
 /// The reason why an edit of Ω was rejected. The specification is unchanged.

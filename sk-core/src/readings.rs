@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::candidates::ROUNDING;
 use crate::{Candidates, ReadingsError};
 
 /// The reader of a candidate: the backbone, a variant of it (with an adapter, under an instruction,
@@ -77,6 +78,7 @@ impl Readings {
     }
 
     /// Checks that each policy has one reading per candidate, and each reading one value per token.
+    /// Those of tokens must be log-probabilities and min-entropies, to rounding.
     pub(crate) fn check(&self, policies: &[Policy], candidates: &Candidates) -> Result<(), ReadingsError> {
         for policy in policies {
             for (index, (candidate, reading)) in candidates.iter().zip(self.of(policy, candidates)?).enumerate() {
@@ -87,6 +89,14 @@ impl Readings {
                 let expected = candidate.tokens.len();
                 if let Some((quantity, got)) = lengths.into_iter().find(|&(_, got)| got != expected) {
                     return Err(ReadingsError::Tokens { policy: policy.clone(), quantity, candidate: index, expected, got });
+                }
+                let log_prob = reading.log_probs.iter().position(|&p| p.is_nan() || p > ROUNDING);
+                let entropy = reading.min_entropy.iter().position(|&entropy| entropy.is_nan() || entropy < -ROUNDING);
+                let wrong = log_prob.map(|position| ("log-probability", position, reading.log_probs[position], "at most 0"));
+                let wrong = wrong.or_else(|| Some(("min-entropy", entropy?, reading.min_entropy[entropy?], "at least 0")));
+                if let Some((quantity, position, value, range)) = wrong {
+                    let (policy, value) = (policy.clone(), value.to_string());
+                    return Err(ReadingsError::Value { policy, quantity, candidate: index, position, value, range });
                 }
             }
         }

@@ -576,7 +576,7 @@ fn failures_name_the_slot_and_leave_the_context_alone() {
 
 /// Readings are checked once for all blades, which may zip them.
 #[test]
-fn incomplete_readings_are_refused_by_name() {
+fn wrong_readings_are_refused_by_name() {
     struct Cut(Digital, fn(&Policy, &mut Vec<Reading>));
     impl Backbone for Cut {
         fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
@@ -613,6 +613,15 @@ fn incomplete_readings_are_refused_by_name() {
         (|_, own| own.truncate(2), "policy \"small\" was read for 2 candidates where 3 were given"),
         (|_, own| own[1].log_probs.truncate(1), "candidate 1 has 1 log-probabilities of policy \"small\" for 2 tokens"),
         (|_, own| own[2].min_entropy.clear(), "candidate 2 has 0 min-entropies of policy \"small\" for 2 tokens"),
+        // A logit.
+        (
+            |_, own| own[1].log_probs[1] = 2.5,
+            "candidate 1 has log-probability 2.5 of policy \"small\" at position 1; it must be a number and at most 0, in nats",
+        ),
+        (
+            |_, own| own[2].min_entropy[0] = f32::NAN,
+            "candidate 2 has min-entropy NaN of policy \"small\" at position 0; it must be a number and at least 0, in nats",
+        ),
     ] {
         assert_eq!(said(&mut scheme, cut), format!("the backbone's readings cannot be used: {reason}"));
     }
