@@ -111,7 +111,7 @@ pub struct Judged {
     /// The identity of the judge.
     pub judge: Identity,
     /// The score in [0, 1]; null if the judge abstained.
-    #[serde(default, deserialize_with = "share")]
+    #[serde(deserialize_with = "share")]
     pub score: Option<f64>,
     /// Why there is no score.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -390,6 +390,15 @@ mod tests {
         assert_eq!(unjudged(&records[..4]), 0, "no score is a judgement");
     }
 
+    /// An abstention is written, so a score by another name is none.
+    #[test]
+    fn a_judgement_has_a_score_or_null() {
+        let mut line = serde_json::to_value(record("a", "p", &[], "toxicity", None)).unwrap();
+        assert!(serde_json::from_value::<Judged>(line.clone()).is_ok());
+        line.as_object_mut().unwrap().remove("score");
+        assert_eq!(serde_json::from_value::<Judged>(line).unwrap_err().to_string(), "missing field `score`");
+    }
+
     #[test]
     fn unfit_judgements_are_refused() {
         let fine = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.0));
