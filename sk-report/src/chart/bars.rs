@@ -30,8 +30,13 @@ impl Bars {
 
     /// Adds a series with one bar per category, and with their confidence intervals unless
     /// `intervals` is empty; NaN leaves a gap.
+    ///
+    /// # Panics
+    /// If there is not one value, and one interval or none at all, per category.
     #[must_use]
     pub fn series(mut self, name: &str, style: Style, values: &[f64], intervals: &[Interval]) -> Self {
+        let count = self.categories.len();
+        assert!(values.len() == count && [0, count].contains(&intervals.len()), "{name}: one bar per category");
         let say = |(i, (category, value)): (usize, (&String, &f64))| {
             hover([name, category, &self.axis.reading(*value, intervals.get(i).copied().unwrap_or(Interval::NONE))])
         };

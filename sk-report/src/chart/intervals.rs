@@ -27,8 +27,12 @@ impl Intervals {
 
     /// Adds a series with one estimate and its confidence interval per row, NaN if there is none.
     /// Several series are drawn below each other within a row.
+    ///
+    /// # Panics
+    /// If there is not one estimate per row.
     #[must_use]
     pub fn series(mut self, name: &str, style: Style, estimates: &[(f64, Interval)]) -> Self {
+        assert_eq!(estimates.len(), self.rows.len(), "{name}: one estimate per row");
         self.series.push((name.to_owned(), style, estimates.to_vec()));
         self
     }

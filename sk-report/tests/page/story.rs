@@ -156,6 +156,7 @@ fn five_objectives_one_method_and_no_sweep_have_a_verdict_too() {
     let five = Made { objectives: &["calm", "terse", "kind", "plain", "deep"], density: 2, recorded: false, ..TWO };
     let said = verdict(&five.page());
     assert!(said[0].starts_with("The answers of ours (ρ = 0."), "{said:?}");
+    assert!(five.page().html().unwrap().contains("No figure of F1 over the weights: it is drawn for two or three blades."));
     let one = verdict(&Made { methods: &[("ours", 0.3, 0.0)], recorded: false, ..TWO }.page());
     assert_eq!(one.len(), 1, "{one:?}");
     // The lattice of one objective has a single weight vector.
@@ -387,6 +388,16 @@ fn a_method_that_shares_no_whole_cell_is_not_compared() {
     let said = verdict(&page(&results));
     let expected = "F1 of base cannot be compared: no prompt has every axis judged in both at the same weights.";
     assert!(said.contains(&expected.to_owned()), "{said:?}");
+}
+
+#[test]
+fn the_book_lists_every_table() {
+    let page = include_str!("../../../docs/src/statistics.md");
+    let report = Report::of(&TWO.results(), "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    for id in report.tables.iter().map(|table| &table.id) {
+        let id = if id.starts_with("ablation-") { "ablation-NAME" } else { id };
+        assert!(page.contains(&format!("`{id}`")), "docs/src/statistics.md has no row for the table {id}");
+    }
 }
 
 #[test]

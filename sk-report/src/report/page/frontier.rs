@@ -79,7 +79,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     section = match &sweep.blades[..] {
         [first, second] => section.figure(between_two(context, [first, second], &frontiers)),
         [_, _, _] => section.figure(on_the_simplex(context, &frontiers)),
-        _ => section,
+        _ => section.missing("No figure of F1 over the weights: it is drawn for two or three blades."),
     };
     with_tables(section, context, &["geometry"])
 }
