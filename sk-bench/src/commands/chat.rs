@@ -267,7 +267,7 @@ impl Chat<'_> {
         if let Some(question) = self.unanswered.take() {
             return self.answer(&question);
         }
-        let before = self.conversation.clone();
+        let (before, seed) = (self.conversation.clone(), self.seed);
         let question =
             self.conversation.undo().ok_or_else(|| Error::Input("there is no answer yet; ask something".to_owned()))?;
         self.reseed(self.seed.wrapping_add(1));
@@ -275,6 +275,7 @@ impl Chat<'_> {
         // The question then keeps its earlier answer.
         if self.unanswered.take().is_some() {
             self.conversation = before;
+            self.reseed(seed);
         }
         answered
     }

@@ -217,20 +217,31 @@ fn an_adapter_without_a_seat_is_not_checked() {
 fn a_question_whose_answer_failed_is_asked_again() {
     let server = start(Kind::Vllm);
     let folder = tempfile::tempdir().unwrap();
-    let saved = folder.path().join("saved.json");
-    let mut failed = false;
-    server.behave(move |seen, _| {
+    let file = folder.path().join("saved.json");
+    let is_draft = |seen: &Seen| {
         let asked = tokenize("And why?");
-        let fails = !failed && seen.drafts() && ids(&seen.body["prompt"]).windows(asked.len()).any(|tokens| tokens == asked);
-        failed |= fails;
-        if fails { Act::Status(400, None, "CUDA error") } else { Act::Serve }
-    });
-    let output = chat(&server, &format!("Is it?\nAnd why?\n/again\n/save {}\n", saved.display()));
-    assert!(stderr(&output).contains("1 line failed"), "{}", stderr(&output));
-    let saved: Value = serde_json::from_slice(&fs::read(&saved).unwrap()).unwrap();
-    let questions: Vec<&Value> =
-        saved["messages"].as_array().unwrap().iter().step_by(2).map(|message| &message["content"]).collect();
-    assert_eq!(questions, ["Is it?", "And why?"]);
+        seen.drafts() && ids(&seen.body["prompt"]).windows(asked.len()).any(|tokens| tokens == asked)
+    };
+    // The draft of the question with this number fails; none if it is 0.
+    let saved = |failing: usize, input: &str, failed: &str| -> Value {
+        let mut drafts = 0;
+        server.behave(move |seen, _| {
+            drafts += usize::from(is_draft(seen));
+            if is_draft(seen) && drafts == failing { Act::Status(400, None, "CUDA error") } else { Act::Serve }
+        });
+        let output = chat(&server, &format!("/seed 1\nIs it?\nAnd why?\n{input}/save {}\n", file.display()));
+        assert!(stderr(&output).contains(failed), "{}", stderr(&output));
+        let saved = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        fs::remove_file(&file).unwrap();
+        saved
+    };
+    let whole = saved(0, "", "saved 2 exchanges");
+    let steps = server.seen().iter().filter(|seen| is_draft(seen)).count();
+    assert!(steps > 1);
+    assert_eq!(saved(1, "/again\n", "1 line failed"), whole);
+    assert_eq!(saved(2, "/again\n", "1 line failed"), whole, "after a step");
+    // A second answer that fails leaves the first one and its seed.
+    assert_eq!(saved(steps + 1, "/again\n", "1 line failed"), whole);
 }
 
 #[cfg(unix)]

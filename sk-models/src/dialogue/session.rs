@@ -249,6 +249,8 @@ impl<'m> Session<'m> {
     /// If the time of the reply ends while it waits for memory or for a model, the reply is what the
     /// steps before have written, [interrupted](Ended::Interrupted).
     ///
+    /// After an error, or a reply without a step, the random generator is as before.
+    ///
     /// # Errors
     /// If the prompt is empty or too long, the reply alone does not fit into memory, a step fails
     /// while there is time left, or `on_step` fails.
@@ -260,7 +262,12 @@ impl<'m> Session<'m> {
         on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
     ) -> Result<Reply, E> {
         let Some((limit, _claim)) = self.admit(prompt, max_new_tokens)? else { return Ok(Reply::unstarted()) };
-        self.generate(prompt, stop, [limit, max_new_tokens], on_step)
+        let before = self.rng.clone();
+        let reply = self.generate(prompt, stop, [limit, max_new_tokens], on_step);
+        if !reply.as_ref().is_ok_and(|reply| reply.steps > 0) {
+            self.rng = before;
+        }
+        reply
     }
 
     /// Answers `prompt` as [`reply`](Self::reply) does, and ends the session. Frees the contexts, and
