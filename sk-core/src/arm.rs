@@ -13,7 +13,7 @@ use crate::{
 /// records their decisions. The backbone reads the candidates once for all arms.
 #[derive(Clone)]
 pub struct Arm {
-    /// The name of the arm in traces and errors, which no other arm of its scheme has.
+    /// The name of the arm in traces and errors. The arms of a scheme have different names.
     pub name: Arc<str>,
     /// Ω = (𝓑, **w**), read once per step. Adapters and heads are those of the scheme's backbone.
     pub spec: SpecHandle,

@@ -38,9 +38,9 @@ pub trait Backbone: Send {
     /// Notifies the backbone that candidate `chosen` of the last [`read`](Self::read) is appended
     /// to the context, so that it can keep the state computed for it.
     ///
-    /// Not called after a step that read nothing, or whose selected candidate was read by an earlier
-    /// call, in a search by waves. If another slot fails afterwards, the context is not extended. The
-    /// context of the next call is authoritative.
+    /// Not called if the step read nothing, or if the selected candidate was read before the last
+    /// call, as in a search by waves. If another slot fails afterwards, the context is not extended.
+    /// The context of the next call is authoritative.
     ///
     /// # Errors
     /// If the cache cannot be extended.

@@ -42,10 +42,10 @@ pub struct PartialSpan {
 }
 
 impl PartialSpan {
-    /// Appends a token, unless the span has ended. A token of `end_of_text` ends it; such a token
-    /// completes the span and is dropped if not `keep_end_of_text`, and must then not be the first,
-    /// since a candidate has at least one token. Otherwise the span ends if ρ completes it, or at the
-    /// limit of `request`.
+    /// Appends a token, unless the span has ended. A token of `end_of_text` ends it. If not
+    /// `keep_end_of_text`, that token is dropped and the span is complete; it must not be the first
+    /// token, since a candidate has at least one. Any other token ends the span if ρ completes it, or
+    /// at the limit of `request`.
     pub fn push(
         &mut self,
         token: TokenId,

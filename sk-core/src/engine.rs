@@ -60,7 +60,7 @@ pub enum Drafting {
         /// How each token is drawn.
         sampling: Sampling,
         /// Whether an end-of-text token stays in the candidate and ends the response. If not, it
-        /// ends the span and is dropped, and must not be drawn as the first token.
+        /// ends the span and is dropped, so it must not be drawn as the first token.
         keep_end_of_text: bool,
         /// The most tokens of a span; `None` for no limit.
         span_tokens: Option<NonZeroUsize>,

@@ -45,8 +45,9 @@ pub trait Proposal: Send {
     /// Notifies the proposal that candidate `chosen` of the last [`propose`](Self::propose) is
     /// appended to the context, so that it can keep the state computed for it.
     ///
-    /// Not called after a step whose selected candidate is one of the fallback. If another slot fails
-    /// afterwards, the context is not extended. The context of the next call is authoritative.
+    /// Not called if the selected candidate is from the other proposal of a scheme with a fallback. If
+    /// another slot fails afterwards, the context is not extended. The context of the next call is
+    /// authoritative.
     ///
     /// # Errors
     /// If the cache cannot be extended.

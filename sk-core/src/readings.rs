@@ -78,7 +78,8 @@ impl Readings {
     }
 
     /// Checks that each policy has one reading per candidate, and each reading one value per token.
-    /// Those of tokens must be log-probabilities and min-entropies, to rounding.
+    /// A log-probability may be above zero, and a min-entropy below, by at most [`ROUNDING`]; neither
+    /// may be NaN.
     pub(crate) fn check(&self, policies: &[Policy], candidates: &Candidates) -> Result<(), ReadingsError> {
         for policy in policies {
             for (index, (candidate, reading)) in candidates.iter().zip(self.of(policy, candidates)?).enumerate() {

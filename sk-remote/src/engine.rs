@@ -41,7 +41,7 @@ impl RemoteOptions {
     }
 }
 
-/// What to do if a server has an adapter of a name already.
+/// What to do if a server already has an adapter with the given name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfLoaded {
     /// Keep it, since no other adapter has this name.
@@ -128,7 +128,7 @@ impl RemoteEngine {
         Ok(report)
     }
 
-    /// Loads an adapter on every server of the backbone, as `name`, and adds it as the blade `name`.
+    /// Loads an adapter as `name` on every server of the backbone, for the blade of the same name.
     /// SGLang must be started with `--enable-lora`; vLLM also needs
     /// `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
     ///
@@ -136,8 +136,8 @@ impl RemoteEngine {
     /// such as `q_proj`; empty if unknown.
     ///
     /// # Errors
-    /// If the adapter changes a module that servers ignore, if a server has an adapter with this
-    /// name already and is to refuse it, or if a server fails to load it.
+    /// If the adapter changes a module that servers ignore, if a server already has an adapter with
+    /// this name and `if_loaded` is [`Refuse`](IfLoaded::Refuse), or if a server fails to load it.
     pub fn load_adapter(&self, name: &str, directory: &str, modules: &[String], if_loaded: IfLoaded) -> Result<(), RemoteError> {
         // A module may be a pattern, such as `.*(q_proj|lm_head)`.
         let left_out = |module: &&String| LEFT_OUT.iter().any(|known| module.contains(known));
@@ -214,8 +214,8 @@ impl RemoteEngine {
         Self { instructions: rack.clone(), ..self }
     }
 
-    /// Limits the time of checks, and of generations that start later. A request waits no longer than
-    /// `left` returns when it is sent, and is not repeated once that is zero.
+    /// Limits the time of later checks and generations. A request waits at most for the time that
+    /// `left` returns when it is sent. Once `left` returns zero, no request is repeated.
     #[must_use]
     pub fn with_time_left(self, left: TimeLeft) -> Self {
         Self { left: Some(left), ..self }

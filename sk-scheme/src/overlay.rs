@@ -21,9 +21,9 @@ use crate::{
     SchemeSpec, SearchSpec, SelectorSpec, WeightingSpec, suggest,
 };
 
-/// The prefixes of what is in no directory: a part of the model that ships, and an adapter of a
+/// The prefixes of sources that are no paths: a part of the model that ships, and an adapter of a
 /// server.
-const IN_NO_DIRECTORY: [&str; 2] = ["embedded:", "lora:"];
+const NO_PATHS: [&str; 2] = ["embedded:", "lora:"];
 
 /// How the blades of a text combine with the existing ones.
 #[derive(Clone, Copy, PartialEq)]
@@ -171,11 +171,11 @@ impl SchemeSpec {
             }
             BladeSection::Weighed(blade) => {
                 let mut blade = BladeSpec { name, ..blade };
-                let is_placed = |path: &Path| {
-                    let path = path.to_str().unwrap_or_default();
-                    !IN_NO_DIRECTORY.iter().any(|prefix| path.starts_with(prefix))
+                let is_path = |source: &Path| {
+                    let source = source.to_str().unwrap_or_default();
+                    !NO_PATHS.iter().any(|prefix| source.starts_with(prefix))
                 };
-                for path in blade.paths_mut().filter(|path| is_placed(path)) {
+                for path in blade.paths_mut().filter(|path| is_path(path)) {
                     *path = located(path).map_err(|reason| section.fault(reason))?.into();
                 }
                 blade.build().map_err(|error| section.fault(error))?;

@@ -109,7 +109,7 @@ fn a_field_that_only_some_choices_have_depends_on_them() {
     }
 }
 
-/// The champion's is for standardised logits.
+/// The champion's temperature is for standardised logits.
 #[test]
 fn selectors_do_not_take_over_the_temperature_of_the_champion() {
     for kind in schema::kinds("selector", schema::section("selector")) {
@@ -501,7 +501,7 @@ fn correlations_are_of_blades_that_are_seated() {
 }
 
 #[test]
-fn what_is_in_no_directory_is_relative_to_none() {
+fn sources_that_are_no_paths_are_relative_to_no_directory() {
     let spec = overlaid(
         "[blades.calm]\nadapter = \"embedded:blades/helpful\"\n\
          [blades.warm]\nkind = \"ensemble\"\nadapters = [\"embedded:blades/honest\", \"./embedded:blades/honest\"]\n\

@@ -349,7 +349,7 @@ fn streamed(service: Arc<Service>, listener: Listener, envelope: Envelope) -> Re
         Some(interval) => events.keep_alive(KeepAlive::new().interval(interval)).into_response(),
         None => events.into_response(),
     };
-    // Some clients take texts without a charset for Latin-1.
+    // Without a charset, some clients decode the text as Latin-1.
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     // nginx and what is built on it would collect the chunks.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));

@@ -259,7 +259,7 @@ fn ctrl_c_ends_the_retries() {
     }
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
-    // Without, the last attempt ends it with an error.
+    // If the retries went on, the program would end with their error.
     assert_eq!(output.status.signal(), Some(2), "{}", stderr(&output));
 }
 

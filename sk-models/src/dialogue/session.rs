@@ -249,7 +249,7 @@ impl<'m> Session<'m> {
     /// If the time of the reply ends while it waits for memory or for a model, the reply is what the
     /// steps before have written, [interrupted](Ended::Interrupted).
     ///
-    /// After an error, or a reply without a step, the random generator is as before.
+    /// If the reply fails or has no step, the random generator keeps its state.
     ///
     /// # Errors
     /// If the prompt is empty or too long, the reply alone does not fit into memory, a step fails
