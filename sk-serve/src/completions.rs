@@ -14,7 +14,7 @@ use futures_util::stream::{self, StreamExt};
 use rand::RngExt;
 use serde_json::Value;
 use sk_core::TokenId;
-use sk_models::dialogue::tokens_of;
+use sk_models::dialogue::encode_messages;
 use sk_models::text::TextError;
 use sk_scheme::SchemeSpec;
 use tokio::sync::{Notify, mpsc, watch};
@@ -250,7 +250,7 @@ impl Answers {
 fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId], config: &SchemeSpec, least: usize) -> Result<Asked, ApiError> {
     let tokenizer = service.parts.host.tokenizer();
     let (field, tokens) = match &prompt {
-        Prompt::Messages(messages) => ("messages", tokens_of(&service.parts.framing, tokenizer, messages, None)),
+        Prompt::Messages(messages) => ("messages", encode_messages(&service.parts.framing, tokenizer, messages, None)),
         Prompt::Text(text) => ("prompt", tokenizer.encode(text)),
         Prompt::Tokens(tokens) => ("prompt", Ok(tokens.clone())),
     };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sk_core::{AlignmentSpec, Instruction};
 use sk_models::decoder::PassSize;
-use sk_models::dialogue::{Framing, tokens_of};
+use sk_models::dialogue::{Framing, encode_messages};
 use sk_models::head::HeadKind;
 use sk_models::local::{Claim, Extent};
 use sk_models::text::TextError;
@@ -416,7 +416,7 @@ impl Service {
     pub(crate) fn instruction(&self, asked: &Asked, text: &str) -> Result<Instruction, TextError> {
         let tokenizer = self.parts.host.tokenizer();
         let tokens = match &asked.prompt {
-            Prompt::Messages(messages) => tokens_of(&self.parts.framing, tokenizer, messages, Some(text))?,
+            Prompt::Messages(messages) => encode_messages(&self.parts.framing, tokenizer, messages, Some(text))?,
             Prompt::Text(_) | Prompt::Tokens(_) => [tokenizer.encode(text)?, asked.tokens[..asked.opening].to_vec()].concat(),
         };
         Ok(Instruction::new(asked.opening, tokens))

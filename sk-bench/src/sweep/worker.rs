@@ -19,7 +19,7 @@ use crate::prompt_sets::Prompt;
 use crate::scheme::NamedWeights;
 use crate::trace::{StepRecord, kept};
 use crate::{Error, interrupt, session};
-use sk_models::dialogue::{self, Framing, SessionError};
+use sk_models::dialogue::{Framing, SessionError, encode_dialogue, instructed};
 
 /// The models of a plan and the adapters of its schemes.
 pub(crate) struct Loaded {
@@ -122,7 +122,7 @@ impl<'g> Worker<'g> {
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, framing.stops());
         session.instruct(|text| self.instruction(cell.arm, cell.prompt, tokens.len(), text))?;
-        let request = host.scheduler().enter(&Stop::new());
+        let request = host.scheduler().join(&Stop::new());
         let answered = session.answer(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
                 let (n, kept) = (step.candidates.len(), kept(step, &config));
@@ -170,13 +170,13 @@ impl<'g> Worker<'g> {
 
     fn tokens_under(&self, arm: usize, prompt: usize, system: Option<&str>) -> Result<Vec<TokenId>, Error> {
         let text = &self.grid.prompts[prompt].prompt;
-        Ok(dialogue::tokens(&self.framings[arm], system, self.loaded.host.tokenizer(), text)?)
+        Ok(encode_dialogue(&self.framings[arm], system, self.loaded.host.tokenizer(), text)?)
     }
 
     /// Returns the beginning of the context under an instruction, for a prompt of `tokens` tokens
     /// without it.
     fn instruction(&self, arm: usize, prompt: usize, tokens: usize, text: &str) -> Result<Instruction, Error> {
-        let system = dialogue::instructed(self.grid.plan.generation.system.as_deref(), text);
+        let system = instructed(self.grid.plan.generation.system.as_deref(), text);
         Ok(Instruction::new(tokens, self.tokens_under(arm, prompt, Some(&system))?))
     }
 

@@ -1,7 +1,7 @@
 //! A dialogue as token ids, to which each turn is appended.
 
 use crate::engine::Instruction;
-use crate::text::{END_OF_TEXT, END_OF_TURN, Message, Role, TextError, Tokenizer, turns};
+use crate::text::{END_OF_TEXT, END_OF_TURN, Message, Role, TextError, Tokenizer, plain_prompt, turns};
 use sk_core::TokenId;
 
 use super::framing::{self, Framing, is_framed};
@@ -67,7 +67,7 @@ impl Conversation {
         if !is_framed(dialogue) {
             return self.ask(tokenizer, prompt);
         }
-        let tokens = framing::tokens(&self.framing, self.system(), tokenizer, dialogue)?;
+        let tokens = framing::encode_dialogue(&self.framing, self.system(), tokenizer, dialogue)?;
         match self.framing {
             Framing::Bare => self.messages.push(Message::new(Role::User, dialogue)),
             _ => self.messages.extend(turns(dialogue)),
@@ -88,8 +88,10 @@ impl Conversation {
     pub fn instructed(&self, tokenizer: &Tokenizer, instruction: &str) -> Result<Instruction, TextError> {
         let system = framing::instructed(self.system(), instruction);
         let tokens = match &self.opening.framed {
-            Some(text) => framing::tokens(&self.framing, Some(&system), tokenizer, text)?,
-            None => framing::tokens_of(&self.framing, tokenizer, &self.messages[..self.opening.messages], Some(instruction))?,
+            Some(text) => framing::encode_dialogue(&self.framing, Some(&system), tokenizer, text)?,
+            None => {
+                framing::encode_messages(&self.framing, tokenizer, &self.messages[..self.opening.messages], Some(instruction))?
+            }
         };
         Ok(Instruction::new(self.opening.tokens, tokens))
     }
@@ -156,21 +158,21 @@ impl Conversation {
 
     fn extended(&mut self, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, TextError> {
         if self.tokens.is_empty() {
-            let tokens = framing::tokens_of(&self.framing, tokenizer, &self.messages, None)?;
+            let tokens = framing::encode_messages(&self.framing, tokenizer, &self.messages, None)?;
             return Ok(self.open(tokens));
         }
         let mut tokens = self.tokens.clone();
         // A turn of the plain framings does not depend on the turns before it.
         let turn = &self.messages[self.messages.len() - 1..];
         let addition = match &self.framing {
-            Framing::Bare => self.framing.render(turn)?,
+            Framing::Bare => turn[0].content.clone(),
             Framing::Hh { stop: true } => {
                 close_turn(&mut tokens, tokenizer)?;
-                self.framing.render(turn)?
+                plain_prompt(turn)
             }
             // Answers are not closed: the text is encoded as that of a stored dialogue is.
             Framing::Hh { stop: false } => {
-                let whole = framing::tokens_of(&self.framing, tokenizer, &self.messages, None)?;
+                let whole = framing::encode_messages(&self.framing, tokenizer, &self.messages, None)?;
                 let keeps_opening = whole.starts_with(&tokens[..self.opening.tokens]);
                 return Ok(if keeps_opening { whole } else { self.open(whole) });
             }

@@ -28,18 +28,6 @@ impl Framing {
     pub fn stops(&self) -> &'static [&'static str] {
         if matches!(self, Self::Hh { stop: true }) { &[HUMAN, ASSISTANT] } else { &[] }
     }
-
-    /// Returns the text of a dialogue, which ends with an open assistant turn.
-    ///
-    /// # Errors
-    /// If the chat template refuses it.
-    pub(crate) fn render(&self, messages: &[Message]) -> Result<String, TextError> {
-        match self {
-            Self::Hh { .. } => Ok(plain_prompt(messages)),
-            Self::Chat(template) => template.prompt(messages),
-            Self::Bare => Ok(messages.iter().map(|message| message.content.as_str()).collect()),
-        }
-    }
 }
 
 /// Returns the tokens of a framed dialogue that ends with an open assistant turn.
@@ -51,7 +39,12 @@ impl Framing {
 ///
 /// # Errors
 /// If the tokenizer or the template refuses the text.
-pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, dialogue: &str) -> Result<Vec<TokenId>, TextError> {
+pub fn encode_dialogue(
+    framing: &Framing,
+    system: Option<&str>,
+    tokenizer: &Tokenizer,
+    dialogue: &str,
+) -> Result<Vec<TokenId>, TextError> {
     let whole = || format!("{}{dialogue}", system.unwrap_or_default());
     match framing {
         Framing::Hh { stop: true } => match tokenizer.id_of(END_OF_TURN) {
@@ -75,7 +68,7 @@ pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, di
 ///
 /// # Errors
 /// If the tokenizer or the template refuses the text.
-pub fn tokens_of(
+pub fn encode_messages(
     framing: &Framing,
     tokenizer: &Tokenizer,
     messages: &[Message],
@@ -96,7 +89,11 @@ pub fn tokens_of(
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
     let system = instruction.map(|text| instructed(system.as_deref(), text)).or(system);
     let turns: Vec<Message> = turns.into_iter().cloned().collect();
-    tokens(framing, system.as_deref(), tokenizer, &framing.render(&turns)?)
+    let dialogue = match framing {
+        Framing::Bare => turns.iter().map(|turn| turn.content.as_str()).collect(),
+        _ => plain_prompt(&turns),
+    };
+    encode_dialogue(framing, system.as_deref(), tokenizer, &dialogue)
 }
 
 /// Returns whether a text is a dialogue in the framing of HH-RLHF that ends with an open assistant
@@ -128,13 +125,13 @@ mod tests {
     fn a_dialogue_is_encoded_as_in_training() {
         let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
         let trained = Encoder::load(Path::new(TOKENIZER).parent().unwrap()).unwrap();
-        let sound = tokens(&Framing::Hh { stop: true }, None, &tokenizer, DIALOGUE).unwrap();
+        let sound = encode_dialogue(&Framing::Hh { stop: true }, None, &tokenizer, DIALOGUE).unwrap();
         assert_eq!(sound, trained.prompt(DIALOGUE).unwrap());
-        let published = tokens(&Framing::Hh { stop: false }, None, &tokenizer, DIALOGUE).unwrap();
+        let published = encode_dialogue(&Framing::Hh { stop: false }, None, &tokenizer, DIALOGUE).unwrap();
         assert_eq!(tokenizer.decode(&published).unwrap(), DIALOGUE);
         assert!(published != sound);
-        assert_eq!(tokens(&Framing::Bare, None, &tokenizer, DIALOGUE).unwrap(), published);
-        let told = tokens(&Framing::Bare, Some("Be brief."), &tokenizer, DIALOGUE).unwrap();
+        assert_eq!(encode_dialogue(&Framing::Bare, None, &tokenizer, DIALOGUE).unwrap(), published);
+        let told = encode_dialogue(&Framing::Bare, Some("Be brief."), &tokenizer, DIALOGUE).unwrap();
         assert_eq!(tokenizer.decode(&told).unwrap(), format!("Be brief.{DIALOGUE}"));
     }
 
@@ -145,7 +142,7 @@ mod tests {
         let trained = Encoder::load_chat(folder).unwrap();
         let framing = Framing::Chat(Arc::new(ChatTemplate::from_directory(folder).unwrap()));
         for system in [None, Some("Be brief.")] {
-            let sound = tokens(&framing, system, &tokenizer, DIALOGUE).unwrap();
+            let sound = encode_dialogue(&framing, system, &tokenizer, DIALOGUE).unwrap();
             assert_eq!(sound, trained.prompt(&(system.unwrap_or_default().to_owned() + DIALOGUE)).unwrap());
         }
         assert_eq!(trained.answer(" Yes.").unwrap(), [tokenizer.encode("Yes.").unwrap(), vec![trained.end_of_turn]].concat());
@@ -160,7 +157,7 @@ mod tests {
         let dialogue =
             [turn(Role::User, "Hi"), turn(Role::Assistant, "Hello."), turn(Role::System, "Be brief."), turn(Role::User, "Bye")];
         let told = |messages: &[Message], instruction| {
-            tokens_of(&Framing::Chat(Arc::clone(&template)), &tokenizer, messages, instruction).unwrap()
+            encode_messages(&Framing::Chat(Arc::clone(&template)), &tokenizer, messages, instruction).unwrap()
         };
         let prompt = |messages: &[Message]| tokenizer.encode(&template.prompt(messages).unwrap()).unwrap();
         assert_eq!(told(&dialogue, None), prompt(&dialogue));
@@ -169,7 +166,7 @@ mod tests {
         let systems = [turn(Role::System, "A."), turn(Role::System, "B."), turn(Role::User, "Hi")];
         assert_eq!(told(&systems, Some("C.")), prompt(&[&[turn(Role::System, "A.\n\nC.")], &systems[1..]].concat()));
         // Other framings have no place for a system message between turns.
-        let plain = tokens_of(&Framing::Bare, &tokenizer, &dialogue, None).unwrap();
+        let plain = encode_messages(&Framing::Bare, &tokenizer, &dialogue, None).unwrap();
         assert_eq!(tokenizer.decode(&plain).unwrap(), "Be brief.HiHello.Bye");
     }
 

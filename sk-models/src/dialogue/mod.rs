@@ -6,5 +6,5 @@ mod reply_text;
 mod session;
 
 pub use conversation::Conversation;
-pub use framing::{Framing, instructed, is_framed, tokens, tokens_of};
+pub use framing::{Framing, encode_dialogue, encode_messages, instructed, is_framed};
 pub use session::{Reply, Session, SessionError, SessionParts};
