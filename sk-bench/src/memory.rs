@@ -1,11 +1,11 @@
 //! Memory figures of the operating system (Linux) and of GPUs.
 
-use sk_models::device::{Device, is_processor};
+use sk_models::device::{Device, is_cpu};
 
 /// Returns the peak memory of models on a device. On a CPU this is the peak of the process; on a
 /// GPU, the reserved memory, which never shrinks.
 pub(crate) fn peak_on(device: &Device) -> Option<u64> {
-    if is_processor(device) { peak() } else { device.memory_pool_usage().map(|usage| usage.bytes_reserved) }
+    if is_cpu(device) { peak() } else { device.memory_pool_usage().map(|usage| usage.bytes_reserved) }
 }
 
 /// Returns the peak resident size of this process in bytes (`VmHWM`).

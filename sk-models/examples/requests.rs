@@ -83,7 +83,7 @@ impl Engine {
         let mut verifier = Verifier::new(Arc::clone(&self.backbone), Racks { adapters: self.rack.clone(), ..Racks::default() });
         let mut policies = vec![Policy::Backbone];
         policies.extend(BLADES.map(|name| Policy::Variant(name.into())));
-        let _request = self.scheduler.enter(stop);
+        let _request = self.scheduler.join(stop);
         let mut first = None;
         for _ in 0..steps {
             let request = DraftRequest { context, granularity: &Response, limit: SPAN };

@@ -8,7 +8,7 @@ pub use burn::tensor::Device;
 use burn::tensor::Tensor;
 use thiserror::Error;
 
-pub(crate) use users::{arrive, pause, quietly};
+pub(crate) use users::{block_recording, if_only_user, register_thread};
 
 /// A device by name: `cpu`, `cuda`, `cuda:1`, `wgpu`, `wgpu:0`, or `auto`.
 ///
@@ -78,15 +78,15 @@ fn built() -> String {
 
 /// Returns whether models on this device are in the CPU's memory.
 #[must_use]
-pub fn is_processor(device: &Device) -> bool {
+pub fn is_cpu(device: &Device) -> bool {
     *device == Device::flex()
 }
 
 /// Moves a tensor on a GPU to memory of its own, outside the pools of intermediate results, since
 /// every step of a pass searches the pools for room.
-pub(crate) fn settled<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+pub(crate) fn persistent<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
-    if is_processor(&device) || device.is_autodiff() {
+    if is_cpu(&device) || device.is_autodiff() {
         return tensor;
     }
     // The tensor is cloned first, so that the product copies it.
@@ -164,7 +164,7 @@ fn size(bytes: u64) -> String {
 /// Checks that the CPU's memory has room for `needed` bytes on `device`, if its free bytes are
 /// known. The free memory of a GPU is unknown and not checked.
 pub(crate) fn check_room(device: &Device, needed: u64, free: Option<u64>) -> Result<(), Shortage> {
-    match free.filter(|_| is_processor(device)) {
+    match free.filter(|_| is_cpu(device)) {
         Some(free) if needed > free => Err(Shortage { needed, free }),
         _ => Ok(()),
     }

@@ -13,10 +13,10 @@ use std::thread;
 
 /// Spins before a member sleeps: some tens of microseconds, the time between two passes of a
 /// decoder.
-const LOOKS: usize = 2_000;
+const SPINS_BEFORE_SLEEP: usize = 2_000;
 
 /// Spins of the caller that waits for members before it yields to other processes.
-const PATIENCE: usize = 10_000;
+const SPINS_BEFORE_YIELD: usize = 10_000;
 
 /// The fields of the state of the current loop in one word: the number of members at work, whether
 /// more may join, and a count of loops.
@@ -52,8 +52,8 @@ struct TeamState {
     /// Tasks taken from each share.
     taken: Vec<PaddedCount>,
     asleep: AtomicUsize,
-    door: Mutex<()>,
-    bell: Condvar,
+    sleep_lock: Mutex<()>,
+    wake: Condvar,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -99,7 +99,7 @@ impl TeamState {
     /// Runs the member of share `own`. Does not return.
     fn serve(&self, own: usize) {
         let mut last = usize::MAX;
-        let mut looks = 0;
+        let mut spins = 0;
         loop {
             if let Some(current) = self.join(last) {
                 // SAFETY: this member has joined the loop, so nothing writes the job until it
@@ -108,27 +108,27 @@ impl TeamState {
                     self.work(job, own);
                 }
                 self.state.fetch_sub(MEMBER, Ordering::SeqCst);
-                (last, looks) = (current, 0);
-            } else if looks < LOOKS {
-                looks += 1;
+                (last, spins) = (current, 0);
+            } else if spins < SPINS_BEFORE_SLEEP {
+                spins += 1;
                 spin_loop();
             } else {
                 self.sleep(last);
-                looks = 0;
+                spins = 0;
             }
         }
     }
 
     /// Waits until a loop other than `last` is open.
     fn sleep(&self, last: usize) {
-        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleep_lock = self.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(1, Ordering::SeqCst);
         loop {
             let state = self.state.load(Ordering::SeqCst);
             if state & OPEN != 0 && state / LOOP != last {
                 break;
             }
-            door = self.bell.wait(door).unwrap_or_else(PoisonError::into_inner);
+            sleep_lock = self.wake.wait(sleep_lock).unwrap_or_else(PoisonError::into_inner);
         }
         self.asleep.fetch_sub(1, Ordering::SeqCst);
     }
@@ -149,8 +149,8 @@ impl Team {
             job: UnsafeCell::new(None),
             taken: (0..threads).map(|_| PaddedCount::default()).collect(),
             asleep: AtomicUsize::new(0),
-            door: Mutex::new(()),
-            bell: Condvar::new(),
+            sleep_lock: Mutex::new(()),
+            wake: Condvar::new(),
             panic: Mutex::new(None),
         });
         let mut members = 1;
@@ -204,15 +204,15 @@ impl Team {
         // The state is closed and empty, so the sum opens the next loop.
         shared.state.fetch_add(LOOP + OPEN, Ordering::SeqCst);
         if shared.asleep.load(Ordering::SeqCst) > 0 {
-            drop(shared.door.lock().unwrap_or_else(PoisonError::into_inner));
-            shared.bell.notify_all();
+            drop(shared.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner));
+            shared.wake.notify_all();
         }
         shared.work(job, 0);
         shared.state.fetch_and(!OPEN, Ordering::SeqCst);
-        let mut looks = 0;
+        let mut spins = 0;
         while shared.state.load(Ordering::SeqCst) & MEMBERS != 0 {
-            looks += 1;
-            if looks < PATIENCE {
+            spins += 1;
+            if spins < SPINS_BEFORE_YIELD {
                 spin_loop();
             } else {
                 thread::yield_now();

@@ -636,7 +636,7 @@ fn concurrent_generations_equal_separate_ones() {
         let generation = |own| {
             let (model, scheduler, gate) = (&model, &scheduler, &gate);
             scope.spawn(move || {
-                let _here = scheduler.enter(&Stop::new());
+                let _here = scheduler.join(&Stop::new());
                 gate.wait();
                 generate(model, own)
             })

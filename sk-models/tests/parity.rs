@@ -464,7 +464,7 @@ fn concurrent_generations_equal_separate_ones() {
         let start = |text: &Vec<TokenId>| {
             let (text, scheduler, gate, decoder, lanes) = (text.clone(), &scheduler, &gate, &decoder, &lanes);
             scope.spawn(move || {
-                let _here = scheduler.enter(&Stop::new());
+                let _here = scheduler.join(&Stop::new());
                 gate.wait();
                 decoded(decoder, &text, lanes)
             })

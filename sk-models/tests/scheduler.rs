@@ -85,7 +85,7 @@ fn a_request_has_the_same_bits_among_sixty_four_that_come_go_and_are_stopped() {
                 let stopper = own.is_multiple_of(3).then(|| stop.clone());
                 let request = scope.spawn(move || {
                     thread::sleep(Duration::from_micros(300 * (own % 16)));
-                    let _here = scheduler.enter(&stop);
+                    let _here = scheduler.join(&stop);
                     generate(beside, rack, own)
                 });
                 (own, request, stopper)
@@ -136,7 +136,7 @@ fn a_stopped_request_ends_before_its_next_pass() {
     let scheduler = Scheduler::new();
     let model = Arc::new(Decoder::random(&config(), 5, &Device::flex(), Precision::F32).unwrap().scheduled(&scheduler));
     let stop = Stop::new();
-    let _here = scheduler.enter(&stop);
+    let _here = scheduler.join(&stop);
     generate(&model, &rack(), 1).unwrap();
     stop.stop();
     let error = generate(&model, &rack(), 1).unwrap_err();

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use sk_models::assets;
 use sk_models::decoder::{Decoder, Stop};
 use sk_models::device::DeviceName;
-use sk_models::dialogue::{Framing, Session, SessionError, SessionParts, tokens_of};
+use sk_models::dialogue::{Framing, Session, SessionError, SessionParts, encode_messages};
 use sk_models::engine::{AdapterRack, InstructionRack};
 use sk_models::local::{Extent, ModelOptions, Models};
 use sk_models::text::{Message, Role};
@@ -142,7 +142,7 @@ impl Loaded {
         let models = &self.models;
         let mut since = Instant::now();
         let mut seen = Seen::default();
-        let prompt = tokens_of(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
+        let prompt = encode_messages(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
         let parts = SessionParts {
             models: Some(models),
             extent: Extent::default(),
@@ -153,7 +153,7 @@ impl Loaded {
         };
         let scheme = self.scheme(asked)?.build(&models.engine(&self.rack, &[]))?;
         let session = Session::new(parts, scheme, [], asked.0 as u64)?;
-        let _request = models.scheduler.enter(&Stop::new());
+        let _request = models.scheduler.join(&Stop::new());
         let (reply, _) = session.answer(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {
                 seen.span(&mut since, step.step == 0);

@@ -288,7 +288,7 @@ impl Work {
         let mut since = self.arrived;
         // Ω as the next step reads it, unless it is edited in the meantime.
         let mut spec = arm.spec.snapshot();
-        let request = host.scheduler().enter(&self.stop);
+        let request = host.scheduler().join(&self.stop);
         let over_vocabulary = self.config.proposal.draft().is_none();
         let (reply, claim) = session.answer(&asked.tokens, &stops, most, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
@@ -344,7 +344,7 @@ impl Work {
         let Some(models) = service.parts.host.local() else { return Ok(None) };
         let text = [&asked.tokens, written].concat();
         let from = if self.job.echo { 1 } else { asked.tokens.len() };
-        let _request = models.scheduler.enter(&self.stop);
+        let _request = models.scheduler.join(&self.stop);
         let claim = || {
             let (tokens, left) = (text.len(), self.left(service));
             let claim = models.claim(Extent { lanes: 1, context: tokens, ..Extent::default() }, Some(&left));

@@ -19,7 +19,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::TokenId;
 use sk_models::decoder::{Stop, instructions};
-use sk_models::device::{counting_kernels, is_processor};
+use sk_models::device::{counting_kernels, is_cpu};
 use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
@@ -240,7 +240,7 @@ impl<'a> Subject<'a> {
         Ok(BenchReport {
             device: self.models.device().to_string(),
             precision: self.models.backbone.precision().to_string(),
-            instructions: is_processor(&self.models.backbone.device()).then(|| instructions(self.models.backbone.precision())),
+            instructions: is_cpu(&self.models.backbone.device()).then(|| instructions(self.models.backbone.precision())),
             threads: roofline::threads(),
             repeat: args.repeat,
             prompt_tokens: args.prompt_tokens,
@@ -311,7 +311,7 @@ impl<'a> Subject<'a> {
 
     /// Counts the kernels launched on a GPU.
     fn kernels(&self) -> Result<Option<Kernels>, Error> {
-        if is_processor(&self.models.backbone.device()) {
+        if is_cpu(&self.models.backbone.device()) {
             return Ok(None);
         }
         let tokens = self.args.new_tokens;
@@ -348,7 +348,7 @@ impl<'a> Subject<'a> {
             let start = |(mut steered, prompt): (Steered, Vec<TokenId>)| {
                 let (entered, complete) = (entered.clone(), &complete);
                 thread::Builder::new().spawn_scoped(scope, move || {
-                    let _here = self.models.scheduler.enter(&Stop::new());
+                    let _here = self.models.scheduler.join(&Stop::new());
                     // This does not fail: the receiver outlives the threads.
                     let _ = entered.send(());
                     if *complete.wait() { steered.generate(&prompt, self.args.new_tokens).map(drop) } else { Ok(()) }

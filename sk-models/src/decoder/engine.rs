@@ -33,7 +33,7 @@ pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
     /// Returns the bytes of the weights in memory.
     fn bytes(&self) -> usize;
     /// Returns whether passes run on threads of this process.
-    fn is_on_host(&self) -> bool;
+    fn is_cpu(&self) -> bool;
     /// Frees the memory that is kept for later passes.
     fn free_buffers(&self) {}
 }

@@ -44,7 +44,7 @@ pub use kv::{Prefix, Suffix};
 pub(crate) use logits::HostLogits;
 pub(crate) use logits::Logits;
 pub(crate) use scheduler::check_stopped;
-pub use scheduler::{Away, PATIENCE, PassSize, Request, Scheduler, Stop, Stopped};
+pub use scheduler::{Away, LONGEST_WAIT, PassSize, Request, Scheduler, Stop, Stopped};
 
 use engine::{AnyEngine, Cache, HostJob};
 use prefix_tree::PrefixTree;
@@ -52,7 +52,7 @@ use scheduler::PassKey;
 
 use crate::config::Qwen2Config;
 pub use crate::device::DeviceFailure;
-use crate::device::pause;
+use crate::device::block_recording;
 use crate::kernels::is_fused;
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::model::Qwen2;
@@ -134,7 +134,7 @@ impl Decoder {
         precision: Precision,
         device: &Device,
     ) -> Result<Self, P::Error> {
-        let _paused = pause(device);
+        let _blocked = block_recording(device);
         let embedding = parts.embedding()?;
         let engine: Box<dyn AnyEngine> = if is_fused(&embedding.device(), embedding.dtype()) {
             Box::new(cpu::CpuEngine::assemble(embedding, config, parts, precision)?)
@@ -145,7 +145,7 @@ impl Decoder {
         Ok(Self { engine, scheduler: None, prefixes: None, held: Arc::default() })
     }
 
-    /// Makes the decoder join the passes of threads that have entered `scheduler`. On a GPU, only
+    /// Makes the decoder join the passes of threads that have joined `scheduler`. On a GPU, only
     /// passes under the same seats are joined.
     #[must_use]
     pub fn scheduled(self, scheduler: &Scheduler) -> Self {
@@ -226,7 +226,7 @@ impl Decoder {
     ///
     /// If `work` panics. `work` must not submit a job, which would wait for itself.
     pub(crate) fn in_turn<T: Send>(&self, kind: HostWork, positions: usize, work: impl FnOnce() -> T + Send) -> T {
-        let Some(scheduler) = self.scheduler().filter(|_| self.engine.is_on_host()) else { return work() };
+        let Some(scheduler) = self.scheduler().filter(|_| self.engine.is_cpu()) else { return work() };
         let (mut work, mut out) = (Some(work), None);
         let mut run = || out = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
         let key = PassKey { seats: 0, kind: kind as usize };
@@ -235,9 +235,9 @@ impl Decoder {
         out.expect("a job runs once").unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Returns the scheduler if the calling thread has entered it.
+    /// Returns the scheduler if the calling thread has joined it.
     fn scheduler(&self) -> Option<&Scheduler> {
-        self.scheduler.as_ref().filter(|scheduler| scheduler.has_entered())
+        self.scheduler.as_ref().filter(|scheduler| scheduler.has_joined())
     }
 
     /// Returns the precision of the weights.
@@ -454,7 +454,7 @@ impl Decoder {
         let config = self.config();
         let width = config.head_dim;
         // On a CPU, a value is padded to a whole panel.
-        let value = if self.engine.is_on_host() { width.next_multiple_of(PANEL) } else { width };
+        let value = if self.engine.is_cpu() { width.next_multiple_of(PANEL) } else { width };
         config.num_hidden_layers * config.num_key_value_heads * (width + value) * self.formats().keys.size()
     }
 

@@ -2,13 +2,13 @@
 //!
 //! A pass over the few rows of one request reads all weights once. A joined pass over the rows of
 //! sixteen requests also reads them only once. Each request runs on a thread of its own, which
-//! enters the scheduler and submits one job at a time. Passes with equal keys are joined. The next
+//! joins the scheduler and submits one job at a time. Passes with equal keys are joined. The next
 //! pass starts:
 //!
-//! - when every request that has entered waits, or
+//! - when every request that has joined waits, or
 //! - when the waiting positions of the next key fill a pass, and no request that computes was served
 //!   less than the next one, or
-//! - when [`PATIENCE`] has elapsed since the first job began to wait or the last pass ended.
+//! - when [`LONGEST_WAIT`] has elapsed since the first job began to wait or the last pass ended.
 //!
 //! So a request that selects, tokenises or writes to a slow socket does not hold up the others. The
 //! request that was served the fewest positions is next, whatever the key of its pass. Jobs with
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 /// The time for which the first waiting job waits for others to join its pass, after it began to wait
 /// or the last pass ended.
-pub const PATIENCE: Duration = Duration::from_millis(1);
+pub const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
 /// Positions that fill a pass. A larger pass does not save reads of weights.
 const FULL: usize = 512;
@@ -40,10 +40,10 @@ const FULL: usize = 512;
 /// Positions that are served in fair order before the job that has waited longest is next.
 const BY_SERVICE: usize = 4 * FULL;
 
-/// Joins the passes of the threads that have [entered](Self::enter).
+/// Joins the passes of the threads that have [joined](Self::join).
 ///
 /// [`Decoder::scheduled`](super::Decoder::scheduled) attaches it to a decoder. A thread that has
-/// not entered runs its passes alone, without waiting.
+/// not joined runs its passes alone, without waiting.
 #[derive(Debug, Clone, Default)]
 pub struct Scheduler(Arc<Shared>);
 
@@ -99,7 +99,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The positions served of each request that has entered, is not away and waits for no job.
+    /// The positions served of each request that has joined, is not away and waits for no job.
     computing: Vec<u64>,
     /// Whether jobs are running.
     running: bool,
@@ -207,7 +207,7 @@ pub(crate) fn check_stopped() -> Result<(), Stopped> {
     OWN.with_borrow(|own| if own.as_ref().is_some_and(|own| own.stop.is_stopped()) { Err(Stopped) } else { Ok(()) })
 }
 
-/// The request of a thread that has entered a [`Scheduler`]. The thread leaves when the value is
+/// The request of a thread that has joined a [`Scheduler`]. The thread leaves when the value is
 /// dropped.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -222,21 +222,21 @@ pub struct Request<'a> {
 pub struct Away<'a>(&'a Shared, u64);
 
 impl Scheduler {
-    /// Returns a scheduler that no thread has entered.
+    /// Returns a scheduler that no thread has joined.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Enters the calling thread into the scheduler. `stop` stops its request.
+    /// Joins the calling thread to the scheduler. `stop` stops its request.
     ///
     /// # Panics
     ///
-    /// If the thread has entered a scheduler already.
+    /// If the thread has joined a scheduler already.
     #[must_use]
-    pub fn enter(&self, stop: &Stop) -> Request<'_> {
+    pub fn join(&self, stop: &Stop) -> Request<'_> {
         OWN.with_borrow_mut(|own| {
-            assert!(own.is_none(), "a thread enters one scheduler at a time");
+            assert!(own.is_none(), "a thread joins one scheduler at a time");
             *own = Some(Own { scheduler: self.address(), stop: stop.clone(), served: 0 });
         });
         self.0.arrive(0);
@@ -252,7 +252,7 @@ impl Scheduler {
     /// Runs `wait`, during which passes do not wait for the request of the calling thread, if it has
     /// one.
     pub(crate) fn while_away<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let _away = self.has_entered().then(|| self.0.away());
+        let _away = self.has_joined().then(|| self.0.away());
         wait()
     }
 
@@ -260,8 +260,8 @@ impl Scheduler {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Returns whether the calling thread has entered.
-    pub(super) fn has_entered(&self) -> bool {
+    /// Returns whether the calling thread has joined.
+    pub(super) fn has_joined(&self) -> bool {
         OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.scheduler == self.address()))
     }
 
@@ -395,7 +395,7 @@ impl Shared {
             }
             state = match state.next() {
                 Some((next, key, is_due)) if !state.running => {
-                    let left = PATIENCE.saturating_sub(state.since.map_or(PATIENCE, |since| since.elapsed()));
+                    let left = LONGEST_WAIT.saturating_sub(state.since.map_or(LONGEST_WAIT, |since| since.elapsed()));
                     if is_due || left.is_zero() {
                         self.lead(state, next, key)
                     } else {
@@ -494,7 +494,7 @@ mod tests {
             for own in 0..threads {
                 let (scheduler, count, gate, rounds) = (&scheduler, &count, &gate, &rounds);
                 scope.spawn(move || {
-                    let _here = scheduler.enter(&Stop::new());
+                    let _here = scheduler.join(&Stop::new());
                     gate.wait();
                     for round in 0..rounds(own) {
                         let mut job = Double(own + round, count);
@@ -527,7 +527,7 @@ mod tests {
             for positions in 1..=3 {
                 let (scheduler, count, gate) = (&scheduler, &count, &gate);
                 scope.spawn(move || {
-                    let _here = scheduler.enter(&Stop::new());
+                    let _here = scheduler.join(&Stop::new());
                     gate.wait();
                     scheduler.0.submit(key(0), positions, &mut Double(1, count));
                     gate.wait();
@@ -552,7 +552,7 @@ mod tests {
         let (ask, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let here = scheduler.enter(&Stop::new());
+                let here = scheduler.join(&Stop::new());
                 ask.wait();
                 done.wait();
                 let away = here.away();
@@ -560,7 +560,7 @@ mod tests {
                 done.wait();
                 drop(away);
             });
-            let _here = scheduler.enter(&Stop::new());
+            let _here = scheduler.join(&Stop::new());
             for _ in 0..2 {
                 ask.wait();
                 (0..10).for_each(|_| scheduler.0.submit(key(0), 1, &mut Double(1, &count)));
@@ -648,7 +648,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let _here = scheduler.enter(&Stop::new());
+                    let _here = scheduler.join(&Stop::new());
                     while !is_over.load(Ordering::Relaxed) {
                         scheduler.0.submit(key(1), 2 * FULL, &mut Slow(2 * FULL));
                     }
@@ -657,7 +657,7 @@ mod tests {
             while passes.load(Ordering::Relaxed) < 10 {
                 thread::yield_now();
             }
-            let _here = scheduler.enter(&Stop::new());
+            let _here = scheduler.join(&Stop::new());
             let between = || {
                 let before = passes.load(Ordering::Relaxed);
                 (0..JOBS).for_each(|_| scheduler.0.submit(key(0), 1, &mut Slow(1)));
@@ -717,7 +717,7 @@ mod tests {
     #[test]
     fn a_stopped_request_fails_until_it_leaves() {
         let (scheduler, stop) = (Scheduler::new(), Stop::new());
-        let here = scheduler.enter(&stop);
+        let here = scheduler.join(&stop);
         assert_eq!(check_stopped(), Ok(()));
         stop.clone().stop();
         assert_eq!(check_stopped(), Err(Stopped));
@@ -731,7 +731,7 @@ mod tests {
         let gate = std::sync::Barrier::new(3);
         let told = thread::scope(|scope| {
             let ask = || {
-                let _here = scheduler.enter(&Stop::new());
+                let _here = scheduler.join(&Stop::new());
                 gate.wait();
                 let panic = catch_unwind(AssertUnwindSafe(|| scheduler.0.submit(key(0), 1, &mut Broken))).unwrap_err();
                 message(panic.as_ref())

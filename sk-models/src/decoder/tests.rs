@@ -90,7 +90,7 @@ fn side_by_side(decoder: &Decoder, scheduler: &Scheduler, adapter: &Option<Arc<L
         let start = |index| {
             let (gate, generate) = (&gate, &generate);
             scope.spawn(move || {
-                let _member = scheduler.enter(&Stop::new());
+                let _member = scheduler.join(&Stop::new());
                 gate.wait();
                 generate(index)
             })
@@ -183,7 +183,7 @@ fn draws_and_readings_take_turns_with_passes() {
         for own in 0..4 {
             let (decoder, scheduler, at_work, gate) = (&decoder, &scheduler, &at_work, &gate);
             scope.spawn(move || {
-                let _here = scheduler.enter(&Stop::new());
+                let _here = scheduler.join(&Stop::new());
                 let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
                 gate.wait();
                 for round in 0..10 {
@@ -192,7 +192,7 @@ fn draws_and_readings_take_turns_with_passes() {
                     let found = decoder.in_turn(kind, 1, || {
                         at_work.fetch_add(1, Ordering::SeqCst);
                         // Longer than requests wait for each other.
-                        std::thread::sleep(2 * PATIENCE);
+                        std::thread::sleep(2 * LONGEST_WAIT);
                         at_work.fetch_sub(1, Ordering::SeqCst)
                     });
                     assert_eq!(found, 1, "work of one request at a time");
@@ -211,7 +211,7 @@ fn a_panic_of_a_draw_reaches_its_request_only() {
     let waiting = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let draw = |own: usize| {
-            let _here = scheduler.enter(&Stop::new());
+            let _here = scheduler.join(&Stop::new());
             if own > 0 {
                 waiting.fetch_add(1, Ordering::SeqCst);
             }
@@ -220,7 +220,7 @@ fn a_panic_of_a_draw_reaches_its_request_only() {
                 while own == 0 && waiting.load(Ordering::SeqCst) < 2 {
                     std::thread::yield_now();
                 }
-                std::thread::sleep(20 * PATIENCE);
+                std::thread::sleep(20 * LONGEST_WAIT);
                 assert_ne!(own, 1, "broken");
                 own
             })

@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::Device;
 
-use super::is_processor;
+use super::is_cpu;
 
 /// Runs `work` while no other thread uses a GPU. Returns `None`, without running it, if one does.
-pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn if_only_user<T>(work: impl FnOnce() -> T) -> Option<T> {
     let users = USERS.try_lock();
     users.as_ref().is_ok_and(|users| **users == 1).then(work)
 }
@@ -35,8 +35,8 @@ thread_local! {
 }
 
 /// Counts the calling thread as a user if `device` is a GPU. Waits for a thread that records.
-pub(crate) fn arrive(device: &Device) {
-    if is_processor(device) {
+pub(crate) fn register_thread(device: &Device) {
+    if is_cpu(device) {
         return;
     }
     HERE.with(|here| {
@@ -51,6 +51,6 @@ pub(crate) fn arrive(device: &Device) {
 ///
 /// Take it before tensors are loaded onto a GPU, since all work that a GPU receives during a
 /// recording becomes part of the recording. A thread that takes it twice deadlocks.
-pub(crate) fn pause(device: &Device) -> Option<impl Drop + use<>> {
-    (!is_processor(device)).then(users)
+pub(crate) fn block_recording(device: &Device) -> Option<impl Drop + use<>> {
+    (!is_cpu(device)).then(users)
 }

@@ -3,7 +3,7 @@ use sk_core::TokenId;
 use super::EngineError;
 use super::error::proceed;
 use crate::decoder::{Decoder, Hidden, NODE_TOKENS, Prefix, Seats, Suffix};
-use crate::device::is_processor;
+use crate::device::is_cpu;
 
 /// Positions of a prefill pass, over all lanes: half of a full pass, so that other requests are
 /// served in between.
@@ -71,11 +71,11 @@ impl Follower {
     /// Appends tokens in passes of bounded memory. Other requests' passes can run in between. Whole
     /// blocks are shared after each pass, so that few tokens are held twice while they are moved.
     fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId]) -> Result<(), EngineError> {
-        let is_processor = is_processor(&model.device());
+        let is_cpu = is_cpu(&model.device());
         let rows = seats.count() * model.config().num_attention_heads;
         while !rest.is_empty() {
             proceed()?;
-            let size = if is_processor { chunk(seats.count()) } else { chunk_on_gpu(rows, self.tokens.len()) };
+            let size = if is_cpu { chunk(seats.count()) } else { chunk_on_gpu(rows, self.tokens.len()) };
             let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);

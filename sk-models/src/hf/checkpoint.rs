@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::Qwen2Config,
     decoder::{Decoder, Precision},
-    device::{check_room, free_memory, pause},
+    device::{block_recording, check_room, free_memory},
     files,
     head::Head,
     lora::LoraAdapter,
@@ -135,7 +135,7 @@ impl Checkpoint {
     /// If a tensor is missing, of another shape or unknown, or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
         self.load(device, Precision::F32, Precision::F32.module_bytes(&self.config), |parts| {
-            let _quiet = pause(device);
+            let _blocked = block_recording(device);
             Qwen2::assemble(&self.config, parts)
         })
     }
@@ -151,7 +151,7 @@ impl Checkpoint {
             return self.model(device);
         }
         self.load(device, precision, precision.loading_bytes(&self.config), |parts| {
-            let _quiet = pause(device);
+            let _blocked = block_recording(device);
             Qwen2::assemble(&self.config, parts.rounded())
         })
     }
@@ -212,7 +212,7 @@ impl Checkpoint {
     pub fn adapter(&self, source: &str, device: &Device, progress: &mut dyn Progress) -> Result<LoraAdapter, CheckpointError> {
         let directory = resolve_checked(source, check_adapter, progress)?;
         check_memory(&directory, device, self.adapter_bytes(&directory)?, free_memory())?;
-        let _quiet = pause(device);
+        let _blocked = block_recording(device);
         load_adapter(&directory, &self.config, &self.tensors, device)
     }
 

@@ -10,7 +10,7 @@ use sk_core::TimeLeft;
 use super::{FIRST_TOKENS, Models};
 use crate::Qwen2Config;
 use crate::decoder::{PANEL, QUERIES, Scheduler, low_rank_bytes};
-use crate::device::{Shortage, free_memory, is_processor, release_freed};
+use crate::device::{Shortage, free_memory, is_cpu, release_freed};
 use crate::engine::chunk;
 use crate::lora::{LoraAdapter, LowRank};
 use crate::team::Team;
@@ -81,7 +81,7 @@ impl Models {
     /// Returns the tokens for which the cache of a candidate of `tokens` tokens has memory. On a
     /// CPU, it is allocated in panels, and doubled to grow.
     fn allocated(&self, tokens: usize) -> usize {
-        if is_processor(&self.device) { tokens.div_ceil(PANEL).next_power_of_two().saturating_mul(PANEL) } else { tokens }
+        if is_cpu(&self.device) { tokens.div_ceil(PANEL).next_power_of_two().saturating_mul(PANEL) } else { tokens }
     }
 
     /// Checks that a generation that takes `needed` bytes of the CPU's memory could run alone, unless
@@ -120,7 +120,7 @@ impl Models {
             self.decoders().for_each(|decoder| decoder.free_buffers());
             release_freed();
         }
-        let Some(free) = free_memory().filter(|_| is_processor(&self.device)) else {
+        let Some(free) = free_memory().filter(|_| is_cpu(&self.device)) else {
             return Measured { free: u64::MAX, room: u64::MAX };
         };
         // Without a claim, only a session between two replies holds contexts, which its next reply

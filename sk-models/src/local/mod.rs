@@ -13,7 +13,7 @@ use crate::ConfigError;
 use crate::Qwen2Config;
 use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
-use crate::device::{Device, DeviceError, DeviceName, free_memory, is_processor};
+use crate::device::{Device, DeviceError, DeviceName, free_memory, is_cpu};
 use crate::engine::{
     AdapterRack, Drafter, DrafterConfig, EngineError, Frozen, InstructionRack, Racks, SharedVerifier, Soup, TokenPrior,
     TokenScore, Verifier, Vocabulary,
@@ -38,7 +38,7 @@ const PART: u64 = 16;
 
 /// Returns a decoder whose passes `scheduler` joins and whose contexts share prefixes.
 fn shared(decoder: Decoder, scheduler: &Scheduler, device: &Device) -> Arc<Decoder> {
-    let free = free_memory().filter(|_| is_processor(device));
+    let free = free_memory().filter(|_| is_cpu(device));
     let bytes = free.map_or(SHARED, |free| SHARED.min(free / PART));
     Arc::new(decoder.scheduled(scheduler).sharing_prefixes(bytes as usize))
 }

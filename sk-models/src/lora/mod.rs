@@ -15,7 +15,7 @@ mod soup;
 pub use soup::{MergeError, merge};
 
 use crate::config::Qwen2Config;
-use crate::device::settled;
+use crate::device::persistent;
 
 /// A linear layer of a decoder layer that an adapter can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -276,7 +276,7 @@ impl LaneDelta {
             }
             start += output;
         }
-        Ok(Some(Self { a: settled(a), b: settled(b), widths }))
+        Ok(Some(Self { a: persistent(a), b: persistent(b), widths }))
     }
 }
 

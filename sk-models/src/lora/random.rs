@@ -4,8 +4,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{LoraAdapter, LowRank, Target};
 use crate::config::Qwen2Config;
-use crate::device::pause;
-use crate::device::settled;
+use crate::device::block_recording;
+use crate::device::persistent;
 use crate::model::initial::uniform;
 
 /// The standard deviation of B. It is small, so that the adapter changes the model little, as early
@@ -39,13 +39,13 @@ impl LoraAdapter {
     #[must_use]
     pub fn random(config: &Qwen2Config, rank: usize, seed: u64, device: &Device) -> Self {
         assert!(rank > 0, "an adapter has a rank of at least one");
-        let _quiet = pause(device);
+        let _blocked = block_recording(device);
         let mut adapter = Self::empty(config);
         let mut stream = 0;
         let mut draw = |shape: [usize; 2], std: f64| {
             let values = uniform(seed, stream, shape[0] * shape[1], std);
             stream += 1;
-            settled(Tensor::<2>::from_data(TensorData::new(values, shape), device))
+            persistent(Tensor::<2>::from_data(TensorData::new(values, shape), device))
         };
         for layer in &mut adapter.layers {
             for target in Target::ALL {

@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use sk_core::Merge;
 
 use super::{LoraAdapter, LowRank, Target};
-use crate::device::pause;
+use crate::device::block_recording;
 
 /// Adapters that cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ pub fn merge(rule: Merge, weighted: &[(f64, &LoraAdapter)]) -> Result<LoraAdapte
     let weighted: Vec<(f64, &LoraAdapter)> = weighted.iter().filter(|(weight, _)| *weight > 0.0).copied().collect();
     let Some((_, first)) = weighted.first() else { return Err(MergeError::Empty) };
     let layers = first.layers.len();
-    let _quiet = first.updates().next().and_then(|update| pause(&update.a.device()));
+    let _blocked = first.updates().next().and_then(|update| block_recording(&update.a.device()));
     if let Some((_, other)) = weighted.iter().find(|(_, adapter)| adapter.layers.len() != layers) {
         return Err(MergeError::Layers { first: layers, second: other.layers.len() });
     }

@@ -5,7 +5,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 
-use crate::device::settled;
+use crate::device::persistent;
 use crate::kernels::rms_norm;
 
 /// `y = x / sqrt(mean(x²) + ε) · w`, the mean over the last axis.
@@ -29,9 +29,9 @@ impl Norm {
         Self::new(Tensor::ones([size], device), epsilon)
     }
 
-    /// Returns the norm with its weights [`settled`].
-    pub(crate) fn settled(self) -> Self {
-        Self { weight: self.weight.map(settled), ..self }
+    /// Returns the norm with its weights [`persistent`].
+    pub(crate) fn persistent(self) -> Self {
+        Self { weight: self.weight.map(persistent), ..self }
     }
 
     /// Returns ε.

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     assets,
     config::Qwen2Config,
-    device::{check_room, free_memory, is_processor},
+    device::{check_room, free_memory, is_cpu},
     files,
     hf::{self, Checkpoint},
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
@@ -336,7 +336,7 @@ pub fn train_dpo(
     let (mut train, mut held_out) = split.without_rows();
     let mut order = Order::new(run.seed, &train);
     let memory = options.memory(&config, &train, &mut order);
-    let free = free_memory().filter(|_| is_processor(device));
+    let free = free_memory().filter(|_| is_cpu(device));
     let remedy = "use --precision bf16, a smaller --batch with --accumulate, a shorter --length, or another --device";
     check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage, remedy })?;
     report(DpoEvent::Planned { memory, free });

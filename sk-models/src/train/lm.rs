@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     config::Qwen2Config,
-    device::{check_room, free_memory, is_processor},
+    device::{check_room, free_memory, is_cpu},
     files,
     hf::{Checkpoint, INDEX_FILE, PICKLED, SINGLE_FILE},
     lora::Lanes,
@@ -208,7 +208,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     }
     let tokens = run.batch * run.length;
     let memory = footprint::of_model(&config, TrainingPass { tokens, completion: tokens.min(CHUNK) });
-    let free = free_memory().filter(|_| is_processor(device));
+    let free = free_memory().filter(|_| is_cpu(device));
     let remedy = "use a smaller --batch with --accumulate, a shorter --length, a smaller model, or another --device";
     check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage, remedy })?;
     report(LmEvent::Planned { memory, free });

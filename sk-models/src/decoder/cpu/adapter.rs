@@ -4,12 +4,12 @@ use std::array;
 
 use burn::tensor::Tensor;
 
+use super::aligned_vec::AlignedVec;
+use super::bf16::{Bf16Weights, PairProducts, Rounded};
 use super::grid::Grid;
-use super::halves::{Halves, PairProducts, Rounded};
 use super::int8;
 use super::matrix::{Input, Matrix};
-use super::numbers::Numbers;
-use super::tile::{self, Place, Product, WIDTH, multiply_all};
+use super::tile::{self, Product, Strided, WIDTH, multiply_all};
 use crate::config::Qwen2Config;
 use crate::lora::{AdapterError, LoraAdapter, LowRank, Target};
 use crate::precision::Precision;
@@ -31,8 +31,8 @@ pub(crate) struct PackedLowRank {
 #[derive(Debug)]
 enum Up {
     /// In panels.
-    F32(Numbers),
-    Bf16(Halves, PairProducts),
+    F32(AlignedVec),
+    Bf16(Bf16Weights, PairProducts),
 }
 
 impl PackedLowRank {
@@ -45,9 +45,9 @@ impl PackedLowRank {
             _ => Precision::F32,
         };
         let up = match proof {
-            Some(proof) => Up::Bf16(Halves::new([rank, output], |k, column| scale * b[k * output + column]), proof),
+            Some(proof) => Up::Bf16(Bf16Weights::new([rank, output], |k, column| scale * b[k * output + column]), proof),
             None => {
-                let mut up = Numbers::new(output.next_multiple_of(WIDTH) * rank);
+                let mut up = AlignedVec::new(output.next_multiple_of(WIDTH) * rank);
                 for (panel, first) in up.chunks_exact_mut((rank * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
                     let columns = WIDTH.min(output - first);
                     for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
@@ -69,7 +69,7 @@ impl PackedLowRank {
         let LowParts { whole: (whole, stride), rounded: (rounded, pairs) } = low;
         for panel in 0..self.down.count() {
             let vectors = (self.rank - panel * WIDTH).min(WIDTH).div_ceil(16);
-            let c = Place { start: whole.at(first * stride + panel * WIDTH), stride };
+            let c = Strided { start: whole.at(first * stride + panel * WIDTH), stride };
             // SAFETY: the caller's promise; a row is padded to whole panels.
             unsafe { self.down.multiply(panel, [first, rows, vectors], x, c, false) };
         }
@@ -85,7 +85,7 @@ impl PackedLowRank {
     /// `None` if B is in bf16.
     pub(super) fn product(&self, panel: usize, row: usize, low: &LowRows) -> Option<Product> {
         match &self.up {
-            Up::F32(up) => Some(Product { depth: self.rank, a: low.whole.place(row), b: tile::panel(up, self.rank, panel) }),
+            Up::F32(up) => Some(Product { depth: self.rank, a: low.whole.rows_from(row), b: tile::panel(up, self.rank, panel) }),
             Up::Bf16(..) => None,
         }
     }
@@ -95,7 +95,7 @@ impl PackedLowRank {
     /// # Safety
     ///
     /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
-    pub(super) unsafe fn raise(&self, panel: usize, [first, rows]: [usize; 2], low: &LowRows, c: Place<*mut f32>) {
+    pub(super) unsafe fn raise(&self, panel: usize, [first, rows]: [usize; 2], low: &LowRows, c: Strided<*mut f32>) {
         // SAFETY: `low` holds these rows, and C is valid by the caller's promise.
         unsafe {
             match &self.up {

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::LazyLock;
 
-use super::tile::{Place, WIDTH};
+use super::tile::{Strided, WIDTH};
 
 /// Rows and columns of the sums of one call: two tiles by two.
 pub(super) const SIDE: usize = 32;
@@ -210,7 +210,7 @@ impl Configured {
         &self,
         [a, b, ahead]: [*const u8; 3],
         blocks: NonZero<usize>,
-        c: Place<*mut f32>,
+        c: Strided<*mut f32>,
         add: bool,
     ) {
         // SAFETY: tiles are set up; memory by the caller's promise.
@@ -256,7 +256,13 @@ impl Configured {
     /// # Safety
     ///
     /// As [`three_by_three`](Self::three_by_three).
-    pub(super) unsafe fn two_by_one(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+    pub(super) unsafe fn two_by_one(
+        &self,
+        [a, b, ahead]: [*const u8; 3],
+        blocks: NonZero<usize>,
+        c: Strided<*mut f32>,
+        add: bool,
+    ) {
         // SAFETY: as above.
         unsafe {
             square!(

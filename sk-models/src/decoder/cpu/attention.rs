@@ -7,11 +7,11 @@
 
 use std::cell::RefCell;
 
+use super::aligned_vec::AlignedVec;
 use super::amx::{SIDE, Tiles};
 use super::context::{Context, Part, Room};
 use super::grid::Grid;
 use super::kv::Block;
-use super::numbers::Numbers;
 use super::piece::{NODE_TOKENS, Run};
 use super::plan::{Keys, Plan, RowSpan};
 use super::tile::{ROWS, WIDTH};
@@ -60,7 +60,7 @@ fn append_span(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, (span
 
 #[derive(Default)]
 struct Scratch {
-    queries: Numbers,
+    queries: AlignedVec,
     visible: Vec<usize>,
     /// In tiles, the tokens of each piece that follow whole blocks.
     joined: Vec<Block>,

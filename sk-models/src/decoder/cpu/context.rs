@@ -1,10 +1,10 @@
 //! Attention of the queries of a task to their context: scores, softmax and the mean of the values.
 
+use super::aligned_vec::AlignedVec;
 use super::amx::Tiles;
-use super::numbers::Numbers;
 use super::piece::{NODE_TOKENS, Run};
 use super::terms::{DEPTH, RoundedPanel, Terms};
-use super::tile::{Place, Product, WIDTH, multiply, multiply_all};
+use super::tile::{Product, Strided, WIDTH, multiply, multiply_all};
 use crate::kernels::simd::{LANES, exp, exp_fused, max, widened};
 
 /// Keys whose scores are in memory at a time, in tiles.
@@ -42,10 +42,10 @@ pub(super) struct Context<'a> {
 pub(super) struct Room {
     /// Per query, `Σ e^{s − m}·v` in whole panels of columns, for scores s, values v and the
     /// largest score m.
-    pub(super) mixed: Numbers,
+    pub(super) mixed: AlignedVec,
     /// Per query, `Σ e^{s − m}` in partial sums.
     pub(super) totals: Vec<[f32; LANES]>,
-    scores: Numbers,
+    scores: AlignedVec,
     products: Vec<Product>,
     peaks: Vec<f32>,
     query_terms: Terms,
@@ -85,9 +85,9 @@ impl<'a> Context<'a> {
         self.prepare(line, room);
         let Room { mixed, totals, scores, products, .. } = room;
         for Part { queries: [first, count], column, run } in self.parts {
-            let a = Place { start: self.queries[first * width..].as_ptr(), stride: width };
+            let a = Strided { start: self.queries[first * width..].as_ptr(), stride: width };
             for panel in 0..run.count.div_ceil(WIDTH) {
-                let c = Place { start: scores[first * line + column + panel * WIDTH..].as_mut_ptr(), stride: line };
+                let c = Strided { start: scores[first * line + column + panel * WIDTH..].as_mut_ptr(), stride: line };
                 // SAFETY: there are rows of queries and whole panels of scores.
                 unsafe { multiply([*count, width, 2], a, run.keys(panel), c, false) };
             }
@@ -99,9 +99,9 @@ impl<'a> Context<'a> {
         let shared = self.parts.iter().take_while(|part| part.queries == [0, self.count()]).count();
         let (shared, own) = self.parts.split_at(shared);
         for panel in (0..padded).step_by(WIDTH) {
-            let mut out = |first: usize| Place { start: mixed[first * padded + panel..].as_mut_ptr(), stride: padded };
+            let mut out = |first: usize| Strided { start: mixed[first * padded + panel..].as_mut_ptr(), stride: padded };
             let product = |Part { queries, column, run }: &Part<'_>| {
-                let a = Place { start: scores[queries[0] * line + column..].as_ptr(), stride: line };
+                let a = Strided { start: scores[queries[0] * line + column..].as_ptr(), stride: line };
                 Product { depth: run.count, a, b: run.values(panel) }
             };
             products.clear();
@@ -144,7 +144,7 @@ impl<'a> Context<'a> {
                 for panel in 0..run.count.div_ceil(WIDTH) {
                     let rows = |block: usize| (run.key_rows(panel, block * DEPTH), WIDTH);
                     let start = scores[queries[0] * columns + column - from + panel * WIDTH..].as_mut_ptr();
-                    let c = Place { start, stride: columns };
+                    let c = Strided { start, stride: columns };
                     // SAFETY: there are whole panels of scores.
                     RoundedPanel::with((tiles, &configured), depth, rows, |keys| unsafe {
                         query_terms.multiply(keys, queries, 0..depth, c, false);
@@ -174,7 +174,7 @@ impl<'a> Context<'a> {
                 for &Part { queries, column, run } in &parts {
                     let rows = |block: usize| run.value_rows(block * DEPTH - (column - from), panel);
                     let sweep = (column - from) / DEPTH..(column - from + run.count).div_ceil(DEPTH);
-                    let c = Place { start: mixed[queries[0] * padded + panel..].as_mut_ptr(), stride: padded };
+                    let c = Strided { start: mixed[queries[0] * padded + panel..].as_mut_ptr(), stride: padded };
                     // SAFETY: the outputs have the rows and columns.
                     RoundedPanel::with((tiles, &configured), (to - from) / DEPTH, rows, |values| unsafe {
                         weight_terms.multiply(values, queries, sweep, c, column > 0);

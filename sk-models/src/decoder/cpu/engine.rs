@@ -51,7 +51,7 @@ impl EngineProperties for CpuEngine {
         Formats { weights, keys: DType::F32, states: DType::F32 }
     }
 
-    fn is_on_host(&self) -> bool {
+    fn is_cpu(&self) -> bool {
         true
     }
 

@@ -9,15 +9,15 @@ use half::bf16;
 use memmap2::Advice;
 use memmap2::MmapMut;
 
-use super::numbers::Numbers;
-use super::tile::{Place, WIDTH};
+use super::aligned_vec::AlignedVec;
+use super::tile::{Strided, WIDTH};
 use crate::team::SharedSlice;
 
 /// A row-major matrix `[rows, width]` whose rows are padded to whole panels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grid {
     /// The rows, possibly followed by unused memory.
-    values: Numbers,
+    values: AlignedVec,
     rows: usize,
     stride: usize,
 }
@@ -77,8 +77,8 @@ impl Grid {
     }
 
     /// Returns the matrix from `row` on, for [`multiply`](super::tile::multiply).
-    pub(crate) fn place(&self, row: usize) -> Place<*const f32> {
-        Place { start: self.values()[row * self.stride..].as_ptr(), stride: self.stride }
+    pub(crate) fn rows_from(&self, row: usize) -> Strided<*const f32> {
+        Strided { start: self.values()[row * self.stride..].as_ptr(), stride: self.stride }
     }
 
     pub(crate) fn parts(&mut self) -> SharedSlice<f32> {
@@ -91,7 +91,7 @@ impl Grid {
         if grids.len() == 0 {
             return Cow::Borrowed(first);
         }
-        let mut joined = Self { values: Numbers::default(), ..*first };
+        let mut joined = Self { values: AlignedVec::default(), ..*first };
         joined.values.append(first.values());
         for grid in grids {
             joined.values.append(grid.values());
@@ -109,7 +109,7 @@ impl Grid {
         let piece = |&count: &usize| {
             let (own, after) = rest.split_at(count * self.stride);
             rest = after;
-            let mut values = Numbers::default();
+            let mut values = AlignedVec::default();
             values.append(own);
             Self { values, rows: count, stride: self.stride }
         };

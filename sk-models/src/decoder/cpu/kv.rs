@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::numbers::Numbers;
+use super::aligned_vec::AlignedVec;
 use super::piece::{KvPiece, NODE_TOKENS, Run};
 use super::tile::WIDTH;
 use crate::config::Qwen2Config;
@@ -14,9 +14,9 @@ use crate::team::for_each_mut;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Block {
     /// Kᵀ `[D, T]` in panels of 32 positions. The rest of the last panel may hold anything finite.
-    keys: Numbers,
+    keys: AlignedVec,
     /// `[T, D]`, rows padded to whole panels.
-    values: Numbers,
+    values: AlignedVec,
 }
 
 impl Block {
@@ -191,7 +191,7 @@ impl KvCache {
     /// tokens once.
     fn split(&mut self, count: usize) -> Vec<Vec<Arc<KvPiece>>> {
         let (width, removed) = (self.width, count * NODE_TOKENS);
-        let mut pieces = vec![Numbers::default(); self.sequences * count];
+        let mut pieces = vec![AlignedVec::default(); self.sequences * count];
         for_each_mut(&mut pieces, |index, numbers| {
             let (sequence, first) = (index / count, index % count * NODE_TOKENS);
             numbers.reserve(self.layers.len() * self.heads * NODE_TOKENS * (width + width.next_multiple_of(WIDTH)));

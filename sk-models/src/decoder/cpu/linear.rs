@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use half::bf16;
 
 use super::adapter::{LowRows, PackedLowRank};
+use super::aligned_vec::AlignedVec;
 use super::amx::SIDE;
 use super::grid::Grid;
 use super::matrix::{Input, InputForm, Matrix, Panels, TILED_BYTES};
-use super::numbers::Numbers;
 use super::plan::LaneRows;
 use super::terms::{Bf16Panel, F32Panel};
-use super::tile::{self, Place, Product, ROWS, WIDTH, multiply_all};
+use super::tile::{self, Product, ROWS, Strided, WIDTH, multiply_all};
 use crate::team::Team;
 
 /// Bytes of a block of input rows. A block stays in the second-level cache while panels are read.
@@ -49,7 +49,7 @@ impl<'a> Linear<'a> {
         [first, rows]: [usize; 2],
         lanes: &LaneRows,
         x: Input<'_>,
-        c: Place<*mut f32>,
+        c: Strided<*mut f32>,
         add: bool,
     ) {
         assert!(first + rows <= x.grid.rows() && self.weight.input <= x.grid.stride());
@@ -59,7 +59,7 @@ impl<'a> Linear<'a> {
         };
         let biased = self.weight.bias.as_ref().filter(|_| begins).map(|bias| &bias[panel * WIDTH..][..WIDTH]);
         let add = add || biased.is_some() || !begins;
-        let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+        let from = |row: usize| Strided { start: c.start.wrapping_add((row - first) * c.stride), ..c };
         let delta = |lane: usize| self.deltas.get(lane).copied().flatten();
         // SAFETY: `x` and `low` have these rows and columns, the panels belong to the weights, and
         // `c` is valid by the caller's promise.
@@ -75,8 +75,8 @@ impl<'a> Linear<'a> {
                     let panel = &panels[panel * size..][..size];
                     F32Panel::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], start..end, c, add));
                 }
-                (Panels::Bf16(halves), InputForm::Terms(terms, tiles, [start, end])) => {
-                    terms.multiply(&mut Bf16Panel::new(tiles, halves.panel(panel)), [first, rows], start..end, c, add);
+                (Panels::Bf16(weights), InputForm::Terms(terms, tiles, [start, end])) => {
+                    terms.multiply(&mut Bf16Panel::new(tiles, weights.panel(panel)), [first, rows], start..end, c, add);
                 }
                 // Lanes of many rows have their own tiles, which add the update before the sums
                 // leave the registers.
@@ -84,7 +84,7 @@ impl<'a> Linear<'a> {
                     for (lane, start, rows) in lanes.segments(first, rows) {
                         let frozen = Product {
                             depth: self.weight.input,
-                            a: x.grid.place(start),
+                            a: x.grid.rows_from(start),
                             b: tile::panel(panels, self.weight.input, panel),
                         };
                         let change = delta(lane).and_then(|delta| delta.product(panel, start, &self.low));
@@ -150,8 +150,8 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
         // Whole tiles or squares, and whole strips of bytes.
         form => {
             let number = match form {
-                InputForm::Bytes(_) => size_of::<i8>(),
-                InputForm::Rounded(_) => size_of::<bf16>(),
+                InputForm::Int8(_) => size_of::<i8>(),
+                InputForm::Bf16(_) => size_of::<bf16>(),
                 _ => size_of::<f32>(),
             };
             rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(form.height())
@@ -188,7 +188,7 @@ pub(crate) fn linear(layers: &[(&Linear<'_>, usize)], x: Input<'_>, lanes: &Lane
             let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
             let rows = block.min(rows - first);
             for (layer, panel, column) in group {
-                let c = Place { start: out.at(first * stride + column), stride };
+                let c = Strided { start: out.at(first * stride + column), stride };
                 // SAFETY: each task has its own block of rows and columns, inside the grid by the
                 // assertion above.
                 unsafe { layer.tile(*panel, [first, rows], lanes, x, c, add) };
@@ -203,7 +203,7 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
     /// Rows whose products are buffered at a time.
     const PIECE: usize = 8 * ROWS;
     thread_local! {
-        static WAITING: RefCell<Numbers> = RefCell::default();
+        static WAITING: RefCell<AlignedVec> = RefCell::default();
     }
     let (rows, panels) = (x.grid.rows(), gate.weight.count());
     let (block, group) = division(x, panels, gate.weight.input);
@@ -227,8 +227,8 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
                     // SAFETY: the buffers hold the rows of a piece, and each task has its own block
                     // of rows and columns of the output, inside the grid by the assertion above.
                     unsafe {
-                        gate.tile(panel, [first, rows], lanes, x, Place { start: gates.as_mut_ptr(), stride: WIDTH }, false);
-                        up.tile(panel, [first, rows], lanes, x, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
+                        gate.tile(panel, [first, rows], lanes, x, Strided { start: gates.as_mut_ptr(), stride: WIDTH }, false);
+                        up.tile(panel, [first, rows], lanes, x, Strided { start: ups.as_mut_ptr(), stride: WIDTH }, false);
                         let place = first * stride + panel * WIDTH;
                         activate(rows, gates, ups, |row| out.slice(place + row * stride, WIDTH));
                     }
@@ -270,7 +270,7 @@ mod tests {
         let grid = grid(rows, input, |row, k| noise(k, row));
         let mut rounded = Quantized::default();
         rounded.fill(&grid, input, None);
-        let [found, expected] = [InputForm::Numbers, InputForm::Bytes(&rounded)].map(|form| {
+        let [found, expected] = [InputForm::F32, InputForm::Int8(&rounded)].map(|form| {
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));
             let layer = Linear::new(&weight, vec![None]);

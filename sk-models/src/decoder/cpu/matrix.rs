@@ -1,11 +1,11 @@
 //! Weights in panels and their products with many rows.
 
 use super::amx::{SIDE, Tiles};
+use super::bf16::{Bf16Weights, Rounded};
 use super::grid::{Grid, Slab};
-use super::halves::{Halves, Rounded};
-use super::int8::{Bytes, Quantized};
+use super::int8::{Int8Weights, Quantized};
 use super::terms::Terms;
-use super::tile::{self, Place, ROWS, WIDTH, multiply};
+use super::tile::{self, ROWS, Strided, WIDTH, multiply};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
@@ -26,8 +26,8 @@ pub(crate) struct Matrix {
 #[derive(Debug)]
 pub(super) enum Panels {
     F32(Slab<f32>),
-    Bf16(Halves),
-    Int8(Bytes),
+    Bf16(Bf16Weights),
+    Int8(Int8Weights),
 }
 
 impl Matrix {
@@ -43,8 +43,8 @@ impl Matrix {
         let get = |k: usize, column: usize| values[k * strides[0] + column * strides[1]];
         let panels = match precision {
             Precision::F32 => Panels::F32(fill([input, output], get)),
-            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], get)),
-            Precision::Int8 => Panels::Int8(Bytes::new([input, output], get)),
+            Precision::Bf16 => Panels::Bf16(Bf16Weights::new([input, output], get)),
+            Precision::Int8 => Panels::Int8(Int8Weights::new([input, output], get)),
         };
         let bias = bias.map(|bias| {
             let mut padded = bias.to_vec();
@@ -65,11 +65,11 @@ impl Matrix {
         panel: usize,
         [first, rows, vectors]: [usize; 3],
         x: Input<'_>,
-        c: Place<*mut f32>,
+        c: Strided<*mut f32>,
         add: bool,
     ) {
         assert!(first + rows <= x.grid.rows() && self.input <= x.grid.stride());
-        let place = x.grid.place(first);
+        let place = x.grid.rows_from(first);
         // SAFETY: `x` has these rows and columns, the panel belongs to the weight, and C is valid
         // by the caller's promise.
         unsafe {
@@ -77,11 +77,11 @@ impl Matrix {
                 (Panels::F32(panels), _) => {
                     multiply([rows, self.input, vectors], place, tile::panel(panels, self.input, panel), c, add);
                 }
-                (Panels::Bf16(halves), InputForm::Rounded(x)) => {
-                    halves.multiply_rounded(panel, [first, rows, vectors], x, c, add);
+                (Panels::Bf16(weights), InputForm::Bf16(x)) => {
+                    weights.multiply_rounded(panel, [first, rows, vectors], x, c, add);
                 }
-                (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place, c, add),
-                (Panels::Int8(bytes), InputForm::Bytes(x)) => bytes.multiply(panel, [first, rows, vectors], x, c, add),
+                (Panels::Bf16(weights), _) => weights.multiply(panel, rows, place, c, add),
+                (Panels::Int8(bytes), InputForm::Int8(x)) => bytes.multiply(panel, [first, rows, vectors], x, c, add),
                 // If the rows were not converted for this weight, they are rounded here.
                 (Panels::Int8(bytes), _) => {
                     let mut rounded = Quantized::default();
@@ -100,7 +100,7 @@ impl Matrix {
     /// Copies column `column` to `out`.
     pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
         match &self.panels {
-            Panels::Bf16(halves) => halves.column(column, out),
+            Panels::Bf16(weights) => weights.column(column, out),
             Panels::Int8(bytes) => bytes.column(column, out),
             Panels::F32(panels) => {
                 let panel = &panels[column / WIDTH * self.input * WIDTH..][..self.input * WIDTH];
@@ -115,7 +115,7 @@ impl Matrix {
     pub(crate) fn bytes(&self) -> usize {
         match &self.panels {
             Panels::F32(panels) => size_of_val::<[f32]>(panels),
-            Panels::Bf16(halves) => halves.bytes(),
+            Panels::Bf16(weights) => weights.bytes(),
             Panels::Int8(bytes) => bytes.bytes(),
         }
     }
@@ -145,11 +145,11 @@ pub(crate) struct Input<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum InputForm<'a> {
     /// As f32.
-    Numbers,
+    F32,
     /// Rounded to eight bits, for weights of eight bits.
-    Bytes(&'a Quantized),
+    Int8(&'a Quantized),
     /// Rounded to bf16, for weights in bf16.
-    Rounded(&'a Rounded),
+    Bf16(&'a Rounded),
     /// As sums of bf16 numbers, in tiles, with the first column block of the current sweep and its
     /// end (see [`sweeps`](Self::sweeps)).
     Terms(&'a Terms, Tiles, [usize; 2]),
@@ -171,7 +171,7 @@ impl<'a> InputForm<'a> {
     pub(super) fn height(self) -> usize {
         match self {
             Self::Terms(..) => SIDE,
-            Self::Bytes(rows) if rows.is_tiled() => SIDE,
+            Self::Int8(rows) if rows.is_tiled() => SIDE,
             _ => ROWS,
         }
     }

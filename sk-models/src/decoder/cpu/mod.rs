@@ -6,20 +6,20 @@
 //! all in memory.
 
 mod adapter;
+mod aligned_vec;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
 mod amx;
 mod attention;
+mod bf16;
 mod context;
 mod engine;
 pub(crate) mod grid;
-mod halves;
 mod int8;
 mod kv;
 mod linear;
 mod matrix;
 #[cfg(test)]
 mod noise;
-mod numbers;
 mod pace;
 mod pass;
 pub(crate) mod piece;
@@ -31,18 +31,17 @@ mod tile;
 use std::sync::{Arc, Mutex, Weak};
 
 use burn::tensor::Tensor;
-use half::bf16;
 
 pub(crate) use adapter::low_rank_bytes;
 pub(crate) use attention::QUERIES;
-pub(crate) use halves::PairProducts;
+pub(crate) use bf16::PairProducts;
 pub(crate) use terms::products;
 pub(crate) use tile::{FUSED, WIDTH as PANEL};
 
 use adapter::{PackedAdapter, values};
 use amx::Tiles;
+use bf16::Rounded;
 use grid::Grid;
-use halves::Rounded;
 use int8::Quantized;
 use matrix::Matrix;
 use terms::Terms;
@@ -63,7 +62,7 @@ type PackedPlace = Arc<Mutex<Option<Arc<PackedAdapter>>>>;
 #[derive(Debug)]
 enum EmbeddingTable {
     F32(Vec<f32>),
-    Bf16(Vec<bf16>),
+    Bf16(Vec<half::bf16>),
 }
 
 impl EmbeddingTable {
@@ -72,14 +71,14 @@ impl EmbeddingTable {
     fn new(values: &[f32], precision: Precision) -> Self {
         match precision {
             Precision::F32 | Precision::Int8 => Self::F32(values.to_vec()),
-            Precision::Bf16 => Self::Bf16(values.iter().copied().map(bf16::from_f32).collect()),
+            Precision::Bf16 => Self::Bf16(values.iter().copied().map(half::bf16::from_f32).collect()),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Self::F32(values) => size_of_val::<[f32]>(values),
-            Self::Bf16(values) => size_of_val::<[bf16]>(values),
+            Self::Bf16(values) => size_of_val::<[half::bf16]>(values),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::num::NonZero;
 
-use super::tile::Place;
+use super::tile::Strided;
 
 pub(super) const SIDE: usize = 32;
 
@@ -53,11 +53,11 @@ impl Configured {
         match self.0 {}
     }
 
-    pub(super) unsafe fn three_by_three(&self, _: [*const u8; 3], _: NonZero<usize>, _: Place<*mut f32>, _: bool) {
+    pub(super) unsafe fn three_by_three(&self, _: [*const u8; 3], _: NonZero<usize>, _: Strided<*mut f32>, _: bool) {
         match self.0 {}
     }
 
-    pub(super) unsafe fn two_by_one(&self, _: [*const u8; 3], _: NonZero<usize>, _: Place<*mut f32>, _: bool) {
+    pub(super) unsafe fn two_by_one(&self, _: [*const u8; 3], _: NonZero<usize>, _: Strided<*mut f32>, _: bool) {
         match self.0 {}
     }
 }

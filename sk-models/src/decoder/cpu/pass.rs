@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError};
 use super::adapter::PackedAdapter;
 use super::amx::Tiles;
 use super::attention::{append, attend};
+use super::bf16::PairProducts;
 use super::engine::StateGrid;
 use super::grid::Grid;
-use super::halves::PairProducts;
 use super::linear::{Linear, gated, linear, lower};
 use super::matrix::{Input, InputForm};
 use super::pace::Pace;
@@ -32,13 +32,13 @@ impl CpuEngine {
             // Bytes have the same bits in tiles and in vectors, so the number of rows decides.
             (Precision::Int8, _) => {
                 room.bytes.fill(grid, width, Tiles::get());
-                InputForm::Bytes(&room.bytes)
+                InputForm::Int8(&room.bytes)
             }
             (Precision::Bf16, None) if let Some(proof) = PairProducts::get() => {
                 room.rounded.fill(proof, grid, width);
-                InputForm::Rounded(&room.rounded)
+                InputForm::Bf16(&room.rounded)
             }
-            (Precision::F32 | Precision::Bf16, None) => InputForm::Numbers,
+            (Precision::F32 | Precision::Bf16, None) => InputForm::F32,
             (precision, Some(tiles)) => {
                 room.terms.fill(tiles, grid, width, if precision == Precision::F32 { THREE } else { TWO });
                 InputForm::of_terms(&room.terms, tiles)

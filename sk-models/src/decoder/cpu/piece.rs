@@ -1,7 +1,7 @@
 //! Pieces of keys and values, which contexts share.
 
-use super::numbers::Numbers;
-use super::tile::{Place, WIDTH};
+use super::aligned_vec::AlignedVec;
+use super::tile::{Strided, WIDTH};
 
 /// Tokens of a piece, which is a node of the prefix tree: whole panels of keys, and whole blocks of
 /// products in tiles.
@@ -26,8 +26,8 @@ impl<'a> Run<'a> {
     }
 
     /// Returns panel `panel` of Kᵀ.
-    pub(crate) fn keys(&self, panel: usize) -> Place<*const f32> {
-        Place { start: self.keys[panel * self.width * WIDTH..].as_ptr(), stride: WIDTH }
+    pub(crate) fn keys(&self, panel: usize) -> Strided<*const f32> {
+        Strided { start: self.keys[panel * self.width * WIDTH..].as_ptr(), stride: WIDTH }
     }
 
     /// Returns the rows of a panel of Kᵀ from dimension `from` on, [`WIDTH`] numbers each.
@@ -43,9 +43,9 @@ impl<'a> Run<'a> {
     }
 
     /// Returns columns `column..` of V.
-    pub(crate) fn values(&self, column: usize) -> Place<*const f32> {
+    pub(crate) fn values(&self, column: usize) -> Strided<*const f32> {
         let start = self.values[column.min(self.values.len())..].as_ptr();
-        Place { start, stride: self.width.next_multiple_of(WIDTH) }
+        Strided { start, stride: self.width.next_multiple_of(WIDTH) }
     }
 }
 
@@ -55,7 +55,7 @@ impl<'a> Run<'a> {
 #[derive(Debug)]
 pub(crate) struct KvPiece {
     /// Per layer and head: keys, then values.
-    pub(super) numbers: Numbers,
+    pub(super) numbers: AlignedVec,
     pub(super) width: usize,
 }
 
@@ -79,7 +79,7 @@ impl KvPiece {
 impl KvPiece {
     /// Returns a piece of some numbers, for tests that do not read them as keys and values.
     pub(crate) fn of_numbers(numbers: &[f32]) -> Self {
-        let mut piece = Self { numbers: Numbers::default(), width: 0 };
+        let mut piece = Self { numbers: AlignedVec::default(), width: 0 };
         piece.numbers.append(numbers);
         piece
     }

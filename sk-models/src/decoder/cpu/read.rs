@@ -4,14 +4,14 @@ use std::cell::RefCell;
 
 use sk_core::TokenId;
 
+use super::aligned_vec::AlignedVec;
 use super::amx::SIDE;
 use super::grid::Grid;
 use super::linear::{Linear, lower};
 use super::matrix::Input;
-use super::numbers::Numbers;
 use super::pace::Pace;
 use super::plan::{LaneRows, PackedSeats};
-use super::tile::{Place, ROWS, WIDTH};
+use super::tile::{ROWS, Strided, WIDTH};
 use super::{CpuEngine, Room};
 use crate::kernels::simd::{exp, max, sum, widened};
 use crate::team::{SharedSlice, Team};
@@ -34,7 +34,7 @@ const WIDE_BLOCK: usize = 384;
 
 thread_local! {
     /// Logits of a piece.
-    static LOGITS: RefCell<Numbers> = RefCell::default();
+    static LOGITS: RefCell<AlignedVec> = RefCell::default();
 }
 
 /// The rows of a pass and the head that reads them.
@@ -148,7 +148,7 @@ impl HeadRows<'_> {
             // SAFETY: by the assertion there is room for the rows and eight panels, which no other
             // task sees.
             unsafe {
-                let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
+                let c = Strided { start: start.add((at - panel) * WIDTH), stride: STRIDE };
                 self.head.tile(at, [first, partials.len()], &self.lanes, self.states, c, false);
             }
         }

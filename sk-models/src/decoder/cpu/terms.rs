@@ -15,7 +15,7 @@ use half::bf16;
 
 use super::amx::{Configured, HEIGHT, Line, SIDE, Tiles};
 use super::grid::Grid;
-use super::tile::{Place, WIDTH};
+use super::tile::{Strided, WIDTH};
 use crate::team::{SharedSlice, Team};
 
 /// Rows of B in a tile: sixteen pairs.
@@ -127,7 +127,7 @@ impl Terms {
         panel: &mut impl Panel,
         [first, rows]: [usize; 2],
         sweep: Range<usize>,
-        c: Place<*mut f32>,
+        c: Strided<*mut f32>,
         add: bool,
     ) {
         assert!(first.is_multiple_of(SIDE) && first + rows <= self.rows && sweep.end <= self.blocks);
@@ -145,7 +145,7 @@ impl Terms {
                 let a = self.lines[((first + row) / SIDE * self.blocks + from) * block..][..count * block].as_ptr().cast();
                 // Each of the first eight squares prefetches an eighth of the next blocks.
                 let ahead = if row < 8 * SIDE { panel.ahead(next * 8 + row / SIDE * count) } else { a };
-                let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
+                let c = Strided { start: c.start.wrapping_add(row * c.stride), ..c };
                 let add = add || from > sweep.start;
                 // SAFETY: A holds the square, the panel the blocks, and C the rows, by the caller's
                 // promise.
@@ -180,13 +180,13 @@ pub(super) trait Panel {
     /// lie beyond the end.
     fn ahead(&self, eighths: usize) -> *const u8;
 
-    /// Multiplies a square of A with prepared blocks. The places are those of A, of the blocks, and
-    /// of the memory to prefetch.
+    /// Multiplies a square of A with prepared blocks. The addresses are those of A, of the
+    /// blocks, and of the memory to prefetch.
     ///
     /// # Safety
     ///
     /// As [`Configured::two_by_one`].
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool);
+    unsafe fn multiply(&self, addresses: [*const u8; 3], blocks: NonZero<usize>, c: Strided<*mut f32>, add: bool);
 }
 
 /// A panel of f32, `[depth, WIDTH]`, whose numbers are split as they are needed.
@@ -226,13 +226,13 @@ impl Panel for F32Panel<'_> {
     ///
     /// As the trait says. [`Terms::multiply`] checks with assertions that A and the panel hold the
     /// blocks; its callers vouch for C.
-    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Strided<*mut f32>, add: bool) {
         for start in (0..blocks.get()).step_by(GROUP) {
             let Some(count) = NonZero::new(GROUP.min(blocks.get() - start)) else { continue };
             let tiles = start * THREE * 2 * size_of::<[Line; HEIGHT]>();
-            let places = [a.wrapping_add(tiles), b.wrapping_add(tiles), ahead.wrapping_add(start * DEPTH * WIDTH / 2)];
+            let addresses = [a.wrapping_add(tiles), b.wrapping_add(tiles), ahead.wrapping_add(start * DEPTH * WIDTH / 2)];
             // SAFETY: the promise holds for all blocks, so for these `count` from `start` on.
-            unsafe { self.configured.three_by_three(places, count, c, add || start > 0) }
+            unsafe { self.configured.three_by_three(addresses, count, c, add || start > 0) }
         }
     }
 }
@@ -263,9 +263,9 @@ impl Panel for Bf16Panel<'_> {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
     }
 
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+    unsafe fn multiply(&self, addresses: [*const u8; 3], blocks: NonZero<usize>, c: Strided<*mut f32>, add: bool) {
         // SAFETY: the caller's promise.
-        unsafe { self.configured.two_by_one(places, blocks, c, add) }
+        unsafe { self.configured.two_by_one(addresses, blocks, c, add) }
     }
 }
 
@@ -313,9 +313,9 @@ impl<'a, F: Fn(usize) -> (&'a [f32], usize)> Panel for RoundedPanel<'_, F> {
         self.lines.as_ptr().cast()
     }
 
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+    unsafe fn multiply(&self, addresses: [*const u8; 3], blocks: NonZero<usize>, c: Strided<*mut f32>, add: bool) {
         // SAFETY: the caller's promise.
-        unsafe { self.configured.two_by_one(places, blocks, c, add) }
+        unsafe { self.configured.two_by_one(addresses, blocks, c, add) }
     }
 }
 
@@ -335,11 +335,11 @@ impl PartialSquare {
     /// # Safety
     ///
     /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
-    unsafe fn with(&mut self, rows: usize, c: Place<*mut f32>, work: impl FnOnce(Place<*mut f32>)) {
+    unsafe fn with(&mut self, rows: usize, c: Strided<*mut f32>, work: impl FnOnce(Strided<*mut f32>)) {
         // SAFETY: the caller's promise.
         let line = |row: usize| unsafe { &mut *c.start.add(row * c.stride).cast::<[f32; WIDTH]>() };
         self.0.iter_mut().take(rows).enumerate().for_each(|(row, part)| *part = *line(row));
-        work(Place { start: self.0.as_mut_ptr().cast(), stride: WIDTH });
+        work(Strided { start: self.0.as_mut_ptr().cast(), stride: WIDTH });
         self.0.iter().take(rows).enumerate().for_each(|(row, part)| *line(row) = *part);
     }
 }
@@ -371,7 +371,7 @@ mod tests {
         let mut sums = Terms::default();
         sums.fill(tiles, x, depth, terms);
         let mut c = vec![0.0; x.rows() * WIDTH];
-        let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+        let place = Strided { start: c.as_mut_ptr(), stride: WIDTH };
         // SAFETY: C has the rows.
         unsafe {
             match terms {
@@ -391,13 +391,13 @@ mod tests {
         add: bool,
         split: f64,
         weight: impl Fn(usize, usize) -> f32,
-        work: impl Fn(&Grid, Place<*mut f32>),
+        work: impl Fn(&Grid, Strided<*mut f32>),
     ) {
         const STRIDE: usize = WIDTH + 3;
         let x = grid(rows, depth, 3);
         let start = numbers((rows - first) * STRIDE, 5);
         let mut c = start.clone();
-        work(&x, Place { start: c.as_mut_ptr(), stride: STRIDE });
+        work(&x, Strided { start: c.as_mut_ptr(), stride: STRIDE });
         for row in first..rows {
             for column in 0..STRIDE {
                 let at = (row - first) * STRIDE + column;
@@ -534,7 +534,7 @@ mod tests {
         let mut c = [0.0; WIDTH];
         F32Panel::with(tiles, &panel, |panel| {
             // SAFETY: C has a row.
-            unsafe { terms.multiply(panel, [0, 1], 0..terms.blocks, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            unsafe { terms.multiply(panel, [0, 1], 0..terms.blocks, Strided { start: c.as_mut_ptr(), stride: WIDTH }, false) };
         });
         // 2⁻²³ − 2⁻²⁴, and a rounding of one.
         assert!(c.iter().all(|c| (c - f32::EPSILON / 2.0).abs() <= f32::EPSILON / 2.0) && c[0] > 0.0, "{c:?}");
@@ -568,7 +568,7 @@ mod tests {
             sums.fill(tiles, &x, depth, terms);
             for bytes in [1, 12, 25, 40, 60].map(|blocks| rows * blocks * DEPTH * sums.bytes()) {
                 let mut c = vec![f32::NAN; rows * WIDTH];
-                let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                let place = Strided { start: c.as_mut_ptr(), stride: WIDTH };
                 for sweep in sums.sweeps(rows, bytes) {
                     let (of, add) = ([0, rows], sweep.start > 0);
                     // SAFETY: C has the rows.
@@ -607,10 +607,10 @@ mod tests {
         terms.fill(tiles, &x, depth, THREE);
         // SAFETY: both have the rows.
         unsafe {
-            let place = Place { start: fast.as_mut_ptr(), stride: WIDTH };
+            let place = Strided { start: fast.as_mut_ptr(), stride: WIDTH };
             F32Panel::with(tiles, &panel, |panel| terms.multiply(panel, [0, rows], 0..terms.blocks, place, false));
-            let b = Place { start: panel.as_ptr(), stride: WIDTH };
-            tile::multiply([rows, depth, 2], x.place(0), b, Place { start: plain.as_mut_ptr(), stride: WIDTH }, false);
+            let b = Strided { start: panel.as_ptr(), stride: WIDTH };
+            tile::multiply([rows, depth, 2], x.rows_from(0), b, Strided { start: plain.as_mut_ptr(), stride: WIDTH }, false);
         }
         assert_ne!(fast, plain, "two orders of summation");
         let error = |found: &[f32]| {

@@ -56,7 +56,7 @@ pub(super) fn instructions() -> &'static str {
 
 /// A row-major matrix in memory: its first element and the distance between rows, in elements.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<P> {
+pub(crate) struct Strided<P> {
     pub(crate) start: P,
     pub(crate) stride: usize,
 }
@@ -65,13 +65,13 @@ pub(crate) struct Place<P> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Product {
     pub(crate) depth: usize,
-    pub(crate) a: Place<*const f32>,
-    pub(crate) b: Place<*const f32>,
+    pub(crate) a: Strided<*const f32>,
+    pub(crate) b: Strided<*const f32>,
 }
 
 impl Product {
     fn rows_from(self, row: usize) -> Self {
-        Self { a: Place { start: self.a.start.wrapping_add(row * self.a.stride), ..self.a }, ..self }
+        Self { a: Strided { start: self.a.start.wrapping_add(row * self.a.stride), ..self.a }, ..self }
     }
 }
 
@@ -80,12 +80,12 @@ impl Product {
 ///
 /// # Safety
 ///
-/// The three places cover these rows and columns, and nothing else uses C meanwhile.
+/// The three matrices cover these rows and columns, and nothing else uses C meanwhile.
 pub(crate) unsafe fn multiply(
     [rows, depth, vectors]: [usize; 3],
-    a: Place<*const f32>,
-    b: Place<*const f32>,
-    c: Place<*mut f32>,
+    a: Strided<*const f32>,
+    b: Strided<*const f32>,
+    c: Strided<*mut f32>,
     add: bool,
 ) {
     // SAFETY: the caller's promise, passed on.
@@ -98,9 +98,9 @@ pub(crate) unsafe fn multiply(
 /// # Safety
 ///
 /// As [`multiply`], for every product.
-pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Product], c: Place<*mut f32>, add: bool) {
+pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mut f32>, add: bool) {
     for (row, height) in heights(rows) {
-        let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
+        let c = Strided { start: c.start.wrapping_add(row * c.stride), ..c };
         // SAFETY: rows `row..row + height` of A and C, which the caller vouches for.
         unsafe {
             match level() {
@@ -199,7 +199,7 @@ pub(super) use store_sums;
 /// AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
+unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Strided<*mut f32>, add: bool) {
     // SAFETY: the caller's promise, passed on.
     unsafe {
         match vectors {
@@ -212,11 +212,11 @@ unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize
 /// # Safety
 ///
 /// As [`avx512`], for `R` rows and `V` vectors. [`multiply_all`] has checked the processor, and its
-/// callers vouch for the three places.
+/// callers vouch for the three matrices.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
+unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], first: usize, c: Strided<*mut f32>, add: bool) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps};
     // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
     // point anywhere.
@@ -250,7 +250,7 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
 /// As [`multiply_all`], on a processor with AVX2 and FMA, which [`multiply_all`] has checked.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
+unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Strided<*mut f32>, add: bool) {
     // SAFETY: the caller's promise, passed on.
     unsafe { portable::<true>(shape, products, first, c, add) }
 }
@@ -266,7 +266,7 @@ unsafe fn portable<const FUSED: bool>(
     [rows, vectors]: [usize; 2],
     products: &[Product],
     first: usize,
-    c: Place<*mut f32>,
+    c: Strided<*mut f32>,
     add: bool,
 ) {
     const HEIGHT: usize = 4;
@@ -274,7 +274,7 @@ unsafe fn portable<const FUSED: bool>(
         for row in (0..rows).step_by(HEIGHT) {
             // SAFETY: these rows and columns `column..column + 16` belong to the caller's matrices.
             unsafe {
-                let c = Place { start: c.start.add(row * c.stride + column), ..c };
+                let c = Strided { start: c.start.add(row * c.stride + column), ..c };
                 let place = (first + row, column);
                 match rows - row {
                     1 => portable_tile::<1, FUSED>(products, place, c, add),
@@ -294,7 +294,7 @@ unsafe fn portable<const FUSED: bool>(
 unsafe fn portable_tile<const R: usize, const FUSED: bool>(
     products: &[Product],
     (first, column): (usize, usize),
-    c: Place<*mut f32>,
+    c: Strided<*mut f32>,
     add: bool,
 ) {
     // SAFETY: the caller vouches for every element that is read or written here.
@@ -324,8 +324,8 @@ unsafe fn portable_tile<const R: usize, const FUSED: bool>(
 }
 
 /// Returns a panel of f32, for [`multiply`].
-pub(super) fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
-    Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
+pub(super) fn panel(panels: &[f32], input: usize, index: usize) -> Strided<*const f32> {
+    Strided { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
 }
 
 #[cfg(test)]
@@ -333,7 +333,7 @@ mod tests {
     use super::super::noise::numbers;
     use super::*;
 
-    type Multiply = unsafe fn([usize; 2], &[Product], usize, Place<*mut f32>, bool);
+    type Multiply = unsafe fn([usize; 2], &[Product], usize, Strided<*mut f32>, bool);
 
     /// One rounding per term, in sums of 40 products below one.
     const TOLERANCE: f32 = 40.0 * f32::EPSILON;
@@ -355,8 +355,8 @@ mod tests {
             let mut c = start.clone();
             // SAFETY: the vectors have the sizes that the shapes ask for.
             unsafe {
-                let a = Place { start: a.as_ptr(), stride: a_stride };
-                let b = Place { start: b.as_ptr(), stride: width };
+                let a = Strided { start: a.as_ptr(), stride: a_stride };
+                let b = Strided { start: b.as_ptr(), stride: width };
                 // The same product in one piece, or as the sum of two.
                 let (head, tail) = (depth / 3, depth - depth / 3);
                 let whole = [Product { depth, a, b }];
@@ -364,12 +364,12 @@ mod tests {
                     Product { depth: head, a, b },
                     Product {
                         depth: tail,
-                        a: Place { start: a.start.add(head), ..a },
-                        b: Place { start: b.start.add(head * width), ..b },
+                        a: Strided { start: a.start.add(head), ..a },
+                        b: Strided { start: b.start.add(head * width), ..b },
                     },
                 ];
                 let products = if in_parts { &parts[..] } else { &whole[..] };
-                multiply([rows, vectors], products, 0, Place { start: c.as_mut_ptr(), stride: c_stride }, add);
+                multiply([rows, vectors], products, 0, Strided { start: c.as_mut_ptr(), stride: c_stride }, add);
             }
             for row in 0..rows {
                 for column in 0..c_stride {
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn every_height_is_the_product() {
         for rows in 1..=27 {
-            // SAFETY: `check` gives places that reach as far as the shape says.
+            // SAFETY: `check` gives matrices of this shape.
             check(|shape, products, _, c, add| unsafe { multiply_all(shape, products, c, add) }, rows);
             check(portable::<false>, rows);
             #[cfg(target_arch = "x86_64")]
@@ -410,9 +410,9 @@ mod tests {
             unsafe {
                 multiply(
                     [rows, depth, 2],
-                    Place { start: a[first * depth..].as_ptr(), stride: depth },
-                    Place { start: b.as_ptr(), stride: WIDTH },
-                    Place { start: c.as_mut_ptr(), stride: WIDTH },
+                    Strided { start: a[first * depth..].as_ptr(), stride: depth },
+                    Strided { start: b.as_ptr(), stride: WIDTH },
+                    Strided { start: c.as_mut_ptr(), stride: WIDTH },
                     false,
                 );
             }

@@ -33,7 +33,7 @@ pub(super) fn numbers(groups: &[Group<'_, GpuEngine>], lanes: usize) -> Vec<i32>
         }
     }
     let mut numbers = tokens.repeat(lanes);
-    numbers.extend(groups.iter().flat_map(|group| group.visibility().place()));
+    numbers.extend(groups.iter().flat_map(|group| group.visibility().lengths()));
     numbers
 }
 

@@ -17,7 +17,7 @@ use crate::decoder::engine::{Cache, Engine, EngineProperties, Formats, Group};
 use crate::decoder::heads::Heads;
 use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
-use crate::device::{DeviceFailure, arrive, pause, quietly};
+use crate::device::{DeviceFailure, block_recording, if_only_user, register_thread};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
 use crate::precision::Precision;
 
@@ -63,7 +63,7 @@ impl EngineProperties for GpuEngine {
         Formats { weights: self.weight_format(), keys: self.weight_format(), states: self.state_format() }
     }
 
-    fn is_on_host(&self) -> bool {
+    fn is_cpu(&self) -> bool {
         false
     }
 
@@ -173,7 +173,7 @@ impl GpuEngine {
             return Ok(stack);
         }
         let device = self.device();
-        let _paused = pause(&device);
+        let _blocked = block_recording(&device);
         let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
         let stack = Arc::new(AdapterStack::new(&self.config, &adapters, &device)?);
         known.push((lanes.iter().map(|lane| lane.as_ref().map(Arc::downgrade)).collect(), Arc::downgrade(&stack)));
@@ -189,7 +189,7 @@ impl GpuEngine {
     ///
     /// As [`forward_all`](Self::forward_all).
     pub(crate) fn repeat(&self, group: &mut Group<'_, Self>) -> Tensor<2> {
-        arrive(&self.embedding.device());
+        register_thread(&self.embedding.device());
         let lanes = group.seats.lanes();
         let key = RepeatKey::new(group.rows.len(), self.number, lanes.number());
         let heads = Heads::new(&self.config);
@@ -203,7 +203,7 @@ impl GpuEngine {
         if let Some(states) = group.cache.prefix.repeats.replay(&numbers) {
             return states;
         }
-        let recording = quietly(|| {
+        let recording = if_only_user(|| {
             let can = *self.records.get_or_init(|| self.rehearse(visibility.rows, group.seats));
             can.then(|| self.record(&numbers, room, slice::from_mut(group), lanes)).flatten()
         });

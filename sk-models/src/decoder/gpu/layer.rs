@@ -7,7 +7,7 @@ use super::ops::{add_norm, gate, low_rank, multiply};
 use super::{GpuEngine, bytes};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::Group;
-use crate::device::settled;
+use crate::device::persistent;
 use crate::lora::Reads;
 use crate::model::{self, Norm, Projection};
 
@@ -40,13 +40,13 @@ impl FusedLayer {
             .into_iter()
             .zip([query, key, key])
             .map(|(bias, width)| bias.unwrap_or_else(|| Tensor::zeros([width], &device)));
-        let bias = settled(Tensor::cat(filled.collect(), 0));
+        let bias = persistent(Tensor::cat(filled.collect(), 0));
         Self {
-            input_norm: input_layernorm.settled(),
+            input_norm: input_layernorm.persistent(),
             input: side_by_side([q_proj, k_proj, v_proj].map(weight)),
             bias,
             output: by_columns(weight(self_attn.o_proj)),
-            inner_norm: post_attention_layernorm.settled(),
+            inner_norm: post_attention_layernorm.persistent(),
             gate_up: side_by_side([mlp.gate_proj, mlp.up_proj].map(weight)),
             down: by_columns(weight(mlp.down_proj)),
         }
@@ -89,12 +89,12 @@ impl FusedLayer {
 pub(super) fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
     let columns = matrix.transpose();
     // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
-    settled(columns.ones_like() * columns).transpose()
+    persistent(columns.ones_like() * columns).transpose()
 }
 
 /// Joins matrices `[in, out]` side by side in column-major order.
 fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
-    settled(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
+    persistent(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use super::engine::Group;
 use super::heads::Heads;
 use super::rope::Rotations;
 use crate::config::Qwen2Config;
-use crate::device::{arrive, settled};
+use crate::device::{persistent, register_thread};
 use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::Norm;
 use crate::model::parts::ModelParts;
@@ -81,11 +81,11 @@ impl GpuEngine {
             Some(format) => matrix.cast(format),
             None => matrix,
         };
-        let embedding = settled(cast(embedding));
+        let embedding = persistent(cast(embedding));
         let layers = (0..config.num_hidden_layers)
             .map(|index| Ok(FusedLayer::new(parts.layer(index)?, config, cast)))
             .collect::<Result<_, _>>()?;
-        let norm = parts.norm()?.settled();
+        let norm = parts.norm()?.persistent();
         let head = parts.head()?.map(|head| by_columns(cast(head)));
         let angles = Mutex::new(angles(config, POSITIONS, &embedding.device()));
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -127,7 +127,7 @@ impl GpuEngine {
     /// If a prefix has another number of lanes.
     pub(crate) fn forward_all(&self, groups: &mut [Group<'_, Self>]) -> Vec<Tensor<2>> {
         let Some(lanes) = groups.first().map(|group| group.seats.lanes()) else { return Vec::new() };
-        arrive(&self.embedding.device());
+        register_thread(&self.embedding.device());
         groups.iter_mut().for_each(|group| group.cache.prefix.repeats.meet());
         let positions = groups.iter().map(|group| group.visibility().last() + 1).max().unwrap_or(0);
         let (numbers, angles) = (self.upload_input(groups, lanes), self.angles(positions));

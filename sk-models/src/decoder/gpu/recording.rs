@@ -50,7 +50,7 @@ impl fmt::Debug for Recording {
 
 /// The number of passes before one is recorded. A recording takes as long as a few passes, and all
 /// kernels must have been compiled.
-const PATIENCE: usize = 4;
+const PASSES_BEFORE_RECORDING: usize = 4;
 
 /// Passes before the recorded one. They allocate the memory that the recording must find.
 const REHEARSALS: usize = 2;
@@ -75,7 +75,7 @@ impl Repeats {
             *self = Self { key: Some(key), ..Self::default() };
         }
         self.times += 1;
-        self.recording.is_some() || self.times > PATIENCE
+        self.recording.is_some() || self.times > PASSES_BEFORE_RECORDING
     }
 
     /// Stores a recording.
@@ -101,7 +101,7 @@ impl Repeats {
 
 impl Recording {
     /// Records a pass that reads `numbers`; `None` if the device cannot. Nothing else may use the
-    /// device meanwhile: see [`quietly`].
+    /// device meanwhile: see [`if_only_user`].
     ///
     /// If recording starts and fails, what the pass wrote is invalid.
     pub(super) fn new(numbers: &Tensor<1, Int>, mut pass: impl FnMut(&Tensor<1, Int>) -> Tensor<2>) -> Option<Self> {

@@ -40,7 +40,7 @@ impl Visibility {
     }
 
     /// Returns the two numbers that differ between passes of one shape.
-    pub(super) fn place(self) -> [i32; 2] {
+    pub(super) fn lengths(self) -> [i32; 2] {
         [self.shared as i32, self.earlier as i32]
     }
 

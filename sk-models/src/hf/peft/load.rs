@@ -8,7 +8,7 @@ use super::{CONFIG_FILE, PREFIX, WEIGHTS_FILE, config::AdapterConfig, module::Mo
 use crate::{
     config::Qwen2Config,
     decoder::low_rank_bytes,
-    device::settled,
+    device::persistent,
     files,
     hf::{
         error::{CheckpointError, TensorFault},
@@ -92,8 +92,8 @@ pub fn load_adapter(
         let (input, output) = module.dims(config);
         let [a, b] = module.suffixes().map(|suffix| format!("{PREFIX}{path}.{suffix}"));
         let change = LowRank {
-            a: settled(transposed(&files, &a, [rank, input], device)?),
-            b: settled(transposed(&files, &b, [output, rank], device)?),
+            a: persistent(transposed(&files, &a, [rank, input], device)?),
+            b: persistent(transposed(&files, &b, [output, rank], device)?),
             scale,
         };
         taken.extend([a, b]);

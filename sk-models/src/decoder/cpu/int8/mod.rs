@@ -13,7 +13,7 @@ use strip::Strip;
 
 use super::amx::{HEIGHT, Line, SIDE, Tiles};
 use super::grid::{Grid, Slab};
-use super::tile::{Place, WIDTH};
+use super::tile::{Strided, WIDTH};
 use crate::kernels::simd::widened;
 use crate::precision::INT8_GROUP as GROUP;
 use crate::team::{SharedSlice, for_each_mut};
@@ -66,7 +66,7 @@ fn round(group: &[f32; GROUP], out: &mut [i8; GROUP]) -> f32 {
 /// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel, group and four rows, the
 /// four bytes of each column.
 #[derive(Debug)]
-pub(crate) struct Bytes {
+pub(crate) struct Int8Weights {
     /// w + [`SHIFT`], `[panels, groups, quads, WIDTH, QUAD]`.
     panels: Slab<u8>,
     /// s_w, `[panels, groups, WIDTH]`.
@@ -74,7 +74,7 @@ pub(crate) struct Bytes {
     groups: usize,
 }
 
-impl Bytes {
+impl Int8Weights {
     /// Packs and rounds the weight that `get` returns for each row and column.
     pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
         let (count, groups) = (output.div_ceil(WIDTH), input.div_ceil(GROUP));
@@ -122,7 +122,7 @@ impl Bytes {
         panel: usize,
         [first, rows, vectors]: [usize; 3],
         x: &Quantized,
-        c: Place<*mut f32>,
+        c: Strided<*mut f32>,
         add: bool,
     ) {
         assert!(x.groups == self.groups && first + rows <= x.rows);
@@ -144,7 +144,7 @@ impl Bytes {
                     bytes,
                     scales,
                 };
-                let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+                let c = Strided { start: c.start.wrapping_add((row - first) * c.stride), ..c };
                 // SAFETY: rows `row..row + height` of C.
                 unsafe { square.multiply(&configured, height, c, add) };
                 row += height;
@@ -161,7 +161,7 @@ impl Bytes {
                 bytes,
                 scales,
             };
-            let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+            let c = Strided { start: c.start.wrapping_add((row - first) * c.stride), ..c };
             // SAFETY: rows `row..row + height` of C.
             unsafe { strip.multiply(vectors, c, add) };
             row += height;
@@ -288,13 +288,13 @@ mod tests {
     fn only_the_documented_roundings_occur() {
         for (input, rows) in [(5, 1), (64, 6), (71, 13), (300, 4), (1408, 7)] {
             let output = 45;
-            let weight = Bytes::new([input, output], noise);
+            let weight = Int8Weights::new([input, output], noise);
             let grid = grid(rows, input, |row, k| 3.0 * noise(k + 7, row + 100));
             let mut quantized = Quantized::default();
             quantized.fill(&grid, input, None);
             for (panel, add) in [(0, false), (1, true)] {
                 let mut found = vec![0.5_f32; rows * WIDTH];
-                let c = Place { start: found.as_mut_ptr(), stride: WIDTH };
+                let c = Strided { start: found.as_mut_ptr(), stride: WIDTH };
                 // SAFETY: the vector has the rows and columns.
                 unsafe { weight.multiply(panel, [0, rows, 2], &quantized, c, add) };
                 for place in 0..WIDTH.min(output - panel * WIDTH) {
@@ -321,14 +321,14 @@ mod tests {
     #[test]
     fn a_row_has_the_same_bits_in_any_tile() {
         let (input, rows) = (70, 15);
-        let weight = Bytes::new([input, WIDTH], noise);
+        let weight = Int8Weights::new([input, WIDTH], noise);
         let grid = grid(rows, input, |row, k| noise(k, row + 50));
         let mut x = Quantized::default();
         x.fill(&grid, input, None);
         let product = |first: usize, rows: usize| {
             let mut c = vec![1.0_f32; rows * WIDTH];
             // SAFETY: the vector has the rows and columns.
-            unsafe { weight.multiply(0, [first, rows, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, true) };
+            unsafe { weight.multiply(0, [first, rows, 2], &x, Strided { start: c.as_mut_ptr(), stride: WIDTH }, true) };
             c
         };
         let whole = product(0, rows);
@@ -337,7 +337,7 @@ mod tests {
         // The first vector has the same bits without the second, which stays as it was.
         let mut first = vec![1.0_f32; rows * WIDTH];
         // SAFETY: the vector has the rows and columns.
-        unsafe { weight.multiply(0, [0, rows, 1], &x, Place { start: first.as_mut_ptr(), stride: WIDTH }, true) };
+        unsafe { weight.multiply(0, [0, rows, 1], &x, Strided { start: first.as_mut_ptr(), stride: WIDTH }, true) };
         for (first, whole) in first.chunks_exact(WIDTH).zip(whole.chunks_exact(WIDTH)) {
             assert_eq!(first[..16], whole[..16]);
             assert_eq!(first[16..], [1.0; 16]);
@@ -361,7 +361,7 @@ mod tests {
     fn tiles_give_the_same_bits_as_vectors() {
         let Some(tiles) = Tiles::get() else { return };
         for (input, rows, first) in [(64, 32, 0), (70, 75, 0), (300, 75, 32), (300, 75, 7), (1408, 21, 0)] {
-            let weight = Bytes::new([input, 2 * WIDTH], noise);
+            let weight = Int8Weights::new([input, 2 * WIDTH], noise);
             let grid = grid(rows, input, |row, k| noise(k, row + 50));
             let [vectors, tiles] = [None, Some(tiles)].map(|tiles| {
                 let mut x = Quantized::default();
@@ -370,7 +370,7 @@ mod tests {
                 x.fill(&grid, input, tiles);
                 let mut c = vec![1.0_f32; (rows - first) * WIDTH];
                 for add in [false, true] {
-                    let c = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                    let c = Strided { start: c.as_mut_ptr(), stride: WIDTH };
                     // SAFETY: the vector has the rows and columns.
                     unsafe { weight.multiply(1, [first, rows - first, 2], &x, c, add) };
                 }
@@ -383,14 +383,14 @@ mod tests {
     #[test]
     fn the_largest_numbers_do_not_wrap() {
         for sign in [1.0_f32, -1.0] {
-            let weight = Bytes::new([3 * GROUP, 1], |_, _| sign);
+            let weight = Int8Weights::new([3 * GROUP, 1], |_, _| sign);
             let mut grid = Grid::new(2, 3 * GROUP);
             grid.rows_mut().zip([1.0, -1.0]).for_each(|(line, x)| line.fill(x));
             let mut x = Quantized::default();
             x.fill(&grid, 3 * GROUP, None);
             let mut c = vec![0.0_f32; 2 * WIDTH];
             // SAFETY: the vector has the rows and columns.
-            unsafe { weight.multiply(0, [0, 2, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            unsafe { weight.multiply(0, [0, 2, 2], &x, Strided { start: c.as_mut_ptr(), stride: WIDTH }, false) };
             for (row, expected) in [sign, -sign].map(|sign| sign * 3.0 * GROUP as f32).into_iter().enumerate() {
                 assert!((c[row * WIDTH] - expected).abs() < 1e-4, "{} for {expected}", c[row * WIDTH]);
             }
@@ -403,16 +403,16 @@ mod tests {
         grid.rows_mut().zip([0.0, f32::NAN, f32::INFINITY]).for_each(|(line, x)| line[3] = x);
         let mut x = Quantized::default();
         x.fill(&grid, 8, None);
-        let product = |weight: &Bytes| {
+        let product = |weight: &Int8Weights| {
             let mut c = vec![0.0_f32; 3 * WIDTH];
             // SAFETY: as above.
-            unsafe { weight.multiply(0, [0, 3, 2], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            unsafe { weight.multiply(0, [0, 3, 2], &x, Strided { start: c.as_mut_ptr(), stride: WIDTH }, false) };
             c
         };
-        let c = product(&Bytes::new([8, 2], |_, _| 1.0));
+        let c = product(&Int8Weights::new([8, 2], |_, _| 1.0));
         assert_eq!(c[0], 0.0);
         assert!(!c[WIDTH].is_finite() && !c[2 * WIDTH].is_finite());
-        let c = product(&Bytes::new([8, 2], |k, column| if (k, column) == (2, 1) { f32::NAN } else { 1.0 }));
+        let c = product(&Int8Weights::new([8, 2], |k, column| if (k, column) == (2, 1) { f32::NAN } else { 1.0 }));
         assert!(c[0] == 0.0 && c[1].is_nan());
     }
 }

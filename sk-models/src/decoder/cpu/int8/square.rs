@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 };
 
 use super::super::amx::{Configured, HEIGHT, Line, SIDE, Sums};
-use super::super::tile::{Place, WIDTH};
+use super::super::tile::{Strided, WIDTH};
 use super::PANEL;
 
 /// A square of rows and the panel that it is multiplied with.
@@ -39,7 +39,7 @@ impl Square<'_> {
     /// # Safety
     ///
     /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
-    pub(super) unsafe fn multiply(&self, tiles: &Configured, rows: usize, c: Place<*mut f32>, add: bool) {
+    pub(super) unsafe fn multiply(&self, tiles: &Configured, rows: usize, c: Strided<*mut f32>, add: bool) {
         let mut sums = Sums([[0.0_f32; WIDTH]; SIDE]);
         let row = |row: usize| c.start.wrapping_add(row * c.stride).cast::<[f32; WIDTH]>();
         if add {

@@ -1,6 +1,6 @@
 //! Products of bytes in vectors.
 
-use super::super::tile::{Place, WIDTH};
+use super::super::tile::{Strided, WIDTH};
 #[cfg(target_arch = "x86_64")]
 use super::super::tile::{load_sums, of_height, store_sums};
 #[cfg(target_arch = "x86_64")]
@@ -25,7 +25,7 @@ impl Strip<'_> {
     /// # Safety
     ///
     /// C holds that many rows and columns, and nothing else uses them.
-    pub(super) unsafe fn multiply(&self, vectors: usize, c: Place<*mut f32>, add: bool) {
+    pub(super) unsafe fn multiply(&self, vectors: usize, c: Strided<*mut f32>, add: bool) {
         let ([from, rows], groups) = (self.rows, self.strip.len() / STRIP);
         assert!(from + rows <= ROWS && self.row_scales.len() == groups * ROWS && self.shifts.len() == groups * ROWS);
         assert!(self.bytes.len() == groups * PANEL && self.scales.len() == groups * WIDTH);
@@ -73,7 +73,7 @@ impl Strip<'_> {
     /// [`multiply`](Self::multiply) checks, and C is as in [`multiply`](Self::multiply).
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
-    unsafe fn vnni(&self, vectors: usize, c: Place<*mut f32>, add: bool) {
+    unsafe fn vnni(&self, vectors: usize, c: Strided<*mut f32>, add: bool) {
         // SAFETY: passed on.
         unsafe {
             match vectors {
@@ -89,7 +89,7 @@ impl Strip<'_> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn vnni_tile<const R: usize, const V: usize>(&self, c: Place<*mut f32>, add: bool) {
+    unsafe fn vnni_tile<const R: usize, const V: usize>(&self, c: Strided<*mut f32>, add: bool) {
         use std::arch::x86_64::{
             _MM_HINT_T0, _mm_prefetch, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
             _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,

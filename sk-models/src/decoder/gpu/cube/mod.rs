@@ -223,7 +223,7 @@ pub(super) fn rotate(
 }
 
 /// See [`softmax`](super::ops::softmax).
-pub(super) fn softmax(scores: Tensor<4>, sight: Visibility, format: DType) -> Tensor<4> {
+pub(super) fn softmax(scores: Tensor<4>, visibility: Visibility, format: DType) -> Tensor<4> {
     let (scores, stride) = by_rows(floats(scores));
     let [lanes, heads, queries, columns] = scores.meta.shape().dims();
     let out = empty(&scores, [lanes, heads, queries, columns], format);
@@ -238,10 +238,10 @@ pub(super) fn softmax(scores: Tensor<4>, sight: Visibility, format: DType) -> Te
         rows,
         stride,
         columns,
-        sight.places,
-        sight.shared,
-        sight.earlier,
-        sight.rows,
+        visibility.places,
+        visibility.shared,
+        visibility.earlier,
+        visibility.rows,
         units,
         element(format),
     );

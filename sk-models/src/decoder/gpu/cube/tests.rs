@@ -172,17 +172,17 @@ fn sums_and_norms() {
 /// Returns three groups, with heads of odd and even widths, in lanes with other groups before and
 /// after: the number of lanes, the group's first place, all places of a lane.
 fn shapes() -> [(Heads, [usize; 3], Visibility); 3] {
-    let sight = |places, shared, earlier, rows| Visibility { places, shared, earlier, rows };
+    let visibility = |places, shared, earlier, rows| Visibility { places, shared, earlier, rows };
     [
-        (Heads { queries: 6, keys: 2, width: 10 }, [2, 3, 9], sight(4, 3, 1, 2)),
-        (Heads { queries: 7, keys: 1, width: 64 }, [1, 0, 1], sight(1, 5, 0, 1)),
-        (Heads { queries: 3, keys: 3, width: 16 }, [3, 0, 21], sight(21, 0, 2, 7)),
+        (Heads { queries: 6, keys: 2, width: 10 }, [2, 3, 9], visibility(4, 3, 1, 2)),
+        (Heads { queries: 7, keys: 1, width: 64 }, [1, 0, 1], visibility(1, 5, 0, 1)),
+        (Heads { queries: 3, keys: 3, width: 16 }, [3, 0, 21], visibility(21, 0, 2, 7)),
     ]
 }
 
 /// Returns a group at the beginning of its lanes, whose place follows the numbers of others.
 fn group(heads: Heads, lanes: usize, visibility: Visibility, room: usize, device: &Device) -> AttentionGroup {
-    let [shared, earlier] = visibility.place();
+    let [shared, earlier] = visibility.lengths();
     let numbers = TensorData::new(vec![71, 72, 73, shared, earlier], [5]);
     let numbers = Tensor::from_data(numbers, (device, DType::I32));
     AttentionGroup { heads, lanes, start: 0, visibility, numbers, at: 3, room }
@@ -193,7 +193,7 @@ fn heads_are_rotated() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
-        for (heads, [lanes, start, total], sight) in shapes() {
+        for (heads, [lanes, start, total], visibility) in shapes() {
             for adapted in [false, true] {
                 let run = |device: &Device| {
                     let width = heads.count() * heads.width;
@@ -202,24 +202,24 @@ fn heads_are_rotated() {
                         frozen: numbers([rows, width], 9, device).cast(format),
                         delta: adapted.then(|| numbers([rows, width], 10, device)),
                     };
-                    let angles = numbers([sight.last() + 1, heads.width], 11, device);
-                    let cache = numbers([lanes, 2 * heads.keys, sight.keys() + 2, heads.width], 13, device).cast(format);
-                    let group = AttentionGroup { start, ..group(heads, lanes, sight, sight.keys(), device) };
+                    let angles = numbers([visibility.last() + 1, heads.width], 11, device);
+                    let cache = numbers([lanes, 2 * heads.keys, visibility.keys() + 2, heads.width], 13, device).cast(format);
+                    let group = AttentionGroup { start, ..group(heads, lanes, visibility, visibility.keys(), device) };
                     rotate(projected, numbers([width], 12, device), angles, &group, cache)
                 };
                 agree("queries", &device, tolerance, |device| run(device).0);
                 agree("the cache", &device, tolerance, |device| run(device).1);
             }
             agree("by place", &device, tolerance, |device| {
-                let shape = [lanes, heads.keys, heads.queries_per_key() * sight.places, heads.width];
-                by_place(numbers(shape, 13, device), heads, lanes, sight.places, format)
+                let shape = [lanes, heads.keys, heads.queries_per_key() * visibility.places, heads.width];
+                by_place(numbers(shape, 13, device), heads, lanes, visibility.places, format)
             });
         }
     }
 }
 
 /// From one query and one key to several rows that have added tokens before.
-const SIGHTS: [Visibility; 6] = [
+const VISIBILITIES: [Visibility; 6] = [
     Visibility { places: 1, shared: 0, earlier: 0, rows: 1 },
     Visibility { places: 1, shared: 70, earlier: 0, rows: 1 },
     Visibility { places: 6, shared: 0, earlier: 0, rows: 1 },
@@ -234,10 +234,10 @@ fn scores_become_softmax_weights() {
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
         // The scores also lie so far apart that exponentials overflow if the maximum is wrong.
-        for (sight, size) in SIGHTS.into_iter().flat_map(|sight| [(sight, 8.0), (sight, 300.0)]) {
-            agree(&format!("{sight:?}, {size}"), &device, tolerance, |device| {
-                let scores = numbers([2, 2, 3 * sight.places, sight.keys()], 14, device);
-                softmax(scores.mul_scalar(size), sight, format)
+        for (visibility, size) in VISIBILITIES.into_iter().flat_map(|visibility| [(visibility, 8.0), (visibility, 300.0)]) {
+            agree(&format!("{visibility:?}, {size}"), &device, tolerance, |device| {
+                let scores = numbers([2, 2, 3 * visibility.places, visibility.keys()], 14, device);
+                softmax(scores.mul_scalar(size), visibility, format)
             });
         }
     }
@@ -250,18 +250,20 @@ fn keys_are_attended_to() {
         // Only one of the two computations rounds weights to the format of the keys.
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
         // Room for exactly the keys, and for more, which are masked.
-        for (sight, spare) in SIGHTS.into_iter().flat_map(|sight| [(sight, 0), (sight, 3), (sight, 90)]) {
+        for (visibility, spare) in
+            VISIBILITIES.into_iter().flat_map(|visibility| [(visibility, 0), (visibility, 3), (visibility, 90)])
+        {
             for (lanes, heads) in [
                 (2, Heads { queries: 6, keys: 2, width: 10 }),
                 (1, Heads { queries: 7, keys: 1, width: 64 }),
                 (1, Heads { queries: 2, keys: 2, width: 128 }),
             ] {
-                agree(&format!("{lanes}, {heads:?}, {sight:?}, {spare}"), &device, tolerance, |device| {
-                    let number = heads.queries_per_key() * sight.places;
+                agree(&format!("{lanes}, {heads:?}, {visibility:?}, {spare}"), &device, tolerance, |device| {
+                    let number = heads.queries_per_key() * visibility.places;
                     let queries = numbers([lanes, heads.keys, number, heads.width], 21, device).mul_scalar(2.0).cast(format);
-                    let room = sight.keys() + spare;
+                    let room = visibility.keys() + spare;
                     let cache = numbers([lanes, 2 * heads.keys, room, heads.width], 22, device).cast(format);
-                    attend(queries, &cache, &group(heads, lanes, sight, room, device), DType::F32)
+                    attend(queries, &cache, &group(heads, lanes, visibility, room, device), DType::F32)
                 });
             }
         }
@@ -551,11 +553,11 @@ fn kernels_timed() {
     }
     let heads = Heads { queries: 16, keys: 2, width: 128 };
     for shared in [72, 2184] {
-        let sight = Visibility { places: 7, shared, earlier: 7, rows: 7 };
-        let room = sight.keys();
+        let visibility = Visibility { places: 7, shared, earlier: 7, rows: 7 };
+        let room = visibility.keys();
         let queries = numbers([1, 2, 56, 128], 3, &device).cast(half);
         let cache = numbers([1, 4, room, 128], 4, &device).cast(half);
-        let group = group(heads, 1, sight, room, &device);
+        let group = group(heads, 1, visibility, room, &device);
         timed(&device, &format!("attention of 7 rows, {room} keys"), || attend(queries.clone(), &cache, &group, half));
     }
     let config = Qwen2Config::small([11, 3584, 18_944, 1, 28, 4]);

@@ -17,9 +17,9 @@ use half::bf16;
 
 use super::grid::{Grid, Slab};
 use super::terms::DEPTH;
-use super::tile::{Place, WIDTH, heights, multiply};
 #[cfg(target_arch = "x86_64")]
 use super::tile::{ROWS, load_sums, of_height, store_sums};
+use super::tile::{Strided, WIDTH, heights, multiply};
 use crate::team::{SharedSlice, for_each_mut};
 
 /// Proof that the processor has AVX-512 BF16, whose instruction adds two products of bf16 numbers to
@@ -102,20 +102,20 @@ impl Rounded {
     }
 
     /// Returns the rows from `row` on.
-    fn place(&self, row: usize) -> Place<*const u32> {
-        Place { start: self.pairs[row * self.stride..].as_ptr(), stride: self.stride }
+    fn rows_from(&self, row: usize) -> Strided<*const u32> {
+        Strided { start: self.pairs[row * self.stride..].as_ptr(), stride: self.stride }
     }
 }
 
 /// A weight `[input, output]` in panels of [`WIDTH`] columns. Per panel and two rows, the pairs of
 /// all columns lie side by side. Zeros fill a panel up to whole tiles.
 #[derive(Debug)]
-pub(crate) struct Halves {
+pub(crate) struct Bf16Weights {
     panels: Slab<bf16>,
     input: usize,
 }
 
-impl Halves {
+impl Bf16Weights {
     /// Packs and rounds the weight that `get` returns for each row and column.
     pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
         let (count, size) = (output.div_ceil(WIDTH), Self::size(input));
@@ -124,7 +124,7 @@ impl Halves {
         for_each_mut(&mut parts, |panel, numbers| {
             for (place, column) in (panel * WIDTH..output.min((panel + 1) * WIDTH)).enumerate() {
                 for k in 0..input {
-                    numbers[Self::place(k, place)] = bf16::from_f32(get(k, column));
+                    numbers[Self::index(k, place)] = bf16::from_f32(get(k, column));
                 }
             }
         });
@@ -136,8 +136,8 @@ impl Halves {
         input.next_multiple_of(DEPTH) * WIDTH
     }
 
-    /// Returns the place of row k of a column in a panel.
-    fn place(k: usize, column: usize) -> usize {
+    /// Returns the index of row k of a column in a panel.
+    fn index(k: usize, column: usize) -> usize {
         (k / 2 * WIDTH + column) * 2 + k % 2
     }
 
@@ -154,7 +154,7 @@ impl Halves {
     pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
         let panel = self.panel(column / WIDTH);
         for (k, value) in out.iter_mut().enumerate() {
-            *value = panel[Self::place(k, column % WIDTH)].to_f32();
+            *value = panel[Self::index(k, column % WIDTH)].to_f32();
         }
     }
 
@@ -164,13 +164,13 @@ impl Halves {
     ///
     /// A holds that many rows of the weight's input, C as many of [`WIDTH`] columns, and nothing
     /// else uses C.
-    pub(crate) unsafe fn multiply(&self, panel: usize, rows: usize, a: Place<*const f32>, c: Place<*mut f32>, add: bool) {
+    pub(crate) unsafe fn multiply(&self, panel: usize, rows: usize, a: Strided<*const f32>, c: Strided<*mut f32>, add: bool) {
         let panel = self.panel(panel);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
             for (row, height) in heights(rows) {
-                let a = Place { start: a.start.wrapping_add(row * a.stride), ..a };
-                let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
+                let a = Strided { start: a.start.wrapping_add(row * a.stride), ..a };
+                let c = Strided { start: c.start.wrapping_add(row * c.stride), ..c };
                 // SAFETY: the processor has the instructions; rows `row..row + height` of A and C,
                 // which the caller vouches for.
                 unsafe { avx512(height, self.input, a, panel, c, add) };
@@ -178,7 +178,7 @@ impl Halves {
             return;
         }
         // SAFETY: the caller's promise.
-        unsafe { widened(rows, self.input, a, panel, c, add) }
+        unsafe { portable(rows, self.input, a, panel, c, add) }
     }
 
     /// Computes `C = A·B` or `C += A·B` for rows `first..first + rows` of A and the first one or
@@ -192,16 +192,16 @@ impl Halves {
         panel: usize,
         [first, rows, vectors]: [usize; 3],
         a: &Rounded,
-        c: Place<*mut f32>,
+        c: Strided<*mut f32>,
         add: bool,
     ) {
         assert!(2 * a.stride >= self.input && (first + rows) * a.stride <= a.pairs.len(), "rows of another width or number");
         let panel = self.panel(panel);
         for (row, height) in heights(rows) {
-            let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
+            let c = Strided { start: c.start.wrapping_add(row * c.stride), ..c };
             // SAFETY: rows were rounded, so the processor has the instruction; A has the rows and
             // columns by the assertion, and C by the caller's promise.
-            unsafe { pairs([height, vectors], self.input.div_ceil(2), a.place(first + row), panel, c, add) };
+            unsafe { pairs([height, vectors], self.input.div_ceil(2), a.rows_from(first + row), panel, c, add) };
         }
     }
 }
@@ -242,7 +242,7 @@ fn round(row: &[f32], pairs: &mut [u32]) {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn pairs(_: [usize; 2], _: usize, _: Place<*const u32>, _: &[bf16], _: Place<*mut f32>, _: bool) {}
+unsafe fn pairs(_: [usize; 2], _: usize, _: Strided<*const u32>, _: &[bf16], _: Strided<*mut f32>, _: bool) {}
 
 /// # Safety
 ///
@@ -250,7 +250,14 @@ unsafe fn pairs(_: [usize; 2], _: usize, _: Place<*const u32>, _: &[bf16], _: Pl
 /// of 16 columns, nothing else uses C, and the processor has AVX-512 F and BF16.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn pairs([rows, vectors]: [usize; 2], depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+unsafe fn pairs(
+    [rows, vectors]: [usize; 2],
+    depth: usize,
+    a: Strided<*const u32>,
+    panel: &[bf16],
+    c: Strided<*mut f32>,
+    add: bool,
+) {
     // SAFETY: the caller's promise, passed on.
     unsafe {
         match vectors {
@@ -268,9 +275,9 @@ unsafe fn pairs([rows, vectors]: [usize; 2], depth: usize, a: Place<*const u32>,
 #[inline]
 unsafe fn pairs_tile<const R: usize, const V: usize>(
     depth: usize,
-    a: Place<*const u32>,
+    a: Strided<*const u32>,
     panel: &[bf16],
-    c: Place<*mut f32>,
+    c: Strided<*mut f32>,
     add: bool,
 ) {
     use std::arch::x86_64::{
@@ -304,16 +311,16 @@ unsafe fn pairs_tile<const R: usize, const V: usize>(
     }
 }
 
-/// Computes [`Halves::multiply`] on any processor. Widens a few rows of the panel to f32 at a time.
+/// Computes [`Bf16Weights::multiply`] on any processor. Widens a few rows of the panel to f32 at a time.
 ///
 /// # Safety
 ///
-/// As [`Halves::multiply`].
-unsafe fn widened(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+/// As [`Bf16Weights::multiply`].
+unsafe fn portable(rows: usize, input: usize, a: Strided<*const f32>, panel: &[bf16], c: Strided<*mut f32>, add: bool) {
     let mut numbers = [0.0_f32; DEPTH * WIDTH];
     if input == 0 {
         // SAFETY: the caller's promise.
-        return unsafe { multiply([rows, 0, 2], a, Place { start: numbers.as_ptr(), stride: WIDTH }, c, add) };
+        return unsafe { multiply([rows, 0, 2], a, Strided { start: numbers.as_ptr(), stride: WIDTH }, c, add) };
     }
     for (index, pairs) in panel.chunks_exact(DEPTH * WIDTH).enumerate() {
         for (pair, lines) in pairs.chunks_exact(2 * WIDTH).zip(numbers.chunks_exact_mut(2 * WIDTH)) {
@@ -323,8 +330,8 @@ unsafe fn widened(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16
             }
         }
         let from = index * DEPTH;
-        let a = Place { start: a.start.wrapping_add(from), ..a };
-        let b = Place { start: numbers.as_ptr(), stride: WIDTH };
+        let a = Strided { start: a.start.wrapping_add(from), ..a };
+        let b = Strided { start: numbers.as_ptr(), stride: WIDTH };
         // SAFETY: columns `from..` of A, at most as many as there are; the caller's promise for C.
         unsafe { multiply([rows, DEPTH.min(input - from), 2], a, b, c, add || index > 0) };
     }
@@ -332,11 +339,11 @@ unsafe fn widened(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16
 
 /// # Safety
 ///
-/// As [`Halves::multiply`], with at most [`ROWS`](super::tile::ROWS) rows, on a processor with
+/// As [`Bf16Weights::multiply`], with at most [`ROWS`](super::tile::ROWS) rows, on a processor with
 /// AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn avx512(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+unsafe fn avx512(rows: usize, input: usize, a: Strided<*const f32>, panel: &[bf16], c: Strided<*mut f32>, add: bool) {
     // SAFETY: the caller's promise, passed on.
     unsafe { of_height!(rows, R => avx512_tile::<R>(input, a, panel, c, add)) }
 }
@@ -349,7 +356,7 @@ unsafe fn avx512(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16]
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline(never)]
-unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+unsafe fn avx512_tile<const R: usize>(input: usize, a: Strided<*const f32>, panel: &[bf16], c: Strided<*mut f32>, add: bool) {
     use std::arch::x86_64::{
         _MM_HINT_T0, _mm_prefetch, _mm512_and_si512, _mm512_castsi512_ps, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_set1_epi32,
         _mm512_set1_ps, _mm512_slli_epi32,
@@ -405,7 +412,7 @@ mod tests {
     use super::*;
 
     /// Returns the product with the same weights, widened to f32.
-    fn reference(weight: &Halves, panel: usize, rows: usize, a: Place<*const f32>, before: &[f32], add: bool) -> Vec<f32> {
+    fn reference(weight: &Bf16Weights, panel: usize, rows: usize, a: Strided<*const f32>, before: &[f32], add: bool) -> Vec<f32> {
         let mut numbers = vec![0.0; weight.input * WIDTH];
         for (column, place) in (panel * WIDTH..(panel + 1) * WIDTH).zip(0..) {
             let mut values = vec![0.0; weight.input];
@@ -413,29 +420,29 @@ mod tests {
             values.iter().enumerate().for_each(|(k, value)| numbers[k * WIDTH + place] = *value);
         }
         let mut c = before.to_vec();
-        let b = Place { start: numbers.as_ptr(), stride: WIDTH };
+        let b = Strided { start: numbers.as_ptr(), stride: WIDTH };
         // SAFETY: the vectors have the rows and columns.
-        unsafe { multiply([rows, weight.input, 2], a, b, Place { start: c.as_mut_ptr(), stride: WIDTH }, add) };
+        unsafe { multiply([rows, weight.input, 2], a, b, Strided { start: c.as_mut_ptr(), stride: WIDTH }, add) };
         c
     }
 
     #[test]
     fn every_height_gives_the_bits_of_f32() {
         for (input, rows) in (1..=27).map(|rows| (37 + rows % 2, rows)).chain([(1, 3), (64, 5), (300, 13), (0, 2)]) {
-            let weight = Halves::new([input, 45], noise);
+            let weight = Bf16Weights::new([input, 45], noise);
             // Two numbers beyond each row, which must be ignored.
             let stride = input + 2;
             let a: Vec<f32> = (0..rows * stride).map(|at| if at % stride < input { noise(at, 3) } else { f32::NAN }).collect();
-            let place = Place { start: a.as_ptr(), stride };
+            let place = Strided { start: a.as_ptr(), stride };
             let before: Vec<f32> = (0..rows * WIDTH).map(|at| noise(at, 9)).collect();
             for (panel, add) in [(0, false), (1, true)] {
                 let expected = reference(&weight, panel, rows, place, &before, add);
                 let (mut found, mut plain) = (before.clone(), before.clone());
                 // SAFETY: the vectors have the rows and columns.
                 unsafe {
-                    weight.multiply(panel, rows, place, Place { start: found.as_mut_ptr(), stride: WIDTH }, add);
-                    let c = Place { start: plain.as_mut_ptr(), stride: WIDTH };
-                    widened(rows, input, place, weight.panel(panel), c, add);
+                    weight.multiply(panel, rows, place, Strided { start: found.as_mut_ptr(), stride: WIDTH }, add);
+                    let c = Strided { start: plain.as_mut_ptr(), stride: WIDTH };
+                    portable(rows, input, place, weight.panel(panel), c, add);
                 }
                 assert_eq!(found, expected, "{rows} rows of {input}");
                 assert_eq!(plain, expected, "{rows} rows of {input}");
@@ -449,7 +456,7 @@ mod tests {
         const UNIT: f64 = 6e-8;
         let Some(proof) = PairProducts::supported() else { return };
         for (input, rows) in (1..=27).map(|rows| (37 + rows % 2, rows)).chain([(1, 3), (64, 5), (300, 13), (1408, 25)]) {
-            let weight = Halves::new([input, 45], noise);
+            let weight = Bf16Weights::new([input, 45], noise);
             let grid = grid(rows, input, |row, k| noise(k, row));
             let mut rounded = Rounded::default();
             rounded.fill(proof, &grid, input);
@@ -457,7 +464,7 @@ mod tests {
             for (panel, add) in [(0, false), (1, true)] {
                 let product = |first: usize, rows: usize| {
                     let mut c = before[first * WIDTH..][..rows * WIDTH].to_vec();
-                    let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                    let place = Strided { start: c.as_mut_ptr(), stride: WIDTH };
                     // SAFETY: the vector has the rows and columns.
                     unsafe { weight.multiply_rounded(panel, [first, rows, 2], &rounded, place, add) };
                     c
@@ -481,7 +488,7 @@ mod tests {
                 }
                 // The first vector has the same bits without the second, which stays as it was.
                 let mut first = before.clone();
-                let place = Place { start: first.as_mut_ptr(), stride: WIDTH };
+                let place = Strided { start: first.as_mut_ptr(), stride: WIDTH };
                 // SAFETY: the vector has the rows and columns.
                 unsafe { weight.multiply_rounded(panel, [0, rows, 1], &rounded, place, add) };
                 for (row, line) in first.chunks_exact(WIDTH).enumerate() {
@@ -509,7 +516,7 @@ mod tests {
 
     #[test]
     fn columns_come_back_rounded() {
-        let weight = Halves::new([11, 40], noise);
+        let weight = Bf16Weights::new([11, 40], noise);
         for column in [0, 31, 32, 39] {
             let mut values = [0.0; 11];
             weight.column(column, &mut values);

@@ -5,23 +5,23 @@ use std::ops::{Deref, DerefMut};
 /// Numbers in a cache line.
 const LINE: usize = 16;
 
-/// Numbers in whole cache lines, which grow as a `Vec` does.
+/// A `Vec<f32>` of whole cache lines that begins with one.
 ///
-/// An unaligned vector of sixteen numbers lies across two cache lines and takes two loads. This
-/// matters because every query reads each row of keys.
+/// A SIMD vector of sixteen numbers that is not aligned lies across two cache lines and takes two
+/// loads. This matters because every query reads each row of keys.
 ///
 /// The allocation itself is not aligned, and the numbers begin at its first cache line. glibc 2.36
 /// cannot reuse the memory of a freed aligned block for another one of the same size, so aligned
 /// blocks would fragment the memory.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct AlignedVec {
     /// Padding up to the first cache line, then the numbers.
     memory: Vec<f32>,
     /// The index of the first number.
     start: usize,
 }
 
-impl Numbers {
+impl AlignedVec {
     /// Returns `count` zeros.
     pub(crate) fn new(count: usize) -> Self {
         let mut numbers = Self::default();
@@ -78,7 +78,7 @@ fn assert_whole_lines(count: usize) {
     assert!(count.is_multiple_of(LINE), "{count} numbers are no whole lines");
 }
 
-impl Clone for Numbers {
+impl Clone for AlignedVec {
     fn clone(&self) -> Self {
         let mut numbers = Self::default();
         numbers.append(self);
@@ -86,7 +86,7 @@ impl Clone for Numbers {
     }
 }
 
-impl Deref for Numbers {
+impl Deref for AlignedVec {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
@@ -94,7 +94,7 @@ impl Deref for Numbers {
     }
 }
 
-impl DerefMut for Numbers {
+impl DerefMut for AlignedVec {
     fn deref_mut(&mut self) -> &mut [f32] {
         &mut self.memory[self.start..]
     }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_values_and_begin_with_a_line() {
-        let mut numbers = Numbers::new(2 * LINE);
+        let mut numbers = AlignedVec::new(2 * LINE);
         numbers[LINE] = 3.0;
         numbers.resize(5 * LINE);
         numbers.reach(4 * LINE + 1);
