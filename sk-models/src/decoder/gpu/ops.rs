@@ -1,4 +1,5 @@
 //! The steps between the products of a layer: single kernels on a GPU, Burn's operations elsewhere.
+//! The tests compare the two.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
@@ -17,6 +18,16 @@ pub(super) fn is_cube(device: &Device) -> bool {
     matches!(device.as_dispatch(), burn::backend::DispatchDevice::Cube(_))
 }
 
+/// Returns the result of a kernel of `cube` if the kernels support the device.
+macro_rules! on_cube {
+    ($device:expr => $result:expr) => {
+        #[cfg(any(feature = "cuda", feature = "wgpu"))]
+        if is_cube(&$device) {
+            return $result;
+        }
+    };
+}
+
 /// Returns whether a pass over a group of `places` places in each of `lanes` lanes reads its
 /// position only from the numbers in device memory.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
@@ -31,38 +42,26 @@ pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: u
 /// Computes `x·W`, on a GPU in f32 for few rows, else in the format of W. Tensor cores round x to the
 /// format of W.
 pub(crate) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&x.device()) {
-        return cube::multiply(x, weight, false);
-    }
+    on_cube!(x.device() => cube::multiply(x, weight, false));
     x.clone().cast(weight.dtype()).matmul(weight.clone())
 }
 
 /// Computes `x·W` in f32 for any number of rows: x is rounded to the format of W, the sums are not.
 /// In bf16, a logit of 40 would have steps of a quarter.
 pub(super) fn multiply_whole(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&x.device()) {
-        return cube::multiply(x, weight, true);
-    }
+    on_cube!(x.device() => cube::multiply(x, weight, true));
     x.clone().cast(weight.dtype()).cast(DType::F32).matmul(weight.clone().cast(DType::F32))
 }
 
 /// Computes the products of several matrices in f32.
 pub(crate) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&a.device()) {
-        return cube::product(a, b);
-    }
+    on_cube!(a.device() => cube::product(a, b));
     a.cast(DType::F32).matmul(b.cast(DType::F32))
 }
 
 /// Returns `x + change` and its norm in `format`, `[M, H]` each.
 pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&x.device()) {
-        return cube::add_norm(x, change, norm, format);
-    }
+    on_cube!(x.device() => cube::add_norm(x, change, norm, format));
     let x = match change {
         None => x,
         Some(change) => x + change.sum(),
@@ -84,10 +83,7 @@ pub(super) fn rotate(
     group: &AttentionGroup,
     cache: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&projected.frozen.device()) {
-        return cube::rotate(projected, bias, angles, group, cache);
-    }
+    on_cube!(projected.frozen.device() => cube::rotate(projected, bias, angles, group, cache));
     let &AttentionGroup { heads, lanes, start, visibility, .. } = group;
     let (format, at, places) = (cache.dtype(), visibility.first(), visibility.places);
     let Heads { queries, keys, width } = heads;
@@ -127,10 +123,7 @@ pub(super) fn attend(queries: Tensor<4>, cache: &Tensor<4>, group: &AttentionGro
 /// Computes the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the visible keys of each query,
 /// in `format`.
 pub(super) fn softmax(scores: Tensor<4>, visibility: Visibility, format: DType) -> Tensor<4> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&scores.device()) {
-        return cube::softmax(scores, visibility, format);
-    }
+    on_cube!(scores.device() => cube::softmax(scores, visibility, format));
     let [lanes, heads, queries, keys] = scores.dims();
     let scores = if visibility.is_whole() {
         scores
@@ -149,20 +142,14 @@ pub(super) fn softmax(scores: Tensor<4>, visibility: Visibility, format: DType) 
 /// Reorders the output of attention from `[G, Hkv, Hq/Hkv·m, D]` by head to `[G·m, Hq·D]` by place,
 /// in `format`.
 pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usize, format: DType) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&mixed.device()) {
-        return cube::by_place(mixed, heads, lanes, places, format);
-    }
+    on_cube!(mixed.device() => cube::by_place(mixed, heads, lanes, places, format));
     let by_head = mixed.reshape([lanes, heads.queries, places, heads.width]);
     by_head.swap_dims(1, 2).reshape([lanes * places, heads.queries * heads.width]).cast(format)
 }
 
 /// Computes `silu(gate) ⊙ up` in `format` from both side by side: `[M, 2·F]` to `[M, F]`.
 pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&both.frozen.device()) {
-        return cube::gate(both, format);
-    }
+    on_cube!(both.frozen.device() => cube::gate(both, format));
     let both = both.sum();
     let width = both.dims()[1] / 2;
     swiglu(both.clone().narrow(1, 0, width), both.narrow(1, width, width)).cast(format)
@@ -170,10 +157,7 @@ pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
 
 /// Returns each lane's low-rank update for rows `[G·M, in]`: `[G·M, Σ out]`, in f32.
 pub(super) fn low_rank(x: &Tensor<2>, delta: &LaneDelta) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&x.device()) {
-        return cube::low_rank(x, delta);
-    }
+    on_cube!(x.device() => cube::low_rank(x, delta));
     delta.update(x.clone().cast(DType::F32))
 }
 
@@ -181,10 +165,7 @@ pub(super) fn low_rank(x: &Tensor<2>, delta: &LaneDelta) -> Tensor<2> {
 /// in a cache `[G, 2·Hkv, P, D]`, to `start`. On a GPU the cache is written in place, even if it is
 /// shared.
 pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, row: usize) -> Tensor<4> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&cache.device()) {
-        return cube::adopt(cache, start, tokens, rows, row);
-    }
+    on_cube!(cache.device() => cube::adopt(cache, start, tokens, rows, row));
     let [lanes, heads, _, width] = cache.dims();
     let places: Vec<usize> = (0..tokens).map(|step| start + step * rows + row).collect();
     let kept = cache.clone().select(2, Tensor::from_data(&places[..], &cache.device()));
@@ -193,10 +174,7 @@ pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, 
 
 /// Overwrites `old` with `new` in place, even if `old` is shared.
 pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&old.device()) {
-        return cube::refresh(old, new);
-    }
+    on_cube!(old.device() => cube::refresh(old, new));
     let count = new.dims()[0];
     old.slice_assign(0..count, new)
 }
@@ -204,10 +182,7 @@ pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int
 /// Returns `[log p(target), H_∞]` in nats per row of logits `[M, V]`, with `H_∞ = logsumexp − max`:
 /// `[M, 2]`.
 pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&logits.device()) {
-        return cube::read(logits, targets);
-    }
+    on_cube!(logits.device() => cube::read(logits, targets));
     let logits = logits.cast(DType::F32);
     let max = logits.clone().max_dim(1);
     let picked = logits.clone().gather(1, targets.unsqueeze_dim(1)) - max.clone();
@@ -219,10 +194,7 @@ pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
 /// Returns the first place of the largest logit and the number of logits that are NaN or +∞, per
 /// row of `[M, V]`: `[M, 2]`.
 pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&logits.device()) {
-        return cube::argmax(logits);
-    }
+    on_cube!(logits.device() => cube::argmax(logits));
     let [_, vocabulary] = logits.dims();
     let logits = logits.cast(DType::F32);
     let largest = logits.clone().max_dim(1);
@@ -238,10 +210,7 @@ pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
 /// Applies a repetition penalty to the logits `[M, V]` of `tokens`, `[M, n]`. The tokens of a row
 /// differ; −1 fills short rows.
 pub(super) fn penalise(logits: Tensor<2>, tokens: Tensor<2, Int>, penalty: f32) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&logits.device()) {
-        return cube::penalise(logits, tokens, penalty);
-    }
+    on_cube!(logits.device() => cube::penalise(logits, tokens, penalty));
     let ([rows, vocabulary], device) = (logits.dims(), logits.device());
     let mut rated = logits.into_data().try_into_vec::<f32>().expect("logits in f32");
     let tokens: Vec<i64> = tokens.into_data().iter::<i64>().collect();
@@ -261,10 +230,7 @@ pub(super) fn penalise(logits: Tensor<2>, tokens: Tensor<2, Int>, penalty: f32) 
 /// Returns, per row, the least probable token that is left, its log-probability in `logits`, in
 /// nats, and the number of logits that are NaN or +∞, or one if no token can be selected: `[M, 3]`.
 pub(super) fn select(logits: Tensor<2>, rated: Tensor<2>, selections: &[Selection], shares: Tensor<2>) -> Tensor<2> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&logits.device()) {
-        return cube::select(logits, rated, selections, shares);
-    }
+    on_cube!(logits.device() => cube::select(logits, rated, selections, shares));
     let ([rows, vocabulary], device) = (logits.dims(), logits.device());
     let [logits, rated, shares] =
         [logits, rated, shares].map(|tensor| tensor.into_data().try_into_vec::<f32>().expect("logits in f32"));
