@@ -453,24 +453,11 @@ impl Tiles {
 /// Asks Linux for permission to use tiles, which every process needs.
 #[cfg(target_os = "linux")]
 fn granted() -> bool {
-    const ARCH_PRCTL: i64 = 158;
     const REQUEST_PERMISSION: u64 = 0x1023;
     const TILE_DATA: u64 = 18;
-    let mut result = ARCH_PRCTL;
     // SAFETY: the system call grants this process the use of registers; it touches no memory of the
     // process.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") result,
-            in("rdi") REQUEST_PERMISSION,
-            in("rsi") TILE_DATA,
-            out("rcx") _,
-            out("r11") _,
-            options(nostack),
-        );
-    }
-    result == 0
+    unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 }
 }
 
 /// Other systems are not known to save tiles on a context switch.
