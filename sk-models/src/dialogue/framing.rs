@@ -113,11 +113,11 @@ pub fn instructed(system: Option<&str>, instruction: &str) -> String {
 mod tests {
     use std::path::Path;
 
+    use crate::dialogue::TOKENIZER;
     use crate::train::encoder::Encoder;
 
     use super::*;
 
-    const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/backbone/tokenizer.json");
     const DIALOGUE: &str =
         "\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Bye\n\nAssistant: Farewell.\n\nHuman: Hm?\n\nAssistant:";
 

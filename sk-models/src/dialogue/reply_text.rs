@@ -132,10 +132,9 @@ fn beginning_of(stop: &str, text: &str) -> usize {
 mod tests {
     use std::path::Path;
 
-    use super::*;
+    use crate::dialogue::TOKENIZER;
 
-    /// The tokenizer of the model that ships with the program, which merges bytes into words.
-    const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/backbone/tokenizer.json");
+    use super::*;
 
     /// Returns the tokens of [`Tokenizer::bytes`].
     fn tokens(text: &str) -> Vec<TokenId> {

@@ -121,16 +121,6 @@ mod tests {
     }
 
     #[test]
-    fn seeds_streams_and_chunks_are_independent_and_repeat() {
-        let values = uniform(1, 0, 2 * CHUNK, STD);
-        assert_eq!(values, uniform(1, 0, 2 * CHUNK, STD));
-        assert_eq!(values[..100], uniform(1, 0, 100, STD), "a shorter matrix is a beginning");
-        assert_ne!(values[..100], values[CHUNK..CHUNK + 100]);
-        assert_ne!(values[..100], uniform(1, 1, 100, STD));
-        assert_ne!(values[..100], uniform(2, 0, 100, STD));
-    }
-
-    #[test]
     fn drawing_in_chunks_is_drawing_in_one_go() {
         let mut rng = ChaCha8Rng::seed_from_u64(9);
         rng.set_stream(4);

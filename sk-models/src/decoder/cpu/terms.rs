@@ -320,14 +320,9 @@ impl<'a, F: Fn(usize) -> (&'a [f32], usize)> Panel for RoundedPanel<'_, F> {
 }
 
 /// A buffer for the sums of the last rows, if they do not fill a square.
+#[derive(Default)]
 #[repr(align(64))]
 struct PartialSquare([[f32; WIDTH]; SIDE]);
-
-impl Default for PartialSquare {
-    fn default() -> Self {
-        Self([[0.0; WIDTH]; SIDE])
-    }
-}
 
 impl PartialSquare {
     /// Calls `work` with a square whose first rows are those of C.
@@ -477,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_cover_the_depth_and_add_up() {
+    fn sweeps_cover_the_depth() {
         let Some(tiles) = Tiles::get() else { return };
         // The depth is 40 blocks of 32 columns and one of 4. The number of sweeps follows from the
         // bytes that 64 rows may take and from the smallest depth of a sweep.
@@ -495,28 +490,6 @@ mod tests {
         assert_eq!(ends(room(40 * DEPTH)), [32, 41]);
         for bytes in [room(20 * DEPTH), 1] {
             assert_eq!(ends(bytes), [16, 32, 41]);
-        }
-        let (panel, _) = panels(depth);
-        for bytes in [room(20 * DEPTH), 1] {
-            for add in [false, true] {
-                // As above.
-                let split = 2.0 / (1 << 27) as f64;
-                check(
-                    [rows, depth, 0],
-                    add,
-                    split,
-                    |k, column| panel[k * WIDTH + column],
-                    |x, c| {
-                        let mut terms = Terms::default();
-                        terms.fill(tiles, x, depth, THREE);
-                        for sweep in terms.sweeps(rows, bytes) {
-                            let add = add || sweep.start > 0;
-                            // SAFETY: C has the rows.
-                            F32Panel::with(tiles, &panel, |panel| unsafe { terms.multiply(panel, [0, rows], sweep, c, add) });
-                        }
-                    },
-                );
-            }
         }
     }
 
