@@ -93,6 +93,13 @@ struct Task {
     head: usize,
 }
 
+/// Pieces of one lane, `first..end`, and the number of their queries.
+struct Share {
+    first: usize,
+    end: usize,
+    queries: usize,
+}
+
 /// Returns the largest number of queries of a piece, and of a task of several pieces.
 fn sizes(plan: &Plan, heads: Heads, tiled: bool) -> [usize; 2] {
     if !tiled {
@@ -108,27 +115,26 @@ fn sizes(plan: &Plan, heads: Heads, tiled: bool) -> [usize; 2] {
 fn divide(plan: &Plan, heads: Heads, [largest, joined]: [usize; 2], height: usize) -> (Vec<SpanPiece>, Vec<Task>) {
     let most = (largest / heads.queries_per_key()).max(1);
     let mut pieces: Vec<SpanPiece> = Vec::with_capacity(plan.spans.len());
-    // Pieces of a task, and the queries in them.
-    let mut shares: Vec<(usize, usize, usize)> = Vec::new();
+    let mut shares: Vec<Share> = Vec::new();
     for (index, span) in plan.spans.iter().enumerate() {
         for step in (span.known..span.length).step_by(most) {
             let piece = SpanPiece { span: index, steps: (step, (step + most).min(span.length)) };
             let new = piece.queries(heads, height);
-            let joins = |&&mut (_, end, queries): &&mut (usize, usize, usize)| {
-                let before = &plan.spans[pieces[end - 1].span];
-                queries + new <= joined && (before.group, before.lane) == (span.group, span.lane)
+            let joins = |share: &&mut Share| {
+                let before = &plan.spans[pieces[share.end - 1].span];
+                share.queries + new <= joined && (before.group, before.lane) == (span.group, span.lane)
             };
             match shares.last_mut().filter(joins) {
-                Some((_, end, queries)) => {
-                    *end += 1;
-                    *queries += new;
+                Some(share) => {
+                    share.end += 1;
+                    share.queries += new;
                 }
-                None => shares.push((pieces.len(), pieces.len() + 1, new)),
+                None => shares.push(Share { first: pieces.len(), end: pieces.len() + 1, queries: new }),
             }
             pieces.push(piece);
         }
     }
-    let task = |&(first, end, _): &(usize, usize, usize)| (0..heads.keys).map(move |head| Task { first, end, head });
+    let task = |&Share { first, end, .. }: &Share| (0..heads.keys).map(move |head| Task { first, end, head });
     (pieces, shares.iter().flat_map(task).collect())
 }
 
