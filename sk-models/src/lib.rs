@@ -13,6 +13,7 @@ pub mod judge;
 mod kernels;
 pub mod local;
 pub mod lora;
+mod memory;
 pub mod model;
 mod precision;
 pub mod roofline;

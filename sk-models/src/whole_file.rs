@@ -193,7 +193,8 @@ fn followed(path: &Path) -> PathBuf {
     })
 }
 
-fn folder(path: &Path) -> &Path {
+/// Returns the folder of a file, which is `.` for a bare name.
+pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -16,12 +16,14 @@ use super::{
 use crate::{
     config::Qwen2Config,
     decoder::{Decoder, Precision},
-    device::{block_recording, check_room, free_memory},
+    device::block_recording,
     files,
     head::Head,
     lora::LoraAdapter,
+    memory::{check_room, free_memory},
     model::Qwen2,
-    text::{ChatTemplate, TextError, Tokenizer},
+    text::{ChatTemplate, TextError, Tokenizer, one_line},
+    whole_file::folder,
 };
 
 /// A checkpoint that has been opened and checked. Its weights are still on disk.
@@ -187,10 +189,9 @@ impl Checkpoint {
 
     /// Waits for the device, which reports a lack of memory only then.
     fn wait(&self, device: &Device) -> Result<(), CheckpointError> {
-        device.sync().map_err(|error| CheckpointError::Device {
-            directory: self.directory().to_owned(),
-            message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
-        })
+        device
+            .sync()
+            .map_err(|error| CheckpointError::Device { directory: self.directory().to_owned(), message: one_line(&error) })
     }
 
     /// Returns the most bytes that an adapter for this model takes, given by directory. Does not read
@@ -256,8 +257,7 @@ fn resolve_checked(
         return Ok(local.to_owned());
     }
     if files::is_file(local) {
-        let parent = local.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        return Err(CheckpointError::NotADirectory { path: local.to_owned(), directory: parent.to_owned() });
+        return Err(CheckpointError::NotADirectory { path: local.to_owned(), directory: folder(local).to_owned() });
     }
     // Do not look up a local path on the hub because the user may not read it.
     if let Err(error) = local.metadata()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::hub::error::HubError;
-use crate::{config::ConfigError, decoder::PrecisionError, device::Shortage, text::TextError};
+use crate::{config::ConfigError, decoder::PrecisionError, memory::Shortage, text::TextError};
 
 /// A checkpoint that cannot be loaded. Each message is one line that names the file and the fault.
 #[derive(Debug, Error)]

@@ -10,9 +10,10 @@ use sk_core::TimeLeft;
 use super::{FIRST_TOKENS, Models};
 use crate::Qwen2Config;
 use crate::decoder::{PANEL, QUERIES, Scheduler, low_rank_bytes};
-use crate::device::{Shortage, free_memory, is_cpu, release_freed};
+use crate::device::is_cpu;
 use crate::engine::chunk;
 use crate::lora::{LoraAdapter, LowRank};
+use crate::memory::{Shortage, free_memory, release_freed};
 use crate::team::Team;
 
 /// The sizes that determine the memory of a generation.

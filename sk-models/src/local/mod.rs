@@ -13,7 +13,7 @@ use crate::ConfigError;
 use crate::Qwen2Config;
 use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
-use crate::device::{Device, DeviceError, DeviceName, free_memory, is_cpu};
+use crate::device::{Device, DeviceError, DeviceName, is_cpu};
 use crate::engine::{
     AdapterRack, Drafter, DrafterConfig, EngineError, Frozen, InstructionRack, Racks, SharedVerifier, Soup, TokenPrior,
     TokenScore, Verifier, Vocabulary,
@@ -21,14 +21,18 @@ use crate::engine::{
 use crate::head::Head;
 use crate::hf::{Checkpoint, CheckpointError, Progress};
 use crate::lora::LoraAdapter;
+use crate::memory::free_memory;
 use crate::text::{ChatTemplate, TextError, Tokenizer};
 
-pub use crate::device::Shortage;
+pub use crate::memory::Shortage;
 use footprint::Account;
 pub use footprint::{Claim, Extent};
 
 /// The name by which a blade selects the drafter as the model that it reads under.
 const DRAFTER: &str = "drafter";
+
+/// What adapters and heads are checked with, for messages.
+const REFERENCE: &str = "checkpoint to check an adapter or head with";
 
 /// The most bytes of keys and values that a model caches for contexts with a common prefix.
 const SHARED: u64 = 256 << 20;
@@ -216,7 +220,7 @@ impl Models {
     /// # Errors
     /// If one cannot be loaded or does not fit.
     pub fn load_heads(&self, sources: &[(String, PathBuf)]) -> Result<Vec<(String, Head)>, ModelError> {
-        let checkpoint = self.checkpoint("checkpoint to hold an adapter or head against")?;
+        let checkpoint = self.checkpoint(REFERENCE)?;
         let load = |(name, directory): &(String, PathBuf)| {
             Ok((name.clone(), checkpoint.head(directory).map_err(ModelError::blade(name))?))
         };
@@ -234,7 +238,7 @@ impl Models {
         }
         progress.stage(&format!("loading the model of blade {name}"));
         let checkpoint = Checkpoint::open(on, progress).map_err(ModelError::blade(name))?;
-        same_tokens(self.checkpoint("tokenizer to hold another model against")?, &checkpoint)?;
+        same_tokens(self.checkpoint("tokenizer to compare with that of another model")?, &checkpoint)?;
         let decoder = checkpoint.decoder(&self.device, self.precision).map_err(ModelError::blade(name))?;
         self.others.push((on.to_owned(), checkpoint, shared(decoder, &self.scheduler, &self.device)));
         Ok(())
@@ -267,7 +271,7 @@ impl Models {
             Some(on) => self.others.iter().find(|(source, ..)| source == on).map(|(_, checkpoint, _)| checkpoint),
             None => None,
         };
-        let checkpoint = other.map_or_else(|| self.checkpoint("checkpoint to hold an adapter or head against"), Ok)?;
+        let checkpoint = other.map_or_else(|| self.checkpoint(REFERENCE), Ok)?;
         checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
     }
 
@@ -277,7 +281,7 @@ impl Models {
     /// # Errors
     /// If the directory is not that of an adapter, or the adapter uses an unsupported feature.
     pub fn adapter_bytes(&self, name: &str, directory: &Path) -> Result<u64, ModelError> {
-        let checkpoint = self.checkpoint("checkpoint to hold an adapter or head against")?;
+        let checkpoint = self.checkpoint(REFERENCE)?;
         checkpoint.adapter_bytes(directory).map_err(ModelError::blade(name))
     }
 

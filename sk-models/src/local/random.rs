@@ -4,9 +4,10 @@ use std::path::Path;
 
 use super::{ModelError, Models};
 use crate::decoder::{Decoder, Precision};
-use crate::device::{DeviceName, check_room, free_memory};
+use crate::device::DeviceName;
 use crate::hf::Progress;
 use crate::lora::LoraAdapter;
+use crate::memory::{check_room, free_memory};
 use crate::text::Tokenizer;
 use crate::{ConfigError, Qwen2Config};
 

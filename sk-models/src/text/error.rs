@@ -38,8 +38,7 @@ pub enum TextError {
     Template { name: String, reason: String },
 }
 
-/// Returns the innermost cause of an error in one line, where template and parser errors name the
-/// fault.
-pub(super) fn one_line(error: &dyn std::error::Error) -> String {
+/// Returns the message of an error in one line.
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -11,6 +11,7 @@ pub(crate) mod tokenizer;
 pub use chat::{ChatOptions, ChatTemplate};
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
+pub(crate) use error::one_line;
 pub use framing::{ASSISTANT, END_OF_TEXT, END_OF_TURN, HUMAN, Message, Role, plain_prompt};
 pub(crate) use framing::{encode_turns, plain_dialogue, turns};
 pub use tokenizer::Tokenizer;

@@ -32,10 +32,11 @@ use super::{
 use crate::{
     assets,
     config::Qwen2Config,
-    device::{check_room, free_memory, is_cpu},
+    device::is_cpu,
     files,
     hf::{self, Checkpoint},
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
+    memory::{check_room, free_memory},
     model::Qwen2,
     precision::Precision,
 };

@@ -7,9 +7,9 @@ use thiserror::Error;
 
 use crate::{
     config::{ConfigError, Qwen2Config},
-    device::Shortage,
     hf::CheckpointError,
     lora::AdapterError,
+    memory::Shortage,
 };
 
 /// A training command that cannot start or continue.

@@ -26,10 +26,10 @@ use super::{
     state::OutputFolder,
 };
 use crate::{
-    device::{Shortage, free_memory},
     head::{Head, HeadKind},
     hf::{Checkpoint, HEAD_WEIGHTS, save_head},
     lora::Lanes,
+    memory::{Shortage, free_memory},
     model::Qwen2,
 };
 

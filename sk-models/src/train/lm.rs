@@ -24,10 +24,11 @@ use super::{
 };
 use crate::{
     config::Qwen2Config,
-    device::{check_room, free_memory, is_cpu},
+    device::is_cpu,
     files,
     hf::{Checkpoint, INDEX_FILE, PICKLED, SINGLE_FILE},
     lora::Lanes,
+    memory::{check_room, free_memory},
     model::Qwen2,
 };
 
