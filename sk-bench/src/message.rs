@@ -65,7 +65,7 @@ pub fn commands(c: char) -> bool {
     c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns a message, such as that of a parser, as [`plain`]. It may have several lines.
+/// Joins the lines of a message, such as that of a parser, and treats it as [`plain`] does.
 pub(crate) fn joined(text: &str) -> String {
     quoted(text, LONGEST)
 }

@@ -48,8 +48,8 @@ pub(crate) fn empty_folder(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns the program's folder in a base folder of the user: that which the environment variable
-/// `named` names, or else `usual` in the home folder.
+/// Returns the folder `swiss-knife` in a base folder of the user: the one in the environment variable
+/// `named` if it is an absolute path, or else `usual` in the home folder.
 pub(crate) fn user_folder(named: &str, usual: &str) -> Option<PathBuf> {
     let named = std::env::var_os(named).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let base = named.or_else(|| std::env::home_dir().map(|home| home.join(usual)))?;

@@ -128,7 +128,7 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
 /// Bytes of the longest line. A device or a packed file may have an endless one.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// Returns the lines of a reader, without their ends. Stop at the first error.
+/// Returns the lines of a reader, without their ends. After an error, ask for no more lines.
 pub(crate) fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();

@@ -104,8 +104,8 @@ impl RemoteEngine {
     /// temperature 1 must come with the log-probabilities with which they are read. The tokenizers
     /// must agree.
     ///
-    /// The check also determines whether the latter holds at other temperatures, and thereby
-    /// whether candidates must be read again.
+    /// The check also determines whether drafted tokens come with these log-probabilities at other
+    /// temperatures. If not, candidates are read again.
     ///
     /// Afterwards, each request that reads has a control row for the base model and each adapter
     /// that it reads under. Their log-probabilities must equal those of the check. Check again after

@@ -36,7 +36,7 @@ macro_rules! choices {
 choices! {
     /// Which behaviour fills in what the paper leaves open.
     Convention => Standardize {
-        /// The paper's equations and operating point, without the accidents: no dependence on the
+        /// The paper's equations, without the accidents of the published runs: no dependence on the
         /// order of candidates, σ divided by the spread of μ and not by its own, end-of-text kept,
         /// spans capped.
         #[default]

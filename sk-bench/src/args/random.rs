@@ -13,7 +13,7 @@ const CHECKPOINTS: [&str; 5] = ["backbone", "drafter", "tokenizer", "blades", "h
 pub struct RandomArgs {
     /// Shape of a backbone to fill with random weights: a config.json.
     ///
-    /// Speed does not depend on what weights are, so that any shape is measured without a
+    /// Speed does not depend on the values of the weights, so any shape can be measured without a
     /// checkpoint.
     #[arg(long, value_name = "FILE", conflicts_with_all = CHECKPOINTS)]
     pub backbone_config: Option<PathBuf>,

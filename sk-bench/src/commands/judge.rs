@@ -44,7 +44,7 @@ Examples:
   # How far does this judge move a response that did not change?
   swiss-knife judge retest responses.jsonl -o judged.jsonl --endpoint http://localhost:8000/v1
 
-  # What do the dispersions of a sweep's blades know of the judge?
+  # How well do the dispersions of a sweep's blades predict their errors against the judge?
   swiss-knife judge candidates responses.jsonl -o candidates.jsonl --offline
 
   # From judgements to the report's tables

@@ -93,8 +93,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
-    /// Seconds that a client may take to send the head or the body of a request, or may read
-    /// nothing of an answer, before its connection is closed.
+    /// Seconds after which a connection is closed if its client has not sent the head or the body
+    /// of a request, or has read nothing of an answer.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().patience.as_secs())]
     patience: u64,
     /// Seconds between the comments that keep a stream alive while a step is searched; 0 sends

@@ -386,8 +386,8 @@ pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<
 /// Checks that no weight vector is there twice. The error is the reason.
 pub(crate) fn check_distinct(weights: &[Weights]) -> Result<(), String> {
     let mut names = BTreeSet::new();
-    // A table of judgements names a weight vector by its first four decimals. A blade that is not
-    // named has the weight zero.
+    // A table of judgements names a weight vector by its weights, rounded to four decimals. A blade
+    // that is not named has the weight zero.
     let name = |weights: &Weights| {
         let rounded = weights.by_name().iter().map(|(blade, weight)| (blade.clone(), format!("{weight:.4}")));
         rounded.filter(|(_, weight)| weight != "0.0000").collect::<Vec<_>>()

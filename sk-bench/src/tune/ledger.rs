@@ -189,7 +189,7 @@ impl Ledger {
             settings: self.settings.clone(),
             elapsed,
         };
-        let file = self.file.as_ref().ok_or_else(|| Error::Input("the ledger was opened to be looked at".to_owned()))?;
+        let file = self.file.as_ref().ok_or_else(|| Error::Input("the ledger is open for reading only".to_owned()))?;
         file.append(&record)?;
         // Continue with the values that a later run would read, so that both are bit-identical.
         let path = file.path().to_owned();

@@ -2,8 +2,8 @@
 //!
 //! An engine runs one model on one kind of device and chooses its own types for KV caches,
 //! adapters, states and logits. To add an engine, implement [`Engine`] and construct it in
-//! [`Decoder::assemble`](super::Decoder); nothing else names a concrete engine. The types are
-//! erased once, by the blanket implementation of [`AnyEngine`].
+//! [`Decoder::assemble`](super::Decoder). The types are erased once, by the blanket implementation
+//! of [`AnyEngine`].
 
 use std::any::Any;
 use std::fmt;

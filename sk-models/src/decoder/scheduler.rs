@@ -301,8 +301,8 @@ impl State {
         self.jobs.iter().filter(|entry| matches!(entry.outcome, Outcome::Pending))
     }
 
-    /// Returns the id and the key of the job that is next, and whether its pass gains nothing from
-    /// waiting: no request computes, or it is full and none that computes was served less.
+    /// Returns the id and the key of the job that is next, and whether its pass should start now:
+    /// no request computes, or the pass is full and no request that computes was served less.
     fn next(&self) -> Option<(u64, Key, bool)> {
         let order = |entry: &&Entry| (if self.by_service < BY_SERVICE { entry.start } else { 0 }, entry.id);
         let Entry { id, key, start, .. } = self.pending().min_by_key(order)?;

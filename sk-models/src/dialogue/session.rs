@@ -68,7 +68,7 @@ pub struct SessionParts<'m> {
     /// The instructions of the engine's lanes.
     pub instructions: InstructionRack,
     /// The time that is left for replies; `None` for no limit. Once it is zero, a reply does not wait
-    /// for memory, and ends at a step that fails.
+    /// for memory, and a step that fails ends the reply without an error.
     pub left: Option<TimeLeft>,
 }
 

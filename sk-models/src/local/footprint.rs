@@ -111,8 +111,7 @@ impl Models {
         self.account.claim_more(bytes)
     }
 
-    /// Measures the CPU's memory after `shrink` has given way. Call it while no generation is under
-    /// way.
+    /// Measures the CPU's memory after `shrink` is freed. Call it while no generation runs.
     fn measure(&self, shrink: Shrink) -> Measured {
         if shrink == Shrink::Prefixes {
             self.decoders().for_each(|decoder| decoder.forget_prefixes());
@@ -143,7 +142,7 @@ impl Models {
     }
 }
 
-/// What gives way before memory is measured.
+/// What is freed before memory is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shrink {
     Nothing,

@@ -18,7 +18,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Returns positions `from..to`, which begin a panel.
+    /// Returns positions `from..to`, where `from` is a multiple of [`WIDTH`].
     pub(super) fn range(self, from: usize, to: usize) -> Self {
         let (panel, stride) = (self.width * WIDTH, self.width.next_multiple_of(WIDTH));
         let keys = &self.keys[from / WIDTH * panel..to.div_ceil(WIDTH) * panel];
