@@ -58,10 +58,22 @@ pub(crate) fn model_args() -> Vec<String> {
     args
 }
 
+/// The `[model]` section of a plan for the tiny model.
+pub(crate) fn model_section() -> String {
+    let path = |part: &str| models().join(part).display().to_string();
+    let mut text = format!("[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n", path("backbone"), path("drafter"));
+    text += "[model.blades]\n";
+    for name in BLADES {
+        text += &format!("{name} = {:?}\n", path(&format!("blades/{name}")));
+    }
+    text
+}
+
 /// The program, without the variables of the caller's environment that could change its behaviour.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swiss-knife"));
-    command.env("HF_HUB_OFFLINE", "1").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
+    command.env("HF_HUB_OFFLINE", "1").stdin(Stdio::null());
+    ["SWISS_KNIFE_API_KEY", "NO_COLOR", "CLICOLOR_FORCE"].iter().for_each(|name| _ = command.env_remove(name));
     command
 }
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{assert_refused, copy_of, program, run, stderr, stdout};
+use crate::common::{assert_refused, copy_of, model_section, program, run, stderr, stdout};
 
 /// Each axis with the word of the chosen side of its pairs and the word of the rejected side.
 const AXES: [(&str, &str, &str); 3] =
@@ -126,16 +126,11 @@ fn informativeness_is_measured_on_the_candidates_of_a_sweep() {
     let folder = tempfile::tempdir().unwrap();
     let prompts: String = (0..4).map(|i| json!({"prompt": format!("What of the sky, {i}?")}).to_string() + "\n").collect();
     fs::write(folder.path().join("prompts.jsonl"), prompts).unwrap();
-    let options = crate::common::model_args();
-    let option = |name: &str| options[options.iter().position(|option| option == name).unwrap() + 1].clone();
-    let blades = options.iter().filter_map(|option| option.split_once('=')).map(|(name, path)| format!("{name} = {path:?}\n"));
     let plan = format!(
         "[sweep]\noutput = \"out.jsonl\"\n[schemes]\nsteered = {{ scheme = \"swiss-knife\", set = [\"granularity.span_tokens=4\"] }}\n\
          [weights]\nkind = \"listed\"\nlist = [{{ helpful = 1, honest = 1 }}]\n[prompts]\nsources = [\"prompts.jsonl\"]\n\
-         [generation]\nmax_new_tokens = 12\n[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n[model.blades]\n{}",
-        option("--backbone"),
-        option("--drafter"),
-        blades.collect::<String>()
+         [generation]\nmax_new_tokens = 12\n{}",
+        model_section()
     );
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(folder.path().join("plan.toml"), plan).unwrap();

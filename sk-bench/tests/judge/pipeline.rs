@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::common::{BLADES, models, program, stderr, stdout};
+use crate::common::{BLADES, assert_refused, model_section, models, program, stderr, stdout};
 use crate::html::Document;
 use crate::server::{Reply, Server};
 
@@ -16,7 +16,6 @@ const ROUNDING: f64 = 1e-12;
 /// Three schemes at two weight vectors on two prompts. One prompt holds HTML that tries to break
 /// out of the page. `greedy` always chooses the candidate with the highest rating.
 fn write_plan(folder: &Path) {
-    let path = |part: &str| models().join(part).display().to_string();
     let mut plan = r#"
 [sweep]
 output = "frontier.jsonl"
@@ -41,14 +40,7 @@ sources = ["prompts.jsonl"]
 max_new_tokens = 12
 "#
     .to_owned();
-    plan += &format!(
-        "\n[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n[model.blades]\n",
-        path("backbone"),
-        path("drafter")
-    );
-    for name in BLADES {
-        plan += &format!("{name} = {:?}\n", path(&format!("blades/{name}")));
-    }
+    plan += &format!("\n{}", model_section());
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let prompts = [
         json!({"id": "sky", "prompt": "Why is the sky blue?"}),
@@ -269,10 +261,7 @@ fn records_that_do_not_fit_are_refused_or_said_to_be_missing() {
     stdout(&run(&["judge", "table", "judged.jsonl", "-o", "results"]));
     let report = ["report", "results", "--reference", "swiss-knife", "--resamples", "50", "--html", "report.html"];
     let refused = |records: &str, parts: &[&str]| {
-        let output = run(&[&report[..], &["--records", records]].concat());
-        let error = stderr(&output);
-        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-        parts.iter().for_each(|part| assert!(error.contains(part), "{error:?} lacks {part:?}"));
+        assert_refused(&run(&[&report[..], &["--records", records]].concat()), parts);
         assert!(!folder.join("report.html").exists());
     };
     refused("nowhere.jsonl", &["nowhere.jsonl"]);
@@ -332,10 +321,7 @@ fn the_chain_of_the_book_runs_on_the_plan_of_the_book() {
         assert!(plan.contains(from), "{plan}");
         plan.replace(from, to)
     });
-    let path = |part: &str| models().join(part).display().to_string();
-    plan += &format!("\n[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n", path("backbone"), path("drafter"));
-    let blades = BLADES.map(|name| format!("{name} = {:?}", path(&format!("blades/{name}")))).join(", ");
-    plan += &format!("blades = {{ {blades} }}\n");
+    plan += &format!("\n{}", model_section());
     fs::write(folder.join("frontier.toml"), plan).unwrap();
     fs::write(folder.join("prompts.jsonl"), "{\"id\": \"sky\", \"prompt\": \"Why is the sky blue?\"}\n").unwrap();
     let server = judge();

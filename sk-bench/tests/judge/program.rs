@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,15 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sk_bench::judge::Objectives;
 
+use crate::common::{assert_refused, program, stderr};
 use crate::responses;
 use crate::server::{Reply, Server};
-
-/// The program, without the variables of the caller's environment that could change its behaviour.
-fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swiss-knife"));
-    command.env_remove("SWISS_KNIFE_API_KEY").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
-    command
-}
 
 fn write_responses(folder: &Path, count: usize) {
     let lines: Vec<String> = responses(count).iter().map(|response| serde_json::to_string(response).unwrap()).collect();
@@ -37,10 +31,6 @@ fn judge(folder: &Path, server: &Server, args: &[&str]) -> Command {
         &server.url,
     ]);
     command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn records(folder: &Path) -> Vec<Value> {
@@ -363,10 +353,7 @@ fn bad_input_is_named_on_one_line() {
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 1);
     let refused = |args: &[&str], parts: &[&str]| {
-        let output = judge(folder.path(), &server, args).output().unwrap();
-        let error = stderr(&output);
-        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        assert_refused(&judge(folder.path(), &server, args).output().unwrap(), parts);
     };
     refused(&["--rubrics", "toxcity"], &["toxcity", "did you mean \"toxicity\"?"]);
     refused(&["--scale", "5-1"], &["--scale", "0-10"]);

@@ -20,7 +20,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Instant;
 
-use common::{BLADES, models, program, stderr};
+use common::{model_section, models, program, stderr};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
@@ -117,15 +117,8 @@ const PROMPTS: &str = r#"{"id":"sky","prompt":"Why is the sky blue?"}
 "#;
 
 fn write_plan(folder: &Path, plan: &str) {
-    let path = |part: &str| models().join(part).display().to_string();
-    let blades: String = BLADES.iter().map(|name| format!("{name} = {:?}\n", path(&format!("blades/{name}")))).collect();
-    let model = format!(
-        "[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n[model.blades]\n{blades}",
-        path("backbone"),
-        path("drafter")
-    );
     fs::write(folder.join("prompts.jsonl"), PROMPTS).unwrap();
-    fs::write(folder.join("plan.toml"), format!("{plan}\n{model}")).unwrap();
+    fs::write(folder.join("plan.toml"), format!("{plan}\n{}", model_section())).unwrap();
 }
 
 fn words(words: &str) -> Vec<String> {

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{BLADES, models, program};
+use common::{model_section, program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -55,17 +55,6 @@ max_new_tokens = 20
 /// scheme without weights.
 const CELLS: usize = 2 * 2 * (2 * 3 + 1);
 
-/// The `[model]` section of the tiny model.
-fn model() -> String {
-    let path = |part: &str| models().join(part).display().to_string();
-    let mut text = format!("[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n", path("backbone"), path("drafter"));
-    text += "[model.blades]\n";
-    for name in BLADES {
-        text += &format!("{name} = {:?}\n", path(&format!("blades/{name}")));
-    }
-    text
-}
-
 impl Bench {
     fn new(plan: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -77,7 +66,7 @@ impl Bench {
 
     /// Writes the plan, with the tiny model.
     fn plan(&self, plan: &str) {
-        fs::write(self.path("plan.toml"), format!("{plan}\n{}", model())).unwrap();
+        fs::write(self.path("plan.toml"), format!("{plan}\n{}", model_section())).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sk_bench::sweep::{Digests, Grid, Plan};
 
-use crate::common::{assert_refused, copy_of, models, program, stderr, stdout};
-use crate::{Bench, CELLS, PLAN, model};
+use crate::common::{assert_refused, copy_of, model_section, models, program, stderr, stdout};
+use crate::{Bench, CELLS, PLAN};
 
 fn refused(plan: &str, parts: &[&str]) {
     assert_refused(&Bench::new(plan).run(&["--dry-run"]), parts);
@@ -152,7 +152,7 @@ fn baselines_alone_are_asked_at_every_weight() {
     let schemes = PLAN.find("[schemes.swiss-knife]").unwrap()..PLAN.find("[weights]").unwrap();
     let mut plan = PLAN.to_owned();
     plan.replace_range(schemes, "[schemes.base]\nat_every_weight = true\n");
-    fs::write(bench.path("plan.toml"), plan + model().split("[model.blades]").next().unwrap()).unwrap();
+    fs::write(bench.path("plan.toml"), plan + model_section().split("[model.blades]").next().unwrap()).unwrap();
     assert_eq!(stdout(&bench.run(&["--dry-run"])).lines().filter(|line| line.contains(" base/")).count(), 2 * 2 * 3);
 }
 
@@ -240,7 +240,10 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
         let rest = "[prompts]\nsources = [\"prompts.jsonl\"]\n[generation]\nmax_new_tokens = 4\n";
         fs::write(
             bench.path("plan.toml"),
-            format!("{schemes}[weights]\nkind = \"listed\"\nlist = [{weights}]\n{rest}{}\n[model.heads]\n{heads}", model()),
+            format!(
+                "{schemes}[weights]\nkind = \"listed\"\nlist = [{weights}]\n{rest}{}\n[model.heads]\n{heads}",
+                model_section()
+            ),
         )
         .unwrap();
     };

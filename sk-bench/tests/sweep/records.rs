@@ -9,8 +9,8 @@ use sk_bench::judge::read_responses;
 use sk_report::record::read_records;
 use sk_report::settings::read_settings;
 
-use crate::common::{assert_refused, copy_of, models, run, run_on_models, stderr, stdout};
-use crate::{Bench, CELLS, PLAN, model, steps};
+use crate::common::{assert_refused, copy_of, model_section, models, run, run_on_models, stderr, stdout};
+use crate::{Bench, CELLS, PLAN, steps};
 
 /// A scheme that has a certificate for every batch.
 const CERTIFIED: &str = "[normalizer]\nkind = \"raw\"\n[aggregator]\nkind = \"thurstone\"\nstandardize = false\nalpha = 0\n\
@@ -191,7 +191,8 @@ fn a_sweep_is_bound_to_the_weights_it_ran_on() {
     let copied = copy_of("blades/honest", bench.folder.path());
     assert_eq!(copied, own);
     let plan = |honest: &Path, more: &str| {
-        let models = model().replace(&models().join("blades/honest").display().to_string(), &honest.display().to_string());
+        let models =
+            model_section().replace(&models().join("blades/honest").display().to_string(), &honest.display().to_string());
         let models = models.replace("[model]\n", &format!("[model]\n{more}\n"));
         fs::write(bench.path("plan.toml"), format!("{}\n{models}", PLAN.replace("[1, 2]", "[1]"))).unwrap();
     };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{BLADES, assert_refused, copy_of, models, program, stderr, stdout};
+use crate::common::{BLADES, assert_refused, copy_of, model_section, models, program, stderr, stdout};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -52,12 +52,7 @@ impl Bench {
 
     /// Writes the plan, with the tiny model.
     pub(crate) fn tiny(plan: &str) -> Self {
-        let path = |part: &str| models().join(part).display().to_string();
-        let mut model =
-            format!("[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n", path("backbone"), path("drafter"));
-        model += "[model.blades]\n";
-        BLADES.iter().for_each(|name| model += &format!("{name} = {:?}\n", path(&format!("blades/{name}"))));
-        Self::new(&format!("{plan}\n{model}"))
+        Self::new(&format!("{plan}\n{}", model_section()))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -25,7 +25,10 @@ impl Changed {
 
 /// A group of a pass, whose queries attend to the keys of its cache.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "only the kernels of `cube` read some fields"))]
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "wgpu")),
+    expect(dead_code, reason = "only the kernels of `cube` read some fields")
+)]
 pub(super) struct AttentionGroup {
     pub(super) heads: Heads,
     pub(super) lanes: usize,
