@@ -172,6 +172,12 @@ impl Sampling {
         Self { temperature: 1.0, top_p: 0.95, top_k: 0, repetition_penalty: 1.0 }
     }
 
+    /// Returns whether tokens are drawn from the distribution of the model itself.
+    pub fn is_plain(&self) -> bool {
+        let Self { temperature, top_p, top_k, repetition_penalty } = *self;
+        temperature == 1.0 && top_p == 1.0 && top_k == 0 && repetition_penalty == 1.0
+    }
+
     /// Returns whether sampling is deterministic.
     pub fn is_greedy(&self) -> bool {
         self.temperature < GREEDY

@@ -67,9 +67,11 @@ impl RemoteDrafter {
     ) -> Result<(Vec<Drafted>, usize), RemoteError> {
         let fleet = self.fleet();
         let rows: Vec<(&[TokenId], u32)> = tails.iter().copied().zip(seeds.iter().copied()).collect();
-        // On vLLM, one prompt serves all rows until they differ.
-        let differ = fleet.kind == Kind::Vllm && tails.iter().any(|tail| !tail.is_empty());
-        let size = if differ { 1 } else { rows.len() };
+        let size = match fleet.kind {
+            // One prompt serves all rows until they differ.
+            Kind::Vllm if tails.iter().any(|tail| !tail.is_empty()) => 1,
+            Kind::Vllm | Kind::Sglang => rows.len(),
+        };
         let place = (self.home.server(), false);
         let requests: Vec<_> = rows.chunks(size).map(|rows| request(fleet, place, prefix, rows, params)).collect();
         let answers = fleet.all(&requests, &self.reader.meter)?;
@@ -79,16 +81,15 @@ impl RemoteDrafter {
 
     /// Returns whether the returned log-probabilities may be those of a modified distribution.
     fn is_altered(&self) -> bool {
-        let sampling = &self.config.sampling;
-        let is_plain = sampling.repetition_penalty() == 1.0
-            && sampling.temperature() == 1.0
-            && sampling.top_p() == 1.0
-            && sampling.top_k() == 0;
-        // Tokens that may not come first are masked. SGLang returns the log-probability of a first
-        // token after that, whatever the check has found.
+        // Tokens that may not come first are masked.
         let is_masked = !self.config.keep_end_of_text;
-        let is_untempered = self.fleet().is_untempered();
-        (is_masked && self.fleet().kind == Kind::Sglang) || ((is_masked || !is_plain) && !is_untempered)
+        let is_altered = (is_masked || !self.config.sampling.is_plain()) && !self.fleet().is_untempered();
+        match self.fleet().kind {
+            // It returns the log-probability of a first token after masking, whatever the check has
+            // found.
+            Kind::Sglang => is_masked || is_altered,
+            Kind::Vllm => is_altered,
+        }
     }
 
     /// Replaces the log-probabilities by those of the unmodified model.

@@ -260,13 +260,16 @@ impl RemoteEngine {
                         });
                     }
                 };
-                // SGLang would penalise the tokens of a piece of a span, and no token before it.
-                if reader.fleet.kind == Kind::Sglang && sampling.repetition_penalty() != 1.0 {
-                    return Err(RemoteError::Unsupported {
-                        what: format!("a repetition penalty of {}", sampling.repetition_penalty()),
-                        reason: "SGLang penalises only what it has drafted in the same request, and not the context; \
-                                 set repetition_penalty to 1, or draft with vLLM",
-                    });
+                match reader.fleet.kind {
+                    // It would penalise the tokens of a piece of a span, and no token before it.
+                    Kind::Sglang if sampling.repetition_penalty() != 1.0 => {
+                        return Err(RemoteError::Unsupported {
+                            what: format!("a repetition penalty of {}", sampling.repetition_penalty()),
+                            reason: "SGLang penalises only what it has drafted in the same request, and not the context; \
+                                     set repetition_penalty to 1, or draft with vLLM",
+                        });
+                    }
+                    Kind::Sglang | Kind::Vllm => {}
                 }
                 let config = DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text, span_tokens };
                 Box::new(RemoteDrafter::new(reader, config))

@@ -138,9 +138,10 @@ impl Reader {
 
     /// Reads the contexts of new lanes into the caches, once each instead of once per row.
     fn warm(&self, lanes: &[Lane], tasks: &[Task]) -> Result<(), RemoteError> {
-        if self.fleet.kind == Kind::Vllm {
+        match self.fleet.kind {
             // Rows with prompt_logprobs bypass the cache.
-            return Ok(());
+            Kind::Vllm => return Ok(()),
+            Kind::Sglang => {}
         }
         let mut fresh: BTreeMap<usize, Vec<(Option<&str>, &Prefix)>> = BTreeMap::new();
         for task in tasks {
@@ -165,7 +166,10 @@ impl Reader {
     fn jobs(&self, lanes: &[Lane], tasks: &[Task]) -> Vec<Job> {
         let mut jobs: Vec<Job> = Vec::new();
         for (place, task) in tasks.iter().enumerate().filter(|(_, task)| !task.spans.is_empty()) {
-            let shared = jobs.iter_mut().find(|job| self.fleet.kind == Kind::Sglang && job.home == task.home);
+            let shared = match self.fleet.kind {
+                Kind::Sglang => jobs.iter_mut().find(|job| job.home == task.home),
+                Kind::Vllm => None,
+            };
             match shared {
                 Some(job) => job.tasks.push(place),
                 None => jobs.push(Job { home: task.home, tasks: vec![place], controls: Vec::new() }),

@@ -15,6 +15,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Sglang, Self::Vllm];
+
     /// Returns the name as in an address: `sglang` or `vllm`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -27,7 +30,7 @@ impl Kind {
     /// Returns the kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Sglang, Self::Vllm].into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 

@@ -15,8 +15,6 @@ use crate::fake::{Act, Fake, Mistake, Seen, Setup, tokenize};
 use crate::model;
 use crate::serve::Server;
 
-const KINDS: [Kind; 2] = [Kind::Vllm, Kind::Sglang];
-
 /// The adapters of the server; the blades have the same names without the prefix `lora-`.
 const ADAPTERS: [&str; 2] = ["lora-helpful", "lora-honest"];
 
@@ -30,7 +28,7 @@ fn start(kind: Kind) -> Fake {
 }
 
 fn address(server: &Fake) -> String {
-    format!("{}+{}", if server.is_vllm() { "vllm" } else { "sglang" }, server.url)
+    format!("{}+{}", server.kind().name(), server.url)
 }
 
 fn tokenizer() -> String {
@@ -60,7 +58,7 @@ fn ids(value: &Value) -> Vec<TokenId> {
 fn a_response_is_steered_by_the_numbers_of_the_servers() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("steps.jsonl");
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let server = start(kind);
         let options = [&["Hello there", "--framing", "none", "--n", "3", "--beta", "1", "--quiet", "--trace"], &SHORT[..]];
         let args = [options[0], &[trace.to_str().unwrap()], options[1]].concat();
@@ -89,7 +87,7 @@ fn a_response_is_steered_by_the_numbers_of_the_servers() {
 
 #[test]
 fn servers_that_do_not_pass_are_refused_with_both_numbers() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let server = start(kind);
         server.behave(|_, _| {
             let of_base =
@@ -155,7 +153,7 @@ fn a_key_that_anybody_can_read_on_its_way_is_warned_about() {
 
 #[test]
 fn an_answer_ends_where_the_context_of_the_server_is_full() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let server = start(kind);
         server.behave(|seen, _| match seen.path.as_str() {
             "/v1/models" => Act::Alter(Arc::new(|answer| answer["data"][0]["max_model_len"] = json!(40))),
@@ -265,7 +263,7 @@ fn ctrl_c_ends_the_retries() {
 
 #[test]
 fn a_directory_is_loaded_under_a_name_of_its_contents() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let server = start(kind);
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().display().to_string();
@@ -295,7 +293,7 @@ fn a_seat_that_servers_refuse_does_not_block_later_ones() {
 
 #[test]
 fn a_chat_seats_adapters_that_servers_know_or_load() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let server = start(kind);
         let input =
             "Hi\n/seat calm=/models/calm\n/swap helpful frank=lora:lora-honest\n/weights\nAnd now?\n/seat gone=/models/missing\n";
@@ -352,7 +350,7 @@ fn answers_are_compared_up_to_a_failure() {
 fn a_step_records_its_traffic_and_bench_measures_it() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("steps.jsonl");
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let server = start(kind);
         stdout(&run_on(&server, "generate", &[&["Hi", "--n", "3", "--trace", trace.to_str().unwrap()], &SHORT[..]].concat()));
         for step in lines(&trace) {
@@ -385,7 +383,7 @@ fn a_step_records_its_traffic_and_bench_measures_it() {
 fn schemes_over_the_vocabulary_choose_from_its_head() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("steps.jsonl");
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let server = start(kind);
         // `args-greedy` reads ten tokens; the other schemes read more tokens than a server lists.
         for (scheme, size) in [("args", 20), ("mod", 20), ("args-greedy", 10), ("greedy", 20)] {

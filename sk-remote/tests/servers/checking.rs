@@ -15,7 +15,7 @@ fn refusal(servers: &[Fake]) -> RemoteError {
 
 #[test]
 fn servers_that_agree_pass() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let engine = engine(&servers);
         let report = check(&engine).unwrap();
@@ -38,7 +38,7 @@ fn servers_that_agree_pass() {
 
 #[test]
 fn a_server_that_mixes_up_adapters_in_batches_is_refused() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         // A fault of the CPU build of vLLM: rows of the base model use another adapter's weights,
         // but only in a batch with other rows.
@@ -59,7 +59,7 @@ fn a_server_that_mixes_up_adapters_in_batches_is_refused() {
 
 #[test]
 fn an_adapter_that_changes_nothing_is_refused() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         servers[0].set_up(|setup| {
             setup.adapters.insert(ADAPTERS[1].to_owned(), None);
@@ -71,7 +71,7 @@ fn an_adapter_that_changes_nothing_is_refused() {
 
 #[test]
 fn servers_of_one_role_must_have_the_same_weights() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 3);
         servers[2].set_up(|setup| {
             setup.adapters.insert(ADAPTERS[0].to_owned(), Some("other".to_owned()));
@@ -85,7 +85,7 @@ fn servers_of_one_role_must_have_the_same_weights() {
 
 #[test]
 fn tokenizers_are_compared_token_by_token() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         let mut tokens = fake::tokenize(TEXT);
         tokens[5] = 0;
@@ -109,7 +109,7 @@ fn a_text_too_short_to_check_with_is_refused() {
 
 #[test]
 fn drafts_that_are_read_otherwise_are_refused() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         servers[0].behave(|seen, _| {
             if !seen.drafts() {
@@ -130,7 +130,7 @@ fn drafts_that_are_read_otherwise_are_refused() {
 
 #[test]
 fn weights_that_change_after_the_check_are_noticed_in_the_same_step() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         let engine = checked(&servers);
         servers[0].set_up(|setup| {
@@ -150,7 +150,7 @@ fn weights_that_change_after_the_check_are_noticed_in_the_same_step() {
 
 #[test]
 fn adapters_are_loaded_by_every_server() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let engine = engine(&servers);
         let modules = |last: &str| ["q_proj".to_owned(), last.to_owned()];
@@ -174,7 +174,7 @@ fn adapters_are_loaded_by_every_server() {
 
 #[test]
 fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let engine = engine(&servers);
         servers[0].behave(|_, number| if number == 0 { Act::Cut } else { Act::Serve });
@@ -189,7 +189,7 @@ fn a_server_that_loaded_an_adapter_before_its_answer_was_lost_is_not_an_error() 
 
 #[test]
 fn an_adapter_that_a_server_had_before_it_was_reached_is_not_taken_for_loaded() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let mut options = options(&start(kind, 1));
         options.retry.first_pause = Duration::from_millis(100);
         options.retry.longest_pause = Duration::from_secs(1);

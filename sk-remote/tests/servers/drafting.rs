@@ -40,7 +40,7 @@ fn assert_untempered(candidates: &Candidates) {
 
 #[test]
 fn candidates_carry_the_models_own_log_probabilities() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for tempered in [false, true] {
             for is_checked in [false, true] {
                 let servers = start(kind, 1);
@@ -62,7 +62,7 @@ fn candidates_carry_the_models_own_log_probabilities() {
 
 #[test]
 fn spans_end_where_the_rule_the_limit_or_the_text_does() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         let engine = engine(&servers);
         let three = Capped { rule: Response, tokens: NonZeroUsize::new(3).unwrap() };
@@ -88,7 +88,7 @@ fn spans_end_where_the_rule_the_limit_or_the_text_does() {
 
 #[test]
 fn an_end_of_text_that_is_dropped_completes_a_span_and_never_opens_one() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         for tempered in [true, false] {
             servers[0].set_up(|setup| setup.tempered = tempered);
@@ -106,7 +106,7 @@ fn an_end_of_text_that_is_dropped_completes_a_span_and_never_opens_one() {
 
 #[test]
 fn draws_depend_on_the_generator_and_on_nothing_else() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let (one, three) = (start(kind, 1), start(kind, 3));
         let draw = |servers: &[Fake], seed| spans(&propose(&engine(servers), &sampled(6, plain()), &Response, 8, seed));
         assert_eq!(draw(&one, 1), draw(&three, 1), "{kind:?}");
@@ -118,7 +118,7 @@ fn draws_depend_on_the_generator_and_on_nothing_else() {
 
 #[test]
 fn greedy_rows_are_drawn_once() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         let engine = engine(&servers);
         let candidates = propose(&engine, &sampled(4, Sampling::greedy()), &Response, 6, 1);
@@ -183,7 +183,7 @@ fn most_probable(count: usize) -> (Vec<(TokenId, f32)>, f32) {
 #[test]
 fn of_a_vocabulary_the_most_probable_tokens_are_candidates_renormalised() {
     let propose = |engine: &RemoteEngine, prior, head| propose(engine, &Drafting::Vocabulary { prior, head }, &Response, 9, 0);
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let engine = engine(&start(kind, 1));
         let same = |candidates: &Candidates, expected: &[(TokenId, f32)]| {
             assert_eq!(candidates.len(), expected.len());
@@ -217,7 +217,7 @@ fn of_a_vocabulary_the_most_probable_tokens_are_candidates_renormalised() {
 
 #[test]
 fn too_few_tokens_of_a_vocabulary_are_asked_for_again() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 1);
         servers[0].behave(|_, number| match number {
             0 => Act::Alter(std::sync::Arc::new(|answer| {

@@ -536,8 +536,8 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
 }
 
 impl Fake {
-    /// Whether it answers like vLLM.
-    pub(crate) fn is_vllm(&self) -> bool {
-        self.inner.setup.lock().unwrap().kind == Kind::Vllm
+    /// The kind of server like which it answers.
+    pub(crate) fn kind(&self) -> Kind {
+        self.inner.setup.lock().unwrap().kind
     }
 }

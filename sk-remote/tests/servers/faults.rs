@@ -148,7 +148,7 @@ fn all_faults() -> Vec<(&'static str, Act, IsExpected)> {
 
 #[test]
 fn an_answer_that_fails_once_is_asked_for_again() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for (name, act, _) in all_faults() {
             let servers = start(kind, 1);
             let engine = facing(name, &servers);
@@ -165,7 +165,7 @@ fn an_answer_that_fails_once_is_asked_for_again() {
 
 #[test]
 fn an_answer_that_fails_always_is_a_typed_error() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for (name, act, is_expected) in all_faults() {
             let servers = start(kind, 1);
             let engine = facing(name, &servers);
@@ -180,7 +180,7 @@ fn an_answer_that_fails_always_is_a_typed_error() {
 
 #[test]
 fn another_server_answers_for_one_that_fails_always() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for (name, act, _) in all_faults() {
             let servers = start(kind, 2);
             let engine = facing(name, &servers);
@@ -218,7 +218,7 @@ fn drafts_that_fail_are_drawn_again() {
         })
     };
     let missing: fn() -> Act = || altered(|answer| drop(rows(answer).pop()));
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for act in [cut, short, aborted, missing] {
             let servers = start(kind, 1);
             let engine = engine(&servers);
@@ -235,7 +235,7 @@ fn drafts_that_fail_are_drawn_again() {
 
 #[test]
 fn a_server_that_says_no_is_quoted_and_not_asked_again() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for status in [400, 401, 404, 422] {
             let servers = start(kind, 2);
             let engine = checked(&servers);
@@ -277,7 +277,7 @@ fn an_unknown_adapter_is_refused_in_the_words_of_the_server() {
 
 #[test]
 fn another_server_answers_for_one_that_refuses() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let engine = checked(&servers);
         servers[0].set_up(|setup| setup.adapters.clear());
@@ -359,7 +359,7 @@ fn retry_after_is_waited_for_or_answered_by_an_error() {
 
 #[test]
 fn a_server_that_dies_in_mid_step_costs_a_retry_and_is_used_again() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let mut options = options(&servers);
         (options.retry.set_aside, options.retry.longest_aside) = (Duration::from_secs(2), Duration::from_secs(2));
@@ -390,7 +390,7 @@ fn a_server_that_dies_in_mid_step_costs_a_retry_and_is_used_again() {
 
 #[test]
 fn all_servers_gone_is_an_error() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let engine = engine(&servers);
         for server in &servers {
@@ -403,7 +403,7 @@ fn all_servers_gone_is_an_error() {
 
 #[test]
 fn a_late_server_is_given_up_for_another() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let mut options = options(&servers);
         options.retry.patience = Duration::from_secs(2);
@@ -432,7 +432,7 @@ fn a_generation_waits_no_longer_than_it_has_time() {
 
 #[test]
 fn a_server_is_not_set_aside_when_the_time_of_a_request_ends() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let mut options = options(&servers);
         let long = Duration::from_secs(100);
@@ -453,7 +453,7 @@ fn a_server_is_not_set_aside_when_the_time_of_a_request_ends() {
 
 #[test]
 fn a_server_that_failed_is_not_asked_for_a_while() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let mut options = options(&servers);
         let long = Duration::from_secs(100);

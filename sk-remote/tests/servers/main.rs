@@ -19,8 +19,6 @@ use sk_core::{AlignmentSpec, Blade, BoxError, Candidate, Candidates, DraftModel,
 use sk_core::{Policy, Readings, Sampling, Score, Seat, Simplex, SpanEnd, SpecHandle, TokenId};
 use sk_remote::{Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Retry, Role, Tolerance};
 
-const KINDS: [Kind; 2] = [Kind::Vllm, Kind::Sglang];
-
 /// The size of the vocabulary.
 const VOCABULARY: TokenId = 48;
 
@@ -54,9 +52,8 @@ fn quick() -> Retry {
 }
 
 fn role(servers: &[Fake]) -> Role {
-    let kind = if servers[0].is_vllm() { "vllm" } else { "sglang" };
     let urls: Vec<&str> = servers.iter().map(|server| server.url.as_str()).collect();
-    format!("{kind}+{}", urls.join(",")).parse().unwrap()
+    format!("{}+{}", servers[0].kind().name(), urls.join(",")).parse().unwrap()
 }
 
 fn options(servers: &[Fake]) -> RemoteOptions {

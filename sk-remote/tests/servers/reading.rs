@@ -9,7 +9,7 @@ use crate::*;
 
 #[test]
 fn readings_are_the_models_numbers() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for count in 1..4 {
             assert_right(&read(&engine(&start(kind, count))).unwrap());
         }
@@ -44,7 +44,7 @@ fn connections_are_kept() {
 
 #[test]
 fn a_policy_stays_with_its_server_and_policies_are_spread() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 3);
         let engine = engine(&servers);
         let mut generation = generation(&engine);
@@ -72,7 +72,7 @@ fn a_policy_stays_with_its_server_and_policies_are_spread() {
 
 #[test]
 fn the_rows_of_a_policy_are_split_where_servers_are_left_over() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 4);
         let engine = engine(&servers);
         let mut generation = generation(&engine);
@@ -84,7 +84,7 @@ fn the_rows_of_a_policy_are_split_where_servers_are_left_over() {
 
 #[test]
 fn an_instruction_stands_in_the_place_of_the_opening() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let servers = start(kind, 2);
         let rack = InstructionRack::default();
         let engine = engine(&servers).with_instructions(&rack);
@@ -172,14 +172,13 @@ proptest! {
     /// Readings equal the model's numbers bit for bit, for any servers, rows and policies.
     #[test]
     fn readings_do_not_depend_on_servers_or_rows(
-        is_vllm: bool,
+        kind in proptest::sample::select(&Kind::ALL[..]),
         servers in 1_usize..5,
         context in proptest::collection::vec(0..VOCABULARY, 1..30),
         spans in proptest::collection::vec(proptest::collection::vec(0..VOCABULARY, 1..7), 1..9),
         mask in 1_usize..8,
         is_checked: bool,
     ) {
-        let kind = if is_vllm { Kind::Vllm } else { Kind::Sglang };
         let servers: Vec<Fake> = (0..servers).map(|_| Fake::start(Setup::new(kind, &ADAPTERS))).collect();
         let engine = if is_checked { checked(&servers) } else { engine(&servers) };
         let all = policies().into_iter().zip([None, Some(ADAPTERS[0]), Some(ADAPTERS[1])]);

@@ -51,7 +51,7 @@ fn generate(engine: &RemoteEngine, sampling: Sampling, steps: usize) -> Vec<Toke
 #[test]
 fn a_generation_is_the_same_whatever_serves_it() {
     for sampling in [plain(), Sampling::new(0.7, 1.0, 0, 1.0).unwrap()] {
-        let texts: Vec<Vec<Vec<TokenId>>> = KINDS
+        let texts: Vec<Vec<Vec<TokenId>>> = Kind::ALL
             .iter()
             .map(|&kind| [1, 2, 5].map(|count| generate(&checked(&start(kind, count)), sampling, 6)).to_vec())
             .collect();
@@ -64,7 +64,7 @@ fn a_generation_is_the_same_whatever_serves_it() {
 
 #[test]
 fn faults_on_the_way_change_no_token() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let expected = generate(&checked(&start(kind, 1)), plain(), 5);
         let servers = start(kind, 2);
         let mut options = options(&servers);
