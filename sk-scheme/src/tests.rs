@@ -672,3 +672,41 @@ fn passes_count_the_lanes_of_instructions_and_ensembles_and_those_on_other_model
     let drafts = "[proposal]\nkind = \"backbone\"\n[fallback]\nkind = \"backbone\"\nthreshold = 0.0\n";
     assert_eq!(passes(&format!("{calm}{drafts}")).1, 4, "it also drafts, and drafts again");
 }
+
+#[test]
+fn every_kind_of_blade_loads_what_its_file_names() {
+    let schema = json_schema();
+    let kinds = schema["properties"]["blades"]["additionalProperties"]["anyOf"].as_array().unwrap();
+    let mut found = 0;
+    for (kind, field) in kinds.iter().flat_map(|kind| ["adapter", "adapters", "head", "on"].map(|field| (kind, field))) {
+        let fields = kind["properties"].as_object().unwrap();
+        if !fields.contains_key(field) {
+            continue;
+        }
+        found += 1;
+        let value = |field: &str| if fields[field]["type"] == "array" { "[\"a\", \"b\"]" } else { "\"a\"" };
+        let needed = kind["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+        let lines = needed.filter(|needed| ![field, "kind"].contains(needed)).chain([field]);
+        let text: String = lines.map(|field| format!("{field} = {}\n", value(field))).collect();
+        let text = format!("[blades.x]\nkind = {}\n{text}", fields["kind"]["const"]);
+        let [spec, elsewhere] = ["/f", "/g"].map(|folder| {
+            let mut spec = SchemeSpec::default();
+            spec.overlay("test.toml", &text, Path::new(folder)).unwrap_or_else(|error| panic!("{text}{error}"));
+            spec
+        });
+        assert_eq!(spec.digest(), elsewhere.digest(), "{text}a digest does not depend on where a file is");
+        let mut blade = spec.blades[0].clone();
+        assert!(!blade.lanes().is_empty() || blade.head().is_some(), "{text}nothing is loaded");
+        if field == "on" {
+            let readers = blade.readers();
+            assert!(
+                blade.on() == Some("a") && !readers.is_empty() && readers.iter().all(|(_, on)| *on == "a"),
+                "{text}{readers:?}"
+            );
+        } else {
+            let paths: Vec<&mut PathBuf> = blade.paths_mut().collect();
+            assert!(!paths.is_empty() && paths.iter().all(|path| path.starts_with("/f")), "{text}{paths:?}");
+        }
+    }
+    assert!(found >= 10, "{found} fields name something to load");
+}

@@ -123,6 +123,26 @@ fn every_section_refuses_numbers_out_of_range() {
 }
 
 #[test]
+fn every_number_of_a_proposal_reaches_the_engine() {
+    for parameter in ALL.iter().filter(|parameter| parameter.section == "proposal") {
+        let mut reached = 0;
+        for scheme in sk_scheme::SHIPPED {
+            let mut spec = scheme.spec().unwrap();
+            let before = spec.proposal.drafting(None).unwrap();
+            let other = [0.5_f64, 3.0, 4.0].into_iter().find(|&other| {
+                (!parameter.range.whole || other.fract() == 0.0) && parameter.get(&spec).is_some_and(|value| value != other)
+            });
+            if let Some(other) = other {
+                parameter.set(&mut spec, other).unwrap();
+                assert_ne!(spec.proposal.drafting(None).unwrap(), before, "{}: {} = {other}", scheme.name, parameter.name);
+                reached += 1;
+            }
+        }
+        assert!(reached > 0, "no scheme that ships has {}", parameter.name);
+    }
+}
+
+#[test]
 fn numbers_of_another_kind_are_refused() {
     let refused = |scheme: &str, name: &str, said: &str| {
         let mut spec = Shipped::named(scheme).unwrap().spec().unwrap();
