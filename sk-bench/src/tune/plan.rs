@@ -309,7 +309,8 @@ impl TunePlan {
 
     /// Returns the options of `generate` that select the scheme of the plan, quoted for a shell.
     pub fn scheme_option(&self) -> String {
-        let Steering { scheme, preset, convention, set, .. } = &self.steering;
+        // A plan has no numbers, and weights are printed apart.
+        let Steering { scheme, preset, convention, set, numbers: _, weights: _ } = &self.steering;
         let scheme = scheme.iter().map(|path| format!("--scheme {}", word(&path.to_string_lossy())));
         let preset = preset.map(|preset| format!("--preset {preset}"));
         let convention = (*convention != Convention::default()).then(|| format!("--convention {convention}"));

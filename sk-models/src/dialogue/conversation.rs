@@ -70,7 +70,7 @@ impl Conversation {
         let tokens = framing::encode_dialogue(&self.framing, self.system(), tokenizer, dialogue)?;
         match self.framing {
             Framing::Bare => self.messages.push(Message::new(Role::User, dialogue)),
-            _ => self.messages.extend(turns(dialogue)),
+            Framing::Hh { .. } | Framing::Chat(_) => self.messages.extend(turns(dialogue)),
         }
         self.opening = Opening { framed: Some(dialogue.to_owned()), messages: 0, tokens: tokens.len() };
         Ok(tokens)

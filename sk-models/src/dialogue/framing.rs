@@ -26,7 +26,10 @@ impl Framing {
     /// Returns the texts that end a response.
     #[must_use]
     pub fn stops(&self) -> &'static [&'static str] {
-        if matches!(self, Self::Hh { stop: true }) { &[HUMAN, ASSISTANT] } else { &[] }
+        match self {
+            Self::Hh { stop: true } => &[HUMAN, ASSISTANT],
+            Self::Hh { stop: false } | Self::Chat(_) | Self::Bare => &[],
+        }
     }
 }
 
