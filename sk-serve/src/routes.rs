@@ -365,3 +365,22 @@ async fn unload(State(app): State<App>, PathText(name): PathText) -> Result<Stat
     app.service.unload(&name)?;
     Ok(StatusCode::NO_CONTENT)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::DESCRIPTION;
+
+    #[test]
+    fn every_route_is_described() {
+        let source = include_str!("routes.rs");
+        let (router, _) = source.split_once("pub(crate) fn loading").unwrap();
+        let routes = router.split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap().replace("{*", "{"));
+        let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let described = description["paths"].as_object().unwrap().keys().cloned();
+        assert_eq!(routes.collect::<BTreeSet<_>>(), described.chain(["/openapi.json".to_owned()]).collect());
+    }
+}

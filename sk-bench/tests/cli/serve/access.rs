@@ -63,6 +63,14 @@ fn a_key_is_required() {
     // Who has no key learns the names of blades, and no instruction.
     let about = server.ask("GET", "/swiss-knife", "", &Value::Null);
     assert!(about.0 == 200 && about.2.contains("\"calm\"") && !about.2.contains("falcons"), "{}", about.2);
+    let description = server.ask("GET", "/openapi.json", "", &Value::Null).json();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for (method, about) in methods.as_object().unwrap().iter().filter(|(method, _)| *method != "parameters") {
+            let path = path.replace("{id}", "swiss-knife").replace("{name}", "helpful");
+            let status = server.ask(&method.to_uppercase(), &path, "", &Value::Null).0;
+            assert_eq!(status == 401, about.get("security") != Some(&json!([])), "{method} {path}: {status}");
+        }
+    }
     for header in ["", "Authorization: Bearer wrong\r\n", "Authorization: secret\r\n"] {
         let reply = server.ask("GET", "/v1/models", header, &Value::Null);
         assert_eq!((reply.0, reply.json()["error"]["code"].as_str()), (401, Some("invalid_api_key")));
