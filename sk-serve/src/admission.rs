@@ -239,7 +239,7 @@ impl Place {
 pub(crate) struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn join(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+    pub(crate) fn join(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let counted = Self(Arc::clone(count));
         (count.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
     }

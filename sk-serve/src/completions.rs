@@ -40,9 +40,11 @@ const TOLERANCE: f64 = 0.1;
 
 /// The receiving side of the answers of a request.
 struct Listener {
+    /// The identifier of the request in logs.
+    request: RequestId,
     events: mpsc::Receiver<Event>,
     /// Stops the answers when the listener is dropped.
-    _stop: StopOnDrop,
+    stop: StopOnDrop,
     /// Counts the request as unfinished: a stream until it is sent, another response until it is
     /// built.
     _unfinished: Arc<Counted>,
@@ -59,8 +61,10 @@ impl Listener {
     /// complete, if the time ended before any answer took a step, or if the server is shutting down
     /// and no longer waits.
     async fn next(&mut self) -> Event {
+        // Answers are stopped without an error if the client has not read them when the time ends.
+        let closed = || if self.stop.0.is_stopped() { ApiError::out_of_time() } else { ApiError::fault() };
         let event = tokio::select! {
-            event = self.events.recv() => event.unwrap_or_else(|| Event::Failed(ApiError::fault())),
+            event = self.events.recv() => event.unwrap_or_else(|| Event::Failed(closed())),
             _ = self.cut_off.wait_for(|cut_off| *cut_off) => Event::Failed(ApiError::draining()),
         };
         if let Event::Done { summary, .. } = &event {
@@ -133,7 +137,7 @@ fn start(service: &Arc<Service>, request: RequestId, arrived: Instant, mut job: 
     let stop = StopOnDrop::default();
     let work = Work {
         id,
-        request,
+        request: request.clone(),
         arrived,
         asked,
         adapters,
@@ -163,7 +167,7 @@ fn start(service: &Arc<Service>, request: RequestId, arrived: Instant, mut job: 
     let answers = Answers { service: Arc::clone(service), work: Arc::new(work), sender };
     tokio::spawn(answers.begin(ticket, at_once));
     let cut_off = service.cut_off.subscribe();
-    Ok(Listener { events, _stop: stop, _unfinished: unfinished, cut_off, prompt_tokens, choices, done: Vec::new() })
+    Ok(Listener { request, events, stop, _unfinished: unfinished, cut_off, prompt_tokens, choices, done: Vec::new() })
 }
 
 /// Refuses more log-probabilities than a response that is not streamed holds.
@@ -318,6 +322,8 @@ impl Chunks {
             }
             Event::Failed(error) => {
                 self.ended = true;
+                // The request has the status 200 in the log, since its head was sent before.
+                tracing::warn!(request = %self.listener.request.0, error = error.cause(), "stream failed");
                 vec![error.body()]
             }
         };
@@ -354,4 +360,34 @@ fn streamed(service: Arc<Service>, listener: Listener, envelope: Envelope) -> Re
     // nginx and what is built on it would collect the chunks.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers end without an event if their client does not read them.
+    #[tokio::test]
+    async fn a_client_that_reads_too_slowly_is_told_that_its_time_ended() {
+        for (is_stopped, status) in [(true, 504), (false, 500)] {
+            let (_, events) = mpsc::channel(1);
+            let (_cut_off, cut_off) = watch::channel(false);
+            let stop = StopOnDrop::default();
+            if is_stopped {
+                stop.0.stop();
+            }
+            let mut listener = Listener {
+                request: RequestId("req".into()),
+                events,
+                stop,
+                _unfinished: Arc::new(Counted::join(&Arc::default(), 1).unwrap()),
+                cut_off,
+                prompt_tokens: 1,
+                choices: 1,
+                done: Vec::new(),
+            };
+            let Event::Failed(error) = listener.next().await else { panic!("another event") };
+            assert_eq!(error.into_response().status(), status);
+        }
+    }
 }

@@ -88,7 +88,10 @@ async fn accept(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) if is_of_connection(&error) => {}
-            Err(_) => tokio::time::sleep(NO_SOCKETS).await,
+            Err(error) => {
+                tracing::warn!(%error, "connections cannot be accepted");
+                tokio::time::sleep(NO_SOCKETS).await;
+            }
         }
     }
 }

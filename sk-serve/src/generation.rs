@@ -136,11 +136,13 @@ impl Work {
     /// Generates the next answer on this thread, if there is one. Its permits are released just
     /// before its last event is sent, so that a client that has the whole response finds them free.
     pub(crate) fn run(&self, service: &Service, mut admitted: Option<Admitted>, events: &mpsc::Sender<Event>) {
-        let patience = service.limits.patience;
-        let send = |event| room(events, patience).map(|room| room.send(event));
+        // The connection of a client that reads nothing is closed after `patience`, and its channel with
+        // it. One that reads slowly has the time of its request.
+        let patience = || self.time_left(service).max(service.limits.patience);
+        let send = |event| room(events, patience()).map(|room| room.send(event));
         // An answer keeps its permits while its client does not read.
         let mut send_last = |event| -> Result<(), Failure> {
-            let room = room(events, patience)?;
+            let room = room(events, patience())?;
             drop(admitted.take());
             room.send(event);
             Ok(())

@@ -169,10 +169,19 @@ fn no_request_outlasts_its_time_by_more_than_a_step() {
         let is_blocked = spans[0] > 0.0 && spans[4] == spans[0];
         is_blocked && server.metric("swiss_knife_answers_under_way") > 0.0
     });
-    // No slot becomes free for another request.
+    // No slot becomes free for another request. A stream begins, and ends with the error.
+    let mut late = server.send("POST", "/v1/chat/completions", "", &hello(&json!({"stream": true})).to_string());
     let waited = server.chat(&hello(&json!({})));
     assert_eq!((waited.0, waited.json()["error"]["code"].as_str()), (503, Some("unavailable")), "{}", waited.2);
     assert!(waited.1.contains("retry-after: 1"), "{}", waited.1);
+    let mut text = String::new();
+    late.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("the request waited for other answers"), "{text}");
+    let id = text.lines().find_map(|line| line.strip_prefix("x-request-id: ")).unwrap().to_owned();
+    server.until(|server| {
+        let log = server.log.lock().unwrap();
+        log.lines().any(|line| line.contains("stream failed") && line.contains(&id) && line.contains("the request waited"))
+    });
     // An answer ends with the steps before its time is over; a later one takes none.
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
