@@ -73,10 +73,13 @@ pub fn is_local(url: &str) -> bool {
     uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
 }
 
-/// Returns a server's message for display: one line of at most 300 characters. The key, which a
-/// server may echo, is replaced by `…`, and a blank message by `(no message)`.
+/// Returns the message in the body of an error for display, or else the body: one line of at most
+/// 300 characters. The key, which a server may echo, is replaced by `…`, and a blank message by
+/// `(no message)`.
 #[must_use]
-pub fn shown(text: &str, key: Option<&Key>) -> String {
+pub fn gist(body: &str, key: Option<&Key>) -> String {
+    let parsed: Option<Value> = serde_json::from_str(body).ok();
+    let text = parsed.as_ref().and_then(message_of).unwrap_or(body);
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some(key) = key {
         line = line.replace(key.as_str(), "…");
@@ -181,11 +184,9 @@ impl Server {
         }
     }
 
-    /// Returns the message field of an answer if there is one, else the answer, as [`shown`].
+    /// Returns the [`gist`] of an answer.
     pub(crate) fn gist(&self, body: &[u8]) -> String {
-        let text = String::from_utf8_lossy(body);
-        let parsed: Option<Value> = serde_json::from_str(&text).ok();
-        shown(parsed.as_ref().and_then(message_of).unwrap_or(&text), self.key.as_ref())
+        gist(&String::from_utf8_lossy(body), self.key.as_ref())
     }
 }
 
@@ -200,7 +201,7 @@ fn is_unreached(error: &ureq::Error) -> bool {
 }
 
 /// Returns the message in an error body in the form of OpenAI, vLLM, SGLang or FastAPI.
-pub fn message_of(body: &Value) -> Option<&str> {
+fn message_of(body: &Value) -> Option<&str> {
     let error = body.get("error").unwrap_or(body);
     let named = ["message", "error_message", "detail"].iter().find_map(|name| error.get(name).and_then(Value::as_str));
     named.or_else(|| error.as_str())

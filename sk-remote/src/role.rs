@@ -139,7 +139,7 @@ pub enum Reason {
     #[error("no address is given; write one as http://HOST:PORT")]
     Empty,
     /// It is not an address.
-    #[error("it is not an address; write it as http://HOST:PORT")]
+    #[error("it is not an address; write one as http://HOST:PORT")]
     Syntax,
     /// Its scheme is not HTTP or HTTPS.
     #[error("only http:// and https:// are supported")]
@@ -150,9 +150,12 @@ pub enum Reason {
     /// It has no port that exists after the colon.
     #[error("what follows the colon after the host is not a port, a number from 1 to 65535")]
     Port,
-    /// It has a path, a query or a fragment.
-    #[error("a path, query or fragment follows host and port; give scheme, host and port alone")]
+    /// It has a path.
+    #[error("a path follows host and port; give scheme, host and port alone")]
     Path,
+    /// It has a query or a fragment.
+    #[error("it has a query or a fragment, beginning with ? or #; leave it out")]
+    Query,
     /// A name of a model holds an address.
     #[error("an address follows the name of the model; give #NAME once, after all addresses")]
     Name,
@@ -190,12 +193,14 @@ pub fn without_user(address: &str) -> String {
     }
 }
 
-/// Returns scheme, host and port. A final `/v1`, which OpenAI clients need, is dropped.
-fn base_of(url: &str) -> Result<String, Reason> {
-    let url = url.trim();
+/// Parses the address of a server: HTTP or HTTPS, a host, and a port that exists if there is one.
+///
+/// # Errors
+/// If it is no such address, or has a user name, a query or a fragment.
+pub fn address(url: &str) -> Result<Uri, Reason> {
     let uri: Uri = url.parse().map_err(|_| Reason::Syntax)?;
-    let (scheme, authority) = match (uri.scheme_str(), uri.authority()) {
-        (Some(scheme @ ("http" | "https")), Some(authority)) => (scheme, authority),
+    let authority = match (uri.scheme_str(), uri.authority()) {
+        (Some("http" | "https"), Some(authority)) => authority,
         (Some(_), _) => return Err(Reason::Scheme),
         _ => return Err(Reason::Syntax),
     };
@@ -207,10 +212,20 @@ fn base_of(url: &str) -> Result<String, Reason> {
         return Err(Reason::Port);
     }
     // `Uri` drops the fragment.
-    if !matches!(uri.path().trim_end_matches('/'), "" | "/v1") || uri.query().is_some() || url.contains('#') {
+    if uri.query().is_some() || url.contains('#') {
+        return Err(Reason::Query);
+    }
+    Ok(uri)
+}
+
+/// Returns scheme, host and port. A final `/v1`, which OpenAI clients need, is dropped.
+fn base_of(url: &str) -> Result<String, Reason> {
+    let uri = address(url.trim())?;
+    if !matches!(uri.path().trim_end_matches('/'), "" | "/v1") {
         return Err(Reason::Path);
     }
-    Ok(format!("{scheme}://{}", authority.as_str().to_ascii_lowercase()))
+    let authority = uri.authority().map_or_else(String::new, |authority| authority.as_str().to_ascii_lowercase());
+    Ok(format!("{}://{authority}", uri.scheme_str().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -236,7 +251,7 @@ mod tests {
             ("vllm+http://a:0", Reason::Port),
             ("vllm+http://[::1]:", Reason::Port),
             ("vllm+http://a:1/generate", Reason::Path),
-            ("vllm+http://a:1/?x=1", Reason::Path),
+            ("vllm+http://a:1/?x=1", Reason::Query),
             ("vllm+http://a:1#base,http://b:1", Reason::Name),
             ("vllm+http://a:1,http://a:1/", Reason::Twice),
             ("vllm+http://a:1,HTTP://A:1/v1/", Reason::Twice),
@@ -249,7 +264,7 @@ mod tests {
         assert_eq!(error.text, "…@a:1");
         // In a text, what follows # is the name of the model.
         let role = Role { kind: Kind::Vllm, urls: vec!["http://a:1#x".to_owned()], model: None, key: None };
-        assert_eq!(role.checked().unwrap_err().reason, Reason::Path);
+        assert_eq!(role.checked().unwrap_err().reason, Reason::Query);
     }
 
     #[test]

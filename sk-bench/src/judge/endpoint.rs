@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::Value;
-use sk_remote::{Key, client_config, is_local, message_of, retry_after, shown, without_user};
-use ureq::http::Uri;
+use sk_remote::{Key, address, client_config, gist, is_local, retry_after, without_user};
 use ureq::{Agent, RequestBuilder};
 
 use super::retry::{Pace, sleep};
@@ -68,28 +67,7 @@ impl Endpoint {
     /// If `url` is not a valid URL, or has a user name, a query or a fragment.
     pub fn new(url: &str, key: Option<Key>, timeout: Duration) -> Result<Self, JudgeError> {
         let timeout = timeout.min(LONGEST_WAIT);
-        let wrong = |reason: &str| {
-            let url = without_user(url);
-            JudgeError::Invalid(format!("endpoint \"{url}\": {reason}; it looks like http://localhost:8000/v1"))
-        };
-        let uri: Uri = url.parse().map_err(|_| wrong("it is not an address"))?;
-        let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
-            return Err(wrong("it does not begin with http:// or https://"));
-        };
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(wrong("it holds a user name; keys come from an environment variable"));
-        }
-        // Requests to a port that `Uri` cannot read would go to that of the scheme.
-        if uri
-            .authority()
-            .is_some_and(|authority| authority.as_str() != host && authority.port_u16().is_none_or(|port| port == 0))
-        {
-            return Err(wrong("what follows the colon after the host is not a port, a number from 1 to 65535"));
-        }
-        // `Uri` drops the fragment.
-        if uri.query().is_some() || url.contains('#') {
-            return Err(wrong("it has a query or a fragment, beginning with ? or #; leave it out"));
-        }
+        let uri = address(url).map_err(|reason| JudgeError::Invalid(format!("endpoint \"{}\": {reason}", without_user(url))))?;
         let trimmed = url.trim_end_matches('/').trim_end_matches("/chat/completions");
         let base = if uri.path() == "/" { format!("{trimmed}/v1") } else { trimmed.to_owned() };
         let here = is_local(url);
@@ -271,10 +249,9 @@ impl Endpoint {
         Ok(Answer { status, retry_after, location, body: body.map_err(|error| self.trouble(&error))? })
     }
 
-    /// Returns the message of an error response, or else its body, as [`shown`].
+    /// Returns the [`gist`] of a response.
     pub(super) fn gist(&self, body: &str) -> String {
-        let parsed: Option<Value> = serde_json::from_str(body).ok();
-        shown(parsed.as_ref().and_then(message_of).unwrap_or(body), self.key.as_ref())
+        gist(body, self.key.as_ref())
     }
 
     /// Removes the key from a text of the server, which may echo it.
@@ -347,8 +324,5 @@ mod tests {
             endpoint.gist(r#"{"error": {"message": "Incorrect API key\n provided: sk-secret."}}"#),
             "Incorrect API key provided: …."
         );
-        assert_eq!(endpoint.gist(r#"{"error": "no such model"}"#), "no such model");
-        assert_eq!(endpoint.gist(&"x".repeat(1000)).chars().count(), 301);
-        assert!(Key::new("two\nlines").is_none() && Key::new(" ").is_none());
     }
 }
