@@ -64,11 +64,19 @@ impl ApiError {
 
     /// Too little memory at the moment, because other programs use it.
     fn no_memory(message: String) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message + ", or try again later")
+        Self::rate_limited(message + ", or try again later")
     }
 
     fn new(status: StatusCode, code: impl Into<Option<&'static str>>, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), param: None, code: code.into(), cause: None, retry_after: None }
+    }
+
+    fn rate_limited(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+    }
+
+    fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -141,8 +149,7 @@ impl ApiError {
     }
 
     pub(crate) fn busy() -> Self {
-        let message = "the server has as many requests as it takes; try again later";
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+        Self::rate_limited("the server has as many requests as it takes; try again later")
     }
 
     /// Asks the client to try again after `time`, rounded up and clamped to 1 to 60 seconds.
@@ -153,30 +160,27 @@ impl ApiError {
 
     /// An adapter for which no memory is left.
     pub(crate) fn full() -> Self {
-        let message = "no memory is left for the adapter; unload another one, or try again when answers have ended";
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+        Self::rate_limited("no memory is left for the adapter; unload another one, or try again when answers have ended")
     }
 
     /// An edit that seats a blade for which no memory is left.
     pub(crate) fn no_room_for_blade() -> Self {
-        let message =
-            "no memory is left for another blade of this answer; unseat one, or try again when other answers have ended";
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+        Self::rate_limited(
+            "no memory is left for another blade of this answer; unseat one, or try again when other answers have ended",
+        )
     }
 
     pub(crate) fn draining() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the server is shutting down")
+        Self::unavailable("the server is shutting down")
     }
 
     pub(crate) fn loading() -> Self {
-        let message = "the server loads its models; try again in a moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+        Self::unavailable("the server loads its models; try again in a moment")
     }
 
     /// A request that waited for other answers until its time ended.
     pub(crate) fn kept_waiting() -> Self {
-        let message = "the request waited for other answers until its time ended; try again in a moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+        Self::unavailable("the request waited for other answers until its time ended; try again in a moment")
     }
 
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {

@@ -436,9 +436,7 @@ impl Service {
         Extent { context: reach, span: extent.span.min(new), ..extent }
     }
 
-    /// Queues the first of the answers of a request, each of which needs at most `bytes`. `field` is
-    /// the field of the request that limits the tokens of an answer. The request counts as unfinished
-    /// until the [`Counted`] is dropped.
+    /// Queues a request as [`Admission::queue`] does, unless the server is shutting down.
     pub(crate) fn queue(&self, bytes: u64, answers: usize, field: &str) -> Result<(Ticket, Arc<Counted>), ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sk_core::{Arm, CandidateTrace, Composite, ScoreTable, ScoreTrace, Simplex, SpanEnd, StepTrace, TokenId, Traffic};
+use sk_core::{Arm, Composite, ScoreTable, ScoreTrace, Simplex, SpanEnd, StepTrace, TokenId, Traffic};
 use sk_models::text::Tokenizer;
 use sk_normalize::influence_shares;
 use sk_scheme::Stability;
@@ -79,10 +79,10 @@ impl Step {
         let contributions = contributions(trace, &weights, arm);
         let decision = &trace.decision;
         let shown = decision.most_likely(most, &[]);
-        let candidate = |(place, candidate): (usize, &CandidateTrace)| CandidateOf {
-            text: tokenizer.decode(&candidate.tokens).unwrap_or_default(),
-            tokens: candidate.tokens.clone(),
-            ends: candidate.end == SpanEnd::EndOfText,
+        let candidate = |&place: &usize| CandidateOf {
+            text: tokenizer.decode(&trace.candidates[place].tokens).unwrap_or_default(),
+            tokens: trace.candidates[place].tokens.clone(),
+            ends: trace.candidates[place].end == SpanEnd::EndOfText,
             probability: decision.probabilities[place],
             rating: decision.ratings[place],
             mu: decision.mu[place],
@@ -103,7 +103,7 @@ impl Step {
             chosen: shown.iter().position(|place| *place == decision.chosen).unwrap_or_default(),
             influence: influence(trace, &weights, arm),
             weights: trace.blades.iter().map(|blade| blade.name.clone()).zip(weights).collect(),
-            candidates: shown.iter().map(|&place| candidate((place, &trace.candidates[place]))).collect(),
+            candidates: shown.iter().map(candidate).collect(),
             n: Some(trace.candidates.len()).filter(|n| *n > shown.len()),
             head: trace.head,
             traffic: trace.traffic,
