@@ -168,9 +168,14 @@ fn agent() -> ureq::Agent {
     ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into()
 }
 
+/// Posts a body to a path.
+fn post(url: &str, path: &str, body: &Value) -> ureq::http::Response<ureq::Body> {
+    agent().post(format!("{url}{path}")).send(body.to_string().as_str()).unwrap()
+}
+
 /// Posts a chat request. Returns the status and the body.
 fn ask(url: &str, body: &Value) -> (u16, String) {
-    let mut response = agent().post(format!("{url}/v1/chat/completions")).send(body.to_string().as_str()).unwrap();
+    let mut response = post(url, "/v1/chat/completions", body);
     (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
 }
 
@@ -180,7 +185,7 @@ fn begin(url: &str, steering: &Value) -> (String, Hold, impl Iterator<Item = Str
     let hold = Hold::new();
     let asked =
         json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true, "swiss_knife": steering});
-    let mut response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+    let mut response = post(url, "/v1/chat/completions", &asked);
     assert_eq!(response.status().as_u16(), 200, "{}", response.body_mut().read_to_string().unwrap());
     let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
     let first = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
@@ -596,7 +601,7 @@ fn an_answer_goes_on_without_the_head_that_it_began_with() {
 fn a_batch_is_answered_on_as_many_threads_as_memory_allows() {
     let (url, _up) = open(Limits { memory: 1 << 20, concurrent: 64, ..Limits::default() });
     let asked = json!({"prompt": vec!["Hi"; 16], "max_tokens": 32});
-    let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+    let mut response = post(&url, "/v1/completions", &asked);
     let body = response.body_mut().read_to_string().unwrap();
     assert_eq!(response.status().as_u16(), 200, "{body}");
     assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["choices"].as_array().unwrap().len(), 16);
@@ -661,7 +666,7 @@ fn a_request_for_which_there_is_no_memory_waits_only_where_requests_may() {
     let refused = (0..20).any(|_| {
         let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "stream": true,
             "swiss_knife": steering});
-        let response = agent().post(format!("{url}/v1/chat/completions")).send(asked.to_string().as_str()).unwrap();
+        let response = post(&url, "/v1/chat/completions", &asked);
         let status = response.status().as_u16();
         streams.push(response);
         status == 429
@@ -764,7 +769,7 @@ fn a_prompt_of_a_batch_is_limited_by_its_own_length() {
     let answers = |prompts: &[Vec<u32>]| {
         let asked = json!({"prompt": prompts, "max_tokens": 40, "seed": 1,
             "swiss_knife": {"set": ["proposal.keep_end_of_text=false"]}});
-        let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+        let mut response = post(&url, "/v1/completions", &asked);
         let body: Value = serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap();
         body["choices"].as_array().unwrap().iter().map(|choice| choice["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -782,7 +787,7 @@ fn a_batch_shares_its_slots_with_other_requests() {
         move || {
             let asked = json!({"prompt": vec!["Hi"; 128], "max_tokens": 200, "stream": true,
                 "swiss_knife": {"set": ["proposal.keep_end_of_text=false"]}});
-            let response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+            let response = post(&url, "/v1/completions", &asked);
             let lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
             let ends = lines.inspect(|_| begun.send(()).unwrap()).filter(|line| line.contains("\"finish_reason\":\""));
             ends.count()
@@ -877,7 +882,7 @@ fn a_response_that_is_not_streamed_has_a_limited_number_of_log_probabilities() {
     let ask = |likely: usize, stream: bool| {
         let asked = json!({"prompt": vec![vec![70; 200]; 16], "n": 8, "max_tokens": 0, "echo": true, "logprobs": likely,
             "stream": stream});
-        agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap()
+        post(&url, "/v1/completions", &asked)
     };
     let mut refused = ask(20, false);
     let body: Value = serde_json::from_str(&refused.body_mut().read_to_string().unwrap()).unwrap();
@@ -893,7 +898,7 @@ fn a_character_that_the_prompt_begins_belongs_to_the_answer() {
     // The tokens are bytes; the last two begin a character of three.
     let ask = |prompt: &[u8], max_tokens: usize, echo: bool| {
         let asked = json!({"prompt": prompt, "max_tokens": max_tokens, "echo": echo, "seed": 5});
-        let mut response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+        let mut response = post(&url, "/v1/completions", &asked);
         let body: Value = serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap();
         body["choices"][0]["text"].as_str().unwrap().to_owned()
     };
@@ -942,7 +947,7 @@ fn a_request_whose_time_is_over_takes_no_step() {
         let late = |stream: bool| {
             let scored =
                 json!({"prompt": ["Hello", "there"], "max_tokens": tokens, "echo": true, "logprobs": 1, "stream": stream});
-            let mut response = agent().post(format!("{url}/v1/completions")).send(scored.to_string().as_str()).unwrap();
+            let mut response = post(&url, "/v1/completions", &scored);
             (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
         };
         let (status, body) = late(false);
@@ -963,7 +968,7 @@ fn an_answer_that_begins_with_its_prompt_can_be_edited_from_its_first_chunk() {
     for _ in 0..20 {
         let _hold = Hold::new();
         let asked = json!({"prompt": "Hi", "max_tokens": 200, "stream": true, "echo": true});
-        let response = agent().post(format!("{url}/v1/completions")).send(asked.to_string().as_str()).unwrap();
+        let response = post(&url, "/v1/completions", &asked);
         let mut lines = BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok);
         let first = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
         let chunk: Value = serde_json::from_str(&first).unwrap();

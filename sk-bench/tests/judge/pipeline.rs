@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Output;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -61,14 +62,18 @@ fn judge() -> Server {
     })
 }
 
+/// Runs the program in a folder, with a cache of its own.
+fn in_folder(folder: &Path) -> impl Fn(&[&str]) -> Output {
+    move |args| program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap()
+}
+
 #[test]
 fn a_sweep_becomes_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_plan(folder);
     let server = judge();
-    let run =
-        |args: &[&str]| program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap();
+    let run = in_folder(folder);
     stdout(&run(&["sweep", "plan.toml", "--quiet"]));
     stdout(&run(&["judge", "frontier.jsonl", "-o", "judged.jsonl", "--endpoint", &server.url, "--quiet"]));
     stdout(&run(&["judge", "table", "judged.jsonl", "-o", "results"]));
@@ -254,8 +259,7 @@ fn records_that_do_not_fit_are_refused_or_said_to_be_missing() {
     let folder = folder.path();
     write_plan(folder);
     let server = judge();
-    let run =
-        |args: &[&str]| program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap();
+    let run = in_folder(folder);
     stdout(&run(&["sweep", "plan.toml", "--quiet"]));
     stdout(&run(&["judge", "frontier.jsonl", "-o", "judged.jsonl", "--endpoint", &server.url, "--quiet"]));
     stdout(&run(&["judge", "table", "judged.jsonl", "-o", "results"]));
@@ -325,8 +329,7 @@ fn the_chain_of_the_book_runs_on_the_plan_of_the_book() {
     fs::write(folder.join("frontier.toml"), plan).unwrap();
     fs::write(folder.join("prompts.jsonl"), "{\"id\": \"sky\", \"prompt\": \"Why is the sky blue?\"}\n").unwrap();
     let server = judge();
-    let run =
-        |args: &[&str]| program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap();
+    let run = in_folder(folder);
     stdout(&run(&["sweep", "frontier.toml", "--quiet"]));
     stdout(&run(&["judge", "frontier.jsonl", "-o", "judged.jsonl", "--endpoint", &server.url, "--quiet"]));
     let several = run(&["judge", "table", "judged.jsonl", "-o", "results"]);
