@@ -29,8 +29,7 @@ pub(super) struct Line([u32; HEIGHT]);
 
 impl Line {
     pub(super) fn of_bytes(bytes: [i8; 4 * HEIGHT]) -> Self {
-        // SAFETY: both are 64 bytes without invalid values.
-        Self(unsafe { std::mem::transmute::<[i8; 4 * HEIGHT], [u32; HEIGHT]>(bytes) })
+        Self(bytemuck::cast(bytes))
     }
 }
 

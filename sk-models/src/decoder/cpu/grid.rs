@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use half::bf16;
+use bytemuck::Pod;
 #[cfg(target_os = "linux")]
 use memmap2::Advice;
 use memmap2::MmapMut;
@@ -135,22 +135,15 @@ pub(crate) enum Slab<T> {
     Mapped(MmapMut, PhantomData<T>),
 }
 
-/// A number type for which every bit pattern is valid and all zero bits are zero.
-pub(crate) trait Number: Copy + Default {}
-
-impl Number for f32 {}
-impl Number for bf16 {}
-impl Number for u8 {}
-
 /// The smallest slab that fills a large page, in bytes.
 const LARGE: usize = 2 << 20;
 
-impl<T: Number> Slab<T> {
+impl<T: Pod> Slab<T> {
     /// Returns a slab of zeros.
     pub(crate) fn new(count: usize) -> Self {
         let bytes = count * size_of::<T>();
         if bytes < LARGE {
-            return Self::Heap(vec![T::default(); count]);
+            return Self::Heap(vec![T::zeroed(); count]);
         }
         match MmapMut::map_anon(bytes.next_multiple_of(LARGE)) {
             Ok(map) => {
@@ -159,32 +152,28 @@ impl<T: Number> Slab<T> {
                 let _ = map.advise(Advice::HugePage);
                 Self::Mapped(map, PhantomData)
             }
-            Err(_) => Self::Heap(vec![T::default(); count]),
+            Err(_) => Self::Heap(vec![T::zeroed(); count]),
         }
     }
 }
 
-impl<T: Number> Deref for Slab<T> {
+impl<T: Pod> Deref for Slab<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
         match self {
             Self::Heap(values) => values,
-            // SAFETY: a map starts at a page, its length is a multiple of the size, and every bit
-            // pattern is a valid number.
-            Self::Mapped(map, _) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<T>()) },
+            // A map starts at a page, and its length is a multiple of the size.
+            Self::Mapped(map, _) => bytemuck::cast_slice(map),
         }
     }
 }
 
-impl<T: Number> DerefMut for Slab<T> {
+impl<T: Pod> DerefMut for Slab<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::Heap(values) => values,
-            // SAFETY: as above, and borrowed mutably.
-            Self::Mapped(map, _) => unsafe {
-                std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), map.len() / size_of::<T>())
-            },
+            Self::Mapped(map, _) => bytemuck::cast_slice_mut(map),
         }
     }
 }
