@@ -24,10 +24,10 @@ pub enum Uncertified {
     )]
     Champion,
     /// The selector takes the maximum.
-    #[error("the highest changes at a tie, so an arbitrarily small change can move the choice wholly; use selector \"softmax\"")]
+    #[error("the best candidate changes at a tie, so an arbitrarily small change can move the choice; use selector \"softmax\"")]
     Highest,
     /// The selector drops candidates.
-    #[error("top_k and top_p drop whole candidates, and whom they drop changes at a tie; leave them out")]
+    #[error("top_k and top_p drop candidates, and a tie changes which ones; leave both out")]
     Truncated,
     /// The batch is incomplete.
     #[error("the file has only {kept} of its {of} candidates, and a certificate needs all of them")]
@@ -35,8 +35,13 @@ pub enum Uncertified {
     /// The search drops candidates.
     #[error("the search drops candidates by scores, so an arbitrarily small change can move the choice; use kind = \"full\"")]
     Searched,
+    /// A fallback replaces the candidates.
+    #[error(
+        "the fallback replaces the candidates at a threshold, so an arbitrarily small change can move the choice; leave it out"
+    )]
+    Replaced,
     /// The weights depend on the scores.
-    #[error("the weights of a step follow its scores, and the bound holds at fixed weights; use weighting \"fixed\"")]
+    #[error("the weights depend on the scores, and the bound needs fixed weights; use weighting \"fixed\"")]
     Weighed,
     /// A gate rejects candidates.
     #[error("a gate refuses whole candidates at its threshold, so an arbitrarily small change can move the choice; leave it out")]
@@ -73,7 +78,7 @@ impl Stability {
     /// Computes the certificate of one step.
     ///
     /// # Errors
-    /// If two of its candidates are compared with a spread of zero.
+    /// If two of its candidates are compared with a spread that is zero or too small.
     pub fn certificate(&self, batch: &Batch<'_>) -> Result<StabilityCertificate, NoCertificate> {
         let (rating, score) = self.factors;
         let modulus = match batch.len() {
@@ -91,8 +96,11 @@ impl SchemeSpec {
     /// # Errors
     /// The reason why there are none.
     pub fn stability(&self) -> Result<Stability, Uncertified> {
-        if self.search != SearchSpec::Full || self.fallback != FallbackSpec::None {
+        if self.search != SearchSpec::Full {
             return Err(Uncertified::Searched);
+        }
+        if self.fallback != FallbackSpec::None {
+            return Err(Uncertified::Replaced);
         }
         if self.weighting != WeightingSpec::Fixed {
             return Err(Uncertified::Weighed);

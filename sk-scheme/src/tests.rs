@@ -710,3 +710,11 @@ fn every_kind_of_blade_loads_what_its_file_names() {
     }
     assert!(found >= 10, "{found} fields name something to load");
 }
+
+#[test]
+fn a_search_and_a_fallback_are_named_as_what_rules_out_certificates() {
+    let cause = |text: &str| overlaid(text).unwrap().stability().unwrap_err();
+    assert_eq!(cause("[search]\nkind = \"accept\"\nscore = 0.5\n"), Uncertified::Searched);
+    let replaced = cause("[fallback]\nkind = \"backbone\"\nthreshold = 0.5\n");
+    assert!(replaced == Uncertified::Replaced && replaced.to_string().contains("fallback"), "{replaced}");
+}
