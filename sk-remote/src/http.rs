@@ -1,6 +1,7 @@
 //! HTTP requests to a single server.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
@@ -66,15 +67,16 @@ pub(crate) fn agent() -> Agent {
     Agent::new_with_config(config.build())
 }
 
-/// Returns whether an address is on this machine.
+/// Returns whether the host of an address is `localhost` or a loopback address.
 #[must_use]
 pub fn is_local(url: &str) -> bool {
     let uri: Option<Uri> = url.parse().ok();
-    uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
+    let is_loopback = |host: &str| host.trim_matches(['[', ']']).parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    uri.as_ref().and_then(Uri::host).is_some_and(|host| host == "localhost" || is_loopback(host))
 }
 
 /// Returns the message in the body of an error for display, or else the body: one line of at most
-/// 300 characters. The key, which a server may echo, is replaced by `…`, and a blank message by
+/// 300 characters, or these and `…`. The key, which a server may echo, is replaced by `…`, and a blank message by
 /// `(no message)`.
 #[must_use]
 pub fn gist(body: &str, key: Option<&Key>) -> String {

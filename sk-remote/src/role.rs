@@ -148,7 +148,7 @@ pub enum Reason {
     #[error("it holds a user name; keys are given apart from addresses")]
     User,
     /// It has no port that exists after the colon.
-    #[error("what follows the colon after the host is not a port, a number from 1 to 65535")]
+    #[error("the port after the host must be a number from 1 to 65535")]
     Port,
     /// It has a path.
     #[error("a path follows host and port; give scheme, host and port alone")]
@@ -276,7 +276,7 @@ mod tests {
         assert!(exposes("vllm+HTTP://host.example:1", Some("k")));
         assert!(exposes("vllm+http://host.example:1", Some("k")) && exposes("sglang+https://a:1,http://10.0.0.1:2", Some("k")));
         assert!(!exposes("vllm+https://host.example:1", Some("k")) && !exposes("vllm+http://host.example:1", None));
-        assert!(!exposes("vllm+http://localhost:1,http://127.0.0.1:2,http://[::1]:3", Some("k")));
+        assert!(!exposes("vllm+http://localhost:1,http://127.0.0.2:2,http://[::1]:3", Some("k")));
     }
 
     #[test]
