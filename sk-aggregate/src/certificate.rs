@@ -244,8 +244,8 @@ impl StabilityCertificate {
         Ok(Self::of(aggregator.modulus(batch)?, temperature)?)
     }
 
-    /// Creates the certificate of a softmax at temperature T over T·logits of known modulus, which
-    /// need not be ratings.
+    /// Creates the certificate of softmax(x/T) for inputs x of known modulus, which need not be
+    /// ratings.
     ///
     /// # Errors
     /// If T is not positive and finite.
@@ -311,7 +311,7 @@ impl StabilityCertificate {
         self.allowed(tolerance, 4.0 * tolerance.atanh(), self.modulus.uniform)
     }
 
-    /// Returns the radius from the published bound.
+    /// Returns the radius from the published bound, τ·T·s_min/(2(N − 1)·L_g).
     ///
     /// # Errors
     /// If the tolerance is not in [0, 1).

@@ -19,7 +19,8 @@ pub trait Spread<F: Real = f64>: Send + Sync {
 
     /// Replaces each a by s(a, b), for finite a, b ≥ 0.
     ///
-    /// [`PNorm`] uses the widest vectors of the processor, with a relative error within 2e-15.
+    /// For p other than 1, 2 and ∞, [`PNorm`] uses the widest vectors of the processor, with a
+    /// relative error within 2e-15 in f64.
     ///
     /// # Panics
     /// May panic if the slices differ in length.

@@ -35,8 +35,8 @@ impl DispersionArm {
     }
 }
 
-/// Returns the generator of a step's permutation: a stream of its own. Contexts only grow, so no
-/// two steps of a response share a stream.
+/// Returns the generator of a step's permutation: the stream of ChaCha8 whose number is the length of
+/// the context. Contexts only grow, so no two steps of a response share a stream.
 pub fn arm_generator(seed: u64, context_tokens: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(context_tokens);

@@ -14,7 +14,7 @@ pub enum Dispersion {
     #[default]
     MinEntropy,
     /// The standard error of μ as a mean over tokens: β·s/√L, where s is the sample standard
-    /// deviation of the per-token log-ratio.
+    /// deviation of the per-token log-ratio. Of a likelihood: s/√L of the log-probabilities.
     ///
     /// It has the unit of μ. It is 0 for a single token.
     StandardError,

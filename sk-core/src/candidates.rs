@@ -10,7 +10,7 @@ pub(crate) const ROUNDING: f32 = 1e-3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanEnd {
-    /// ρ ended the span, or an end-of-text token that is dropped.
+    /// ρ, or a dropped end-of-text token, ended the span.
     Complete,
     /// The last token ends the response.
     EndOfText,

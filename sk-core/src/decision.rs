@@ -37,7 +37,7 @@ impl fmt::Debug for Operators {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {
     /// The weights that the rule for **w** returned, one per blade; empty if they equal the
-    /// requested ones. The composites have their scale.
+    /// requested ones. Their sum scales the composites.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
     /// Composite scores, one per candidate.
@@ -54,8 +54,8 @@ pub struct Decision {
 
 impl Decision {
     /// Returns the indices of the `most` most likely candidates in ascending order; ties are broken
-    /// by rating, then by index. The chosen one and those in `always` are among them, if need be in
-    /// place of more likely ones.
+    /// by rating, then by index. The chosen one and those in `always` are always among them, in place
+    /// of more likely ones, and beyond `most` if there are more of them.
     pub fn most_likely(&self, most: usize, always: &[usize]) -> Vec<usize> {
         let all = 0..self.probabilities.len();
         if all.len() <= most {
@@ -77,8 +77,8 @@ impl Operators {
     ///
     /// `requested` has one entry per blade of `scores`. The normaliser combines the blades of
     /// positive weight, with weights that are scaled to sum to one. If the rule for **w** changed
-    /// the weights, the composites are multiplied by the sum that the rule gave them. The selector
-    /// sees all blades.
+    /// the weights, the composites are multiplied by the sum of the new weights. The selector sees
+    /// all blades.
     ///
     /// All candidates are normalised and rated. Given `among`, the probabilities are those of the
     /// selector conditioned on selecting one of these. If that event has probability zero, they are
@@ -91,7 +91,7 @@ impl Operators {
     /// throughout their search.
     ///
     /// # Errors
-    /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,
+    /// If `requested` and `scores` differ in length, a weight is negative or not finite, none is positive,
     /// the weights of the rule have an infinite sum, `fluency` does not have N finite values, the
     /// normaliser returns no scores of N candidates, a rating is not finite, or the selector's
     /// probabilities are not a distribution.

@@ -1,7 +1,7 @@
 use crate::ParameterError;
 
-/// The generator f of an f-divergence D_f(π ‖ π_B) whose derivative has a closed-form inverse,
-/// under which multi-objective decoding mixes policies.
+/// The generator f of the divergence D_f(π ‖ π_B) under which multi-objective decoding mixes
+/// policies; the inverse of f′ has a closed form.
 ///
 /// Policies π_k, each optimal for its own reward under the penalty D_f(π ‖ π_B), are mixed into
 ///

@@ -148,7 +148,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Validates the settings: `temperature` ≥ 0 (0 is greedy), `top_p` in (0, 1] (1 is off),
+    /// Validates the settings: `temperature` ≥ 0 (below 10⁻⁵ is greedy), `top_p` in (0, 1] (1 is off),
     /// `top_k` (0 is off), `repetition_penalty` in [10⁻⁶, 10⁶] (1 is off).
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Sampling {
         if logit < 0.0 { logit * self.repetition_penalty } else { logit / self.repetition_penalty }
     }
 
-    /// Returns T; 0 is greedy.
+    /// Returns T; below 10⁻⁵ is greedy.
     pub fn temperature(&self) -> f32 {
         self.temperature
     }
@@ -214,7 +214,8 @@ impl Sampling {
         self.top_k
     }
 
-    /// Returns the divisor of the logits of tokens seen before; 1 is off.
+    /// Returns the number by which positive logits of tokens seen before are divided, and negative
+    /// ones multiplied; 1 is off.
     pub fn repetition_penalty(&self) -> f32 {
         self.repetition_penalty
     }

@@ -59,8 +59,8 @@ impl Waves {
     /// Creates waves of `first` candidates and then of `size`.
     ///
     /// # Errors
-    /// If the score is NaN, if the probability is not in (0, 1], or if a probability settles after a
-    /// first wave of one candidate, which is certain.
+    /// If the score is NaN, the probability is not in (0, 1], or `first` is 1 with a probability,
+    /// which a single candidate always reaches.
     pub fn new(first: NonZeroUsize, size: NonZeroUsize, settled: Settled) -> Result<Self, ParameterError> {
         match settled {
             Settled::Probability(p) => {

@@ -12,7 +12,7 @@ impl<F: Real> Simplex<F> {
     /// Creates weights that sum to one within 1e-6; the residual is divided out.
     ///
     /// # Errors
-    /// If there is no weight, a weight is negative or not finite, or the sum is off.
+    /// If there is no weight, one is negative or not finite, or the sum is not 1.
     pub fn new(weights: impl Into<Vec<F>>) -> Result<Self, SimplexError> {
         let weights = weights.into();
         let sum = checked_sum(&weights)?;

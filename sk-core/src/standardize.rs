@@ -147,8 +147,8 @@ impl Standardize {
         }
     }
 
-    /// Converts a dispersion into the unit of z: σ / (std + ε), where std is that of the batch with
-    /// these moments. Zero if the batch has no spread.
+    /// Divides a dispersion as [`apply`](Self::apply) divides values that are scaled: σ / (std + ε),
+    /// where std is that of the batch with these moments. Zero if the batch has no spread and ε = 0.
     pub fn rescale<F: Real>(&self, moments: &Moments<F>, sigma: F) -> F {
         if self.is_indivisible(moments) { F::zero() } else { F::of(sigma.widen() * moments.unit.widen() / self.divisor(moments)) }
     }
@@ -160,7 +160,8 @@ impl Standardize {
     /// 4 ε max|x| / std  +  ε₆₄ ((N + 11)/4 + (terms + 1)/2) √N  +  (ε − ε₆₄) (terms + 2)/2 min(√N, 2 max|x| / std)
     /// ```
     ///
-    /// with ε the distance of 1 from the next larger number in `F`, and ε₆₄ that in `f64`.
+    /// with ε (not that of the rule, which is part of std here) the gap above 1 in `F`, and ε₆₄ that
+    /// in `f64`.
     ///
     /// The first term is [`Moments::rounding`], that of the values themselves. The others assume
     /// half an ε per operation. The sum of N squares contributes (N + 5)/4 to the error of the
@@ -168,7 +169,7 @@ impl Standardize {
     /// rest, and |z| < √N. The conversion of z to `F`, the product and the additions have the ε of
     /// `F`, which the last term adds for `f32`. The error of the mean is left out, since it shifts
     /// all z equally. Values that are only centred keep their unit, and |z| < std √N. The result is
-    /// zero for a batch without spread, whose z are exactly zero.
+    /// zero for a batch without spread.
     pub fn rounding<F: Real>(&self, moments: &Moments<F>, terms: usize) -> F {
         if moments.is_degenerate() {
             return F::zero();

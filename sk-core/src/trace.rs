@@ -31,12 +31,16 @@ pub struct StepTrace {
     pub head: Option<usize>,
     /// The network traffic, for models behind servers.
     pub traffic: Traffic,
-    /// The wall time of each part. Of the arms, only the time for reading is included, in `score`.
+    /// The wall time of each part. Of the arms, only the time for reading and scoring is included, in
+    /// `score`.
     pub seconds: Seconds,
 }
 
 impl StepTrace {
     /// Returns the selected candidate.
+    ///
+    /// # Panics
+    /// If the fields were changed so that there is none.
     pub fn chosen(&self) -> &CandidateTrace {
         &self.candidates[self.decision.chosen]
     }
@@ -70,8 +74,8 @@ impl StepTrace {
     }
 
     /// Returns the number of tokens that the blades scored, including those of a rejected batch.
-    /// The backbone reads each of them in every lane that the blades request; over a vocabulary, it
-    /// reads one token in each lane instead.
+    /// The backbone reads each of them under every policy that the blades request, or, over a
+    /// vocabulary, one token per policy.
     pub fn scored_tokens(&self) -> usize {
         let rejected = self.rejected.iter().flat_map(|batch| &batch.candidates);
         self.candidates.iter().chain(rejected).map(CandidateTrace::scored_tokens).sum()
@@ -153,7 +157,7 @@ pub enum Ended {
     Limit,
     /// The model's context is full.
     ContextFull,
-    /// The model began to write the other speaker's turn.
+    /// A stop text was reached.
     StopText,
     /// The caller stopped it.
     Interrupted,

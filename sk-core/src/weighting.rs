@@ -10,8 +10,8 @@ use crate::ScoreTable;
 pub trait Weighting: Send + Sync {
     /// Writes the weight of blade k in this step to `weights[k]`, overwriting its contents. Weights
     /// are finite and not negative, and at least one is positive, or the step fails. They need not
-    /// sum to one: the composites of the step are on the scale of the sum, which must be finite,
-    /// unless the weights are the requested ones.
+    /// sum to one: unless they equal the requested weights, the composites are multiplied by their
+    /// sum, which must be finite.
     ///
     /// `requested` holds the weights of Ω, one per blade of `scores`. A blade whose requested
     /// weight is zero is included only because the selector uses it; give it the weight zero,

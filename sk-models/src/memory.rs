@@ -63,7 +63,7 @@ pub(crate) fn release_freed() {
 
 /// A lack of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{} and {} of memory are free", size(*needed), size(*free))]
+#[error("{}; {} of memory are free", size(*needed), size(*free))]
 pub struct Shortage {
     /// Bytes that are needed.
     pub needed: u64,

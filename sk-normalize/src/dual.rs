@@ -44,7 +44,7 @@ pub struct Dual {
 }
 
 impl Dual {
-    /// Creates the rule at temperature T. Multipliers are at most `limit`, next to weights of the
+    /// Creates the rule at temperature T, in the unit of the scores. Multipliers are at most `limit`, next to weights of the
     /// other objectives that sum to one. Each threshold has the name of its blade.
     ///
     /// # Errors

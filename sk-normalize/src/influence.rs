@@ -7,8 +7,8 @@ use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Simpl
 /// share_k = w_k std(μ̂^(k)) / Σ_l w_l std(μ̂^(l))
 /// ```
 ///
-/// where μ̂^(k) is the output of `normalizer` for blade k alone. For every normaliser of this crate
-/// this is its contribution next to other blades too. The coefficients w_k std(μ̂^(k)) are those of
+/// where μ̂^(k) is the output of `normalizer` for blade k alone. Under every normaliser of this
+/// crate, other blades do not change it. The coefficients w_k std(μ̂^(k)) are those of
 /// the canonical blades in the composite (`thm:cbn` i and ii). Under
 /// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 and [`Rank`](crate::Rank) the shares are
 /// **w**, provided that every blade has a spread. Under [`Raw`](crate::Raw) they are proportional

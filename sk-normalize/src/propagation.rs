@@ -24,8 +24,8 @@ pub enum Propagation {
 pub struct Scale<F> {
     /// The factor from σ to σ̂.
     pub factor: F,
-    /// A bound on the rounding error of a μ̂, without that which `relative` bounds; zero if
-    /// composites that differ only by rounding are to stay apart.
+    /// A bound on the rounding error of a μ̂ beyond that in `relative`. If both are zero for all
+    /// blades, composites are not merged.
     pub rounding: F,
     /// A bound on the further rounding error of a μ̂, in units of |μ̂|.
     pub relative: F,

@@ -21,9 +21,8 @@ const MEAN_AD_TO_STD: f64 = 1.253_314_137_315_500_1;
 /// The scale stays bounded if fewer than half of the candidates are outliers. If more than half are
 /// equal up to rounding, so that MAD is zero, the mean absolute deviation about the median is used
 /// instead (times 1.2533). A blade without spread, and a batch of one, contribute 0. Invariant like
-/// CBN at ε = 0; but if blades cancel for an outlier, it may tie with any candidate within its
-/// rounding error. O(N (K + log N)); no allocation once the thread has processed a batch of this
-/// size.
+/// CBN at ε = 0, but an outlier whose terms cancel may tie with any candidate within its rounding
+/// error. O(N (K + log N)); no allocation once the thread has processed a batch of this size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Robust {
     /// How dispersions combine.

@@ -31,8 +31,7 @@ pub struct Probe<'a> {
     pub text: &'a str,
 }
 
-/// The results of a check. Everything is within the tolerance; otherwise the check returns an
-/// error.
+/// The results of a check that passed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckReport {
     /// The results for each server: those of the backbone, then those of the drafter if it has its

@@ -98,8 +98,8 @@ impl RemoteEngine {
         })
     }
 
-    /// Checks every server of both roles. The second half of the probe, or its tokens 25 to 48 if it
-    /// is longer, must have the same log-probabilities alone, in a batch of all policies, and at
+    /// Checks every server of both roles. The second half of the probe, or tokens 25 to 48 of a
+    /// long one, must have the same log-probabilities alone, in a batch of all policies, and at
     /// each server of a role. Each adapter must differ from the base model. Tokens drafted at
     /// temperature 1 must come with the log-probabilities with which they are read. The tokenizers
     /// must agree.
@@ -114,7 +114,8 @@ impl RemoteEngine {
     /// Cost: 9 + K requests per server on SGLang and 9 + 3K on vLLM, for K adapters.
     ///
     /// # Errors
-    /// If a server does not answer or fails the check. The error has both values.
+    /// If the probe has fewer than eight tokens, a server does not answer, or one fails the check; the
+    /// error then has both values. If the time of [`with_time_left`](Self::with_time_left) is over.
     pub fn check(&self, probe: &Probe<'_>) -> Result<CheckReport, RemoteError> {
         let mut names: Vec<Arc<str>> = self.adapters.names().iter().filter_map(|blade| self.adapters.get(blade)).collect();
         names.sort_unstable();
@@ -215,7 +216,8 @@ impl RemoteEngine {
     }
 
     /// Limits the time of later checks and generations. A request waits at most for the time that
-    /// `left` returns when it is sent. Once `left` returns zero, no request is repeated.
+    /// `left` returns when it is sent. Once `left` returns zero, none is sent, and calls return
+    /// [`RemoteError::Stopped`].
     #[must_use]
     pub fn with_time_left(self, left: TimeLeft) -> Self {
         Self { left: Some(left), ..self }

@@ -16,7 +16,7 @@ pub enum RemoteError {
     Refused { server: String, task: String, status: u16, message: String, repeated: bool },
     /// No server gave a usable answer.
     #[error(
-        "{task} found no usable answer in {} and {seconds:.1} s; the last, from {server}: {last}",
+        "{task} failed after {} and {seconds:.1} s; last failure, from {server}: {last}",
         counted(*attempts as usize, "attempt")
     )]
     Unanswered {
@@ -31,9 +31,7 @@ pub enum RemoteError {
     #[error("{task} was stopped, or its time is over")]
     Stopped { task: String },
     /// The context and its continuation are too long for the model.
-    #[error(
-        "the context has {tokens} tokens with what continues it, and the {role} holds {limit}; shorten the prompt or the response"
-    )]
+    #[error("context and continuation have {tokens} tokens, but the {role} holds {limit}; shorten the prompt or the response")]
     ContextFull { role: &'static str, tokens: usize, limit: usize },
     /// A policy has neither an adapter nor an instruction.
     #[error("no adapter or instruction is called \"{name}\"; known: {known}")]
@@ -141,7 +139,7 @@ pub enum AnswerError {
     #[error("row {row} has log-probability {value} at position {position}")]
     Value { row: usize, position: usize, value: f32 },
     /// A token has a higher log-probability than the most probable one.
-    #[error("row {row} has log-probability {got} at position {position}, and its most likely token {top}")]
+    #[error("row {row} has log-probability {got} at position {position}, above that of the argmax, {top}")]
     Top { row: usize, position: usize, got: f32, top: f32 },
     /// Two rows that continue the same context disagree about the first token.
     #[error(

@@ -11,7 +11,8 @@ pub struct Retry {
     /// The time limit of a request with all its attempts and pauses. A request does not wait longer
     /// for a server, even if `Retry-After` asks for it.
     pub deadline: Duration,
-    /// The pause before the second attempt at the same server; doubles each time.
+    /// The pause before a server is asked again, times a random number from ½ to 1; doubles with each
+    /// attempt at any server.
     pub first_pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
@@ -67,7 +68,7 @@ fn jitter() -> f64 {
 }
 
 /// Parses the pause in a `Retry-After` header: seconds, or a date. A date in the past gives a pause
-/// of zero.
+/// of zero. `None` for other text, and for seconds that are negative or too large.
 pub fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {

@@ -68,7 +68,8 @@ impl Grid {
     /// Adds a row.
     ///
     /// # Panics
-    /// In debug builds, if the number of cells differs from the number of columns.
+    /// In debug builds, if the number of cells differs from the number of columns. In release builds,
+    /// [`render`](Self::render) panics if a row is too short.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell per column");

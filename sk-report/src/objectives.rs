@@ -169,7 +169,7 @@ pub struct Rubric {
     /// The name in records and tables.
     pub name: String,
     /// The version of the text. Records and cache keep scores of different versions apart. Defaults
-    /// to a hash of the text, and so does that of a shipped rubric whose text a file changes.
+    /// to a hash of the text, also if a file edits a shipped rubric and keeps its version.
     #[serde(default)]
     pub version: u32,
     /// Whether a higher or a lower score is better.
@@ -297,9 +297,9 @@ impl Objectives {
     /// Reads objectives from TOML.
     ///
     /// # Errors
-    /// If the text is not TOML, or if an entry lacks a field, has an unknown field, shares its name
-    /// with another entry, or refers to an entry that does not exist. The error names the line or
-    /// the entry.
+    /// If the text is not TOML or has no objective or rubric, or if an entry lacks a field, has an
+    /// unknown or empty one, shares its name with another entry or a column of tables, or refers to an
+    /// entry twice or to one that does not exist. The error names the line or the entry.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::located(text).map_err(|(line, reason)| if line == 0 { reason } else { format!("line {line}: {reason}") })
     }

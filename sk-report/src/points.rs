@@ -25,7 +25,7 @@ pub fn paper_size(k: usize) -> f64 {
 
 /// Returns the simplex lattice {K, m}: the C(m+K−1, K−1) points whose coordinates are multiples of
 /// 1/m. The first coordinate varies slowest, in descending order. Three objectives at density 6
-/// give 28 points.
+/// give 28 points. Without objectives or at density 0, there are none.
 pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
     fn extend(k: usize, left: usize, prefix: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if k == 1 {
@@ -45,7 +45,7 @@ pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
     all.into_iter().map(|shares| shares.into_iter().map(|share| share as f64 / density as f64).collect()).collect()
 }
 
-/// Returns C(m+K−1, K−1), the size of a [`lattice`]; infinity if it exceeds the range of f64.
+/// Returns C(m+K−1, K−1), the size of a [`lattice`] for K, m > 0; infinity if it exceeds the range of f64.
 pub fn lattice_size(k: usize, density: usize) -> f64 {
     (1..k).map(|i| (density as f64 + i as f64) / i as f64).product()
 }

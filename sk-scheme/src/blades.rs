@@ -94,7 +94,7 @@ pub enum BladeRule {
         /// What the model is told before the dialogue: in the system turn of a chat template, else
         /// in front of the first turn.
         instruction: String,
-        /// An instruction to the contrary, which takes the place of the backbone alone in the
+        /// The opposite instruction. The backbone under it replaces the plain backbone in the
         /// ratio.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         against: Option<String>,
@@ -175,7 +175,7 @@ pub enum BladeRule {
 /// A backbone's log-probability beside a blade's own score: log π_B + λ μ.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Guidance {
-    /// λ, what the blade's score counts beside log π_B.
+    /// λ, the factor of the blade's score.
     #[serde(rename = "guided")]
     pub lambda: f64,
     /// How log π_B counts.
@@ -447,8 +447,8 @@ impl BladeSpec {
     /// Builds the blade. The backbone knows its adapter or head, if any, by the blade's name.
     ///
     /// # Errors
-    /// If β is not positive and finite, λ or the weight is negative or not finite, or an ensemble
-    /// has fewer than two adapters.
+    /// If β or the α of a divergence is not positive and finite, λ or the weight is negative or not
+    /// finite, or an ensemble has fewer than two adapters.
     pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
         if let Some(weight) = self.weight {
             ParameterError::not_negative("weight", weight)?;

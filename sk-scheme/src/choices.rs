@@ -77,7 +77,7 @@ choices! {
 choices! {
     /// Whose log-probabilities the tokens of a vocabulary carry.
     Prior => sk_core::Prior {
-        /// Every token has the same.
+        /// All tokens are equally probable.
         Uniform => sk_core::Prior::Uniform,
         /// The backbone's.
         #[default]
@@ -134,7 +134,7 @@ choices! {
         Summed => sk_blades::Length::Summed,
         /// The mean over the tokens of the candidate.
         PerToken => sk_blades::Length::PerToken,
-        /// Its sum, less that of the proposal.
+        /// The sum minus the sum under the proposal.
         Ratio => sk_blades::Length::Ratio,
     }
 }

@@ -12,8 +12,8 @@ use crate::spec::{table_of, text_of};
 use crate::{BladeSpec, Parameter, SchemeError, SchemeSpec, schema};
 
 impl Parameter {
-    /// Returns its value in a scheme. `None` if the kind of the slot has no such number, or if the
-    /// number belongs to single blades or gates.
+    /// Returns its value in a scheme. `None` if the kind of the slot has no such number, if the number
+    /// is infinite or unlimited, or if it belongs to single blades or gates.
     pub fn get(&self, spec: &SchemeSpec) -> Option<f64> {
         number_of(spec.section(self.section)?.get(self.field)?)
     }

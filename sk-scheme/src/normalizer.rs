@@ -106,7 +106,8 @@ impl NormalizerSpec {
     /// Builds the normaliser.
     ///
     /// # Errors
-    /// If ε is negative or not finite, or if the correlation matrix is not positive semidefinite.
+    /// If ε is negative or not finite, a correlation is outside [−1, 1], is given twice or pairs a
+    /// blade with itself, or their matrix is not positive semidefinite.
     pub fn build(&self) -> Result<Arc<dyn Normalizer>, String> {
         let propagation = self.propagation()?;
         Ok(match self.rule {

@@ -34,7 +34,7 @@ pub struct DraftSpec {
     pub top_p: f64,
     /// Tokens kept; 0 keeps all.
     pub top_k: usize,
-    /// Divides the logits of tokens seen before; 1 is off.
+    /// Divides positive logits of tokens seen before, and multiplies negative ones; 1 is off.
     pub repetition_penalty: f64,
     /// Whether an end-of-text token stays in the candidate and ends the response.
     pub keep_end_of_text: bool,

@@ -47,7 +47,7 @@ pub enum FallbackSpec {
     /// There is none.
     #[default]
     None,
-    /// The backbone drafts, as the proposal would, where the proposal's choice is not good enough.
+    /// The backbone drafts instead if the score of the selected candidate is too low.
     Backbone {
         /// The least composite score of a choice that is kept.
         threshold: f64,

@@ -92,7 +92,7 @@ pub struct GateSpec {
     pub fallback: GateFallback,
 }
 
-/// What a gate looks at.
+/// What a gate compares with its threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "on", rename_all = "kebab-case")]
 pub enum GateOn {

@@ -127,7 +127,7 @@ impl SchemeSpec {
     }
 
     /// Seats the adapter `name`, unless a blade of that name exists. The blade is a copy of the
-    /// template, or an implicit reward if there is none.
+    /// template, or an implicit reward if there is none or it uses a head.
     pub fn seat(&mut self, name: &str) {
         self.seat_plain(BladeSpec::implicit_reward(name, self.base.point.beta));
     }
@@ -367,7 +367,7 @@ impl SchemeSpec {
     /// Builds the scheme as an arm of another scheme, whose candidates and readings it uses.
     ///
     /// # Errors
-    /// If a number is out of range, or no blade is seated.
+    /// As [`alignment`](Self::alignment) and [`operators`](Self::operators).
     pub fn arm(&self, name: &str) -> Result<Arm, SchemeError> {
         self.arm_of(name, SpecHandle::new(self.alignment()?))
     }
@@ -384,7 +384,7 @@ impl SchemeSpec {
     /// Builds the rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩.
     ///
     /// # Errors
-    /// If a number is out of range.
+    /// If a number is out of range, or the rule for **w** has multipliers and no blade has a gate.
     pub fn operators(&self) -> Result<Operators, SchemeError> {
         Ok(Operators {
             weighting: self.weighting.build(&self.selector).map_err(|reason| parameter("weighting", reason))?,

@@ -21,8 +21,8 @@ pub enum WeightingSpec {
         /// T, in the unit of the scores.
         temperature: f64,
     },
-    /// The weights that are asked for, and for each blade with a gate the multiplier that keeps its
-    /// expected score at the threshold of the gate.
+    /// The requested weights; a blade with a gate has the multiplier that keeps its expected score
+    /// at or above the threshold.
     Dual {
         /// T, in the unit of the scores.
         temperature: f64,

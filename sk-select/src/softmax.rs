@@ -8,8 +8,8 @@ pub struct Softmax {
 }
 
 impl Softmax {
-    /// Creates a softmax at temperature T. T = 0 is the limit: the highest rating, and all of the
-    /// highest with equal probability.
+    /// Creates a softmax at temperature T. T = 0 is the limit: all candidates with the highest
+    /// rating are equally probable.
     ///
     /// # Errors
     /// If T is negative or not finite.

@@ -59,7 +59,7 @@ pub trait Link<F: Real = f64>: Send + Sync {
     /// Replaces each u by g(u), for finite u.
     ///
     /// The links of this crate use the widest vectors of the processor, and return the bits of
-    /// [`g`](Self::g). Their relative error is within 2e-15, or 2e-14 for Student's t.
+    /// [`g`](Self::g). In f64, their relative error is within 2e-15, or 2e-14 for Student's t.
     fn apply(&self, u: &mut [F]) {
         u.iter_mut().for_each(|u| *u = self.g(*u));
     }

@@ -27,9 +27,9 @@ const MATCH_EPSILON: f64 = 1e-8;
 /// ```
 ///
 /// with the strength d_i and the dispersion s_i of a candidate from [`Entry`]. In each round the
-/// candidates are ordered by rating, ties by [`Seeding`]. The first candidate without an opponent
-/// meets the next one that it has not met, or simply the next one if it has met all. If their
-/// number is odd, the one left over keeps its rating. A single round is played at K_max.
+/// candidates are ordered by rating, ties by [`Seeding`]. The first unpaired candidate meets the
+/// next unpaired one that it has not met, or the next unpaired one if it has met all. If N is odd,
+/// the candidate left over keeps its rating. A single round is played at K_max.
 ///
 /// It is not a member of the pairwise family. Only R·⌊N/2⌋ of the N(N−1)/2 pairs are played, and
 /// which ones depends on earlier results, so monotonicity (A4) and decomposability (A6) fail. For

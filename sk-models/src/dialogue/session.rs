@@ -21,7 +21,7 @@ pub struct Reply {
     pub text: String,
     /// Its tokens, without those of a stop text.
     pub tokens: Vec<TokenId>,
-    /// The end of its text that is in none of `tokens`, since a stop text begins in the same token.
+    /// The end of the text that `tokens` lacks, since its token also begins a stop text.
     pub rest: String,
     /// Why it ended.
     pub ended: Ended,

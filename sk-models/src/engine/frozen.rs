@@ -61,7 +61,8 @@ impl Frozen {
     /// Prefills the cache with `context` except for its last token.
     ///
     /// # Errors
-    /// If the context is empty or does not fit the model.
+    /// If the context is empty, does not fit the model or has a token that the model lacks, or the
+    /// request was stopped.
     pub fn prefill(&mut self, context: &[TokenId]) -> Result<(), EngineError> {
         check_context(&self.model, ROLE, context, 1)?;
         self.follower.follow(&self.model, &self.seats, context)
@@ -70,7 +71,7 @@ impl Frozen {
     /// Returns the logits of the next token, one per entry of the vocabulary.
     ///
     /// # Errors
-    /// If the context is empty or does not fit the model, or the device fails.
+    /// As [`prefill`](Self::prefill), or if the device fails or the model returns NaN or infinity.
     pub fn next_logits(&mut self, context: &[TokenId]) -> Result<Vec<f32>, EngineError> {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.logits(&hidden, &self.seats)?;
@@ -83,7 +84,7 @@ impl Frozen {
     /// Returns the argmax of the next-token logits. Among equal logits, the first wins.
     ///
     /// # Errors
-    /// If the context is empty or does not fit the model, or the device fails.
+    /// As [`next_logits`](Self::next_logits).
     pub fn argmax(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let token = self.model.argmax(&hidden, &self.seats)?.pop().flatten();
@@ -94,7 +95,7 @@ impl Frozen {
     /// probable tokens. Takes one pass over the text and O(V log V) per token.
     ///
     /// # Errors
-    /// If the text is empty or does not fit the model, or the device fails.
+    /// As [`next_logits`](Self::next_logits), for the text.
     ///
     /// # Panics
     /// If `from` is 0: nothing precedes the first token.
@@ -147,7 +148,8 @@ impl Frozen {
     /// `on_token` returns `false`.
     ///
     /// # Errors
-    /// If the context outgrows the model, or the device fails. Tokens appended so far stay.
+    /// As [`next_logits`](Self::next_logits), or if the context outgrows the model. Tokens appended so
+    /// far stay.
     pub fn decode(
         &mut self,
         context: &mut Vec<TokenId>,

@@ -134,7 +134,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// If a tensor is missing, of another shape or unknown, or if there is no room for the weights.
+    /// As [`load_model`](super::load_model), or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
         self.load(device, Precision::F32, Precision::F32.module_bytes(&self.config), |parts| {
             let _blocked = block_recording(device);

@@ -22,8 +22,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If a tensor is missing or of another shape, or if there is an unknown one, since weights that
-/// would be ignored belong to another architecture.
+/// If a tensor is missing, of another shape or type, or not finite, or if there is an unknown one,
+/// since weights that would be ignored belong to another architecture. If a file cannot be read.
 pub fn load_model(config: &Qwen2Config, files: &TensorFiles, device: &Device) -> Result<Qwen2, CheckpointError> {
     Qwen2::assemble(config, CheckpointParts::new(config, files, device)?)
 }

@@ -34,7 +34,8 @@ pub enum MergeError {
 ///
 /// # Errors
 ///
-/// If no adapter is left, or the adapters do not fit each other.
+/// If no adapter is left, the adapters do not fit each other, or one has a negative scale under
+/// [`Merge::PeftLinear`].
 pub fn merge(rule: Merge, weighted: &[(f64, &LoraAdapter)]) -> Result<LoraAdapter, MergeError> {
     let negative = |adapter: &LoraAdapter| adapter.updates().any(|update| update.scale < 0.0);
     if rule == Merge::PeftLinear

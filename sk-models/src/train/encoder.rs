@@ -41,8 +41,7 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is of a kind with which no model is read, or lacks one of the two
-    /// tokens.
+    /// If it cannot be read, is of an unsupported kind, or lacks one of the two tokens.
     pub fn load(directory: &Path) -> Result<Self, TrainError> {
         let path = directory.join("tokenizer.json");
         let refuse = |reason: String| TrainError::Tokenizer { path: path.display().to_string(), reason };

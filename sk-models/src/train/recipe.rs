@@ -93,8 +93,8 @@ impl Recipe {
         Ok(self)
     }
 
-    /// Returns what differs in a recipe that was kept, or `None` if they are equal: the first file
-    /// or option, as in `--rank 8, not 16`.
+    /// Returns the first file or option that differs from `kept`, as in `--rank 8, not 16`; `None`
+    /// if the recipes are equal.
     #[must_use]
     pub fn difference(&self, kept: &Self) -> Option<String> {
         let lacks = |recipe: &Self, file: &str| recipe.contents.iter().all(|(name, _)| name != file);

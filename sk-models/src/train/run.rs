@@ -14,7 +14,8 @@ pub struct RunOptions {
     /// Tokens per window, or the longest prompt and completion together, in tokens; prompts lose
     /// their beginning.
     pub length: usize,
-    /// The highest learning rate.
+    /// The highest learning rate. The rate rises linearly over `warmup` steps and then falls along half
+    /// a cosine to `floor · rate`.
     pub rate: f64,
     /// Steps of warm-up.
     pub warmup: u64,

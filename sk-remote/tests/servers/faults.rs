@@ -330,7 +330,7 @@ fn an_error_says_what_to_do() {
     let engine = engine(&servers);
     for (act, part) in [
         (Act::Status(401, None, r#"{"error":"Unauthorized"}"#), "Unauthorized; check the API key of the servers"),
-        (Act::Status(429, Some("3600"), "busy"), "in 1 attempt and "),
+        (Act::Status(429, Some("3600"), "busy"), "failed after 1 attempt and "),
         (Act::Status(429, Some("3600"), "busy"), "busy; it asks for a pause of 3600 s"),
     ] {
         servers[0].behave(move |_, _| act.clone());

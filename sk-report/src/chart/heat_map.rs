@@ -15,7 +15,7 @@ const SIGNIFICANT: f64 = 0.05;
 /// A table of values drawn as coloured cells, with the value written in each cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeatMap {
-    /// The columns: what they are, as tooltips say it, and their labels.
+    /// The columns: their noun for tooltips, and their labels.
     pub columns: (String, Vec<String>),
     /// The rows, from top to bottom, as the columns.
     pub rows: (String, Vec<String>),

@@ -77,7 +77,7 @@ pub struct Sweep {
     /// The weight vectors: vertices, then edges, then the interior, each in descending order of
     /// weights.
     pub points: Vec<WeightVector>,
-    /// The methods, in descending order of F1.
+    /// The methods, in descending order of the F1 of mean axes, those without one last.
     pub methods: Vec<Method>,
     /// Decimals of the weights in labels.
     decimals: usize,
@@ -174,8 +174,8 @@ impl Sweep {
         objectives.filter_map(|(place, objective)| Some((place, blade(objective.blade())?))).collect()
     }
 
-    /// Returns the methods that a reference is compared with: all that are not the same scheme in
-    /// another setting.
+    /// Returns the methods that a reference is compared with: all but itself and its variant
+    /// without normalisation.
     pub fn rivals(&self, reference: &str) -> impl Iterator<Item = &Method> {
         let raw = self.without_normalization(reference);
         self.methods.iter().filter(move |method| method.name != reference && raw.is_none_or(|raw| raw.name != method.name))

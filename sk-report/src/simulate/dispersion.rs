@@ -174,8 +174,8 @@ impl Found {
 /// Computes the three arms in worlds of one coupling.
 ///
 /// # Errors
-/// If a permutation changes a bound, if the operator has no bound, or if there are fewer than
-/// [`FEWEST_WORLDS`] worlds.
+/// If a permutation changes a bound, if the operator has no bound, if there are fewer than
+/// [`FEWEST_WORLDS`] worlds, if dispersions or errors are constant, or if the temperature is invalid.
 pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &DispersionSettings) -> Result<Worth, SimulationError> {
     let selector = Softmax::new(settings.temperature)?;
     if settings.worlds < FEWEST_WORLDS {

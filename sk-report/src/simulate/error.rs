@@ -41,7 +41,7 @@ pub enum SimulationError {
     )]
     Unresolved { claim: &'static str, coupling: f64, what: &'static str, difference: Mean, worlds: usize },
     /// The worlds are too few to estimate a standard error.
-    #[error("{worlds} worlds are too few to know a standard error by; draw {FEWEST_WORLDS} or more")]
+    #[error("{worlds} worlds are too few for a standard error; draw {FEWEST_WORLDS} or more")]
     TooFewWorlds { worlds: usize },
     /// A temperature or a radius is invalid.
     #[error(transparent)]

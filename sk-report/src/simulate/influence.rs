@@ -80,6 +80,9 @@ fn rescaled(rows: &[(Vec<f64>, Vec<f64>)], blade: usize, a: f64) -> ScoreTable {
 ///
 /// # Errors
 /// If the shares are not proportional to w_k·std(μ^(k)).
+///
+/// # Panics
+/// Without blades or candidates.
 pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
     voices(normalizer, settings, |_, table, weights, shares, label| {
         let coefficients: Vec<f64> = weights.as_slice().iter().enumerate().map(|(k, w)| w * spread(table, k)).collect();
@@ -98,6 +101,9 @@ pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<
 ///
 /// # Errors
 /// If a share differs from its weight, or if a composite depends on the scale.
+///
+/// # Panics
+/// As [`raw`].
 pub fn normalized(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
     voices(normalizer, settings, |before, table, weights, shares, label| {
         let [before, after] = [before, table].map(|table| composite(normalizer, table, weights));

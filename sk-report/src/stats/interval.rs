@@ -2,7 +2,7 @@ use std::ops::Neg;
 
 use serde::Serialize;
 
-/// A confidence interval. If there is none, its ends are not finite. Serialised as `[low, high]`.
+/// A confidence interval, absent if an end is not finite. Serialised as `[low, high]`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(into = "[f64; 2]")]
 pub struct Interval {

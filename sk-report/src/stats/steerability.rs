@@ -13,9 +13,9 @@ const DRAWN: usize = 99_999;
 /// (`tab:steerability-full`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steering {
-    /// One entry per axis; `None` if the axis or its weight is constant.
+    /// One entry per axis; `None` if the axis or its weight is constant or has fewer than three points.
     pub axes: Vec<Option<Steered>>,
-    /// All axes pooled; `None` if every axis is constant. Achieved values are standardised within
+    /// All axes pooled; `None` if every axis is constant or fewer than three pairs are left. Achieved values are standardised within
     /// their axis with the population standard deviation.
     pub pooled: Option<Steered>,
 }
@@ -32,8 +32,8 @@ pub struct Steered {
     /// independent: the weights of a point sum to one, and the axes of a point come from the same
     /// responses.
     pub p: f64,
-    /// The p-value from permuting whole points, twice the smaller tail: all permutations for at
-    /// most ten points; of more, 99,999 random ones of pooled axes, and none of a single axis.
+    /// The p-value from permuting whole points, twice the smaller tail: over all permutations of up
+    /// to ten points, else over 99,999 random ones of pooled axes; `None` for one axis.
     pub permutation_p: Option<f64>,
     /// The least-squares slope of the achieved values on the weights.
     pub slope: f64,
