@@ -2,23 +2,38 @@ use std::fmt::Write;
 
 use super::{Kind, Table, Value, print};
 
+/// Maximum number of rows of a float, so that it fits on a page.
+const ROWS: usize = 40;
+
 /// Scales its argument to the width of the text if it is wider.
 const FITTED: &str = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}";
 
 impl Table {
     /// Formats the table as a LaTeX `table` environment, which needs `booktabs` and `graphicx`. A
-    /// table wider than the text is scaled to its width.
+    /// table wider than the text is scaled to its width. A table of more than 40 rows is continued
+    /// in further environments, on pages of their own and under the same number.
     pub fn latex(&self) -> String {
+        let caption = escape(format!("{}. {}", self.title, self.notes.join(" ")).trim());
+        let mut text =
+            self.float(&format!("\\caption{{{caption}}}\n\\label{{tab:{}}}", self.id), &self.rows[..self.rows.len().min(ROWS)]);
+        for rows in self.rows.chunks(ROWS).skip(1) {
+            let title = escape(&self.title);
+            text += "\\clearpage\n";
+            text += &self.float(&format!("\\addtocounter{{table}}{{-1}}\n\\caption{{{title} (continued).}}"), rows);
+        }
+        text
+    }
+
+    /// Formats rows as a `table` environment that begins with `caption`.
+    fn float(&self, caption: &str, rows: &[Vec<Value>]) -> String {
         let alignment: String = self.columns.iter().map(|column| if column.kind == Kind::Text { 'l' } else { 'r' }).collect();
         let headings: Vec<String> = self.columns.iter().map(|column| escape(&column.heading)).collect();
         let mut text = format!(
-            "\\begin{{table}}\n\\centering\\small\n\\caption{{{}}}\n\\label{{tab:{}}}\n{FITTED}{{%\n\
+            "\\begin{{table}}\n\\centering\\small\n{caption}\n{FITTED}{{%\n\
              \\begin{{tabular}}{{@{{}}{alignment}@{{}}}}\n\\toprule\n{} \\\\\n\\midrule\n",
-            escape(format!("{}. {}", self.title, self.notes.join(" ")).trim()),
-            self.id,
             row(&headings),
         );
-        for cells in &self.rows {
+        for cells in rows {
             let cells: Vec<String> = self.columns.iter().zip(cells).map(|(column, value)| typeset(column.kind, value)).collect();
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{} \\\\", row(&cells));
@@ -100,6 +115,23 @@ fn symbol(c: char) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Column;
+
+    #[test]
+    fn a_long_table_is_continued_on_further_pages() {
+        let floats = |rows: usize| {
+            let rows = (0..rows).map(|row| vec![Value::Number(row as f64)]).collect();
+            let columns = vec![Column { heading: "n".to_owned(), kind: Kind::Count }];
+            let table = Table { id: "t".into(), title: "T".into(), notes: Vec::new(), columns, rows, appendix: false };
+            let latex = table.latex();
+            assert!(latex.contains("\\label{tab:t}") && latex.matches("\\label").count() == 1, "{latex}");
+            let floats: Vec<usize> = latex.split("\\end{table}").map(|float| float.matches("$ \\\\").count()).collect();
+            (floats, latex.matches("\\addtocounter{table}{-1}\n\\caption{T (continued).}").count())
+        };
+        assert_eq!(floats(0), (vec![0, 0], 0));
+        assert_eq!(floats(40), (vec![40, 0], 0));
+        assert_eq!(floats(81), (vec![40, 40, 1, 0], 2));
+    }
 
     #[test]
     fn a_row_is_no_argument_of_the_command_before_it() {
