@@ -45,7 +45,8 @@ pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
     all.into_iter().map(|shares| shares.into_iter().map(|share| share as f64 / density as f64).collect()).collect()
 }
 
-/// Returns C(m+K−1, K−1), the size of a [`lattice`] for K, m > 0; infinity if it exceeds the range of f64.
+/// Returns C(m+K−1, K−1), the size of a [`lattice`] for K, m > 0; infinity if it exceeds the range of
+/// f64.
 pub fn lattice_size(k: usize, density: usize) -> f64 {
     (1..k).map(|i| (density as f64 + i as f64) / i as f64).product()
 }

@@ -13,10 +13,11 @@ const DRAWN: usize = 99_999;
 /// (`tab:steerability-full`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steering {
-    /// One entry per axis; `None` if the axis or its weight is constant or has fewer than three points.
+    /// One entry per axis; `None` if the axis or its weight is constant, or if there are fewer than
+    /// three points.
     pub axes: Vec<Option<Steered>>,
-    /// All axes pooled; `None` if every axis is constant or fewer than three pairs are left. Achieved values are standardised within
-    /// their axis with the population standard deviation.
+    /// All axes pooled; `None` if every axis is constant or fewer than three pairs are left. Achieved
+    /// values are standardised within their axis with the population standard deviation.
     pub pooled: Option<Steered>,
 }
 

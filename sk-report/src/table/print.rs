@@ -22,6 +22,9 @@ pub(crate) fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> Stri
             let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
             power(mantissa, exponent.parse().unwrap_or_default())
         }
+        // The t of a perfect correlation is infinite, and tails underflow. More digits would tell more
+        // than is known.
+        (Value::Number(p), Kind::PValue) if *p == 0.0 => "0".to_owned(),
         (Value::Number(p), Kind::PValue) => format!("{p:.3}"),
         (Value::Number(number), Kind::Text | Kind::Interval(_)) => number.to_string(),
     }
@@ -35,7 +38,14 @@ fn signed(number: f64, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::signed;
+    use super::{Kind, Value, print, signed};
+
+    #[test]
+    fn a_p_value_of_zero_has_no_digits() {
+        let printed =
+            [0.0, 2e-4, 0.05].map(|p| print(Kind::PValue, &Value::Number(p), |mantissa, power| format!("{mantissa}e{power}")));
+        assert_eq!(printed, ["0", "2.0e-4", "0.050"]);
+    }
 
     #[test]
     fn zero_is_not_negative() {
