@@ -42,7 +42,7 @@ impl Bars {
         };
         let mut trace = json!({
             "type": "bar", "orientation": "h", "name": literal(name), "x": values, "y": literals(&self.categories),
-            "marker": {"color": style.color()},
+            "marker": {"color": style.color(), "pattern": {"shape": style.pattern()}},
             "hovertext": self.categories.iter().zip(values).enumerate().map(say).collect::<Vec<_>>(),
             "hovertemplate": HOVER,
         });

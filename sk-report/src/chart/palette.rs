@@ -27,6 +27,15 @@ impl Style {
         }
     }
 
+    /// Returns the pattern of a bar, which differs between series of the same colour.
+    pub(super) fn pattern(self) -> &'static str {
+        let turn = match self {
+            Self::Hue(i) => i / HUES,
+            Self::Tone(i) => i / TONES,
+        };
+        ["", "/", "\\", "x", "-", "|", "+", "."][turn % 8]
+    }
+
     /// Returns the colour with this opacity.
     pub(super) fn faded(self, opacity: f64) -> String {
         format!("{}/{opacity}", self.color())
@@ -71,3 +80,15 @@ pub(super) const DARK: &str = "#1b1f24";
 
 /// The diverging colour scale: negative, zero, positive.
 pub(super) const DIVERGING: [(f64, &str); 3] = [(0.0, "@low"), (0.5, "@mid"), (1.0, "@high")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_of_one_colour_differ_in_their_pattern() {
+        let styles: Vec<_> = (0..64).map(|i| (Style::Hue(i).color(), Style::Hue(i).pattern())).collect();
+        assert!(styles.iter().enumerate().all(|(i, style)| !styles[..i].contains(style)), "{styles:?}");
+        assert!(styles[..8].iter().all(|(_, pattern)| pattern.is_empty()));
+    }
+}
