@@ -94,7 +94,7 @@ impl Grid {
         let repeated = self.repeated.min(self.columns.len());
         // A column is not narrowed below its longest word to fit a block, nor below its whole text
         // if that is at most `READABLE` columns wide.
-        let least = |place: usize| self.natural(place).min(self.longest_word(place).max(READABLE));
+        let least = |place: usize| self.natural(place).min(self.shortest(place, width).max(READABLE));
         let least: Vec<usize> = (0..self.columns.len()).map(least).collect();
         let line = |columns: &[usize]| columns.iter().map(|&place| least[place] + GAP).sum::<usize>().saturating_sub(GAP);
         let whole: Vec<usize> = (0..self.columns.len()).collect();
@@ -129,13 +129,22 @@ impl Grid {
         of_heading.max(of_cells.unwrap_or(0))
     }
 
+    /// Returns the width to which a column is narrowed: its longest word, or half the line if that word
+    /// is longer than the line and has to be broken anyway.
+    fn shortest(&self, place: usize, width: usize) -> usize {
+        match self.longest_word(place) {
+            word if word > width => width / 2,
+            word => word,
+        }
+    }
+
     /// Computes the column widths of a block. Columns take their natural width if it fits.
-    /// Otherwise they are narrowed down to their longest word, and below it if that does not fit
-    /// either.
+    /// Otherwise they are narrowed down to [`shortest`](Self::shortest), and below it if that does not
+    /// fit either.
     fn widths(&self, columns: &[usize], width: usize) -> Vec<usize> {
         let room = width.saturating_sub(GAP * columns.len().saturating_sub(1));
         let natural: Vec<usize> = columns.iter().map(|&place| self.natural(place)).collect();
-        let shortest: Vec<usize> = columns.iter().map(|&place| self.longest_word(place)).collect();
+        let shortest: Vec<usize> = columns.iter().map(|&place| self.shortest(place, width)).collect();
         let mut widths = natural.clone();
         // The widest column shrinks first, so that wrapped columns get similar widths.
         while widths.iter().sum::<usize>() > room {
@@ -244,6 +253,15 @@ mod tests {
         );
         assert!(grid.clone().repeat(0).render(18).starts_with("arm    first\n"));
         assert_eq!(grid.repeat(2).render(18).matches("first").count(), 2);
+    }
+
+    #[test]
+    fn a_word_longer_than_the_line_leaves_room_for_numbers() {
+        let id = "x".repeat(100);
+        let grid = grid(&["id", "weights", "N", "radius"], &[&[&id, "as labelled", "7", "0.1234"]]).numbers(2..);
+        let text = grid.render(80);
+        assert!(text.matches("radius").count() == 1 && text.contains("as labelled"), "{text}");
+        assert!(text.contains("\n") && !text.contains("\n\n") && text.lines().all(|line| line.width() <= 80), "{text}");
     }
 
     #[test]
