@@ -129,6 +129,9 @@ fn schemes_without_a_certificate_are_refused_with_the_reason() {
     let report = json_of(&format!("{certain}{BY_HAND}"), &[]);
     assert!(report["batches"][0]["certificate"]["refused"].as_str().unwrap().contains("spread of zero"));
     assert!(report["batches"][1]["certificate"]["radius"]["sharpened"].is_f64());
+    // Each reason is given once.
+    let text = stdout(&certify(&format!("{certain}{BY_HAND}{certain}{certain}"), &[]));
+    assert!(text.contains("\nbatch 1 and 2 more: no certificate: ") && text.matches("no certificate").count() == 1, "{text}");
 }
 
 #[test]

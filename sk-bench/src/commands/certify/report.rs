@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use indexmap::IndexMap;
 use serde::Serialize;
 use sk_aggregate::{Jump, StabilityCertificate};
 use sk_core::ParameterError;
@@ -156,13 +157,16 @@ impl fmt::Display for CertifyReport {
         if self.batches.iter().any(|row| row.refused().is_none()) {
             self.certificates(f)?;
         }
-        for row in &self.batches {
-            if let Some(refused) = row.refused() {
-                writeln!(f, "\n{}: no certificate: {refused}", row.label)?;
-            }
-            if let Some(jump) = &row.audit {
-                self.audit(f, row, jump)?;
-            }
+        let mut refused: IndexMap<&str, (&str, usize)> = IndexMap::new();
+        for (row, reason) in self.batches.iter().filter_map(|row| Some((row, row.refused()?))) {
+            refused.entry(reason).or_insert((&row.label, 0)).1 += 1;
+        }
+        for (reason, (label, count)) in refused {
+            let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+            writeln!(f, "\n{label}{others}: no certificate: {reason}")?;
+        }
+        for (row, jump) in self.batches.iter().filter_map(|row| Some((row, row.audit.as_ref()?))) {
+            self.audit(f, row, jump)?;
         }
         Ok(())
     }
