@@ -318,7 +318,10 @@ impl Row {
         let (chosen, rejected) = (read("chosen", chosen)?, read("rejected", rejected)?);
         let ((prompt, chosen), rejected) = match prompt {
             Some(prompt) if !chosen.is_dialogue() && !rejected.is_dialogue() => {
-                let prompt = frame(&Field::read("prompt", prompt)?.into_prompt("prompt")?);
+                let prompt = match Field::read("prompt", prompt)? {
+                    Field::Text(text) => frame(&text),
+                    messages @ Field::Messages(_) => messages.into_prompt("prompt")?,
+                };
                 ((prompt, chosen.into_answer("chosen")?), rejected.into_answer("rejected")?)
             }
             _ => {

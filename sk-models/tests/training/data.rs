@@ -414,6 +414,15 @@ fn lists_of_messages_are_framed() {
     let prompt = "\n\nAssistant: Hm.\n\nHuman: A?\n\nAssistant:";
     let pair = Row::Pair { prompt: prompt.into(), chosen: " b".into(), rejected: " c".into() };
     assert_eq!(rows[5..], vec![pair; 2]);
+    // A system message begins no turn.
+    let system = message("system", "Human: be nice");
+    let lines = [
+        serde_json::json!({"prompt": [system, user], "chosen": [answer("b")], "rejected": [answer("c")]}),
+        serde_json::json!({"chosen": [system, user, answer("b")], "rejected": [system, user, answer("c")]}),
+    ];
+    let (_folder, path) = rows_file("system.jsonl", lines.map(|line| line.to_string() + "\n").concat());
+    let rows = read_rows(&path).unwrap();
+    assert!(rows[0] == rows[1] && rows[0].key() == "A?", "{rows:?}");
     for (row, part) in [
         (
             serde_json::json!({"chosen": [answer("b")], "rejected": [answer("c")]}),
