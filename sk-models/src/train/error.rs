@@ -57,7 +57,7 @@ pub enum TrainError {
     #[error("the hidden states take {shortage}; lower --memory or --pairs")]
     States { shortage: Shortage },
     /// The loss is NaN or infinite.
-    #[error("the loss became {loss} at step {step}: lower the learning rate")]
+    #[error("the loss became {loss} at step {step}: {}", cause(*step))]
     Diverged { step: u64, loss: f64 },
     /// The model configuration is wrong.
     #[error(transparent)]
@@ -68,6 +68,14 @@ pub enum TrainError {
     /// An adapter does not fit the model.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
+}
+
+/// Says what to do about a loss that is not finite.
+fn cause(step: u64) -> &'static str {
+    match step {
+        0 => "the model gives it before it is trained, so its weights are damaged or overflow",
+        _ => "lower the learning rate",
+    }
 }
 
 impl TrainError {
@@ -119,5 +127,16 @@ impl TrainError {
 
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.display().to_string(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_blamed_only_after_a_step() {
+        let said = [0, 1].map(|step| TrainError::check_loss(step, f64::NAN).unwrap_err().to_string());
+        assert!(said[0].contains("weights are damaged or overflow") && said[1].ends_with("lower the learning rate"), "{said:?}");
     }
 }

@@ -152,7 +152,7 @@ pub struct HeadReport {
 
 impl fmt::Display for HeadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} held-out pairs: loss {:.4} (training {:.4})", self.pairs, self.loss, self.training_loss)?;
+        write!(f, "{} held-out pairs: loss {:.4} (penalised training {:.4})", self.pairs, self.loss, self.training_loss)?;
         for Accuracy { read, accuracy, interval: (low, high) } in self.accuracy {
             write!(f, ", accuracy after {:.0} % {accuracy:.3} [{low:.3}, {high:.3}]", 100.0 * read)?;
         }
