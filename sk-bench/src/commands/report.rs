@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::args::{TableFormat, at_most, written};
+use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::{Error, output, terminal};
 use sk_report::record::traces_of;
@@ -87,6 +88,8 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
         let plain = RawResults::files(&args.folder).chain(args.records.iter().flat_map(of_sweep));
         spare(plain.flat_map(|path| [path.with_added_extension("gz"), path]), html)?;
     }
+    let loading = Loading::new(false);
+    loading.show("reading the results");
     let mut results = RawResults::read(&args.folder)?;
     if let Some(records) = &args.records {
         results = results.with_records(records)?;
@@ -98,7 +101,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Error> {
         let methods = methods.join(", ");
         Error::Input(format!("name the method that the others are compared with, by --reference; the results have {methods}"))
     })?;
+    loading.show("computing the tables");
     let mut report = Report::of(&results, reference, resampling)?;
+    drop(loading);
     if !args.tables.is_empty() {
         choose(&mut report, &args.tables)?;
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use sk_models::device::DeviceName;
 
 use crate::plural::counted;
-use crate::progress::Work;
+use crate::progress::{Loading, Work};
 use crate::sweep::Digests;
 use crate::tune::{self, Ledger, Scorer, SweepTrials, TunePlan, TuneProgress};
 use crate::{Error, interrupt, message, output};
@@ -62,7 +62,10 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Error> {
     let settings = plan.settings(&prompts, &scorer.identity(), &digests)?;
     // A dry run may read the ledger of a running search.
     let open = if args.dry_run { Ledger::look } else { Ledger::open };
+    let loading = Loading::new(args.quiet);
+    loading.show("checking the ledger");
     let mut ledger = open(&plan.output, plan.ledger_searches()?, &settings)?;
+    drop(loading);
     if !args.dry_run {
         interrupt::listen();
         let mut work = Work::new("trial", args.quiet);
