@@ -366,9 +366,9 @@ fn streamed(service: Arc<Service>, listener: Listener, envelope: Envelope) -> Re
 mod tests {
     use super::*;
 
-    /// Answers end without an event if their client does not read them.
+    /// Answers end without an event if their client has not read them when the time ends.
     #[tokio::test]
-    async fn a_client_that_reads_too_slowly_is_told_that_its_time_ended() {
+    async fn answers_that_were_stopped_have_run_out_of_time() {
         for (is_stopped, status) in [(true, 504), (false, 500)] {
             let (_, events) = mpsc::channel(1);
             let (_cut_off, cut_off) = watch::channel(false);

@@ -16,6 +16,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,6 +33,11 @@ const NO_SOCKETS: Duration = Duration::from_secs(1);
 
 /// Time that clients have to read the error of a request that is cut off.
 const CUT_OFF: Duration = Duration::from_secs(2);
+
+/// Bytes that the system buffers for a connection before they can be sent. With more, a client that
+/// reads slowly makes no room for a new write within [`Limits::patience`].
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 16 << 10;
 
 /// Time that clients have to send the rest of a body that a response does not need.
 const REST: Duration = Duration::from_secs(5);
@@ -109,9 +116,11 @@ async fn connection(
     is_own_machine: bool,
     mut closing: watch::Receiver<bool>,
 ) {
-    // Send each span as soon as it is chosen. If the option cannot be set, the connection works
+    // Send each span as soon as it is chosen. If an option cannot be set, the connection works
     // anyway.
     let _ = stream.set_nodelay(true);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.patience));
     let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {

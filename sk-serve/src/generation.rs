@@ -136,9 +136,9 @@ impl Work {
     /// Generates the next answer on this thread, if there is one. Its permits are released just
     /// before its last event is sent, so that a client that has the whole response finds them free.
     pub(crate) fn run(&self, service: &Service, mut admitted: Option<Admitted>, events: &mpsc::Sender<Event>) {
-        // The connection of a client that reads nothing is closed after `patience`, and its channel with
-        // it. One that reads slowly has the time of its request.
-        let patience = || self.time_left(service).max(service.limits.patience);
+        // The connection of a client that reads nothing is closed after `patience`, and its channel
+        // with it. One that reads slowly has the time of its request.
+        let patience = || self.time_left(service).saturating_add(service.limits.patience);
         let send = |event| room(events, patience()).map(|room| room.send(event));
         // An answer keeps its permits while its client does not read.
         let mut send_last = |event| -> Result<(), Failure> {

@@ -275,6 +275,27 @@ fn slow_clients_are_disconnected() {
     assert!(!String::from_utf8_lossy(&rest).contains("[DONE]"));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_client_that_reads_slowly_gets_its_answers() {
+    let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "2"]].concat());
+    let mut body = long_answer();
+    (body["n"], body["max_tokens"]) = (json!(4), json!(100));
+    // A large buffer makes room in large pieces only.
+    let mut stream = server.send_from(4096, "POST", "/v1/chat/completions", "", &body.to_string());
+    // The answers wait for room among the events of their request for longer than `--patience`.
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    for _ in 0..40 {
+        let read = stream.read(&mut piece).unwrap();
+        text.extend_from_slice(&piece[..read]);
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(server.metric("swiss_knife_answers_total{outcome=\"hung_up\"}"), 0.0);
+    stream.read_to_end(&mut text).unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(text.contains("[DONE]") && !text.contains("\"error\""), "{}", &text[text.len().saturating_sub(500)..]);
+}
+
 #[test]
 fn no_client_delays_the_shutdown() {
     let mut server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "10"]].concat());

@@ -71,8 +71,13 @@ impl Server {
 
     /// Sends a request and leaves the connection open.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        self.send_from(RECEIVE_BUFFER, method, path, headers, body)
+    }
+
+    /// As [`send`](Self::send), from a client with a receive buffer of this many bytes.
+    fn send_from(&self, buffer: usize, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.set_recv_buffer_size(RECEIVE_BUFFER).unwrap();
+        socket.set_recv_buffer_size(buffer).unwrap();
         socket.connect(&self.address.parse::<SocketAddr>().unwrap().into()).unwrap();
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
