@@ -135,7 +135,7 @@ const KINDS = (colours) => [
     tell: weights,
   },
   {
-    title: 'Probability of the champion',
+    title: 'Probability of the choice',
     unit: '%',
     about: 'How likely the draw was: low where candidates are alike, high where one is clearly best.',
     top: () => 1,
@@ -146,7 +146,7 @@ const KINDS = (colours) => [
   {
     title: 'Tokens drafted per token kept',
     unit: 'tokens per token',
-    about: 'What the search costs: tokens of all candidates for each token of the champion.',
+    about: 'What the search costs: tokens of all candidates for each token of the chosen one.',
     top: (nodes) => Math.max(2, 2 * Math.ceil(Math.max(0, ...nodes.map(drafted)) / 2)),
     axis: (value) => number(value, 0),
     layers: line(drafted),

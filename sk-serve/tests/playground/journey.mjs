@@ -659,7 +659,7 @@ try {
     // Charts and the step are drawn shortly after the answer.
     await page.getByText(`Step ${steps} of ${steps}`).waitFor();
     await page.locator('#step-after').focus();
-    for (const title of ['Weights', 'Probability of the champion', 'Tokens drafted per token kept']) {
+    for (const title of ['Weights', 'Probability of the choice', 'Tokens drafted per token kept']) {
       const chart = page.getByRole('slider', { name: `${title}, ` });
       await page.keyboard.press('Tab');
       await chart.focus();
