@@ -178,11 +178,12 @@ impl RemoteEngine {
                 Err(RemoteError::Refused { server, message, .. }) if is_known(&message) => {
                     return Err(RemoteError::AdapterKnown { server, adapter: adapter(), message });
                 }
-                Err(RemoteError::Refused { server, status: 404, message, .. })
-                    if kind == Kind::Vllm && message == "Not Found" =>
-                {
-                    let message = format!("{message}; start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True");
-                    return Err(RemoteError::AdapterRefused { server, adapter: adapter(), message });
+                Err(RemoteError::Refused { server, status: 404, message, .. }) if message == "Not Found" => {
+                    let cure = match kind {
+                        Kind::Vllm => "; start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
+                        Kind::Sglang => "",
+                    };
+                    return Err(RemoteError::AdapterRefused { server, adapter: adapter(), message: message + cure });
                 }
                 Err(error) => return Err(error),
             }

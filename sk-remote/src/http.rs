@@ -76,8 +76,8 @@ pub fn is_local(url: &str) -> bool {
 }
 
 /// Returns the message in the body of an error for display, or else the body: one line of at most
-/// 300 characters, or these and `…`. The key, which a server may echo, is replaced by `…`, and a blank message by
-/// `(no message)`.
+/// 300 characters, with `…` in place of the rest. The key, which a server may echo, is replaced by
+/// `…`, and a blank message by `(no message)`.
 #[must_use]
 pub fn gist(body: &str, key: Option<&Key>) -> String {
     let parsed: Option<Value> = serde_json::from_str(body).ok();

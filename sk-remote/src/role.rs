@@ -200,7 +200,8 @@ pub fn without_user(address: &str) -> String {
 pub fn address(url: &str) -> Result<Uri, Reason> {
     let uri: Uri = url.parse().map_err(|_| Reason::Syntax)?;
     let authority = match (uri.scheme_str(), uri.authority()) {
-        (Some("http" | "https"), Some(authority)) => authority,
+        (Some("http" | "https"), Some(authority)) if !authority.host().is_empty() => authority,
+        (Some("http" | "https"), _) => return Err(Reason::Syntax),
         (Some(_), _) => return Err(Reason::Scheme),
         _ => return Err(Reason::Syntax),
     };
@@ -245,6 +246,7 @@ mod tests {
             ("vllm+", Reason::Empty),
             ("vllm+#base", Reason::Empty),
             ("vllm+a:1", Reason::Syntax),
+            ("vllm+http://:80", Reason::Syntax),
             ("vllm+ftp://a:1", Reason::Scheme),
             ("vllm+http://u:p@a:1", Reason::User),
             ("vllm+http://a:87720", Reason::Port),
