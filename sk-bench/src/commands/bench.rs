@@ -341,22 +341,22 @@ impl<'a> Subject<'a> {
             generations.push((steered, prompt));
         }
         self.forget_prefixes();
-        let (entered, entries) = mpsc::channel();
+        let (joined, joins) = mpsc::channel();
         // Whether all threads could be started.
         let complete = OnceLock::new();
         thread::scope(|scope| {
             let start = |(mut steered, prompt): (Steered, Vec<TokenId>)| {
-                let (entered, complete) = (entered.clone(), &complete);
+                let (joined, complete) = (joined.clone(), &complete);
                 thread::Builder::new().spawn_scoped(scope, move || {
                     let _here = self.models.scheduler.join(&Stop::new());
                     // This does not fail: the receiver outlives the threads.
-                    let _ = entered.send(());
+                    let _ = joined.send(());
                     if *complete.wait() { steered.generate(&prompt, self.args.new_tokens).map(drop) } else { Ok(()) }
                 })
             };
             let threads: io::Result<Vec<_>> = generations.into_iter().map(start).collect();
             if threads.is_ok() {
-                entries.iter().take(count).for_each(drop);
+                joins.iter().take(count).for_each(drop);
             }
             let start = Instant::now();
             complete.get_or_init(|| threads.is_ok());

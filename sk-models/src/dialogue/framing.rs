@@ -94,7 +94,7 @@ pub fn encode_messages(
     let turns: Vec<Message> = turns.into_iter().cloned().collect();
     let dialogue = match framing {
         Framing::Bare => turns.iter().map(|turn| turn.content.as_str()).collect(),
-        _ => plain_prompt(&turns),
+        Framing::Hh { .. } | Framing::Chat(_) => plain_prompt(&turns),
     };
     encode_dialogue(framing, system.as_deref(), tokenizer, &dialogue)
 }

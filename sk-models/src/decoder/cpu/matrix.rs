@@ -69,18 +69,18 @@ impl Matrix {
         add: bool,
     ) {
         assert!(first + rows <= x.grid.rows() && self.input <= x.grid.stride());
-        let place = x.grid.rows_from(first);
+        let a = x.grid.rows_from(first);
         // SAFETY: `x` has these rows and columns, the panel belongs to the weight, and C is valid
         // by the caller's promise.
         unsafe {
             match (&self.panels, x.form) {
                 (Panels::F32(panels), _) => {
-                    multiply([rows, self.input, vectors], place, tile::panel(panels, self.input, panel), c, add);
+                    multiply([rows, self.input, vectors], a, tile::panel(panels, self.input, panel), c, add);
                 }
                 (Panels::Bf16(weights), InputForm::Bf16(x)) => {
                     weights.multiply_rounded(panel, [first, rows, vectors], x, c, add);
                 }
-                (Panels::Bf16(weights), _) => weights.multiply(panel, rows, place, c, add),
+                (Panels::Bf16(weights), _) => weights.multiply(panel, rows, a, c, add),
                 (Panels::Int8(bytes), InputForm::Int8(x)) => bytes.multiply(panel, [first, rows, vectors], x, c, add),
                 // If the rows were not converted for this weight, they are rounded here.
                 (Panels::Int8(bytes), _) => {
