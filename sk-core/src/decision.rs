@@ -91,10 +91,10 @@ impl Operators {
     /// throughout their search.
     ///
     /// # Errors
-    /// If `requested` and `scores` differ in length, a weight is negative or not finite, none is positive,
-    /// the weights of the rule have an infinite sum, `fluency` does not have N finite values, the
-    /// normaliser returns no scores of N candidates, a rating is not finite, or the selector's
-    /// probabilities are not a distribution.
+    /// If `requested` and `scores` differ in length, a weight is negative or not finite, none is
+    /// positive, the weights of the rule have an infinite sum, `fluency` does not have N finite
+    /// values, the normaliser returns no scores of N candidates, a rating is not finite, or the
+    /// selector's probabilities are not a distribution.
     ///
     /// # Panics
     /// If `among` is empty, is not strictly ascending, or has an index that is out of bounds.

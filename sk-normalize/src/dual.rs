@@ -44,8 +44,9 @@ pub struct Dual {
 }
 
 impl Dual {
-    /// Creates the rule at temperature T, in the unit of the scores. Multipliers are at most `limit`, next to weights of the
-    /// other objectives that sum to one. Each threshold has the name of its blade.
+    /// Creates the rule at temperature T, in the unit of the scores. Multipliers are at most `limit`,
+    /// next to weights of the other objectives that sum to one. Each threshold has the name of its
+    /// blade.
     ///
     /// # Errors
     /// If `temperature` is not positive and finite, `limit` is not in (0, 10⁹], a threshold is NaN, or

@@ -188,7 +188,12 @@ pub static ALL: [Parameter; 39] = [
     number("proposal", "top_k", Range::count(0.0), "Keep this many most likely tokens; 0 keeps all.")
         .default(|base, _| either(base, 0.0, 50.0))
         .option("top-k", "K"),
-    number("proposal", "repetition_penalty", MODERATE, "Divide positive logits of tokens seen before by this, and multiply negative ones; 1 is off.")
+    number(
+        "proposal",
+        "repetition_penalty",
+        MODERATE,
+        "Divide positive logits of tokens seen before by this, and multiply negative ones; 1 is off.",
+    )
         .default(|base, _| either(base, 1.0, 1.05))
         .option("repetition-penalty", "R"),
     number("proposal", "head_k", Range::count(0.0), "Keep this many of the most likely tokens under π_B; 0 keeps all.")

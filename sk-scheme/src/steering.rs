@@ -49,8 +49,8 @@ impl Steering {
     /// temperature and, at the operating point `responsive`, its own number of candidates.
     ///
     /// # Errors
-    /// If the file cannot be read as a scheme, a number is out of range or does not apply to the scheme,
-    /// or a blade has two weights.
+    /// If the file cannot be read as a scheme, a number is out of range or does not apply to the
+    /// scheme, or a blade has two weights.
     pub fn spec(&self, shipped: bool) -> Result<SchemeSpec, SchemeError> {
         let preset = self.preset.unwrap_or_else(|| Preset::of_convention(self.convention));
         let mut base = Base::new(self.convention, &preset.into());

@@ -21,8 +21,8 @@ pub enum WeightingSpec {
         /// T, in the unit of the scores.
         temperature: f64,
     },
-    /// The requested weights; a blade with a gate has the multiplier that keeps its expected score
-    /// at or above the threshold.
+    /// The requested weights; a blade with a gate has the least multiplier, up to `limit`, that keeps
+    /// its expected score at or above the threshold.
     Dual {
         /// T, in the unit of the scores.
         temperature: f64,
