@@ -59,6 +59,7 @@ pub(crate) fn model_args() -> Vec<String> {
 }
 
 /// The `[model]` section of a plan for the tiny model.
+#[allow(dead_code)] // for the tests of sweeps, judges and tuning
 pub(crate) fn model_section() -> String {
     let path = |part: &str| models().join(part).display().to_string();
     let mut text = format!("[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n", path("backbone"), path("drafter"));

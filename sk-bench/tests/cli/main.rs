@@ -7,7 +7,6 @@ mod bench;
 mod blades;
 mod certify;
 mod chat;
-#[allow(dead_code)] // shared with the tests of sweeps
 mod common;
 mod compare;
 #[allow(dead_code)] // shared with the tests of remote engines

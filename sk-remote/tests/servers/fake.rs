@@ -536,7 +536,7 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
 }
 
 impl Fake {
-    /// The kind of server like which it answers.
+    /// The kind of server that it imitates.
     pub(crate) fn kind(&self) -> Kind {
         self.inner.setup.lock().unwrap().kind
     }

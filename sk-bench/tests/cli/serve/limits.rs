@@ -281,7 +281,7 @@ fn a_client_that_reads_slowly_gets_its_answers() {
     let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "2"]].concat());
     let mut body = long_answer();
     (body["n"], body["max_tokens"]) = (json!(4), json!(100));
-    // A large buffer makes room in large pieces only.
+    // With a large receive buffer, a client makes room in large pieces only.
     let mut stream = server.send_from(4096, "POST", "/v1/chat/completions", "", &body.to_string());
     // The answers wait for room among the events of their request for longer than `--patience`.
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
